@@ -1,0 +1,243 @@
+"""The pipeline configuration: every choice that changes the hardware, and what follows from it.
+
+A :class:`PipelineConfig` is what the generator turns into RTL, what the identity register is a hash
+of, and what the packer, the driver and the golden model read their shapes from.
+"""
+
+import functools
+import hashlib
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+BUS_WIDTHS = (64, 128, 256, 512)
+FAMILIES = ("single", "double")
+RECURSIONS = (2, 3, 4)
+
+MODEL_WIDTH = 32            # bits of a model word, signed
+UPDATE_WIDTH = 32           # bits of c, the scaled residual that multiplies a row's levels, signed
+MANTISSA_WIDTH = 18         # bits of a step mantissa, unsigned
+SHIFT_UNIT = 8              # a step is mantissa * 2 ** -(SHIFT_UNIT * shift)
+MAX_SHIFT = 7               # largest ``shift``
+COEFFICIENT_WIDTH = 18      # bits of a diagonal-correction coefficient, signed
+LABEL_WIDTH = 32            # bits of a decoded label, signed
+MAX_LABEL_SHIFT = 40        # largest left shift of a label
+AUX_WIDTH = 64              # bits of the bus that carries labels, tables and models
+MAX_FEATURES = 1 << 20
+MAX_LOOKAHEAD = 32
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Quotient of two positive integers, rounded up."""
+    return -(-a // b)
+
+
+def _choice(name: str, value: Any, allowed: tuple) -> None:
+    if value not in allowed or isinstance(value, bool):
+        options = ", ".join(map(str, allowed))
+        raise ValueError(f"{name} must be one of {options}, not {value!r}")
+
+
+def _between(name: str, value: Any, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{name} must be an integer from {low} to {high}, not {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineConfig:
+    """One SGD pipeline, as plain choices.
+
+    Parameters
+    ----------
+    bus_width : {64, 128, 256, 512}
+        Bits in a beat of the row bus.
+    bits : int
+        Stored bits per value, 1 to 8.
+    family : {"single", "double"}
+        ``single``: a code is one signed level, used in the dot product and in the gradient
+        (encodings ``nearest``, ``stochastic``, ``double-symmetric``, ``compensated``).
+        ``double``: a code holds two samples, one for each use (encoding ``double``).
+    max_features : int
+        Features that the memories are sized for; rounded up to whole beats (``capacity``).
+    lookahead : int
+        Rows by which the model in memory may trail the row being read. 0 waits for every update.
+    recursion : {2, 3, 4}
+        Cycles of the scalar recursion, the least distance between two rows.
+    minibatch : bool
+        Whether batches of more than one row are possible (costs a second model memory).
+    corrections : bool
+        Whether the diagonal corrections and L2 are possible (costs a memory and multipliers).
+
+    Raises
+    ------
+    ValueError
+        If a choice is out of range; the message says what must hold.
+    """
+
+    bus_width: int = 64
+    bits: int = 4
+    family: str = "single"
+    max_features: int = 4096
+    lookahead: int = 8
+    recursion: int = 2
+    minibatch: bool = True
+    corrections: bool = True
+
+    def __post_init__(self):
+        _choice("bus_width", self.bus_width, BUS_WIDTHS)
+        _between("bits", self.bits, 1, 8)
+        _choice("family", self.family, FAMILIES)
+        _between("max_features", self.max_features, 1, MAX_FEATURES)
+        _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
+        _choice("recursion", self.recursion, RECURSIONS)
+        for name in ("minibatch", "corrections"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if self.family == "double" and self.bits < 2:
+            raise ValueError(f"bits must be at least 2 for family 'double', not {self.bits}")
+
+    # Codes and levels
+
+    @property
+    def level_limit(self) -> int:
+        """Largest level, which stands for the value 1 of a scaled feature."""
+        return level_limit(self.bits, self.family)
+
+    @property
+    def level_width(self) -> int:
+        """Bits of a level, signed."""
+        return self.level_limit.bit_length() + 1
+
+    @property
+    def has_zero_code(self) -> bool:
+        """Whether the code 0 decodes to level 0, so that padding needs no mask."""
+        return self.bits > (1 if self.family == "single" else 2)
+
+    # Shapes
+
+    @property
+    def lanes(self) -> int:
+        """Codes in a beat; the remaining high bits of a beat are 0."""
+        return self.bus_width // self.bits
+
+    @property
+    def beat_bytes(self) -> int:
+        """Bytes in a beat of the row bus."""
+        return self.bus_width // 8
+
+    @property
+    def max_beats(self) -> int:
+        """Beats in the longest row."""
+        return ceil_div(self.max_features, self.lanes)
+
+    @property
+    def capacity(self) -> int:
+        """Features in the longest row."""
+        return self.max_beats * self.lanes
+
+    @property
+    def model_lanes(self) -> int:
+        """Words that a beat's model occupies in memory: ``lanes`` rounded up to an even number."""
+        return ceil_div(self.lanes, 2) * 2
+
+    def beats(self, n_features: int) -> int:
+        """Beats that a row of ``n_features`` occupies."""
+        return ceil_div(n_features, self.lanes)
+
+    def model_words(self, n_features: int) -> int:
+        """32-bit words of a model buffer: the rows' lanes, the intercept, one word of padding."""
+        return self.beats(n_features) * self.model_lanes + 2
+
+    # Arithmetic
+
+    @property
+    def dot_width(self) -> int:
+        """Bits of a dot product, wide enough for every model and row of the configuration."""
+        terms = self.capacity + 1      # and the intercept
+        return MODEL_WIDTH + (self.level_limit * terms).bit_length() + 1
+
+    @property
+    def gram_width(self) -> int:
+        """Bits of a product of two rows (and the intercept's square), signed."""
+        return (self.level_limit ** 2 * (self.capacity + 1)).bit_length() + 1
+
+    # Time
+
+    @property
+    def tree_stages(self) -> int:
+        """Registers in the adder tree of the dot product: one for every two levels."""
+        return ceil_div(max(self.lanes - 1, 1).bit_length(), 2)
+
+    @property
+    def latency(self) -> int:
+        """Cycles from a row's last beat to the first beat that may apply its update."""
+        return 7 + self.tree_stages + solver_stages(self.recursion)
+
+    def required_lookahead(self, beats: int) -> int:
+        """Least look-ahead with which rows of ``beats`` beats never wait for an update."""
+        pitch = max(beats, self.recursion)
+        return ceil_div(self.latency + beats - 1, pitch) - 1
+
+    def effective_lookahead(self, beats: int) -> int:
+        """Look-ahead that rows of ``beats`` beats use in this configuration."""
+        return min(self.lookahead, self.required_lookahead(beats))
+
+    def line_depth(self, line: int) -> int:
+        """Beats that delay line ``line`` (1 is the nearest row) must hold.
+
+        Line d feeds the correlation with row i - d and, one further, the update; only rows short
+        enough to need it use it, so all but the first two are short.
+        """
+        return _line_depths(self)[line - 1]
+
+    @property
+    def correction_lanes(self) -> int:
+        """Model words that the correction engine treats in a cycle; an even number."""
+        return max(2, ceil_div(self.model_lanes, 32) * 2)
+
+    def with_lookahead(self, n_features: int) -> "PipelineConfig":
+        """This configuration with exactly the look-ahead that rows of ``n_features`` need."""
+        return replace(self, lookahead=self.required_lookahead(self.beats(n_features)))
+
+    # Identity
+
+    @property
+    def name(self) -> str:
+        """Short name for files and messages, unique among configurations."""
+        flags = ("" if self.minibatch else "-nobatch") + ("" if self.corrections else "-nocorr")
+        return (f"w{self.bus_width}-b{self.bits}-{self.family}-n{self.max_features}"
+                f"-d{self.lookahead}-r{self.recursion}{flags}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The choices as a dictionary that JSON can hold."""
+        return asdict(self)
+
+    def digest(self) -> bytes:
+        """32 bytes that differ between any two configurations."""
+        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).digest()
+
+
+def level_limit(bits: int, family: str) -> int:
+    """Largest level of a code, which stands for the value 1 of a scaled feature."""
+    if family == "double":
+        return max(1, 1 << bits >> 3)
+    return max(1, (1 << bits - 1) - 1)
+
+
+def solver_stages(recursion: int) -> int:
+    """Cycles from a finished dot product to the update it gives (see docs/pipeline.md)."""
+    return {2: 4, 3: 4, 4: 5}[recursion]
+
+
+@functools.cache
+def _line_depths(config: PipelineConfig) -> tuple[int, ...]:
+    needed = [config.effective_lookahead(beats) for beats in range(1, config.max_beats + 1)]
+    return tuple(
+        max((beats for beats, d in enumerate(needed, start=1) if d >= line - 1), default=1)
+        for line in range(1, config.lookahead + 2))
+
+
+CONFIGS = {
+    "tiny": PipelineConfig(bits=4, max_features=64, lookahead=2),
+    "default": PipelineConfig(),
+}

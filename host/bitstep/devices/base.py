@@ -1,0 +1,84 @@
+"""What the driver asks of a device."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from bitstep.config import PipelineConfig
+
+
+class DeviceError(RuntimeError):
+    """The device could not be opened, or did something that its protocol forbids."""
+
+
+class Buffer(Protocol):
+    """Memory that host and pipeline share.
+
+    Attributes
+    ----------
+    address : int
+        Where the pipeline finds it, in bytes; aligned to 4,096.
+    array : ndarray of uint8, shape (n_bytes,)
+        The host's view.
+    """
+
+    address: int
+    array: np.ndarray
+
+    def to_device(self) -> None:
+        """Make what the host wrote visible to the pipeline."""
+
+    def from_device(self) -> None:
+        """Make what the pipeline wrote visible to the host."""
+
+    def free(self) -> None:
+        """Give the memory back; ``array`` must not be used afterwards."""
+
+
+class Device(Protocol):
+    """A pipeline behind a register bus and shared memory (docs/registers.md).
+
+    Attributes
+    ----------
+    name : str
+        Name of the kind of device, such as ``sim``.
+    config : PipelineConfig
+        The pipeline that is on it.
+    identity : int
+        What the IDENTITY registers must read, 128 bits.
+    clock_hz : float
+        Clock of the pipeline.
+    """
+
+    name: str
+    config: PipelineConfig
+    identity: int
+    clock_hz: float
+
+    def read(self, offset: int) -> int:
+        """Read the 32-bit register at byte ``offset``."""
+        ...
+
+    def write(self, offset: int, value: int) -> None:
+        """Write the 32-bit register at byte ``offset``."""
+
+    def allocate(self, n_bytes: int) -> Buffer:
+        """Allocate at least ``n_bytes`` of shared memory.
+
+        Raises
+        ------
+        MemoryError
+            If there is not so much; the message gives both sizes.
+        """
+        ...
+
+    def wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Let the pipeline run until ``done()`` or for about ``timeout_s`` seconds of the host's
+        clock; return the last ``done()``. ``done`` reads registers and may report progress; it is
+        called at intervals short enough for Ctrl-C and progress bars (at most 0.2 s).
+        """
+        ...
+
+    def close(self) -> None:
+        """Release the device; calling it twice is harmless."""

@@ -1,0 +1,172 @@
+"""A training job: everything that a device needs, as integers.
+
+The driver, the simulated board and the golden model start from the same :class:`TrainingJob`, so
+what is computed is fixed here; :mod:`bitstep.planning` makes a job from a quantized data set and
+hyper-parameters.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitstep.config import (COEFFICIENT_WIDTH, LABEL_WIDTH, MANTISSA_WIDTH, MAX_LABEL_SHIFT,
+                            MAX_SHIFT, MODEL_WIDTH, SHIFT_UNIT, PipelineConfig)
+from bitstep.registers import LabelFormat
+
+
+@dataclass(frozen=True)
+class EpochSteps:
+    """The scale factors of one epoch: ``mantissa * 2 ** -(8 * shift)`` each.
+
+    ``mantissa``, ``shift`` scale a residual into an update; ``correction_mantissa``,
+    ``correction_shift`` scale a coefficient times a model word into a correction.
+    """
+
+    mantissa: int
+    shift: int
+    correction_mantissa: int = 0
+    correction_shift: int = 1
+
+    def __post_init__(self):
+        for name in ("mantissa", "correction_mantissa"):
+            if not 0 <= getattr(self, name) < 1 << MANTISSA_WIDTH:
+                raise ValueError(f"{name} must be in [0, 2**{MANTISSA_WIDTH}), "
+                                 f"not {getattr(self, name)}")
+        for name in ("shift", "correction_shift"):
+            if not 1 <= getattr(self, name) <= MAX_SHIFT:
+                raise ValueError(f"{name} must be from 1 to {MAX_SHIFT}, not {getattr(self, name)}")
+
+    def word(self) -> int:
+        """The 64-bit entry of the epoch table (docs/memory-layout.md)."""
+        return (self.mantissa | self.shift << 18
+                | self.correction_mantissa << 32 | self.correction_shift << 50)
+
+    @staticmethod
+    def scale(mantissa: int, shift: int) -> float:
+        """The real factor that a mantissa and a shift stand for."""
+        return mantissa * 2.0 ** -(SHIFT_UNIT * shift)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """One run of ``len(epochs)`` epochs of sequential mini-batch SGD, in integers.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Bus width, bits and family are part of the meaning; the rest only of the hardware.
+    n_features : int
+        Features of a row, 1 to ``config.capacity``.
+    rows : tuple of ndarray of uint8, each of shape (n_rows, beats * beat_bytes)
+        Packed codes; epoch e reads ``rows[e % len(rows)]``.
+    labels : ndarray of uint8
+        Packed labels, a whole number of 8-byte words.
+    label_format, label_shift : LabelFormat, int
+        A stored label L counts as ``L << label_shift`` in the units of a dot product.
+    intercept_level : int
+        Level of the intercept's constant input, 0 for no intercept.
+    batch : int
+        Rows of a batch; the last batch of an epoch may be shorter.
+    correction_period : int
+        Rows between diagonal corrections, a multiple of ``batch``; 0 for none.
+    coefficients : ndarray of int32, shape (n_features,)
+        Correction coefficients, 18 bits signed.
+    epochs : tuple of EpochSteps
+        One entry an epoch.
+    model : ndarray of int32, shape (n_features,)
+        Model before the first epoch.
+    intercept : int
+        Intercept before the first epoch, 32 bits signed.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit each other.
+    """
+
+    config: PipelineConfig
+    n_features: int
+    rows: tuple[np.ndarray, ...]
+    labels: np.ndarray
+    label_format: LabelFormat
+    label_shift: int
+    intercept_level: int
+    batch: int
+    correction_period: int
+    coefficients: np.ndarray
+    epochs: tuple[EpochSteps, ...]
+    model: np.ndarray
+    intercept: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of an epoch."""
+        return self.rows[0].shape[0]
+
+    @property
+    def beats(self) -> int:
+        """Beats of a row."""
+        return self.config.beats(self.n_features)
+
+    def __post_init__(self):
+        config = self.config
+        if not 1 <= self.n_features <= config.capacity:
+            raise ValueError(
+                f"The data must have 1 to {config.capacity} features for this pipeline, not "
+                f"{self.n_features}; build one with a larger max_features")
+        if not self.rows or self.n_rows < 1:
+            raise ValueError("A training job needs at least one row")
+        shape = (self.n_rows, self.beats * config.beat_bytes)
+        for copy in self.rows:
+            if copy.shape != shape or copy.dtype != np.uint8:
+                raise ValueError(f"Packed rows must be uint8 of shape {shape}, "
+                                 f"not {copy.dtype} of shape {copy.shape}")
+        if len(self.rows) > 255:
+            raise ValueError(f"A job may have at most 255 copies of its rows, not {len(self.rows)}")
+        expected = label_bytes(self.n_rows, self.label_format)
+        if self.labels.dtype != np.uint8 or self.labels.shape != (expected,):
+            raise ValueError(f"Packed labels must be {expected} bytes, not {self.labels.shape}")
+        if not 0 <= self.label_shift <= MAX_LABEL_SHIFT:
+            raise ValueError(f"label_shift must be from 0 to {MAX_LABEL_SHIFT}, "
+                             f"not {self.label_shift}")
+        magnitude = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
+        if magnitude[self.label_format] + self.label_shift >= config.dot_width:
+            raise ValueError(f"label_shift must leave labels within {config.dot_width} bits, "
+                             f"not {self.label_shift}")
+        if not 0 <= self.intercept_level <= config.level_limit:
+            raise ValueError(f"intercept_level must be from 0 to {config.level_limit}, "
+                             f"not {self.intercept_level}")
+        if not 1 <= self.batch < 1 << 32:
+            raise ValueError(f"batch must be at least 1, not {self.batch}")
+        if self.batch > 1 and not config.minibatch:
+            raise ValueError(f"This pipeline has no mini-batches, so batch must be 1, "
+                             f"not {self.batch}; build one with minibatch=True")
+        if self.correction_period and not config.corrections:
+            raise ValueError("This pipeline has no diagonal corrections, so the encodings "
+                             "'double-symmetric' and 'compensated', and L2, are not possible; "
+                             "build one with corrections=True")
+        if self.correction_period < 0 or self.correction_period % self.batch:
+            raise ValueError(f"correction_period must be a multiple of the batch ({self.batch}), "
+                             f"not {self.correction_period}")
+        self._check_words("coefficients", self.coefficients, COEFFICIENT_WIDTH)
+        self._check_words("model", self.model, MODEL_WIDTH)
+        if not -(1 << MODEL_WIDTH - 1) <= self.intercept < 1 << MODEL_WIDTH - 1:
+            raise ValueError(f"intercept must fit {MODEL_WIDTH} bits, not {self.intercept}")
+        if not self.epochs:
+            raise ValueError("A training job needs at least one epoch")
+
+    def _check_words(self, name, words, width):
+        if words.shape != (self.n_features,):
+            raise ValueError(f"{name} must have shape ({self.n_features},), not {words.shape}")
+        if len(words) and (words.min() < -(1 << width - 1) or words.max() >= 1 << width - 1):
+            raise ValueError(f"{name} must fit {width} bits, signed")
+
+
+def label_bits(label_format: LabelFormat) -> int:
+    """Stored bits of a label."""
+    return {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}[label_format]
+
+
+def label_bytes(n_rows: int, label_format: LabelFormat) -> int:
+    """Bytes of a packed label stream: whole 64-bit words."""
+    return -(-n_rows * label_bits(label_format) // 64) * 8
