@@ -1,0 +1,138 @@
+"""The register table as hardware."""
+
+from amaranth import Cat, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.registers import ADDRESS_WIDTH, MAP_VERSION, OFFSETS, REGISTERS, Control
+from bitstep_hw.axi import RESP_OKAY, AxiLite
+
+_INTERNAL = ("VERSION", "CONTROL")
+
+
+def _fields(access):
+    """Members that stand for the registers of one access: ``{name: [register, ...]}``.
+
+    The parts of a value, lowest first, are ``_LO`` and ``_HI``, or ``_0`` to ``_3``.
+    """
+    fields = {}
+    for register in REGISTERS:
+        if register.access == access and register.name not in _INTERNAL:
+            base, _, part = register.name.rpartition("_")
+            name = base if part in ("LO", "HI") or part.isdigit() else register.name
+            fields.setdefault(name.lower(), []).append(register)
+    return fields
+
+
+READABLE, WRITABLE = _fields("ro"), _fields("rw")
+
+
+def _width(registers):
+    return sum(register.width for register in registers)
+
+
+class RegisterBank(wiring.Component):
+    """Every register of :data:`bitstep.registers.REGISTERS` behind AXI4-Lite.
+
+    One write and one read are handled at a time; a write takes effect 2 cycles after the later of
+    its address and its data, a read answers 2 cycles after its address. Responses are always OKAY:
+    registers that cannot be read or do not exist give 0, writes to such as cannot be written are
+    ignored. A 64-bit counter does not tear: reading its low half keeps the high half for the next
+    read of it. Stores the writable registers.
+
+    Members
+    -------
+    bus : In(AxiLite(address_width=ADDRESS_WIDTH))
+        The host.
+    locked : In(1)
+        While 1, writes are ignored but for CONTROL.
+    start, abort : Out(1)
+        One-cycle pulses from CONTROL.
+    rows, beats_per_row, rows_address, ... : Out(width)
+        Each ``rw`` register, lower case; pairs ``_LO``, ``_HI`` are one member of 64 bits.
+    status, error, cycles, identity, ... : In(width)
+        Each ``ro`` register but VERSION, likewise; ``identity`` has 128 bits.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "bus": In(AxiLite(address_width=ADDRESS_WIDTH)),
+            "locked": In(1),
+            "start": Out(1),
+            "abort": Out(1),
+            **{name: Out(_width(parts)) for name, parts in WRITABLE.items()},
+            **{name: In(_width(parts)) for name, parts in READABLE.items()},
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        self._elaborate_write(m)
+        self._elaborate_read(m)
+        return m
+
+    def _parts(self, fields):
+        """Each register with the slice of the member that it is."""
+        for name, registers in fields.items():
+            position = 0
+            for register in registers:
+                yield register, getattr(self, name)[position:position + register.width]
+                position += register.width
+
+    def _elaborate_write(self, m):
+        bus = self.bus
+        has_address, has_data = Signal(), Signal()
+        word = Signal(ADDRESS_WIDTH - 2)
+        data, strobe = Signal(32), Signal(4)
+        write = Signal()
+        m.d.comb += [
+            bus.awready.eq(~has_address),
+            bus.wready.eq(~has_data),
+            bus.bresp.eq(RESP_OKAY),
+            write.eq(has_address & has_data & ~bus.bvalid),
+        ]
+        with m.If(bus.awvalid & bus.awready):
+            m.d.sync += [has_address.eq(1), word.eq(bus.awaddr[2:])]
+        with m.If(bus.wvalid & bus.wready):
+            m.d.sync += [has_data.eq(1), data.eq(bus.wdata), strobe.eq(bus.wstrb)]
+        with m.If(write):
+            m.d.sync += [has_address.eq(0), has_data.eq(0), bus.bvalid.eq(1)]
+        with m.Elif(bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+
+        m.d.sync += [self.start.eq(0), self.abort.eq(0)]
+        with m.If(write & strobe[0] & (word == OFFSETS["CONTROL"] >> 2)):
+            m.d.sync += [
+                self.start.eq((data & Control.START).any()),
+                self.abort.eq((data & Control.ABORT).any()),
+            ]
+        mask = Cat(bit.replicate(8) for bit in strobe)
+        for register, field in self._parts(WRITABLE):
+            with m.If(write & ~self.locked & (word == register.offset >> 2)):
+                m.d.sync += field.eq((field & ~mask) | (data & mask))
+
+    def _elaborate_read(self, m):
+        bus = self.bus
+        pending = Signal()
+        word = Signal(ADDRESS_WIDTH - 2)
+        kept, kept_word, is_kept = Signal(32), Signal.like(word), Signal()
+        m.d.comb += [
+            bus.arready.eq(~pending & ~bus.rvalid),
+            bus.rresp.eq(RESP_OKAY),
+        ]
+        with m.If(bus.arvalid & bus.arready):
+            m.d.sync += [pending.eq(1), word.eq(bus.araddr[2:])]
+        with m.If(bus.rready):
+            m.d.sync += bus.rvalid.eq(0)
+        with m.If(pending):
+            m.d.sync += [pending.eq(0), bus.rvalid.eq(1), bus.rdata.eq(0)]
+            with m.Switch(word):
+                with m.Case(OFFSETS["VERSION"] >> 2):
+                    m.d.sync += bus.rdata.eq(MAP_VERSION)
+                for register, field in [*self._parts(READABLE), *self._parts(WRITABLE)]:
+                    with m.Case(register.offset >> 2):
+                        m.d.sync += bus.rdata.eq(field)
+                        if register.access == "ro" and register.name.endswith("_LO"):
+                            high = getattr(self, register.name[:-3].lower())[32:]
+                            m.d.sync += [kept.eq(high), kept_word.eq(word + 1), is_kept.eq(1)]
+            with m.If(is_kept & (word == kept_word)):
+                m.d.sync += [bus.rdata.eq(kept), is_kept.eq(0)]
