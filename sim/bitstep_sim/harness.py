@@ -45,7 +45,7 @@ def held_channel(valid, ready, *payload):
     async def process(ctx):
         offered = None
         while True:
-            *_, is_valid, is_ready, *values = await ctx.tick().sample(valid, ready, *payload)
+            _, _, is_valid, is_ready, *values = await ctx.tick().sample(valid, ready, *payload)
             assert offered is None or (is_valid and values == offered), \
                 f"{offered!r} was offered but not held until ready"
             offered = values if is_valid and not is_ready else None
