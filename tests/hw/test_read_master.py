@@ -90,7 +90,7 @@ def test_burst_shapes():
     assert memory.bursts == [(5 * 8, 11), (16 * 8, 16), (32 * 8, 13)]
 
 
-@pytest.mark.parametrize("beats, latency", [
+@pytest.mark.parametrize(("beats", "latency"), [
     (1, 1),                     # latency 1 only: each beat is one of the outstanding bursts
     (16, 1), (200, 1), (16, 60), (200, 60),
 ])
@@ -122,7 +122,8 @@ def test_valid_does_not_wait_for_ready():
         await put_all(ctx, dut.i_job, jobs_of([(0, 1)], 8), rng=random.Random(0))
         for _ in range(10):
             await ctx.tick()
-        assert ctx.get(dut.o.valid) and not ctx.get(dut.idle)
+        assert ctx.get(dut.o.valid)
+        assert not ctx.get(dut.idle)
 
     simulate(dut, bench, processes=processes)
 
@@ -153,7 +154,8 @@ def test_stop_in_the_middle(after, stall):
         issued = None
         for _ in range(600):
             await ctx.tick()
-            assert ctx.get(dut.i_job.ready) and not ctx.get(dut.o.valid)
+            assert ctx.get(dut.i_job.ready)
+            assert not ctx.get(dut.o.valid)
             if issued is None and not ctx.get(dut.bus.arvalid):
                 issued = len(memory.bursts)
         assert ctx.get(dut.idle)
@@ -171,7 +173,7 @@ def test_stop_in_the_middle(after, stall):
     simulate(dut, bench, processes=processes, limit=5000)
 
 
-@pytest.mark.parametrize("parameters, message", [
+@pytest.mark.parametrize(("parameters", "message"), [
     ({"data_width": 48}, "Data width must be a power of two from 32 to 1024, not 48"),
     ({"data_width": 64, "fifo_depth": 31}, "FIFO depth must be at least 32, not 31"),
     ({"data_width": 64, "max_outstanding": 0}, "Outstanding bursts must be at least 1, not 0"),
@@ -182,5 +184,5 @@ def test_bad_parameters(parameters, message):
 
 
 def test_bad_splitter_width():
-    with pytest.raises(ValueError, match="not 63$"):
+    with pytest.raises(ValueError, match=r"not 63$"):
         BurstSplitter(data_width=63)

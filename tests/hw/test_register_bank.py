@@ -147,7 +147,7 @@ def test_strobes(strobe):
     run(test)
 
 
-@pytest.mark.parametrize("value, strobe, pulses", [
+@pytest.mark.parametrize(("value", "strobe", "pulses"), [
     (1, 15, (1, 0)), (2, 15, (0, 1)), (3, 1, (1, 1)), (0, 15, (0, 0)), (4, 15, (0, 0)),
     (3, 14, (0, 0)),
 ])

@@ -51,7 +51,8 @@ async def wait_idle(ctx, dut):
 def check(jobs, *, seed=0, job_stall=0.0, data_stall=0.0, **options):
     dut, memory, processes, count = setup(seed=seed, **options)
     rng = random.Random(f"{seed}-data")
-    addresses = [job["address"] + memory.beat_bytes * i for job in jobs for i in range(job["beats"])]
+    addresses = [job["address"] + memory.beat_bytes * i
+                 for job in jobs for i in range(job["beats"])]
     beats = [rng.getrandbits(dut.data_width) for _ in addresses]
 
     async def issue(ctx):
@@ -144,7 +145,8 @@ def test_stop_in_the_middle(after, stall):
         ctx.set(dut.i.payload, 88)
         for _ in range(600):
             await ctx.tick()
-            assert ctx.get(dut.i_job.ready) and ctx.get(dut.i.ready)
+            assert ctx.get(dut.i_job.ready)
+            assert ctx.get(dut.i.ready)
         assert ctx.get(dut.idle)
         assert set(memory.words.values()) <= {77}
         ctx.set(dut.i_job.valid, 0)
@@ -159,7 +161,7 @@ def test_stop_in_the_middle(after, stall):
     simulate(dut, bench, processes=processes, limit=5000)
 
 
-@pytest.mark.parametrize("parameters, message", [
+@pytest.mark.parametrize(("parameters", "message"), [
     ({"data_width": 48}, "Data width must be a power of two from 32 to 1024, not 48"),
     ({"max_outstanding": 1}, "Outstanding bursts must be at least 2, not 1"),
 ])
