@@ -1,0 +1,178 @@
+"""The diagonal corrections: e = round(x w K / 2^(8 k)) for every model word, in the background."""
+
+from amaranth import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.config import (
+    AUX_WIDTH,
+    COEFFICIENT_WIDTH,
+    MANTISSA_WIDTH,
+    MAX_FEATURES,
+    MAX_SHIFT,
+    MODEL_WIDTH,
+    SHIFT_UNIT,
+    ceil_div,
+)
+from bitstep_hw.arithmetic import delay, multiply, out_of_range
+from bitstep_hw.slot import slot_layout
+
+_STAGES = 5     # cycles from an address to the correction that is written back
+
+
+class CorrectionEngine(wiring.Component):
+    """Keeps the sampled model, turns it into corrections in place, and hands them to the slots.
+
+    A row of slots with ``sample`` set fills the store with model words. When its last slot is
+    stored, the engine walks through the store, ``correction_lanes`` words a cycle, and replaces
+    each word by its correction. Rows go on meanwhile; the next boundary waits for ``done``.
+    Storage: ``capacity`` words of 32 bits, and as many coefficients of 18.
+    Golden model: :func:`bitstep.golden.sgd.correction`.
+
+    Members
+    -------
+    slot : In(slot_layout), correction : Out(ArrayLayout(signed(32), lanes))
+        A slot, and one cycle later the pending corrections of its words.
+    sampled : In(ArrayLayout(signed(32), lanes))
+        Words to sample, two cycles after their slot.
+    beats : In
+        Beats of a row.
+    mantissa, shift : In
+        K and k of this epoch.
+    load_start, load : In(1), load_i : In(64)
+        Coefficients, two words of 32 bits at a time, after a start strobe (docs/memory-layout.md).
+    done : Out(1)
+        All corrections are in the store.
+    saturated : Out(1)
+        A correction did not fit.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        words = data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)
+        super().__init__({
+            "slot": In(slot_layout(config)),
+            "correction": Out(words),
+            "sampled": In(words),
+            "beats": In(range(MAX_FEATURES + 1)),
+            "mantissa": In(MANTISSA_WIDTH),
+            "shift": In(range(MAX_SHIFT + 1)),
+            "load_start": In(1),
+            "load": In(1),
+            "load_i": In(AUX_WIDTH),
+            "done": Out(1),
+            "saturated": Out(1),
+        })
+
+    @property
+    def groups(self):
+        """Groups of ``correction_lanes`` words in a beat's model."""
+        return ceil_div(self.config.model_lanes, self.config.correction_lanes)
+
+    def elaborate(self, platform):
+        m = Module()
+        config, groups = self.config, self.groups
+        group_width = config.correction_lanes * MODEL_WIDTH
+        m.submodules.store = store = memory.Memory(
+            shape=groups * group_width, depth=config.max_beats, init=[])
+        read, write = store.read_port(), store.write_port(granularity=group_width)
+        coefficients = self._coefficients(m)
+
+        one, two = Signal.like(self.slot), Signal.like(self.slot)
+        m.d.sync += [one.eq(self.slot), two.eq(one)]
+        for lane in range(config.lanes):
+            m.d.comb += self.correction[lane].eq(
+                read.data.word_select(lane, MODEL_WIDTH).as_signed())
+
+        # The walk: one group a cycle.
+        walking, beat, group = Signal(), Signal(range(config.max_beats)), Signal(range(groups))
+        address = Signal.like(coefficients.addr)
+        with m.If(two.valid & two.sample & two.last):
+            m.d.sync += [walking.eq(1), beat.eq(0), group.eq(0), address.eq(0)]
+        with m.Elif(walking):
+            m.d.sync += [group.eq(group + 1), address.eq(address + 1)]
+            with m.If(group == groups - 1):
+                m.d.sync += [group.eq(0), beat.eq(beat + 1)]
+                with m.If(beat == self.beats - 1):
+                    m.d.sync += walking.eq(0)
+        m.d.comb += [
+            read.addr.eq(Mux(walking, beat, self.slot.index)),
+            coefficients.addr.eq(address),
+        ]
+        ends = walking & (group == groups - 1) & (beat == self.beats - 1)
+        m.d.comb += self.done.eq(delay(m, ends, _STAGES + 1, name="ends"))
+
+        corrections = self._multiply(m, read, coefficients, delay(m, group, 1, name="group"))
+        finished = delay(m, walking, _STAGES, name="finished")
+        at_beat = delay(m, beat, _STAGES, name="at_beat")
+        at_group = delay(m, group, _STAGES, name="at_group")
+        m.d.sync += self.saturated.eq(finished & Cat(
+            out_of_range(value, MODEL_WIDTH) for value in corrections).any())
+        sampling = two.valid & two.sample
+        group_words = Cat(value[:MODEL_WIDTH] for value in corrections)
+        m.d.comb += [
+            write.addr.eq(Mux(finished, at_beat, two.index)),
+            write.data.eq(Mux(finished, group_words.replicate(groups), self.sampled)),
+            write.en.eq(Mux(finished, 1 << at_group, sampling.replicate(groups))),
+        ]
+        return m
+
+    def _multiply(self, m, read, coefficients, group):
+        """Exact corrections of a group, ``_STAGES`` cycles after its address."""
+        config = self.config
+        lanes = config.correction_lanes
+        chosen = Signal(lanes * MODEL_WIDTH)
+        with m.Switch(group):
+            for index in range(self.groups):
+                with m.Case(index):
+                    m.d.comb += chosen.eq(read.data.word_select(index, len(chosen)))
+        half = Signal(MAX_SHIFT * SHIFT_UNIT)
+        with m.Switch(self.shift):
+            for shift in range(1, MAX_SHIFT + 1):
+                with m.Case(shift):
+                    m.d.comb += half.eq(1 << SHIFT_UNIT * shift - 1)
+        results = []
+        for lane in range(lanes):
+            word = Signal(signed(MODEL_WIDTH), name=f"word_{lane}", reset_less=True)
+            m.d.sync += word.eq(chosen.word_select(lane, MODEL_WIDTH))
+            weight = coefficients.data.word_select(lane, COEFFICIENT_WIDTH).as_signed()
+            factor = multiply(m, weight, self.mantissa, stages=1, name=f"factor_{lane}",
+                              width=COEFFICIENT_WIDTH + MANTISSA_WIDTH)
+            exact = multiply(m, word, factor, stages=2, name=f"exact_{lane}", addend=half,
+                             width=MODEL_WIDTH + COEFFICIENT_WIDTH + MANTISSA_WIDTH + 1)
+            shifted = Signal(signed(len(exact) - SHIFT_UNIT), name=f"shifted_{lane}",
+                             reset_less=True)
+            with m.Switch(self.shift):
+                for shift in range(1, MAX_SHIFT + 1):
+                    with m.Case(shift):
+                        m.d.sync += shifted.eq(exact >> SHIFT_UNIT * shift)
+            results.append(shifted)
+        return results
+
+    def _coefficients(self, m):
+        """The coefficients' store and its loader; returns the read port."""
+        config = self.config
+        per_group = config.correction_lanes // 2
+        m.submodules.coefficients = store = memory.Memory(
+            shape=config.correction_lanes * COEFFICIENT_WIDTH,
+            depth=config.max_beats * self.groups, init=[])
+        write = store.write_port(granularity=2 * COEFFICIENT_WIDTH)
+        address = Signal.like(write.addr)
+        in_group = Signal(range(per_group))
+        in_beat = Signal(range(config.model_lanes // 2))
+        words = Cat(self.load_i[:COEFFICIENT_WIDTH],
+                    self.load_i[MODEL_WIDTH:MODEL_WIDTH + COEFFICIENT_WIDTH])
+        m.d.comb += [
+            write.addr.eq(address),
+            write.data.eq(words.replicate(per_group)),
+            write.en.eq(Mux(self.load, 1 << in_group, 0)),
+        ]
+        with m.If(self.load_start):
+            m.d.sync += [address.eq(0), in_group.eq(0), in_beat.eq(0)]
+        with m.Elif(self.load):
+            m.d.sync += [in_group.eq(in_group + 1), in_beat.eq(in_beat + 1)]
+            with m.If((in_group == per_group - 1) | (in_beat == config.model_lanes // 2 - 1)):
+                m.d.sync += [in_group.eq(0), address.eq(address + 1)]
+            with m.If(in_beat == config.model_lanes // 2 - 1):
+                m.d.sync += in_beat.eq(0)
+        return store.read_port()

@@ -1,0 +1,80 @@
+"""Products of a row with the rows before it."""
+
+from amaranth import Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.config import MAX_LOOKAHEAD
+from bitstep_hw.arithmetic import adder_tree, delay
+
+
+class Correlator(wiring.Component):
+    """For each d from 1 to ``lookahead``, the sum over a row of q_i (row i) times g_(i-d).
+
+    This is the part of look-ahead that does not depend on the model: the dot product of row i with
+    the current model is the one with an older model minus c_(i-d) times these sums. A slot a
+    cycle; the sums of a row leave ``tree_stages + 4`` cycles after its last slot entered.
+    Golden model: none of its own, it is an identity of :func:`bitstep.golden.sgd.train`.
+
+    Members
+    -------
+    valid, first, last : In(1)
+        A slot, and whether it is the first or last of its row.
+    dot : In(ArrayLayout(signed(level_width), lanes))
+        Dot levels of the row's beat.
+    earlier : In(ArrayLayout(ArrayLayout(signed(level_width), lanes), lookahead))
+        Gradient levels of the rows before, at the same place in the row.
+    skip : In
+        Rows before this one whose updates it does not see: those of its own batch.
+    lookahead : In
+        Look-ahead of this run; sums beyond are 0.
+    intercept_square : In(15)
+        The intercept's contribution to every product.
+    o_valid : Out(1), products : Out(ArrayLayout(signed(gram_width), lookahead))
+        Sums of a row.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        levels = data.ArrayLayout(signed(config.level_width), config.lanes)
+        super().__init__({
+            "valid": In(1),
+            "first": In(1),
+            "last": In(1),
+            "dot": In(levels),
+            "earlier": In(data.ArrayLayout(levels, config.lookahead)),
+            "skip": In(range(MAX_LOOKAHEAD + 1)),
+            "lookahead": In(range(MAX_LOOKAHEAD + 1)),
+            "intercept_square": In(15),
+            "o_valid": Out(1),
+            "products": Out(data.ArrayLayout(signed(config.gram_width), config.lookahead)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        stages = config.tree_stages + 1
+        valid, first, last, skip = (
+            delay(m, value, stages, name=name) for name, value in
+            (("valid", self.valid), ("first", self.first), ("last", self.last),
+             ("skip", self.skip)))
+        done = Signal()
+        m.d.sync += done.eq(valid & last)
+        m.d.comb += self.o_valid.eq(delay(m, done, 2, name="done"))
+        skipped = delay(m, skip, 1, name="skipped")
+        for d in range(1, config.lookahead + 1):
+            terms = []
+            for lane in range(config.lanes):
+                term = Signal(signed(2 * config.level_width - 1), name=f"product_{d}_{lane}",
+                              reset_less=True)
+                m.d.sync += term.eq(self.dot[lane] * self.earlier[d - 1][lane])
+                terms.append(term)
+            total = adder_tree(m, terms, stages=config.tree_stages, name=f"tree_{d}")
+            row = Signal(signed(config.gram_width), name=f"row_{d}", reset_less=True)
+            with m.If(valid):
+                m.d.sync += row.eq(Mux(first, 0, row) + total)
+            counted = Signal(signed(config.gram_width), name=f"counted_{d}", reset_less=True)
+            m.d.sync += counted.eq(
+                Mux((d > skipped) & (d <= self.lookahead), row + self.intercept_square, 0))
+            m.d.comb += self.products[d - 1].eq(delay(m, counted, 1, name=f"product_{d}"))
+        return m

@@ -1,0 +1,174 @@
+"""Which row's which beat enters the pipeline, and when."""
+
+from amaranth import Cat, Module, Mux, Signal, signed
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.config import LABEL_WIDTH, MAX_FEATURES, MAX_LOOKAHEAD
+from bitstep_hw.arithmetic import delay
+from bitstep_hw.slot import slot_layout
+
+
+class Sequencer(wiring.Component):
+    """Issues the slots of an epoch.
+
+    A slot is issued when its beat is there and nothing it needs is still on its way. What a slot
+    means never depends on when it is issued: row i is applied to the words of row i + D + 1, with
+    D the run's look-ahead, so a row waits until the row D + 1 before has its update, and rows are
+    ``recursion`` cycles apart. Rows without data are put in where updates must be applied and no
+    row is left to carry them: D + 1 at an epoch's end, and before a correction whose period is
+    too short. One slot a cycle, or one row every ``recursion`` cycles if rows are shorter.
+
+    Members
+    -------
+    rows, beats, batch, lookahead, period : In
+        As the registers of these names; constant during an epoch.
+    start : In(1), done : Out(1)
+        Strobes: starts an epoch; all of its updates are applied.
+    i_rows : In(stream.Signature(bus_width)), i_labels : In(stream.Signature(signed(32)))
+        The epoch's rows and labels.
+    corrected : In(1)
+        Strobe: the corrections asked for by the last ``sample`` row are ready.
+    slot : Out(slot_layout), beat : Out(bus_width), label : Out(signed(32))
+        Slot, its beat, and in the last slot of a row its label.
+    misaligned : Out(1)
+        A correction fell into a batch: the period is not a multiple of the batch.
+    wait_rows, wait_labels, wait_lookahead, wait_recursion, wait_correction, flushing : Out(1)
+        Why no row entered in this cycle; none of them while a row does.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        super().__init__({
+            "rows": In(32), "beats": In(range(MAX_FEATURES + 1)), "batch": In(32),
+            "lookahead": In(range(MAX_LOOKAHEAD + 1)), "period": In(32),
+            "start": In(1), "done": Out(1),
+            "i_rows": In(stream.Signature(config.bus_width)),
+            "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
+            "corrected": In(1),
+            "slot": Out(slot_layout(config)),
+            "beat": Out(config.bus_width),
+            "label": Out(signed(LABEL_WIDTH)),
+            "misaligned": Out(1),
+            "wait_rows": Out(1), "wait_labels": Out(1), "wait_lookahead": Out(1),
+            "wait_recursion": Out(1), "wait_correction": Out(1), "flushing": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        issue, idle = Signal(), Signal()
+        state = Signal(2)                       # 0 waits, 1 rows, 2 flush, 3 settle
+        rows_left, flush_left = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
+        index = Signal(range(self.config.max_beats))
+        first, last, row_ends = Signal(), Signal(), Signal()
+        m.d.comb += [
+            first.eq(index == 0),
+            last.eq(index == self.beats - 1),
+            row_ends.eq(issue & last),
+        ]
+        with m.If(issue):
+            m.d.sync += index.eq(Mux(last, 0, index + 1))
+        boundary = self._flags(m, issue, idle, state, row_ends, rows_left)
+        outstanding = self._may_issue(m, issue, idle, state, first, last, row_ends, boundary)
+
+        with m.If(row_ends & ~idle):
+            m.d.sync += rows_left.eq(rows_left - 1)
+            with m.If(rows_left == 1):
+                m.d.sync += [state.eq(2), flush_left.eq(self.lookahead + 1)]
+        with m.If(row_ends & (state == 2)):
+            m.d.sync += flush_left.eq(flush_left - 1)
+            with m.If(flush_left == 1):
+                m.d.sync += state.eq(3)
+        with m.If((state == 3) & (outstanding == 0)):
+            m.d.comb += self.done.eq(1)
+            m.d.sync += state.eq(0)
+        with m.If(self.start):
+            m.d.sync += [state.eq(1), rows_left.eq(self.rows), index.eq(0)]
+
+        m.d.comb += [
+            self.slot.valid.eq(issue),
+            self.slot.first.eq(first),
+            self.slot.last.eq(last),
+            self.slot.idle_row.eq(idle),
+            self.slot.index.eq(index),
+            self.beat.eq(self.i_rows.payload),
+            self.label.eq(self.i_labels.payload),
+            self.i_rows.ready.eq(issue & ~idle),
+            self.i_labels.ready.eq(row_ends & ~idle),
+        ]
+        return m
+
+    def _flags(self, m, issue, idle, state, row_ends, rows_left):
+        """What a row means; constant from a row's first slot to its last."""
+        position, age = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
+        to_boundary, since = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
+        opening, added, needed = Signal(), Signal(), Signal()
+        adds, needs, distance = Signal(), Signal(), Signal.like(since)
+        boundary, missing = Signal(), Signal()
+        pending = Signal()
+        m.d.comb += [
+            # Before a boundary every update of the period before must have met its words.
+            missing.eq((self.period != 0) & (to_boundary == 0) & ~opening
+                       & (since <= self.lookahead)),
+            idle.eq((state == 2) | missing),
+            boundary.eq((self.period != 0) & (to_boundary == 0) & ~idle),
+            distance.eq(Mux(boundary, 0, since)),
+            adds.eq(Mux(boundary, ~opening, added)),
+            needs.eq(Mux(boundary, rows_left > self.period, needed)),
+            self.misaligned.eq(issue & boundary & (position != 0)),
+        ]
+        reached = distance == self.lookahead
+        m.d.comb += [
+            self.slot.apply.eq(age > self.lookahead),
+            self.slot.skip.eq(Mux(position > MAX_LOOKAHEAD, MAX_LOOKAHEAD, position)),
+            self.slot.frozen.eq(position > self.lookahead),
+            self.slot.freeze.eq((position == self.lookahead) & ~idle),
+            self.slot.correct.eq(adds & (distance <= self.lookahead)),
+            self.slot.commit.eq(adds & reached),
+            self.slot.sample.eq(needs & reached),
+        ]
+        with m.If(row_ends):
+            m.d.sync += [
+                age.eq(Mux(age > self.lookahead, age, age + 1)),
+                since.eq(Mux(distance > self.lookahead, distance, distance + 1)),
+                added.eq(adds), needed.eq(needs),
+            ]
+            with m.If(boundary):
+                m.d.sync += [opening.eq(0), pending.eq(needs)]
+            with m.If(~idle):
+                m.d.sync += [
+                    position.eq(Mux(position == self.batch - 1, 0, position + 1)),
+                    to_boundary.eq(Mux(to_boundary == 0, self.period - 1, to_boundary - 1)),
+                ]
+        with m.If(self.corrected):
+            m.d.sync += pending.eq(0)
+        with m.If(self.start):
+            m.d.sync += [position.eq(0), age.eq(0), to_boundary.eq(0), since.eq(0),
+                         opening.eq(1), added.eq(0), needed.eq(0), pending.eq(0)]
+        return boundary & ~opening & pending
+
+    def _may_issue(self, m, issue, idle, state, first, last, row_ends, uncorrected):
+        """Whether a slot may enter now; returns the number of rows without an update."""
+        outstanding = Signal(range(MAX_LOOKAHEAD + 2))
+        finished = delay(m, row_ends, self.config.latency - 1, name="finished")
+        m.d.sync += outstanding.eq(outstanding + row_ends - finished)
+        recent = Cat(delay(m, row_ends, age, name=f"recent_{age}")
+                     for age in range(1, self.config.recursion)).any()
+        active = (state == 1) | (state == 2)
+        causes = [
+            (self.wait_correction, first & uncorrected),
+            (self.wait_lookahead, first & (outstanding > self.lookahead)),
+            (self.wait_recursion, last & recent),
+            (self.wait_rows, ~self.i_rows.valid),
+            (self.wait_labels, last & ~self.i_labels.valid),
+        ]
+        blocked = 0
+        for cause, (signal, holds) in enumerate(causes):
+            relevant = holds & ~idle if cause >= 3 else holds
+            m.d.comb += signal.eq((state == 1) & ~idle & relevant & ~blocked)
+            blocked = blocked | relevant
+        m.d.comb += [
+            issue.eq(active & ~blocked),
+            self.flushing.eq((state == 2) | (state == 3) | ((state == 1) & idle)),
+        ]
+        return outstanding

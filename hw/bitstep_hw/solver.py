@@ -1,0 +1,155 @@
+"""The scalar recursion: from a row's dot product to its update."""
+
+from amaranth import Array, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.config import (
+    LABEL_WIDTH,
+    MANTISSA_WIDTH,
+    MAX_LABEL_SHIFT,
+    MAX_SHIFT,
+    SHIFT_UNIT,
+    UPDATE_WIDTH,
+    solver_stages,
+)
+from bitstep_hw.arithmetic import delay, multiply, out_of_range
+
+
+class Solver(wiring.Component):
+    """c_i = round(mantissa (z_i - y_i) / 2^(8 shift)), z_i corrected for the rows on their way.
+
+    With Z the dot product with the model D + 1 rows ago and G_d the products with the rows
+    before, z_i = Z - sum over d of c_(i-d) G_d. The last few terms decide the rate, so for them
+    the mantissa is multiplied into G_d beforehand and c_(i-1) meets one product, one subtraction
+    and one shift: ``recursion`` cycles. Time is counted backwards: a row is at place p when its c
+    will be in its register p cycles later. At place p the c of every row at least p cycles ahead
+    is known, but rows may follow each other at any distance, so how many of them have shifted the
+    history of c since is counted (``between``).
+
+    Latency is ``solver_stages(recursion)`` cycles from ``dot``, throughput a row every
+    ``recursion`` cycles. Golden model: the lines of :func:`bitstep.golden.sgd.train` for c.
+
+    Members
+    -------
+    clear : In(1)
+        Forgets every c; between epochs.
+    valid : In(1), idle_row : In(1)
+        A row enters, one cycle before its dot product; a row that only fills a slot has c = 0.
+    products : In(ArrayLayout(signed(gram_width), lookahead)), label : In(signed(32))
+        Of the row that enters.
+    dot : In(signed(dot_width))
+        Dot product of the row that entered in the cycle before.
+    mantissa, shift, label_shift : In
+        Constant during an epoch.
+    o_valid : Out(1), o : Out(signed(32)), saturated : Out(1)
+        c of a row, and whether it did not fit.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        super().__init__({
+            "clear": In(1),
+            "valid": In(1),
+            "idle_row": In(1),
+            "products": In(data.ArrayLayout(signed(config.gram_width), config.lookahead)),
+            "label": In(signed(LABEL_WIDTH)),
+            "dot": In(signed(config.dot_width)),
+            "mantissa": In(MANTISSA_WIDTH),
+            "shift": In(range(MAX_SHIFT + 1)),
+            "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
+            "o_valid": Out(1),
+            "o": Out(signed(UPDATE_WIDTH)),
+            "saturated": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        recursion = config.recursion
+        entry = solver_stages(recursion) + 1                # place where a row enters
+        multiply_stages = 1 if recursion == 2 else 2        # of c times G, near terms
+        final_stages = recursion - multiply_stages          # subtract, shift, round
+        near = min(config.lookahead, 2 if recursion == 2 else 1)
+
+        # Whether a row is at place p: at[0] has its c in the register.
+        at = {entry: self.valid}
+        idle = {entry: self.idle_row}
+        for place in range(entry - 1, -1, -1):
+            at[place] = Signal(name=f"at_{place}")
+            idle[place] = Signal(name=f"idle_{place}", reset_less=True)
+            m.d.sync += [at[place].eq(at[place + 1]), idle[place].eq(idle[place + 1])]
+
+        history = Array(Signal(signed(UPDATE_WIDTH), name=f"c_{age}")
+                        for age in range(max(config.lookahead, 1)))
+
+        def update_before(d, place):
+            """c_(i-d) for the row i that is at ``place``."""
+            between = sum(at[p] for p in range(1, place))
+            most = (place - 1) // recursion
+            options = [history[d - 1 - skipped] for skipped in range(min(most, d - 1) + 1)]
+            chosen = Signal(signed(UPDATE_WIDTH), name=f"c_before_{d}")
+            m.d.comb += chosen.eq(Array(options)[between] if len(options) > 1 else options[0])
+            return chosen
+
+        # Far terms, subtracted before the mantissa is multiplied in.
+        far = []
+        for d in range(near + 1, config.lookahead + 1):
+            term = Signal(signed(UPDATE_WIDTH + config.gram_width), name=f"far_{d}",
+                          reset_less=True)
+            m.d.sync += term.eq(update_before(d, entry) * self.products[d - 1])
+            far.append(term)
+        target = Signal(signed(LABEL_WIDTH + MAX_LABEL_SHIFT), reset_less=True)
+        m.d.sync += target.eq(self.label << self.label_shift)
+        residual = Signal(signed(config.dot_width + 2), reset_less=True)
+        m.d.sync += residual.eq(self.dot - target - sum(far))
+
+        # Near terms: mantissa * G_d first, then times c.
+        half = Signal(MAX_SHIFT * SHIFT_UNIT)
+        with m.Switch(self.shift):
+            for shift in range(1, MAX_SHIFT + 1):
+                with m.Case(shift):
+                    m.d.comb += half.eq(1 << SHIFT_UNIT * shift - 1)
+        width = config.dot_width + 2 + MANTISSA_WIDTH + 1
+        scaled = multiply(m, residual, self.mantissa, stages=multiply_stages, name="scaled",
+                          width=width, addend=half)
+        ready = entry - 2 - multiply_stages                 # place of ``scaled``
+        final = scaled
+        for d in range(near, 0, -1):
+            start = recursion * d                           # place where c_(i-d) is known
+            stages = min(2, entry - start) if recursion > 2 else 1
+            factor = multiply(m, self.products[d - 1], self.mantissa, stages=stages,
+                              name=f"factor_{d}", width=config.gram_width + MANTISSA_WIDTH)
+            factor = delay(m, factor, entry - start - stages, name=f"factor_{d}")
+            product = multiply(m, update_before(d, start), factor, stages=multiply_stages,
+                               name=f"near_{d}", width=width)
+            at_place = start - multiply_stages
+            if d > 1:
+                product = delay(m, product, at_place - ready, name=f"near_{d}")
+                less = Signal(signed(width), name=f"less_{d}", reset_less=True)
+                m.d.sync += less.eq(final - product)
+                final, ready = less, ready - 1
+            else:
+                final = delay(m, final, ready - at_place, name="final") - product
+        if not near:
+            final = delay(m, final, ready - final_stages, name="final")
+        exact = Signal(signed(width), name="exact")
+        m.d.comb += exact.eq(final)
+        self._finish(m, delay(m, exact, final_stages - 1, name="exact"), at, idle, history)
+        return m
+
+    def _finish(self, m, exact, at, idle, history):
+        """Shift, check the range, and shift the history of c."""
+        shifted = Signal(signed(len(exact) - SHIFT_UNIT))
+        with m.Switch(self.shift):
+            for shift in range(1, MAX_SHIFT + 1):
+                with m.Case(shift):
+                    m.d.comb += shifted.eq(exact >> SHIFT_UNIT * shift)
+        m.d.sync += self.saturated.eq(at[1] & ~idle[1] & out_of_range(shifted, UPDATE_WIDTH))
+        with m.If(at[1]):
+            m.d.sync += history[0].eq(Mux(idle[1], 0, shifted))
+            for age in range(1, len(history)):
+                m.d.sync += history[age].eq(history[age - 1])
+        with m.If(self.clear):
+            m.d.sync += [c.eq(0) for c in history]
+        m.d.comb += [self.o_valid.eq(at[0]), self.o.eq(history[0])]
