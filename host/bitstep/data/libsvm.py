@@ -1,0 +1,179 @@
+"""LIBSVM text, read with NumPy alone: ``label index:value index:value ...``, one row a line."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, NoReturn
+
+import numpy as np
+
+from bitstep.config import MAX_FEATURES
+from bitstep.data.errors import DataError
+
+CHUNK_BYTES = 1 << 22       # of text; bounds the memory for tokens
+
+_ALLOWED = b"0123456789+-.eE: \t\r\n"
+_FOREIGN = re.compile(rb"[^0-9+\-.eE: \t\r\n]")
+_COMMENT = re.compile(rb"#[^\n]*")
+_NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+
+
+class _Rows(NamedTuple):
+    """The rows of a chunk: pairs of all rows in a line, ``counts`` of them to each row."""
+
+    labels: np.ndarray
+    counts: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+
+def read_libsvm(file: BinaryIO, path: Path,
+                n_features: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Features and labels of a LIBSVM text.
+
+    A missing index is a zero. Indices count from 0 in a file in which an index 0 occurs, and from 1
+    in any other. Comments (from ``#`` to the end of the line) and empty lines are skipped.
+
+    Parameters
+    ----------
+    file : binary file
+        The text, already decompressed.
+    path : Path
+        For messages.
+    n_features : int, optional
+        Columns of the result; default: the largest index of the file.
+
+    Returns
+    -------
+    features : ndarray of float64, shape (n_rows, n_features)
+    labels : ndarray of float64, shape (n_rows,)
+
+    Raises
+    ------
+    DataError
+        With file and line: a token that is not a number or a pair, a value that is not finite,
+        indices that do not increase or are beyond ``n_features``, a ``qid``, no rows.
+    """
+    chunks = [_parse(text, line, path) for text, line in line_chunks(file)]
+    chunks = [chunk for chunk in chunks if len(chunk.labels)]
+    if not chunks:
+        raise DataError(f"{path}: the file has no rows; each line must hold a label and "
+                        "index:value pairs")
+    used = [chunk.indices for chunk in chunks if len(chunk.indices)]
+    # Only the whole file shows where indices start, so pairs wait until here to become columns.
+    base = 0 if any((indices == 0).any() for indices in used) else 1
+    found = max((int(indices.max()) + 1 - base for indices in used), default=0)
+    width = found if n_features is None else n_features
+    if found > width:
+        raise DataError(f"{path}: found {found} features, but n_features is {width}; all indices "
+                        "must fit n_features, so raise it or leave it out")
+    if width == 0:
+        raise DataError(f"{path}: no row has an index:value pair; if all features are zero, say "
+                        "how many there are with n_features")
+    features = np.zeros((sum(len(chunk.labels) for chunk in chunks), width))
+    start = 0
+    for chunk in chunks:
+        rows = len(chunk.labels)
+        target = features[start:start + rows]
+        if len(chunk.values) == rows * width:
+            target[:] = chunk.values.reshape(rows, width)
+        else:
+            target[np.repeat(np.arange(rows), chunk.counts), chunk.indices - base] = chunk.values
+        start += rows
+    return features, np.concatenate([chunk.labels for chunk in chunks])
+
+
+def line_chunks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Chunks of whole lines, each with the number of its first line (from 1)."""
+    line = 1
+    while text := file.read(CHUNK_BYTES):
+        if not text.endswith(b"\n"):
+            text += file.readline()
+        if line == 1 and text.startswith(b"\xef\xbb\xbf"):
+            text = text[3:]     # a byte order mark says nothing in UTF-8
+        yield text, line
+        line += text.count(b"\n")
+
+
+def _parse(text: bytes, first_line: int, path: Path) -> _Rows:
+    if b"#" in text:
+        text = _COMMENT.sub(b"", text)
+    if text.translate(None, _ALLOWED):
+        _refuse_foreign(text, first_line, path)
+    characters = np.frombuffer(text, np.uint8)
+    filled = characters > 32
+    edges = np.flatnonzero(np.diff(filled, prepend=False, append=False))
+    starts, ends = edges[::2], edges[1::2]
+    if not len(starts):
+        return _Rows(*(np.zeros(0, kind) for kind in (float, np.int64, np.int64, float)))
+    line = np.searchsorted(np.flatnonzero(characters == 10), starts)
+    leads = np.diff(line, prepend=-1) != 0     # the first token of a line is its label
+
+    def check(good: np.ndarray, tokens: np.ndarray, must: str) -> None:
+        if not good.all():
+            token = tokens[int(np.argmin(good))]
+            found = text[starts[token]:ends[token]].decode("ascii")
+            raise DataError(f"{path}, line {first_line + line[token]}: found {found!r}; {must}")
+
+    colons = np.flatnonzero(characters == ord(":"))
+    per_token = np.searchsorted(colons, ends) - np.searchsorted(colons, starts)
+    check(per_token == ~leads, np.arange(len(starts)),
+          "a line must be a label followed by pairs index:value; correct the line")
+    pairs = np.flatnonzero(~leads)
+    is_digit = characters - np.uint8(ord("0")) < 10
+    digits = np.concatenate([[0], np.cumsum(is_digit, dtype=np.int32)])
+    width = colons - starts[pairs]
+    check((digits[colons] - digits[starts[pairs]] == width) & (width > 0), pairs,
+          "an index must be a whole number of at least 0; correct the line")
+    check(colons + 1 < ends[pairs], pairs, "a value must follow the colon; correct the line")
+
+    words = text.replace(b":", b" ").split()
+    try:
+        numbers = np.array(list(map(float, words)))
+    except ValueError:
+        numbers = np.array([_is_number(word) for word in words])
+        good = np.delete(numbers, 2 * np.flatnonzero(leads) - np.arange(leads.sum()))[1::2]
+        check(good, pairs, "a value must be a number; correct the line")
+        check(numbers[2 * np.flatnonzero(leads) - np.arange(leads.sum())], np.flatnonzero(leads),
+              "a label must be a number; correct the line")
+    rows = np.flatnonzero(leads)
+    at_labels = 2 * rows - np.arange(len(rows))    # a label is one word, a pair is two
+    labels = numbers[at_labels]
+    table = np.delete(numbers, at_labels).reshape(-1, 2)
+    finite = "values must be finite in 64-bit floating point; correct the line"
+    check(np.isfinite(labels), rows, finite)
+    check(np.isfinite(table[:, 1]), pairs, finite)
+    check(table[:, 0] <= MAX_FEATURES, pairs,
+          f"an index must be at most {MAX_FEATURES}; leave out columns (bitstep trains dense "
+          "models)")
+    indices = table[:, 0].astype(np.int64)
+    increases = (np.diff(indices, prepend=-1) > 0) | leads[pairs - 1]
+    check(increases, pairs, "the indices of a line must increase, each at most once; sort the line")
+    counts = np.diff(rows, append=len(starts)) - 1
+    return _Rows(labels, counts, indices, table[:, 1].copy())
+
+
+def _is_number(word: bytes) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _refuse_foreign(text: bytes, first_line: int, path: Path) -> NoReturn:
+    """Raise the error for the first token with a character that no row can hold."""
+    match = _FOREIGN.search(text)
+    assert match is not None
+    before, after = text[:match.start()], text[match.start():]
+    start = len(before) - len(re.split(rb"[ \t\r\n]", before)[-1])
+    token = text[start:match.start() + len(re.split(rb"[ \t\r\n]", after)[0])]
+    value = token.rpartition(b":")[2]
+    if token.startswith(b"qid:"):
+        must = "query ids are for ranking, which bitstep does not do; remove them"
+    elif _NOT_FINITE.fullmatch(value):
+        must = "values must be finite; remove the row or fill in a value"
+    else:
+        must = "a line must be a label followed by pairs index:value; correct the line"
+    line = first_line + text.count(b"\n", 0, start)
+    raise DataError(f"{path}, line {line}: found {token[:60].decode('utf-8', 'replace')!r}; {must}")

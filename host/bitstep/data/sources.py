@@ -1,0 +1,188 @@
+"""Where data sets come from: files, sets that scikit-learn bundles, the LIBSVM site, generators."""
+
+import difflib
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bitstep.data.dataset import Dataset, synthetic
+from bitstep.data.errors import DataError
+from bitstep.data.files import (PACKED_SUFFIXES, TEXT_SUFFIXES, has_known_suffix, read_arrays,
+                                read_file)
+
+SITE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
+SYNTHETIC_ROWS = 20_000     # 10,000 to train and 10,000 to test, as in the ZipML paper
+
+
+class _Remote(NamedTuple):
+    """A file of the LIBSVM site."""
+
+    file: str
+    task: str
+    n_features: int
+
+
+_REGRESSION, _CLASSIFICATION = "regression", "classification"
+REMOTE = {
+    "cadata": _Remote("regression/cadata", _REGRESSION, 8),
+    "cpusmall": _Remote("regression/cpusmall", _REGRESSION, 12),
+    "YearPredictionMSD": _Remote("regression/YearPredictionMSD.bz2", _REGRESSION, 90),
+    "YearPredictionMSD.t": _Remote("regression/YearPredictionMSD.t.bz2", _REGRESSION, 90),
+    "cod-rna": _Remote("binary/cod-rna", _CLASSIFICATION, 8),
+    "cod-rna.t": _Remote("binary/cod-rna.t", _CLASSIFICATION, 8),
+    "gisette": _Remote("binary/gisette_scale.bz2", _CLASSIFICATION, 5000),
+    "gisette.t": _Remote("binary/gisette_scale.t.bz2", _CLASSIFICATION, 5000),
+    # The site's files end at the last pixel that is ever set (780, 778); an image has 784.
+    "mnist": _Remote("multiclass/mnist.bz2", _CLASSIFICATION, 784),
+    "mnist.t": _Remote("multiclass/mnist.t.bz2", _CLASSIFICATION, 784),
+}
+BUNDLED = {"breast_cancer": _CLASSIFICATION, "diabetes": _REGRESSION, "digits": _CLASSIFICATION}
+
+
+def dataset_names() -> tuple[str, ...]:
+    """The names that :func:`load` knows; N stands for a number of features."""
+    return (*BUNDLED, *REMOTE, "synthetic-N")
+
+
+def load(source: str | Path, *, data_home: str | Path | None = None, n_features: int | None = None,
+         label_column: str = "last", task: str | None = None, progress: bool = False) -> Dataset:
+    """A data set, from a file or by name.
+
+    Parameters
+    ----------
+    source : str or Path
+        A file: LIBSVM text (.svm, .libsvm, .txt), .csv, either also compressed (.bz2, .gz, .xz), or
+        .npz with arrays X and y. Or a name of :func:`dataset_names`; a name that ends in ``.t`` is
+        the test set of the name without.
+    data_home : str or Path, optional
+        Folder in which named sets are looked for (as NAME, NAME.svm, ... or under the name of the
+        site's file, also compressed) and to which they are downloaded. Default: the environment
+        variable BITSTEP_DATA, else bitstep's cache folder.
+    n_features : int, optional
+        Columns of a LIBSVM file, whose last ones may be zero in every row. Any other source must
+        have this many columns.
+    label_column : {"last", "first"}
+        Where a .csv file has the label.
+    task : {"regression", "classification"}, optional
+        What the labels of a file are. Default: a classification if they take exactly two values.
+    progress : bool
+        Whether a download shows a bar.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    DataError
+        If the source is unknown, cannot be had or does not hold what it should; the message names
+        file, line and remedy.
+
+    Notes
+    -----
+    No published checksums of the LIBSVM site's files are known, so trust is on first use: a
+    download's SHA-256 is written beside it (FILE.sha256), and every later load compares. Files that
+    somebody put there by hand have no such record and are taken as they are.
+    """
+    name = str(source)
+    if isinstance(source, str) and (match := re.fullmatch(r"synthetic-([1-9]\d*)", source)):
+        dataset = synthetic(int(match[1]), SYNTHETIC_ROWS)
+    elif isinstance(source, str) and source in BUNDLED:
+        dataset = _load_bundled(source)
+    elif isinstance(source, str) and source in REMOTE:
+        remote = REMOTE[source]
+        path = _find(source, _home(data_home), progress)
+        features, labels, _ = read_arrays(path, ".svm", n_features or remote.n_features)
+        dataset = Dataset(source, features, labels, remote.task)
+    else:
+        path = Path(source)
+        looks_like_name = path.name == name and not has_known_suffix(path)
+        if isinstance(source, str) and looks_like_name and not path.exists():
+            close = difflib.get_close_matches(name, dataset_names(), n=1, cutoff=0.5)
+            hint = f"; did you mean {close[0]!r}? " if close else ". "
+            raise DataError(f"There is no data set {name!r}{hint}The names are "
+                            f"{', '.join(dataset_names())}; anything else must be a file")
+        return read_file(path, n_features, label_column, task)
+    if n_features not in (None, dataset.n_features):
+        raise DataError(f"{name}: found {dataset.n_features} features, but n_features is "
+                        f"{n_features}; leave n_features out")
+    return dataset
+
+
+def _load_bundled(name: str) -> Dataset:
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise DataError(f"{name}: this data set comes with scikit-learn, which is not installed; "
+                        "run: pip install 'bitstep[sklearn]'") from error
+    bunch: Any = getattr(datasets, f"load_{name}")()
+    return Dataset(name, np.ascontiguousarray(bunch.data, np.float64),
+                   np.asarray(bunch.target, np.float64), BUNDLED[name],
+                   tuple(map(str, bunch.feature_names)))
+
+
+def _home(data_home: str | Path | None) -> Path:
+    if home := data_home or os.environ.get("BITSTEP_DATA"):
+        return Path(home).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "bitstep"
+
+
+def _find(name: str, home: Path, progress: bool) -> Path:
+    """The file of a named set in ``home``, downloaded if it is not there."""
+    remote_name = Path(REMOTE[name].file).name
+    stems = dict.fromkeys([remote_name, name, remote_name.removesuffix(".bz2")])
+    for stem in stems:
+        for suffix in ("", *TEXT_SUFFIXES):
+            for packed in ("", *PACKED_SUFFIXES):
+                path = home / (stem + suffix + packed)
+                if path.is_file():
+                    _verify(path)
+                    return path
+    return _download(name, home, progress)
+
+
+def _record(path: Path) -> Path:
+    return path.with_name(path.name + ".sha256")
+
+
+def _sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _verify(path: Path) -> None:
+    """Compare a file with the checksum of its download, if it has one."""
+    record = _record(path)
+    if record.is_file():
+        expected, found = record.read_text("ascii").strip(), _sha256(path)
+        if found != expected:
+            raise DataError(f"{path}: found SHA-256 {found}, but it must be {expected} as when it "
+                            f"was downloaded; delete the file and {record.name} to download anew")
+
+
+def _download(name: str, home: Path, progress: bool) -> Path:
+    url = f"{SITE}/{REMOTE[name].file}"
+    path = home / url.rpartition("/")[2]
+    remedy = (f"download {url} by other means and put it into {home}, or into a folder that "
+              "data_home or the environment variable BITSTEP_DATA names")
+    try:
+        import pooch
+    except ImportError as error:
+        raise DataError(f"{name}: found no file {path}, and downloads need pooch, which is not "
+                        f"installed; run: pip install 'bitstep[sklearn]', or {remedy}") from error
+    pooch.get_logger().setLevel("WARNING")     # its advice about hashes is not for our users
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        pooch.retrieve(url, known_hash=None, fname=path.name, path=home, progressbar=progress)
+        _record(path).write_text(_sha256(path) + "\n", "ascii")
+    except (OSError, ValueError) as error:     # a network's errors are OSErrors
+        raise DataError(f"{name}: the download failed ({error}); {remedy}") from error
+    return path
