@@ -117,10 +117,9 @@ def flat_members(prefix, member):
     >>> members["s_axi_awvalid"], members["s_axi_awready"]
     (In(1), Out(1))
     """
-    flows = {name: inner.flow if member.flow == Out else inner.flow.flip()
-             for name, inner in member.signature.members.items()}
-    return {f"{prefix}_{name}": Member(flow, member.signature.members[name].shape)
-            for name, flow in flows.items()}
+    # The signature of an In member is flipped already.
+    return {f"{prefix}_{name}": Member(signal.flow, signal.shape)
+            for name, signal in member.signature.members.items()}
 
 
 def connect_flat(top, prefix, bus):

@@ -105,7 +105,7 @@ class RegisterBank(wiring.Component):
                 self.start.eq((data & Control.START).any()),
                 self.abort.eq((data & Control.ABORT).any()),
             ]
-        mask = Cat(bit.replicate(8) for bit in strobe)
+        mask = Cat(*(bit.replicate(8) for bit in strobe))
         for register, field in self._parts(WRITABLE):
             with m.If(write & ~self.locked & (word == register.offset >> 2)):
                 m.d.sync += field.eq((field & ~mask) | (data & mask))

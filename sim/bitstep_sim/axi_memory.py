@@ -45,7 +45,7 @@ class AxiMemory:
     def _check(self, address, length, size, burst):
         n_bytes = (length + 1) * self.beat_bytes
         assert length < MAX_BURST, f"burst of {length + 1} beats"
-        assert 1 << size == self.beat_bytes and burst == BURST_INCR, (size, burst)
+        assert (1 << size, burst) == (self.beat_bytes, BURST_INCR)
         assert address % self.beat_bytes == 0, f"unaligned burst at {address:#x}"
         assert address // 4096 == (address + n_bytes - 1) // 4096, \
             f"burst of {n_bytes} bytes at {address:#x} crosses 4 KiB"
