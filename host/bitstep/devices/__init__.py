@@ -1,1 +1,75 @@
 """Devices that run training jobs: the protocol, and the registry of those installed."""
+
+import importlib.metadata
+import inspect
+from typing import Any
+
+from bitstep.config import PipelineConfig
+from bitstep.devices.base import DeviceError
+
+GROUP = "bitstep.devices"
+EXTRAS = {"sim": "sim"}     # extra of the distribution that a device of ours needs
+
+__all__ = ["DeviceError", "available", "device_class", "open_device"]
+
+
+def available() -> dict[str, importlib.metadata.EntryPoint]:
+    """Devices that some installed distribution offers, by name, without importing them."""
+    points = importlib.metadata.entry_points()
+    if hasattr(points, "select"):
+        found = list(points.select(group=GROUP))
+    else:                                   # Python 3.9 and importlib_metadata before 3.6
+        found = list(points.get(GROUP, ()))  # type: ignore[attr-defined]
+    return {point.name: point for point in sorted(found, key=lambda point: point.name)}
+
+
+def device_class(name: str) -> type:
+    """Class of a device.
+
+    Raises
+    ------
+    DeviceError
+        If no such device is installed, or what it needs is not.
+    """
+    points = available()
+    if name not in points:
+        names = ", ".join(f"'{known}'" for known in points) or "none"
+        raise DeviceError(f"There is no device '{name}'; installed are: {names}")
+    try:
+        return points[name].load()
+    except ImportError as error:
+        remedy = (f'pip install "bitstep[{EXTRAS[name]}]"' if name in EXTRAS
+                  else "see the documentation of the package that offers it")
+        raise DeviceError(f"Device '{name}' cannot be loaded, because {error}; to install what it "
+                          f"needs: {remedy}") from error
+
+
+def open_device(name: str, config: PipelineConfig, **options: Any):
+    """Open a device.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`available`.
+    config : PipelineConfig
+        The pipeline that must be on it.
+    **options
+        What the device's class takes besides, such as ``clock_hz``.
+
+    Returns
+    -------
+    Device or GoldenDevice
+        To be given to :class:`bitstep.driver.Driver`; the caller closes it.
+
+    Raises
+    ------
+    DeviceError
+        If it is not installed, does not have such an option, or cannot be opened.
+    """
+    kind = device_class(name)
+    known = [parameter for parameter in inspect.signature(kind).parameters if parameter != "config"]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise DeviceError(f"Device '{name}' has no option '{unknown[0]}'; its options are: "
+                          f"{', '.join(known) or 'none'}")
+    return kind(config, **options)

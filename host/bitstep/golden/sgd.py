@@ -103,16 +103,18 @@ def _epoch(job, steps, dots, gradients, labels, model, intercept):
     """Model and intercept after one pass over the rows."""
     level, period, batch = job.intercept_level, job.correction_period, job.batch
     coefficients = job.coefficients.astype(np.int64)
-    shift = SHIFT_UNIT * steps.shift
+    half, shift = 1 << SHIFT_UNIT * steps.shift - 1, SHIFT_UNIT * steps.shift
+    update_limit, model_limit = 1 << UPDATE_WIDTH - 1, 1 << MODEL_WIDTH - 1
+    level_limit = job.config.level_limit
     model = model.copy()
+    bound = model_limit         # no |model word| is larger; finding it anew each row is slow
     pending = None
     seen, seen_intercept = model, intercept
-    for row, label in enumerate(labels):
+    for row, (dot_row, gradient_row, label) in enumerate(zip(dots, gradients, labels, strict=True)):
         if period and row % period == 0:
             if pending is not None:
                 model += pending
-                if not fits(model, MODEL_WIDTH):
-                    raise _Saturated(Saturation.MODEL)
+                bound = _checked_bound(model)
             exact = correction(model, coefficients, steps)
             if row + period < len(labels):      # a correction that is never added cannot saturate
                 if any(not fits(value, MODEL_WIDTH) for value in exact):
@@ -120,12 +122,23 @@ def _epoch(job, steps, dots, gradients, labels, model, intercept):
                 pending = exact.astype(np.int64)
         if row % batch == 0:
             seen, seen_intercept = (model.copy() if batch > 1 else model), intercept
-        dot = int(dots[row] @ seen) + level * seen_intercept
-        update = round_shift(steps.mantissa * (dot - label), shift)
-        if not fits(update, UPDATE_WIDTH):
+        dot = int(dot_row.dot(seen)) + level * seen_intercept
+        update = (steps.mantissa * (dot - label) + half) >> shift     # round_shift, in place
+        if not -update_limit <= update < update_limit:
             raise _Saturated(Saturation.UPDATE)
-        model -= update * gradients[row]
-        intercept -= update * level
-        if not (fits(model, MODEL_WIDTH) and fits(intercept, MODEL_WIDTH)):
-            raise _Saturated(Saturation.MODEL)
+        if update:
+            model -= update * gradient_row
+            intercept -= update * level
+            bound += abs(update) * level_limit
+            if bound >= model_limit:
+                bound = _checked_bound(model)
+            if not -model_limit <= intercept < model_limit:
+                raise _Saturated(Saturation.MODEL)
     return model, intercept
+
+
+def _checked_bound(model):
+    """Largest magnitude of the model words, which must fit their width."""
+    if not fits(model, MODEL_WIDTH):
+        raise _Saturated(Saturation.MODEL)
+    return int(np.abs(model).max())

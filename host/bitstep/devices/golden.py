@@ -1,0 +1,66 @@
+"""The golden model as a device: no clock, no memory, the same results."""
+
+import time
+from collections.abc import Callable
+
+from bitstep.config import PipelineConfig
+from bitstep.golden.sgd import train
+from bitstep.job import TrainingJob
+from bitstep.registers import Error
+from bitstep.runs import (COUNTER_NAMES, RunTimeoutError, TrainingInterrupted, check_job, collect,
+                          run_error)
+
+
+class GoldenDevice:
+    """Runs jobs on :mod:`bitstep.golden`, behind the driver's level of ``train``.
+
+    Models and errors are those of every other device, bit for bit. Of the counters it knows
+    ``beats`` (of the finished epochs), ``saturations`` (0, or 1 for the run that ended with one)
+    and ``refetched_rows``; the others are None.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Pipeline whose limits apply to the jobs.
+
+    Attributes
+    ----------
+    clock_hz : None
+    """
+
+    name = "golden"
+    clock_hz = None
+
+    def __init__(self, config: PipelineConfig):
+        self.config = config
+
+    def train(self, job: TrainingJob, *, timeout_s: float, on_epoch: Callable[[int], None]):
+        """Run a job; see :meth:`bitstep.driver.Driver.train`. Time is checked between epochs."""
+        check_job(job, self.config)
+        models, intercepts, started = [], [], time.monotonic()
+
+        def result(saturations=0):
+            counters = dict.fromkeys(COUNTER_NAMES) | {
+                "beats": len(models) * job.n_rows * job.beats, "saturations": saturations,
+                "refetched_rows": 0}
+            return collect(models, intercepts, job.n_features, counters)
+
+        try:
+            for epoch in train(job):
+                if epoch.saturation:
+                    raise run_error(Error.SATURATED, epoch.saturation, result(1), len(job.epochs))
+                models.append(epoch.model)
+                intercepts.append(epoch.intercept)
+                on_epoch(len(models))
+                elapsed, started = time.monotonic() - started, time.monotonic()
+                if elapsed > timeout_s and len(models) < len(job.epochs):
+                    raise RunTimeoutError(
+                        f"Device 'golden' took {elapsed:.1f} s for an epoch, more than the limit "
+                        f"of {timeout_s:g} s, with {len(models)} of {len(job.epochs)} epochs "
+                        "done; give it more time or use fewer rows", result())
+        except KeyboardInterrupt:
+            raise TrainingInterrupted(result()) from None
+        return result()
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,292 @@
+"""From a quantized data set and hyper-parameters to the integers of a job, and back.
+
+Notation as in docs/number-formats.md: s is the largest level, mu the value of a model word's last
+bit in scaled feature space, L a stored label.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bitstep.config import (COEFFICIENT_WIDTH, LABEL_WIDTH, MANTISSA_WIDTH, MAX_LABEL_SHIFT,
+                            MAX_SHIFT, MODEL_WIDTH, SHIFT_UNIT, PipelineConfig)
+from bitstep.golden.levels import unpack_labels
+from bitstep.job import EpochSteps, TrainingJob
+from bitstep.registers import LabelFormat
+
+if TYPE_CHECKING:
+    from bitstep.quantization import QuantizedDataset
+
+CORRECTED_ENCODINGS = ("compensated", "double-symmetric")
+MODEL_RANGE = 32.0          # default of ``model_range``
+MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
+MAX_GROWTH = 0.1            # largest relative change of a weight by one correction
+
+
+@dataclass(frozen=True)
+class Units:
+    """What the integers of a run mean in scaled feature space.
+
+    Attributes
+    ----------
+    model_unit : float
+        mu, the value of a model word's or intercept word's last bit, in label units.
+    label_offset : float
+        Added to every prediction.
+    """
+
+    model_unit: float
+    label_offset: float
+
+    def weights(self, words: np.ndarray) -> np.ndarray:
+        """Weights of scaled features from model words, of any shape."""
+        return self.model_unit * np.asarray(words, np.float64)
+
+    def intercepts(self, words: np.ndarray) -> np.ndarray:
+        """Intercepts in scaled feature space from intercept words, of any shape."""
+        return self.label_offset + self.model_unit * np.asarray(words, np.float64)
+
+    def words(self, weights: np.ndarray, intercept: float) -> tuple[np.ndarray, int]:
+        """Nearest model words and intercept word.
+
+        Raises
+        ------
+        ValueError
+            If one does not fit a model word.
+        """
+        values = np.append(np.asarray(weights, np.float64), intercept - self.label_offset)
+        words = np.rint(values / self.model_unit)
+        limit = 2.0 ** (MODEL_WIDTH - 1)
+        if not (np.isfinite(words) & (words >= -limit) & (words < limit)).all():
+            raise ValueError(f"The initial model must be below {limit * self.model_unit:.6g} in "
+                             f"magnitude, not {np.abs(values).max():.6g}; choose a larger "
+                             "model_range")
+        return words[:-1].astype(np.int32), int(words[-1])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job and what its integers mean.
+
+    Attributes
+    ----------
+    job : TrainingJob
+    units : Units
+    steps : ndarray of float64, shape (epochs,)
+        The steps that the hardware takes: those asked for, rounded to mantissa and shift.
+    step_error : float
+        Largest relative difference of ``steps`` to those asked for; below 0.008.
+    """
+
+    job: TrainingJob
+    units: Units
+    steps: np.ndarray
+    step_error: float
+
+
+def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[float] | np.ndarray,
+         batch: int = 1, l2: float = 0.0, fit_intercept: bool = True,
+         correction_period: int | str = "auto", model_range: float = MODEL_RANGE,
+         initial: tuple[np.ndarray, float] | None = None) -> Plan:
+    """Make a training job.
+
+    The job minimises 1/(2K) sum (u.x + intercept - y)^2 + l2/2 |x|^2 over scaled features u, by
+    x <- x - step (mean gradient of a batch).
+
+    Parameters
+    ----------
+    data : QuantizedDataset
+        Packed rows, labels, and the mean quantization variance D_j of every column.
+    config : PipelineConfig
+        Pipeline; bits, bus width and family must be those of ``data``.
+    steps : array of float, shape (epochs,)
+        Step of every epoch, in scaled feature space.
+    batch : int
+        Rows of a batch, 1 to 2**32 - 1.
+    l2 : float
+        Ridge penalty on the scaled weights, not on the intercept; at least 0.
+    fit_intercept : bool
+        Whether an intercept is trained.
+    correction_period : int or "auto"
+        Rows between diagonal corrections, a multiple of ``batch`` and less than the rows;
+        ``"auto"``: see :func:`automatic_period`. Without effect if nothing is to be corrected.
+    model_range : float
+        Largest weight that must be representable, as a multiple of the largest label. A smaller
+        one gives a finer model; a weight beyond it ends the run with an error.
+    initial : (ndarray of shape (n_features,), float) or None
+        Weights and intercept in scaled feature space to start from; None starts from zero.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range or a step cannot be represented; the message says what to
+        do.
+    """
+    _check(data, config, batch, l2, model_range)
+    if not fit_intercept and data.label_offset != 0:
+        raise ValueError("A model without an intercept needs labels that are not centred; quantize "
+                         "with center_labels=False")
+    steps = np.asarray(steps, np.float64)
+    if steps.ndim != 1 or not len(steps) or not (np.isfinite(steps) & (steps > 0)).all():
+        raise ValueError(f"steps must be positive numbers, one an epoch, not {steps.tolist()}")
+    shift = _label_shift(data, config, model_range)
+    units = Units(model_unit=data.label_scale * config.level_limit * 2.0 ** -shift,
+                  label_offset=data.label_offset)
+
+    variance = np.asarray(data.variance, np.float64)
+    weights = (variance if data.encoding in CORRECTED_ENCODINGS else np.zeros_like(variance)) - l2
+    largest = float(np.abs(weights).max(initial=0.0))
+    period, coefficients = 0, np.zeros(data.n_features, np.int32)
+    if largest > 0.0:
+        period = _period(correction_period, data.n_rows, batch, float(steps.max()) * largest)
+        top = (1 << COEFFICIENT_WIDTH - 1) - 1
+        coefficients = np.rint(weights * (top / largest)).astype(np.int32)
+        corrections = (data.n_rows - 1) // period
+        factors = steps * (data.n_rows / corrections / batch * largest / top)
+
+    epochs = []
+    for epoch, step in enumerate(steps):
+        mantissa, exponent = step_mantissa(step / (config.level_limit ** 2 * batch), step)
+        if period:
+            epochs.append(EpochSteps(mantissa, exponent, *_correction_mantissa(factors[epoch])))
+        else:
+            epochs.append(EpochSteps(mantissa, exponent))
+    taken = config.level_limit ** 2 * batch * np.array(
+        [EpochSteps.scale(epoch.mantissa, epoch.shift) for epoch in epochs])
+
+    model, intercept = np.zeros(data.n_features, np.int32), 0
+    if initial is not None:
+        model, intercept = units.words(*initial)
+    job = TrainingJob(
+        config=config, n_features=data.n_features, rows=tuple(data.rows), labels=data.labels,
+        label_format=LabelFormat(data.label_format), label_shift=shift,
+        intercept_level=config.level_limit if fit_intercept else 0, batch=int(batch),
+        correction_period=period, coefficients=coefficients, epochs=tuple(epochs), model=model,
+        intercept=intercept if fit_intercept else 0)
+    return Plan(job, units, taken, float(np.abs(taken / steps - 1).max()))
+
+
+def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
+                 lookahead: int | str = "auto") -> PipelineConfig:
+    """Pipeline that trains such data: the default one where that is large enough.
+
+    ``lookahead="auto"`` takes what rows of ``n_features`` need so that they never wait. More
+    features than the default's 4,096 are rounded up to a power of two, so that few different
+    pipelines need to be built.
+    """
+    if not isinstance(n_features, (int, np.integer)) or n_features < 1:
+        raise ValueError(f"n_features must be at least 1, not {n_features!r}")
+    features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
+    config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,
+                            family="double" if encoding == "double" else "single",
+                            lookahead=0 if lookahead == "auto" else lookahead)  # type: ignore
+    return config.with_lookahead(int(n_features)) if lookahead == "auto" else config
+
+
+def automatic_period(n_rows: int, batch: int, growth: float) -> int:
+    """Rows between diagonal corrections.
+
+    The largest ``batch * 2**n`` for which one correction changes a weight by at most a tenth (it
+    acts one period late, so it must stay a small change) and an epoch has at least 16
+    corrections (fewer would act on too few of its rows). Never less than ``batch``.
+
+    Parameters
+    ----------
+    growth : float
+        Relative change of a weight by the correction of one batch: largest step times largest
+        ``|D_j - l2|``.
+    """
+    period = batch
+    while 2 * period <= n_rows / 16 and 2 * period / batch * growth <= MAX_GROWTH:
+        period *= 2
+    return period
+
+
+def step_mantissa(scale: float, step: float) -> tuple[int, int]:
+    """Mantissa and shift nearest to ``scale``, with the most significant bits that fit.
+
+    Raises
+    ------
+    ValueError
+        If ``scale`` is too large or too small to be represented; the message names ``step``.
+    """
+    mantissa, shift = _mantissa(scale)
+    limit = 1 << MANTISSA_WIDTH
+    if mantissa >= limit:
+        largest = step * (limit - 1) / mantissa
+        raise ValueError(f"A step of {step:.6g} is too large for the step registers; choose one "
+                         f"of at most {largest:.6g}")
+    if mantissa < MIN_MANTISSA:
+        smallest = step * MIN_MANTISSA * 2.0 ** -(SHIFT_UNIT * MAX_SHIFT) / scale
+        raise ValueError(f"A step of {step:.6g} is too small for the step registers; choose one "
+                         f"of at least {smallest:.6g}, or a smaller batch")
+    return mantissa, shift
+
+
+def _mantissa(scale):
+    """Largest shift at which the rounded mantissa fits, and that mantissa (or shift 1's)."""
+    for shift in range(MAX_SHIFT, 0, -1):
+        mantissa = round(scale * 2.0 ** (SHIFT_UNIT * shift))
+        if mantissa < 1 << MANTISSA_WIDTH or shift == 1:
+            return mantissa, shift
+    raise AssertionError("MAX_SHIFT must be at least 1")
+
+
+def _correction_mantissa(factor):
+    """Like a step's; one too small to be represented changes no model word, so it may be 0."""
+    mantissa, shift = _mantissa(factor)
+    if mantissa >= 1 << MANTISSA_WIDTH:
+        raise ValueError("The diagonal correction is too large to be represented; choose a smaller "
+                         "step, l2 or correction_period")
+    return mantissa, shift
+
+
+def _period(correction_period, n_rows, batch, growth):
+    if n_rows <= batch:
+        raise ValueError(f"The batch must be less than the rows ({n_rows}) where L2 or the "
+                         f"encoding needs diagonal corrections, which are made between batches; "
+                         f"not {batch}")
+    if correction_period == "auto":
+        return automatic_period(n_rows, batch, growth)
+    if (not isinstance(correction_period, (int, np.integer)) or correction_period < batch
+            or correction_period % batch or correction_period >= n_rows):
+        raise ValueError(f"correction_period must be 'auto' or a multiple of the batch ({batch}) "
+                         f"below the rows ({n_rows}), not {correction_period!r}")
+    return int(correction_period)
+
+
+def _label_shift(data, config, model_range):
+    """Largest label shift that keeps ``model_range`` times the largest label in a model word."""
+    stored = unpack_labels(data.labels, LabelFormat(data.label_format), data.n_rows)
+    largest = max(int(np.abs(stored).max(initial=0)), 1)
+    room = 2.0 ** (MODEL_WIDTH - 1) * config.level_limit / largest
+    if room < model_range:
+        raise ValueError(f"model_range must be at most {room:.6g} for labels stored with "
+                         f"{largest.bit_length() + 1} bits, not {model_range:.6g}; store them "
+                         "with fewer")
+    stored_width = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
+    return min(math.floor(math.log2(room / model_range)), MAX_LABEL_SHIFT,
+               config.dot_width - 1 - stored_width[LabelFormat(data.label_format)])
+
+
+def _check(data, config, batch, l2, model_range):
+    stored = (data.bits, data.bus_width, data.family)
+    if stored != (config.bits, config.bus_width, config.family):
+        raise ValueError(
+            "The data are quantized for {} bits, a {}-bit bus and family {!r}, ".format(*stored)
+            + f"the pipeline is for {config.bits} bits, a {config.bus_width}-bit bus and family "
+            f"{config.family!r}; quantize them again or choose another pipeline")
+    if not isinstance(batch, (int, np.integer)) or isinstance(batch, bool) \
+            or not 1 <= batch < 1 << 32:
+        raise ValueError(f"batch must be an integer from 1 to 2**32 - 1, not {batch!r}")
+    if not (math.isfinite(l2) and l2 >= 0):
+        raise ValueError(f"l2 must be at least 0, not {l2!r}")
+    if not (math.isfinite(model_range) and model_range > 0):
+        raise ValueError(f"model_range must be positive, not {model_range!r}")

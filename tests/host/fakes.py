@@ -1,0 +1,247 @@
+"""Stand-ins for tests: a quantized data set made in a line, and a device of the register protocol.
+
+The device is a model of the protocol in Python: it sees nothing but register writes and a byte
+memory of its own, rebuilds the job from them, and runs the golden model.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from bitstep.config import PipelineConfig, level_limit
+from bitstep.devices.golden import GoldenDevice
+from bitstep.golden.sgd import train
+from bitstep.job import EpochSteps, TrainingJob, label_bytes
+from bitstep.registers import MAP_VERSION, REGISTERS, Control, Error, LabelFormat, Status
+
+IDENTITY = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677
+
+
+def pack_levels(levels, config):
+    """Packed rows of integer levels, one Python integer a beat (family single)."""
+    rows = []
+    for row in np.asarray(levels):
+        codes = [(int(level) + 1) // 2 if config.bits == 1 else int(level) % (1 << config.bits)
+                 for level in row]
+        data = b""
+        for start in range(0, len(codes), config.lanes):
+            beat = sum(code << config.bits * lane
+                       for lane, code in enumerate(codes[start:start + config.lanes]))
+            data += beat.to_bytes(config.beat_bytes, "little")
+        rows.append(np.frombuffer(data, np.uint8))
+    return np.array(rows)
+
+
+def pack_labels(labels, label_format):
+    """Packed labels of integers."""
+    labels = np.asarray(labels)
+    data = np.zeros(label_bytes(len(labels), label_format), np.uint8)
+    if label_format == LabelFormat.SIGN:
+        packed = np.packbits(labels > 0, bitorder="little")
+    else:
+        packed = labels.astype("<i2" if label_format == LabelFormat.INT16 else "<i4").view(np.uint8)
+    data[:packed.size] = packed
+    return data
+
+
+def quantized(levels, labels, *, bits=4, encoding="nearest", bus_width=64, variance=None,
+              label_format=LabelFormat.INT16, label_scale=1.0, label_offset=0.0):
+    """What planning reads of a QuantizedDataset, from integer levels and stored labels."""
+    levels = np.asarray(levels)
+    config = PipelineConfig(bits=bits, bus_width=bus_width)
+    variance = np.zeros(levels.shape[1]) if variance is None else np.asarray(variance, float)
+    return SimpleNamespace(
+        bits=bits, bus_width=bus_width, family="single", encoding=encoding,
+        n_rows=levels.shape[0], n_features=levels.shape[1], rows=(pack_levels(levels, config),),
+        labels=pack_labels(labels, label_format), label_format=label_format,
+        label_scale=label_scale, label_offset=label_offset, variance=variance,
+        level_limit=level_limit(bits, "single"))
+
+
+def make_job(levels, labels, *, bits=4, mantissa=1, shift=1, epochs=1, **changes):
+    """A small job from integer levels and labels."""
+    levels = np.asarray(levels)
+    config = changes.pop("config", PipelineConfig(bits=bits))
+    label_format = changes.pop("label_format", LabelFormat.INT16)
+    n_features = levels.shape[1]
+    values = {
+        "config": config, "n_features": n_features, "rows": (pack_levels(levels, config),),
+        "labels": pack_labels(labels, label_format), "label_format": label_format,
+        "label_shift": 0, "intercept_level": 0, "batch": 1, "correction_period": 0,
+        "coefficients": np.zeros(n_features, np.int32),
+        "epochs": (EpochSteps(mantissa, shift),) * epochs,
+        "model": np.zeros(n_features, np.int32)} | changes
+    return TrainingJob(**values)
+
+
+class FakeBuffer:
+    """Host memory that the device sees only after a flush, and the other way round."""
+
+    def __init__(self, device, address, n_bytes):
+        self.device, self.address = device, address
+        self.array = np.zeros(n_bytes, np.uint8)
+
+    def to_device(self):
+        self.device.memory[self.address:self.address + self.array.size] = self.array
+
+    def from_device(self):
+        self.array[:] = self.device.memory[self.address:self.address + self.array.size]
+
+    def free(self):
+        self.device.buffers.remove(self)
+
+
+class FakeDevice:
+    """A pipeline of ``config`` behind registers and memory.
+
+    ``fault`` is (epoch, error): the run ends in that epoch (from 0) with that code. ``hang`` is
+    the epoch from which nothing happens any more. ``interrupt`` is the epoch at which Ctrl-C comes.
+    """
+
+    name = "fake"
+    clock_hz = 1e8
+
+    def __init__(self, config, *, fault=None, hang=None, interrupt=None, deaf=False,
+                 alignment=4096, version=MAP_VERSION, identity=IDENTITY, busy=False,
+                 early=False, wild=False):
+        self.config, self.identity = config, IDENTITY
+        self.fault, self.hang, self.interrupt = fault, hang, interrupt
+        self.deaf, self.alignment, self.early, self.wild = deaf, alignment, early, wild
+        self.memory = np.zeros(1 << 20, np.uint8)
+        self.next_address, self.buffers, self.closed = 4096 + alignment, [], False
+        self.registers = {register.offset: 0 for register in REGISTERS}
+        self.access = {register.offset: register for register in REGISTERS}
+        self.by_name = {register.name: register.offset for register in REGISTERS}
+        self.set("VERSION", version)
+        for part in range(4):
+            self.set(f"IDENTITY_{part}", identity >> 32 * part & 0xFFFF_FFFF)
+        self.set("STATUS", Status.BUSY if busy else 0)
+        self.run, self.log = None, []
+
+    def set(self, name, value):
+        self.registers[self.by_name[name]] = int(value)
+
+    def get(self, name):
+        return self.registers[self.by_name[name]]
+
+    def pair(self, name):
+        return self.get(f"{name}_LO") | self.get(f"{name}_HI") << 32
+
+    def read(self, offset):
+        assert self.access[offset].access != "wo", self.access[offset].name
+        return self.registers[offset]
+
+    def write(self, offset, value):
+        register = self.access[offset]
+        assert register.access != "ro", register.name
+        assert 0 <= value < 1 << register.width, (register.name, value)
+        self.log.append(register.name)
+        if register.name != "CONTROL":
+            self.registers[offset] = value
+        elif value & Control.ABORT and not self.deaf:
+            if self.get("STATUS") & Status.BUSY:
+                self.end(Error.ABORTED)
+        elif value & Control.START:
+            self.set("STATUS", Status.BUSY)
+            for name in ("ERROR", "EPOCHS_DONE", "SATURATION", "BEATS_LO"):
+                self.set(name, 0)
+            self.run = train(self.job())
+
+    def end(self, error=Error.NONE):
+        self.set("ERROR", error)
+        self.set("STATUS", Status.DONE | (Status.FAILED if error else 0))
+        self.run = None
+
+    def allocate(self, n_bytes):
+        if self.next_address + n_bytes > self.memory.size:
+            raise MemoryError(f"{n_bytes} bytes are wanted, {self.memory.size} are there")
+        buffer = FakeBuffer(self, self.next_address, n_bytes)
+        self.next_address += -(-n_bytes // self.alignment) * self.alignment
+        self.buffers.append(buffer)
+        return buffer
+
+    def take(self, address, n_bytes):
+        return self.memory[address:address + n_bytes].copy()
+
+    def model_positions(self, n_features):
+        config, words = self.config, []
+        for feature in range(n_features):
+            beat, lane = divmod(feature, config.lanes)
+            words.append(beat * config.model_lanes + lane)
+        return words
+
+    def job(self):
+        """The job, from registers and memory alone."""
+        config, beats = self.config, self.get("BEATS_PER_ROW")
+        n_features = (beats - 1) * config.lanes + self.get("LAST_LANES")
+        n_rows, row_bytes = self.get("ROWS"), beats * config.beat_bytes
+        model_bytes = 4 * config.model_words(n_features)
+        positions = self.model_positions(n_features)
+        label_format = LabelFormat(self.get("LABEL_FORMAT"))
+        table = self.take(self.pair("EPOCH_TABLE_ADDRESS"), 8 * self.get("EPOCHS")).view("<u8")
+        epochs = tuple(EpochSteps(int(word) & 0x3FFFF, int(word) >> 18 & 7,
+                                  int(word) >> 32 & 0x3FFFF, int(word) >> 50 & 7)
+                       for word in table.tolist())
+        words = np.zeros(model_bytes // 4, "<i4")
+        if self.get("WARM_START"):
+            words = self.take(self.pair("MODEL_IN_ADDRESS"), model_bytes).view("<i4")
+        coefficients = np.zeros(model_bytes // 4, "<i4")
+        if self.get("CORRECTION_PERIOD"):
+            coefficients = self.take(self.pair("COEFFICIENTS_ADDRESS"), model_bytes).view("<i4")
+        assert self.get("LOOKAHEAD") <= config.lookahead
+        assert self.pair("MODEL_OUT_STRIDE") == model_bytes
+        return TrainingJob(
+            config=config, n_features=n_features,
+            rows=tuple(self.take(self.pair("ROWS_ADDRESS") + copy * self.pair("COPY_STRIDE"),
+                                 n_rows * row_bytes).reshape(n_rows, row_bytes)
+                       for copy in range(self.get("COPIES"))),
+            labels=self.take(self.pair("LABELS_ADDRESS"), label_bytes(n_rows, label_format)),
+            label_format=label_format, label_shift=self.get("LABEL_SHIFT"),
+            intercept_level=self.get("INTERCEPT_LEVEL"), batch=self.get("BATCH"),
+            correction_period=self.get("CORRECTION_PERIOD"),
+            coefficients=coefficients[positions].astype(np.int32), epochs=epochs,
+            model=words[positions].astype(np.int32), intercept=int(words[-2]))
+
+    def step(self):
+        """One epoch."""
+        done = self.get("EPOCHS_DONE")
+        if self.interrupt == done:
+            self.interrupt = None
+            raise KeyboardInterrupt
+        if self.wild:
+            self.set("BEATS_LO", self.get("BEATS_LO") + 1)
+        if self.run is None or self.hang == done:
+            return
+        if self.fault and self.fault[0] == done:
+            self.end(self.fault[1])
+            return
+        epoch = next(self.run)
+        if epoch.saturation:
+            self.set("SATURATION", epoch.saturation)
+            self.end(Error.SATURATED)
+            return
+        n_features = len(epoch.model)
+        words = np.zeros(self.config.model_words(n_features), "<i4")
+        words[self.model_positions(n_features)] = epoch.model
+        words[-2] = epoch.intercept
+        address = self.pair("MODEL_OUT_ADDRESS") + done * self.pair("MODEL_OUT_STRIDE")
+        self.memory[address:address + words.nbytes] = words.view(np.uint8)
+        self.set("EPOCHS_DONE", done + 1)
+        self.set("BEATS_LO", (done + 1) * self.get("ROWS") * self.get("BEATS_PER_ROW"))
+        if done + 1 == self.get("EPOCHS") or self.early:
+            self.end()
+
+    def wait(self, done, timeout_s):
+        import time
+        end = time.monotonic() + timeout_s
+        while not done():
+            if time.monotonic() > end:
+                return False
+            self.step()
+        return True
+
+    def close(self):
+        self.closed = True
+
+
+DEVICES = {"golden": GoldenDevice, "fake": FakeDevice}
