@@ -10,8 +10,15 @@ import numpy as np
 from bitstep.devices.base import Buffer, DeviceError
 from bitstep.job import TrainingJob
 from bitstep.registers import MAP_VERSION, OFFSETS, Control, Error, Status
-from bitstep.runs import (COUNTER_NAMES, RunResult, RunTimeoutError, TrainingInterrupted, check_job,
-                          collect, run_error)
+from bitstep.runs import (
+    COUNTER_NAMES,
+    RunResult,
+    RunTimeoutError,
+    TrainingInterrupted,
+    check_job,
+    collect,
+    run_error,
+)
 
 ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses; that is microseconds
 AUX_BYTES = 8               # beat of the bus that carries labels, tables and models

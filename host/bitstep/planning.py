@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bitstep.config import (COEFFICIENT_WIDTH, LABEL_WIDTH, MANTISSA_WIDTH, MAX_LABEL_SHIFT,
-                            MAX_SHIFT, MODEL_WIDTH, SHIFT_UNIT, PipelineConfig)
+from bitstep.config import (
+    COEFFICIENT_WIDTH,
+    LABEL_WIDTH,
+    MANTISSA_WIDTH,
+    MAX_LABEL_SHIFT,
+    MAX_SHIFT,
+    MODEL_WIDTH,
+    SHIFT_UNIT,
+    PipelineConfig,
+)
 from bitstep.golden.levels import unpack_labels
 from bitstep.job import EpochSteps, TrainingJob
 from bitstep.registers import LabelFormat
@@ -75,7 +83,7 @@ class Plan:
     ----------
     job : TrainingJob
     units : Units
-    steps : ndarray of float64, shape (epochs,)
+    steps : ndarray of float64, shape (len(job.epochs),)
         The steps that the hardware takes: those asked for, rounded to mantissa and shift.
     step_error : float
         Largest relative difference of ``steps`` to those asked for; below 0.008.
@@ -90,7 +98,7 @@ class Plan:
 def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[float] | np.ndarray,
          batch: int = 1, l2: float = 0.0, fit_intercept: bool = True,
          correction_period: int | str = "auto", model_range: float = MODEL_RANGE,
-         initial: tuple[np.ndarray, float] | None = None) -> Plan:
+         initial: tuple[np.ndarray, float] | None = None, first_epoch: int = 0) -> Plan:
     """Make a training job.
 
     The job minimises 1/(2K) sum (u.x + intercept - y)^2 + l2/2 |x|^2 over scaled features u, by
@@ -103,7 +111,7 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     config : PipelineConfig
         Pipeline; bits, bus width and family must be those of ``data``.
     steps : array of float, shape (epochs,)
-        Step of every epoch, in scaled feature space.
+        Step of every epoch, in scaled feature space, from the first one on.
     batch : int
         Rows of a batch, 1 to 2**32 - 1.
     l2 : float
@@ -118,6 +126,9 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         one gives a finer model; a weight beyond it ends the run with an error.
     initial : (ndarray of shape (n_features,), float) or None
         Weights and intercept in scaled feature space to start from; None starts from zero.
+    first_epoch : int
+        Epochs of ``steps`` that are trained already; the job runs the others, exactly as a job of
+        all epochs would have run them.
 
     Returns
     -------
@@ -136,6 +147,8 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     steps = np.asarray(steps, np.float64)
     if steps.ndim != 1 or not len(steps) or not (np.isfinite(steps) & (steps > 0)).all():
         raise ValueError(f"steps must be positive numbers, one an epoch, not {steps.tolist()}")
+    if not 0 <= first_epoch < len(steps):
+        raise ValueError(f"first_epoch must be from 0 to {len(steps) - 1}, not {first_epoch}")
     shift = _label_shift(data, config, model_range)
     units = Units(model_unit=data.label_scale * config.level_limit * 2.0 ** -shift,
                   label_offset=data.label_offset)
@@ -152,7 +165,7 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         factors = steps * (data.n_rows / corrections / batch * largest / top)
 
     epochs = []
-    for epoch, step in enumerate(steps):
+    for epoch, step in list(enumerate(steps))[first_epoch:]:
         mantissa, exponent = step_mantissa(step / (config.level_limit ** 2 * batch), step)
         if period:
             epochs.append(EpochSteps(mantissa, exponent, *_correction_mantissa(factors[epoch])))
@@ -164,13 +177,15 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     model, intercept = np.zeros(data.n_features, np.int32), 0
     if initial is not None:
         model, intercept = units.words(*initial)
+    turn = first_epoch % len(data.rows)     # an epoch reads the copy after the one before it
     job = TrainingJob(
-        config=config, n_features=data.n_features, rows=tuple(data.rows), labels=data.labels,
+        config=config, n_features=data.n_features,
+        rows=(*data.rows[turn:], *data.rows[:turn]), labels=data.labels,
         label_format=LabelFormat(data.label_format), label_shift=shift,
         intercept_level=config.level_limit if fit_intercept else 0, batch=int(batch),
         correction_period=period, coefficients=coefficients, epochs=tuple(epochs), model=model,
         intercept=intercept if fit_intercept else 0)
-    return Plan(job, units, taken, float(np.abs(taken / steps - 1).max()))
+    return Plan(job, units, taken, float(np.abs(taken / steps[first_epoch:] - 1).max()))
 
 
 def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,

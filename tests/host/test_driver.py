@@ -12,8 +12,15 @@ from bitstep.driver import Driver
 from bitstep.golden.sgd import train
 from bitstep.job import EpochSteps
 from bitstep.registers import COUNTERS, Error, LabelFormat, Saturation, Status
-from bitstep.runs import (AbortedError, BadConfigurationError, BusError, RunError, RunTimeoutError,
-                          SaturationError, TrainingInterrupted)
+from bitstep.runs import (
+    AbortedError,
+    BadConfigurationError,
+    BusError,
+    RunError,
+    RunTimeoutError,
+    SaturationError,
+    TrainingInterrupted,
+)
 
 CONFIG = PipelineConfig(bits=3, max_features=64)        # 21 lanes, 22 words a beat
 
@@ -160,12 +167,18 @@ def test_saturation_names_epoch_and_remedy(kind):
 
 
 @pytest.mark.parametrize("saturation, what", [
-    (Saturation.MODEL, "a weight or the intercept"), (Saturation.CORRECTION, "a diagonal correction"),
+    (Saturation.MODEL, "a weight or the intercept"),
+    (Saturation.CORRECTION, "a diagonal correction"),
     (Saturation.UPDATE | Saturation.MODEL, "an update .* and a weight"), (0, "an unknown value")])
-def test_what_saturated(saturation, what):
+def test_what_saturated(monkeypatch, saturation, what):
     device = FakeDevice(CONFIG, fault=(1, Error.SATURATED))
     step = device.step
-    device.step = lambda: (device.set("SATURATION", saturation), step())
+
+    def saturate():
+        device.set("SATURATION", saturation)
+        step()
+
+    monkeypatch.setattr(device, "step", saturate)
     with pytest.raises(SaturationError, match=f"in epoch 2: {what}"):
         Driver(device).train(small_job())
 
@@ -201,7 +214,7 @@ def test_pipeline_that_runs_wild_is_stopped():
 def test_golden_timeout(monkeypatch):
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr("bitstep.devices.golden.time.monotonic", lambda: next(clock))
-    with pytest.raises(RunTimeoutError, match="took 10.0 s for an epoch, more than the limit"):
+    with pytest.raises(RunTimeoutError, match=r"took 10\.0 s for an epoch, more than the limit"):
         Driver(DEVICES["golden"](CONFIG)).train(small_job(), timeout_s=5)
 
 
@@ -229,8 +242,12 @@ def test_interrupt_in_the_callback(kind):
 
 def test_error_in_the_callback_aborts():
     device = FakeDevice(CONFIG)
+
+    def fail(epochs_done):
+        raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError):
-        Driver(device).train(random_job(), on_epoch=lambda epochs_done: 1 / 0)
+        Driver(device).train(random_job(), on_epoch=fail)
     assert not device.get("STATUS") & Status.BUSY
     assert device.buffers == []
 
@@ -241,7 +258,7 @@ def test_run_left_behind_is_stopped_first(monkeypatch):
     assert Driver(device).train(small_job()).epochs_done == 3
     assert device.log[0] == "CONTROL"
     deaf = FakeDevice(CONFIG, busy=True, deaf=True)
-    with pytest.raises(DeviceError, match="busy with another run and did not stop within 0.05 s"):
+    with pytest.raises(DeviceError, match=r"busy with another run .* within 0\.05 s"):
         Driver(deaf).train(small_job())
 
 

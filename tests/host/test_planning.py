@@ -66,7 +66,7 @@ def test_steps_that_cannot_be_represented():
         plan(DATA, CONFIG, steps=[60000])
     with pytest.raises(ValueError, match=r"step of 1e-15 is too small .* at least 4\.35207e-14"):
         plan(DATA, CONFIG, steps=[1e-15])
-    for bad in ([], [0.0], [-1.0], [np.nan], [[0.1]]):
+    for bad in map(np.array, ([], [0.0], [-1.0], [np.nan], [[0.1]])):
         with pytest.raises(ValueError, match="steps must be positive numbers"):
             plan(DATA, CONFIG, steps=bad)
 
@@ -85,7 +85,8 @@ def test_corrections_by_hand():
         factor = EpochSteps.scale(epoch.correction_mantissa, epoch.correction_shift)
         assert factor * 131071 == pytest.approx(step * 33 / 4 * 0.02, rel=1e-3)
     # .49 * 33 / 4 * .02 / 131071 * 2**32 = 2,649.3
-    assert (made.job.epochs[0].correction_mantissa, made.job.epochs[0].correction_shift) == (2649, 4)
+    first = made.job.epochs[0]
+    assert (first.correction_mantissa, first.correction_shift) == (2649, 4)
 
 
 def test_correction_is_divided_by_the_batch():
@@ -143,7 +144,7 @@ def test_initial_model_and_back():
     units = plan(DATA, CONFIG, steps=[0.1]).units
     words, intercept = units.words(np.array([0.5, -0.25]), 0.125)
     made = plan(DATA, CONFIG, steps=[0.1], initial=(units.weights(words),
-                                                    float(units.intercepts(intercept))))
+                                                    float(units.intercepts(np.array(intercept)))))
     np.testing.assert_array_equal(made.job.model, words)
     assert made.job.intercept == intercept
     with pytest.raises(ValueError, match=r"initial model must be below .* larger model_range"):
@@ -196,4 +197,17 @@ def test_pipeline_for():
     assert pipeline_for(n_features=8, bits=4, encoding="double").family == "double"
     for bad in (0, -1, "8"):
         with pytest.raises(ValueError, match="n_features must be at least 1"):
-            pipeline_for(n_features=bad, bits=4, encoding="nearest")
+            pipeline_for(n_features=bad, bits=4, encoding="nearest")  # type: ignore
+
+
+def test_first_epoch_resumes():
+    data = corrected()
+    data.rows = (data.rows[0], 1 * data.rows[0])
+    whole = plan(data, CONFIG, steps=[0.4, 0.2, 0.1])
+    rest = plan(data, CONFIG, steps=[0.4, 0.2, 0.1], first_epoch=1)
+    assert rest.job.epochs == whole.job.epochs[1:]
+    assert rest.job.correction_period == whole.job.correction_period
+    assert [id(copy) for copy in rest.job.rows] == [id(copy) for copy in whole.job.rows[::-1]]
+    for bad in (-1, 3):
+        with pytest.raises(ValueError, match="first_epoch must be from 0 to 2"):
+            plan(data, CONFIG, steps=[0.4, 0.2, 0.1], first_epoch=bad)

@@ -7,8 +7,14 @@ from bitstep.config import PipelineConfig
 from bitstep.golden.sgd import train
 from bitstep.job import TrainingJob
 from bitstep.registers import Error
-from bitstep.runs import (COUNTER_NAMES, RunTimeoutError, TrainingInterrupted, check_job, collect,
-                          run_error)
+from bitstep.runs import (
+    COUNTER_NAMES,
+    RunTimeoutError,
+    TrainingInterrupted,
+    check_job,
+    collect,
+    run_error,
+)
 
 
 class GoldenDevice:

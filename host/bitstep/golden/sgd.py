@@ -27,7 +27,7 @@ class EpochModel:
 
     model: np.ndarray
     intercept: int
-    saturation: Saturation = Saturation(0)
+    saturation: Saturation = Saturation(0)  # noqa: RUF009 (an immutable flag)
 
 
 def round_shift(value: int, shift: int) -> int:
