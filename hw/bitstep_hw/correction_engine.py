@@ -41,6 +41,8 @@ class CorrectionEngine(wiring.Component):
         K and k of this epoch.
     load_start, load : In(1), load_i : In(64)
         Coefficients, two words of 32 bits at a time, after a start strobe (docs/memory-layout.md).
+    stop : In(1)
+        Ends the walk.
     done : Out(1)
         All corrections are in the store.
     saturated : Out(1)
@@ -60,7 +62,7 @@ class CorrectionEngine(wiring.Component):
             "load_start": In(1),
             "load": In(1),
             "load_i": In(AUX_WIDTH),
-            "done": Out(1),
+            "done": Out(1), "stop": In(1),
             "saturated": Out(1),
         })
 
@@ -95,6 +97,8 @@ class CorrectionEngine(wiring.Component):
                 m.d.sync += [group.eq(0), beat.eq(beat + 1)]
                 with m.If(beat == self.beats - 1):
                     m.d.sync += walking.eq(0)
+        with m.If(self.stop):
+            m.d.sync += walking.eq(0)
         m.d.comb += [
             read.addr.eq(Mux(walking, beat, self.slot.index)),
             coefficients.addr.eq(address),

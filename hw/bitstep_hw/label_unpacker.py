@@ -41,11 +41,14 @@ class LabelUnpacker(wiring.Component):
         per_word, shifted, label = Signal.like(left), Signal.like(word), Signal(signed(LABEL_WIDTH))
         with m.Switch(self.label_format):
             with m.Case(LabelFormat.SIGN.value):
-                m.d.comb += [per_word.eq(64), shifted.eq(word >> 1), label.eq(Mux(word[0], 1, -1))]
+                m.d.comb += [per_word.eq(64), shifted.eq(word >> 1),
+                             label.eq(Mux(word[0], 1, -1))]
             with m.Case(LabelFormat.INT16.value):
-                m.d.comb += [per_word.eq(4), shifted.eq(word >> 16), label.eq(word[:16].as_signed())]
+                m.d.comb += [per_word.eq(4), shifted.eq(word >> 16),
+                             label.eq(word[:16].as_signed())]
             with m.Default():
-                m.d.comb += [per_word.eq(2), shifted.eq(word >> 32), label.eq(word[:32].as_signed())]
+                m.d.comb += [per_word.eq(2), shifted.eq(word >> 32),
+                             label.eq(word[:32].as_signed())]
 
         taken = self.o.valid & self.o.ready
         m.d.comb += [

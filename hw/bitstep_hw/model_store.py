@@ -107,7 +107,7 @@ class ModelStore(wiring.Component):
             stored.append(Mux(two.commit, seen[:MODEL_WIDTH], plain[:MODEL_WIDTH]))
             used = seen if frozen is None else Mux(two.frozen, frozen[lane], seen)
             m.d.sync += self.words[lane].eq(used)
-        # Every second bit of the flags is registered alone: one wide OR in the cycle after.
+        # One register a flag, and the wide OR in the cycle after.
         flags = Signal(len(overflow), reset_less=True)
         m.d.sync += flags.eq(Mux(two.valid, _cat(overflow), 0))
 

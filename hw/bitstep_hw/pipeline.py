@@ -1,6 +1,6 @@
 """The SGD pipeline: rows and labels in, an updated model in the store."""
 
-from amaranth import Array, C, Module, Mux, Signal, signed
+from amaranth import Array, C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -38,6 +38,13 @@ class Pipeline(wiring.Component):
         The epoch's entry of the epoch table.
     start : In(1), done : Out(1)
         Strobes around an epoch.
+    stop : In(1)
+        Ends an epoch early; hold it for ``config.latency`` cycles before the next one.
+    misaligned : Out(1), waits : Out(6)
+        From the sequencer: a period that is no multiple of the batch; why no row entered (rows,
+        labels, look-ahead, recursion, correction, flush), bit 0 first.
+    beat_entered : Out(1)
+        A beat of a row entered.
     i_rows : In(stream.Signature(bus_width)), i_labels : In(stream.Signature(signed(32)))
         The epoch's rows and labels.
     saturated : Out(3)
@@ -56,10 +63,10 @@ class Pipeline(wiring.Component):
             "mantissa": In(MANTISSA_WIDTH), "shift": In(range(MAX_SHIFT + 1)),
             "correction_mantissa": In(MANTISSA_WIDTH),
             "correction_shift": In(range(MAX_SHIFT + 1)),
-            "start": In(1), "done": Out(1),
+            "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
             "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
-            "saturated": Out(3),
+            "saturated": Out(3), "misaligned": Out(1), "waits": Out(6), "beat_entered": Out(1),
         })
 
     def elaborate(self, platform):
@@ -67,11 +74,18 @@ class Pipeline(wiring.Component):
         config = self.config
         m.submodules.sequencer = sequencer = self.sequencer
         m.submodules.store = store = self.store
-        for name in ("rows", "beats", "batch", "lookahead", "period", "start"):
+        for name in ("rows", "beats", "batch", "lookahead", "period", "start", "stop"):
             m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
         wiring.connect(m, wiring.flipped(self.i_rows), sequencer.i_rows)
         wiring.connect(m, wiring.flipped(self.i_labels), sequencer.i_labels)
-        m.d.comb += self.done.eq(sequencer.done)
+        m.d.comb += [
+            self.done.eq(sequencer.done),
+            self.misaligned.eq(sequencer.misaligned),
+            self.waits.eq(Cat(sequencer.wait_rows, sequencer.wait_labels, sequencer.wait_lookahead,
+                              sequencer.wait_recursion, sequencer.wait_correction,
+                              sequencer.flushing)),
+            self.beat_entered.eq(sequencer.slot.valid & ~sequencer.slot.idle_row),
+        ]
 
         slots = [sequencer.slot]
         for stage in range(1, 6):
@@ -109,7 +123,7 @@ class Pipeline(wiring.Component):
         if self.engine is not None:
             m.submodules.engine = engine = self.engine
             m.d.comb += [
-                engine.slot.eq(slots[2]), engine.beats.eq(self.beats),
+                engine.slot.eq(slots[2]), engine.beats.eq(self.beats), engine.stop.eq(self.stop),
                 engine.sampled.eq(store.sampled), store.correction.eq(engine.correction),
                 engine.mantissa.eq(self.correction_mantissa),
                 engine.shift.eq(self.correction_shift),

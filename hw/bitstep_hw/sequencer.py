@@ -25,6 +25,8 @@ class Sequencer(wiring.Component):
         As the registers of these names; constant during an epoch.
     start : In(1), done : Out(1)
         Strobes: starts an epoch; all of its updates are applied.
+    stop : In(1)
+        No further slot; hold it for ``config.latency`` cycles before the next epoch.
     i_rows : In(stream.Signature(bus_width)), i_labels : In(stream.Signature(signed(32)))
         The epoch's rows and labels.
     corrected : In(1)
@@ -42,7 +44,7 @@ class Sequencer(wiring.Component):
         super().__init__({
             "rows": In(32), "beats": In(range(MAX_FEATURES + 1)), "batch": In(32),
             "lookahead": In(range(MAX_LOOKAHEAD + 1)), "period": In(32),
-            "start": In(1), "done": Out(1),
+            "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
             "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
             "corrected": In(1),
@@ -84,6 +86,8 @@ class Sequencer(wiring.Component):
             m.d.sync += state.eq(0)
         with m.If(self.start):
             m.d.sync += [state.eq(1), rows_left.eq(self.rows), index.eq(0)]
+        with m.If(self.stop):
+            m.d.sync += state.eq(0)
 
         m.d.comb += [
             self.slot.valid.eq(issue),

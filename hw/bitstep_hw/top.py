@@ -1,0 +1,180 @@
+"""The top for boards and for the simulated board: the only place with AXI port names."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.back import verilog
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.config import AUX_WIDTH, PipelineConfig
+from bitstep.registers import ADDRESS_WIDTH, COUNTERS
+from bitstep_hw.axi import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
+from bitstep_hw.identity import identity
+from bitstep_hw.job_feeders import AuxFeeder, RowFeeder
+from bitstep_hw.label_unpacker import LabelUnpacker
+from bitstep_hw.model_port import ModelPort
+from bitstep_hw.pipeline import Pipeline
+from bitstep_hw.read_master import ReadMaster
+from bitstep_hw.register_bank import RegisterBank
+from bitstep_hw.run_control import RunControl
+from bitstep_hw.write_master import WriteMaster
+
+_COUNTER_WIDTH = 48
+
+
+class Top(wiring.Component):
+    """A pipeline behind AXI: registers, rows, and everything else.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The pipeline.
+
+    Members
+    -------
+    s_axi_* : In(AxiLite)
+        The registers (docs/registers.md).
+    m_axi_rows_* : Out(AxiRead)
+        Rows, ``bus_width`` bits a beat.
+    m_axi_aux_* : Out(AxiRead), Out(AxiWrite)
+        Labels, tables and models, 64 bits a beat.
+    interrupt : Out(1)
+        A run is done, until the next one starts.
+    """
+
+    def __init__(self, config):
+        self.config = config
+        super().__init__({
+            **flat_members("s_axi", In(AxiLite(address_width=ADDRESS_WIDTH))),
+            **flat_members("m_axi_rows", Out(AxiRead(data_width=config.bus_width))),
+            **flat_members("m_axi_aux", Out(AxiRead(data_width=AUX_WIDTH))),
+            **flat_members("m_axi_aux", Out(AxiWrite(data_width=AUX_WIDTH))),
+            "interrupt": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        m.submodules.bank = bank = RegisterBank()
+        m.submodules.control = control = RunControl(config=config)
+        m.submodules.rows = rows = ReadMaster(data_width=config.bus_width, fifo_depth=256,
+                                              max_outstanding=15)
+        m.submodules.aux = aux = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
+        m.submodules.models = models = WriteMaster(data_width=AUX_WIDTH)
+        m.submodules.pipeline = pipeline = Pipeline(config=config)
+        m.d.comb += [
+            *connect_flat(self, "s_axi", bank.bus),
+            *connect_flat(self, "m_axi_rows", rows.bus),
+            *connect_flat(self, "m_axi_aux", aux.bus),
+            *connect_flat(self, "m_axi_aux", models.bus),
+        ]
+        for name in control.register_layout.members:
+            m.d.comb += getattr(control.registers, name).eq(getattr(bank, name))
+        m.d.comb += [
+            bank.identity.eq(identity(config)),
+            bank.locked.eq(control.busy),
+            control.start.eq(bank.start), control.abort.eq(bank.abort),
+            control.saturated.eq(pipeline.saturated), control.misaligned.eq(pipeline.misaligned),
+            control.row_error.eq(rows.error), control.aux_error.eq(aux.error),
+            control.write_error.eq(models.error), control.write_idle.eq(models.idle),
+            control.buses_idle.eq(rows.idle & aux.idle & models.idle),
+            control.epoch_done.eq(pipeline.done),
+            *(master.stop.eq(control.stop) for master in (rows, aux, models, pipeline)),
+            bank.status.eq(Cat(control.busy, control.done, control.error != 0)),
+            bank.error.eq(control.error), bank.saturation.eq(control.saturation),
+            bank.epochs_done.eq(control.epochs_done),
+            self.interrupt.eq(control.done),
+        ]
+        self._connect_pipeline(m, bank, control, pipeline, rows)
+        self._connect_feeders(m, bank, control, rows, aux, models)
+        self._connect_model(m, bank, control, pipeline, models)
+        self._count(m, bank, control, pipeline, rows, aux)
+        return m
+
+    def _connect_pipeline(self, m, bank, control, pipeline, rows):
+        m.submodules.labels = labels = LabelUnpacker()
+        wiring.connect(m, rows.o, pipeline.i_rows)
+        wiring.connect(m, control.o_labels, labels.i)
+        wiring.connect(m, labels.o, pipeline.i_labels)
+        m.d.comb += [
+            labels.label_format.eq(bank.label_format),
+            labels.restart.eq(control.epoch_start | control.stop),
+            pipeline.rows.eq(bank.rows), pipeline.beats.eq(bank.beats_per_row),
+            pipeline.last_lanes.eq(bank.last_lanes), pipeline.batch.eq(bank.batch),
+            pipeline.lookahead.eq(bank.lookahead), pipeline.period.eq(bank.correction_period),
+            pipeline.intercept_level.eq(bank.intercept_level),
+            pipeline.label_shift.eq(bank.label_shift),
+            pipeline.mantissa.eq(control.steps.mantissa), pipeline.shift.eq(control.steps.shift),
+            pipeline.correction_mantissa.eq(control.steps.correction_mantissa),
+            pipeline.correction_shift.eq(control.steps.correction_shift),
+            pipeline.start.eq(control.epoch_start),
+        ]
+
+    def _connect_feeders(self, m, bank, control, rows, aux, models):
+        m.submodules.row_feeder = row_feeder = RowFeeder()
+        m.submodules.aux_feeder = aux_feeder = AuxFeeder()
+        wiring.connect(m, row_feeder.o, rows.i_job)
+        wiring.connect(m, aux_feeder.o, aux.i_job)
+        wiring.connect(m, aux.o, control.i)
+        wiring.connect(m, control.job, models.i_job)
+        m.d.comb += [
+            row_feeder.start.eq(control.begin), row_feeder.stop.eq(control.stop),
+            row_feeder.epochs.eq(bank.epochs), row_feeder.copies.eq(bank.copies),
+            row_feeder.address.eq(bank.rows_address), row_feeder.stride.eq(bank.copy_stride),
+            row_feeder.beats.eq(control.row_beats),
+            aux_feeder.start.eq(control.begin), aux_feeder.stop.eq(control.stop),
+            aux_feeder.epochs.eq(bank.epochs), aux_feeder.rows.eq(bank.rows),
+            aux_feeder.label_format.eq(bank.label_format),
+            aux_feeder.load_model.eq(bank.warm_start),
+            aux_feeder.load_coefficients.eq(bank.correction_period != 0),
+            aux_feeder.model_beats.eq(control.model_beats),
+            aux_feeder.model_address.eq(bank.model_in_address),
+            aux_feeder.coefficients_address.eq(bank.coefficients_address),
+            aux_feeder.table_address.eq(bank.epoch_table_address),
+            aux_feeder.labels_address.eq(bank.labels_address),
+            control.label_beats.eq(aux_feeder.label_beats),
+        ]
+
+    def _connect_model(self, m, bank, control, pipeline, models):
+        m.submodules.port = port = ModelPort(config=self.config)
+        store, engine = pipeline.store, pipeline.engine
+        wiring.connect(m, control.o_model, port.i)
+        wiring.connect(m, port.o, models.i)
+        m.d.comb += [
+            port.beats.eq(bank.beats_per_row), port.stop.eq(control.stop),
+            port.clear.eq(control.clear), port.load.eq(control.load),
+            port.load_coefficients.eq(control.load_coefficients), port.unload.eq(control.unload),
+            control.port_done.eq(port.done),
+            store.access_index.eq(port.index), store.access_pair.eq(port.pair),
+            store.access_write.eq(port.write), store.access_clear.eq(port.clear_all),
+            store.access_intercept.eq(port.intercept),
+            store.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
+            port.data.eq(store.access_o),
+        ]
+        if engine is not None:
+            m.d.comb += [engine.load_start.eq(control.load_coefficients),
+                         engine.load.eq(port.coefficient), engine.load_i.eq(port.i.payload)]
+
+    def _count(self, m, bank, control, pipeline, rows, aux):
+        waits = pipeline.waits
+        read = rows.accepted * (self.config.bus_width // 8) + aux.accepted * (AUX_WIDTH // 8)
+        amounts = {
+            "CYCLES": control.busy, "BEATS": pipeline.beat_entered, "BYTES_READ": read,
+            "STALL_ROWS": waits[0], "STALL_LABELS": waits[1], "STALL_LOOKAHEAD": waits[2],
+            "STALL_RECURSION": waits[3], "STALL_CORRECTION": waits[4], "FLUSH": waits[5],
+            "MODEL_IO": control.model_io, "SATURATIONS": pipeline.saturated.any(),
+        }
+        for name, _ in COUNTERS:
+            counter = Signal(_COUNTER_WIDTH, name=f"count_{name.lower()}")
+            m.d.comb += getattr(bank, name.lower()).eq(counter)
+            if name in amounts:
+                m.d.sync += counter.eq(counter + amounts[name])
+                with m.If(bank.start & ~control.busy):
+                    m.d.sync += counter.eq(0)
+
+
+def to_verilog(config: PipelineConfig) -> str:
+    """Verilog of the top ``bitstep_top`` for ``config``; the same text on every machine."""
+    return verilog.convert(Top(config), name="bitstep_top", emit_src=False,
+                           strip_internal_attrs=True)
+
+
