@@ -87,8 +87,9 @@ def _read_npz(path: Path) -> _Arrays:
     except ValueError as error:     # what NumPy raises for pickled objects and broken headers
         raise DataError(f"{path}: the file cannot be read ({error}); X and y must be arrays of "
                         "numbers") from error
-    for name, array, shape in (("X", features, "(rows, columns)"), ("y", labels, "(rows,)")):
-        if array.dtype.kind not in "fiub" or array.ndim != shape.count(",") + (name == "X"):
+    expected = (("X", features, 2, "(rows, columns)"), ("y", labels, 1, "(rows,)"))
+    for name, array, dimensions, shape in expected:
+        if array.dtype.kind not in "fiub" or array.ndim != dimensions:
             raise DataError(f"{path}: {name} must hold numbers in shape {shape}, not "
                             f"{array.dtype} of shape {array.shape}")
     if len(features) == 0:

@@ -11,8 +11,13 @@ import numpy as np
 
 from bitstep.data.dataset import Dataset, synthetic
 from bitstep.data.errors import DataError
-from bitstep.data.files import (PACKED_SUFFIXES, TEXT_SUFFIXES, has_known_suffix, read_arrays,
-                                read_file)
+from bitstep.data.files import (
+    PACKED_SUFFIXES,
+    TEXT_SUFFIXES,
+    has_known_suffix,
+    read_arrays,
+    read_file,
+)
 
 SITE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 SYNTHETIC_ROWS = 20_000     # 10,000 to train and 10,000 to test, as in the ZipML paper

@@ -1,0 +1,264 @@
+"""The quantized data set: packed rows and labels, and what their integers stand for."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bitstep.config import MAX_FEATURES, PipelineConfig, ceil_div, level_limit
+from bitstep.data.errors import DataError
+from bitstep.golden.levels import unpack_codes
+from bitstep.job import label_bytes
+from bitstep.quantization.blocks import Workspace, row_blocks
+from bitstep.quantization.encodings import ENCODINGS, Grid
+from bitstep.quantization.labels import quantize_labels
+from bitstep.quantization.packing import pack_codes
+from bitstep.quantization.scaling import Scaler, fit_scaler
+from bitstep.registers import LabelFormat
+
+MAX_COPIES = 255
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class QuantizedDataset:
+    """What a pipeline reads, and how to understand what it computes.
+
+    Parameters
+    ----------
+    bits, encoding, bus_width : int, str, int
+        Stored bits of a value, how they were drawn, and bits of a beat.
+    n_features : int
+        Features of a row.
+    rows : tuple of ndarray of uint8, each of shape (n_rows, beats * bus_width / 8)
+        Packed codes, one array a copy; epoch e reads ``rows[e % len(rows)]``.
+    labels : ndarray of uint8
+        Packed labels, whole 8-byte words.
+    label_format : LabelFormat
+        ``SIGN`` for two classes, ``INT16`` or ``INT32`` for a regression.
+    label_scale, label_offset : float
+        A label is ``label_offset + label_scale * L``.
+    classes : ndarray of float64, shape (2,), or None
+        The classes of L = -1 and L = +1, in increasing order; None for a regression.
+    scaler : Scaler
+        Features to u in [-1, 1].
+    variance : ndarray of float64, shape (n_features,)
+        D_k of docs/number-formats.md, in units of u squared: the mean over rows of the variance of
+        the stored level (for ``double`` of one sample, for ``nearest`` 0).
+    seed : int
+        What the codes were drawn with.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit each other.
+    """
+
+    bits: int
+    encoding: str
+    bus_width: int
+    n_features: int
+    rows: tuple[np.ndarray, ...] = field(repr=False)
+    labels: np.ndarray = field(repr=False)
+    label_format: LabelFormat
+    label_scale: float
+    label_offset: float
+    classes: np.ndarray | None
+    scaler: Scaler
+    variance: np.ndarray = field(repr=False)
+    seed: int
+
+    @property
+    def family(self) -> str:
+        """Family of pipelines that decode the codes: ``single`` or ``double``."""
+        return ENCODINGS[self.encoding].family
+
+    @property
+    def level_limit(self) -> int:
+        """Largest level, which stands for u = 1."""
+        return level_limit(self.bits, self.family)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.rows[0].shape[0]
+
+    @property
+    def copies(self) -> int:
+        """Number of independently drawn copies of the rows."""
+        return len(self.rows)
+
+    @property
+    def task(self) -> str:
+        """``regression`` or ``classification``."""
+        return "regression" if self.classes is None else "classification"
+
+    def __post_init__(self):
+        Grid(self.encoding, self.bits)
+        beats = ceil_div(self.n_features, self.row_config.lanes)
+        if not 1 <= self.copies <= MAX_COPIES or self.rows[0].ndim != 2 or self.n_rows < 1:
+            raise ValueError(f"rows must be 1 to {MAX_COPIES} arrays of at least one row")
+        shape = (self.n_rows, beats * self.bus_width // 8)
+        for copy in self.rows:
+            if copy.shape != shape or copy.dtype != np.uint8:
+                raise ValueError(f"rows must be uint8 of shape {shape}, not {copy.dtype} of shape "
+                                 f"{copy.shape}")
+        expected = label_bytes(self.n_rows, self.label_format)
+        if self.labels.shape != (expected,) or self.labels.dtype != np.uint8:
+            raise ValueError(f"labels must be uint8 of shape ({expected},), not "
+                             f"{self.labels.dtype} of shape {self.labels.shape}")
+        if not (np.isfinite(self.label_offset) and 0 < self.label_scale < np.inf):
+            raise ValueError("label_offset must be finite and label_scale finite and positive, not "
+                             f"{self.label_offset} and {self.label_scale}")
+        if (self.classes is None) == (self.label_format == LabelFormat.SIGN):
+            raise ValueError("1-bit labels must have classes, and no others may")
+        if self.classes is not None and (self.classes.shape != (2,)
+                                         or not self.classes[0] < self.classes[1]):
+            raise ValueError(f"classes must be two increasing numbers, not {self.classes}")
+        columns = (self.n_features,)
+        if self.scaler.centre.shape != columns or self.variance.shape != columns:
+            raise ValueError(f"scaler and variance must have shape {columns}, not "
+                             f"{self.scaler.centre.shape} and {self.variance.shape}")
+        if not (np.isfinite(self.variance).all() and (self.variance >= 0).all()):
+            raise ValueError("variance must be finite and not negative")
+
+    @property
+    def row_config(self) -> PipelineConfig:
+        """The least pipeline that reads the rows: their bus width, bits, family and features."""
+        return PipelineConfig(bus_width=self.bus_width, bits=self.bits, family=self.family,
+                              max_features=self.n_features)
+
+    def codes(self, copy: int = 0, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Unpacked codes of the rows from ``start`` to ``stop`` of a copy.
+
+        Returns
+        -------
+        ndarray of uint8, shape (stop - start, n_features)
+        """
+        return unpack_codes(self.rows[copy][start:stop], self.row_config, self.n_features)
+
+    def with_labels(self, labels: np.ndarray, *, task: str = "classification",
+                    label_bits: int = 16, center_labels: bool = True) -> "QuantizedDataset":
+        """This data set with other labels and the same packed rows, which are not copied.
+
+        Parameters and errors as in :func:`quantize`; for one class against the rest, pass
+        ``labels == class``.
+        """
+        stream = quantize_labels(labels, self.n_rows, task=task, label_bits=label_bits,
+                                 center_labels=center_labels)
+        return replace(self, labels=stream.packed, label_format=stream.label_format,
+                       label_scale=stream.scale, label_offset=stream.offset,
+                       classes=stream.classes)
+
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write one file, whole or not at all; see :func:`bitstep.quantization.storage.save`."""
+        from bitstep.quantization import storage
+        storage.save(self, path)
+
+    @staticmethod
+    def load(path: "str | os.PathLike[str]") -> "QuantizedDataset":
+        """Read and check a file of :meth:`save`; see :func:`bitstep.quantization.storage.load`."""
+        from bitstep.quantization import storage
+        return storage.load(path)
+
+
+def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
+             encoding: str = "compensated", bus_width: int = 64, scaler: str = "minmax",
+             copies: int = 1, seed: int = 0, task: str = "regression", label_bits: int = 16,
+             center_labels: bool = True,
+             progress: Callable[[int], None] | None = None) -> QuantizedDataset:
+    """Scale, encode and pack a data set.
+
+    The same arguments give the same bytes on every machine: block i of copy c has a random stream
+    of its own, ``PCG64(SeedSequence(seed, spawn_key=(c, i)))``, and a block's size depends on the
+    number of features only. Beyond its result it needs less than 2 MB (one row, if that is more).
+
+    Parameters
+    ----------
+    features : ndarray of numbers, shape (n_rows, n_features)
+        Finite; read in blocks, so it may be a memory map.
+    labels : array of numbers, shape (n_rows,)
+        Finite; exactly two distinct ones for a classification.
+    bits : int
+        Stored bits of a value, 1 to 8; at least 2 for the two ``double`` encodings.
+    encoding : {"nearest", "stochastic", "compensated", "double-symmetric", "double"}
+        See docs/number-formats.md.
+    bus_width : {64, 128, 256, 512}
+        Bits of a beat.
+    scaler : {"minmax", "maxabs"}
+        How columns are taken to [-1, 1].
+    copies : int
+        Independently drawn copies of the rows, 1 to 255. ``nearest`` draws nothing, so its copies
+        share one array.
+    seed : int
+        At least 0.
+    task : {"regression", "classification"}
+        What the labels are.
+    label_bits : {16, 32}
+        Stored bits of a regression's label.
+    center_labels : bool
+        Whether a regression's labels are counted from the centre of their range (else from 0).
+    progress : callable, optional
+        Called after each block of rows with the number of rows done.
+
+    Returns
+    -------
+    QuantizedDataset
+
+    Raises
+    ------
+    DataError
+        If features or labels cannot be used; the message names row and column.
+    ValueError
+        If another argument is out of range.
+    """
+    grid = Grid(encoding, bits)
+    features = _checked(features)
+    n_rows, n_features = features.shape
+    config = PipelineConfig(bus_width=bus_width, bits=bits, family=grid.family,
+                            max_features=n_features)
+    for name, value, low, high in (("copies", copies, 1, MAX_COPIES), ("seed", seed, 0, np.inf)):
+        if not isinstance(value, (int, np.integer)) or not low <= value <= high:
+            limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
+            raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
+    stream = quantize_labels(labels, n_rows, task=task, label_bits=label_bits,
+                             center_labels=center_labels)
+    scaling = fit_scaler(features, scaler)
+    draws = ENCODINGS[encoding].draws
+    row_bytes = config.beats(n_features) * config.beat_bytes
+    rows = tuple(np.empty((n_rows, row_bytes), np.uint8) for _ in range(copies if draws else 1))
+    work = Workspace(n_rows, n_features)
+    centre, scale = (np.tile(part, work.joined) for part in (scaling.centre, scaling.scale))
+    total = np.zeros(work.wide.shape[1])
+    for block, start, stop in row_blocks(n_rows, n_features):
+        work.fill(features[start:stop])
+        np.subtract(work.wide, centre, out=work.wide)
+        np.divide(work.wide, scale, out=work.wide)
+        positions = grid.positions(work.rows)[:stop - start]
+        for copy, packed in enumerate(rows):
+            stream_of_block = np.random.SeedSequence(seed, spawn_key=(copy, block))
+            rng = np.random.Generator(np.random.PCG64(stream_of_block)) if draws else None
+            packed[start:stop] = pack_codes(grid.codes(positions, rng), bits, bus_width)
+        if draws:
+            work.rows[:stop - start] = grid.variance(positions)
+            work.rows[stop - start:] = 0
+            total += work.wide.sum(axis=0)
+        if progress is not None:
+            progress(stop)
+    return QuantizedDataset(
+        bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=n_features,
+        rows=rows if draws else rows * copies, labels=stream.packed,
+        label_format=stream.label_format, label_scale=stream.scale, label_offset=stream.offset,
+        classes=stream.classes, scaler=scaling, seed=int(seed),
+        variance=total.reshape(-1, n_features).sum(axis=0) / n_rows)
+
+
+def _checked(features: np.ndarray) -> np.ndarray:
+    features = np.asarray(features)
+    if features.ndim != 2 or features.dtype.kind not in "fiub":
+        raise DataError("features must be numbers of shape (n_rows, n_features), not "
+                        f"{features.dtype} of shape {features.shape}")
+    if features.shape[0] < 1 or not 1 <= features.shape[1] <= MAX_FEATURES:
+        raise DataError(f"features must have at least one row and 1 to {MAX_FEATURES} columns, "
+                        f"not shape {features.shape}")
+    return features

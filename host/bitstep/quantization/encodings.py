@@ -1,0 +1,213 @@
+"""The five encodings of docs/number-formats.md: from scaled values to codes.
+
+Positions on a grid are fixed-point integers with 24 fraction bits, the precision of float32, and
+drawing is an addition: ``(position + random) >> 24`` goes up with exactly the probability that the
+fraction says. So rounding is unbiased but for the 2**-25 of a level at which u itself is rounded,
+and the bytes depend on nothing but integers.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+FRACTION_BITS = 24
+
+
+class Encoding(NamedTuple):
+    """What sets an encoding apart.
+
+    ``family`` is the pipeline that decodes it, ``draws`` the random samples that a code holds,
+    ``min_bits`` the least bits of a code.
+    """
+
+    family: str
+    draws: int
+    min_bits: int
+
+
+ENCODINGS = {
+    "nearest": Encoding("single", 0, 1),
+    "stochastic": Encoding("single", 1, 1),
+    "compensated": Encoding("single", 1, 1),
+    "double-symmetric": Encoding("single", 2, 2),
+    "double": Encoding("double", 2, 2),
+}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The equally spaced levels on [-1, 1] of an encoding.
+
+    Whatever depends on where levels lie is here: positions, codes and variance. A table of levels
+    for each column would be another class with these three methods.
+
+    Parameters
+    ----------
+    encoding : str
+        A key of :data:`ENCODINGS`.
+    bits : int
+        Stored bits of a code, up to 8.
+
+    Raises
+    ------
+    ValueError
+        If the encoding is unknown or does not exist at these bits.
+    """
+
+    encoding: str
+    bits: int
+
+    def __post_init__(self):
+        if self.encoding not in ENCODINGS:
+            raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, "
+                             f"not {self.encoding!r}")
+        least = ENCODINGS[self.encoding].min_bits
+        if (not isinstance(self.bits, (int, np.integer)) or isinstance(self.bits, bool)
+                or not least <= self.bits <= 8):
+            raise ValueError(f"bits must be an integer from {least} to 8 for encoding "
+                             f"{self.encoding!r}, not {self.bits!r}")
+
+    @property
+    def family(self) -> str:
+        """Family of pipelines that decode the codes (bitstep.config)."""
+        return ENCODINGS[self.encoding].family
+
+    @property
+    def intervals(self) -> int:
+        """Intervals between the ends -1 and 1 from which a sample is drawn."""
+        if self.encoding == "double":
+            return 1 << self.bits - 2
+        if self.encoding == "double-symmetric":
+            return (1 << self.bits - 1) - 1
+        return max(1, (1 << self.bits) - 2)
+
+    def positions(self, scaled: np.ndarray) -> np.ndarray:
+        """Places on the grid, clipped to its ends.
+
+        Parameters
+        ----------
+        scaled : ndarray of float64
+            Finite values u; overwritten, to save a pass through memory.
+
+        Returns
+        -------
+        ndarray of uint32, same shape
+            0 at u = -1 to ``intervals << 24`` at u = 1.
+        """
+        half = self.intervals * 2.0 ** (FRACTION_BITS - 1)
+        np.multiply(scaled, half, out=scaled)
+        np.add(scaled, half, out=scaled)
+        np.clip(scaled, 0, 2 * half, out=scaled)
+        np.rint(scaled, out=scaled)
+        return scaled.astype(np.uint32)
+
+    def codes(self, positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+        """Codes drawn for positions.
+
+        Parameters
+        ----------
+        positions : ndarray of uint32
+        rng : numpy.random.Generator
+            Advanced by 64-bit words of its bit generator, one for every two samples; not used by
+            encoding ``nearest``.
+
+        Returns
+        -------
+        ndarray of uint8, same shape
+        """
+        draws, mask = ENCODINGS[self.encoding].draws, (1 << self.bits) - 1
+        if draws == 0:
+            drawn = positions + np.uint32(1 << FRACTION_BITS - 1)   # ties go up
+            drawn >>= FRACTION_BITS
+        elif self.encoding == "double":
+            return self._double(positions, rng)
+        else:
+            drawn = _draw(positions, rng)
+            if draws == 2:
+                drawn += _draw(positions, rng)
+        if self.bits > 1:
+            # Both grids of two samples and grids of one have their level 0 in the middle.
+            drawn -= np.uint32((1 << self.bits - 1) - 1)
+        codes = drawn.astype(np.uint8)
+        return np.bitwise_and(codes, np.uint8(mask), out=codes)
+
+    def _double(self, positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+        lower = positions >> FRACTION_BITS
+        np.minimum(lower, self.intervals - 1, out=lower)    # the end 1 closes the last interval
+        above = positions - (lower << FRACTION_BITS)
+        lower -= np.uint32(self.intervals // 2)
+        lower <<= 2
+        lower |= _draw(above, rng)
+        lower |= _draw(above, rng) << 1
+        codes = lower.astype(np.uint8)
+        return np.bitwise_and(codes, np.uint8((1 << self.bits) - 1), out=codes)
+
+    def variance(self, positions: np.ndarray) -> np.ndarray:
+        """Variance of the stored level, in units of u squared: a value's share of D_k.
+
+        Parameters
+        ----------
+        positions : ndarray of uint32
+
+        Returns
+        -------
+        ndarray of float64, same shape
+            ``(high - u) (u - low)`` with the levels around u; half of it for the mean of two
+            samples, 0 without draws. For ``double`` it is the variance of one sample.
+        """
+        if ENCODINGS[self.encoding].draws == 0:
+            return np.zeros(positions.shape)
+        fraction = (positions & np.uint32((1 << FRACTION_BITS) - 1)) * 2.0 ** -FRACTION_BITS
+        result = 1 - fraction
+        result *= fraction
+        result *= (2 / self.intervals) ** 2 / (2 if self.encoding == "double-symmetric" else 1)
+        return result
+
+
+def _draw(positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
+    """Ends of the intervals that positions lie in, as uint32: the upper one with the probability
+    that the fraction says."""
+    if rng is None:
+        raise ValueError("rng must be a numpy.random.Generator for an encoding that draws, "
+                         "not None")
+    # Raw words, because NumPy keeps a bit generator's stream for ever but not a Generator's.
+    raw = rng.bit_generator.random_raw(-(-positions.size // 2))
+    drawn = np.asarray(raw, np.uint64).astype("<u8", copy=False).view("<u4")[:positions.size]
+    drawn = drawn.reshape(positions.shape)
+    drawn >>= 32 - FRACTION_BITS
+    drawn += positions
+    drawn >>= FRACTION_BITS
+    return drawn
+
+
+def encode(u: np.ndarray, *, bits: int, encoding: str,
+           rng: np.random.Generator | None = None) -> np.ndarray:
+    """Codes of scaled values.
+
+    Parameters
+    ----------
+    u : array of float, any shape
+        Finite values in [-1, 1]; what lies beyond (by rounding) counts as the end.
+    bits : int
+        Stored bits of a code, 1 to 8; at least 2 for the two ``double`` encodings.
+    encoding : {"nearest", "stochastic", "compensated", "double-symmetric", "double"}
+        See docs/number-formats.md. ``nearest`` rounds ties up.
+    rng : numpy.random.Generator
+        Source of the draws; ``nearest`` needs none.
+
+    Returns
+    -------
+    ndarray of uint8, same shape
+        What :func:`bitstep.golden.levels.decode` decodes.
+
+    Raises
+    ------
+    ValueError
+        If encoding and bits do not go together, a value is not finite, or there is no rng.
+    """
+    grid = Grid(encoding, bits)
+    values = np.array(u, np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError("u must be finite; remove NaN and infinity")
+    return grid.codes(grid.positions(values), rng)

@@ -1,0 +1,130 @@
+"""Column scaling: features to [-1, 1], and models back to the units of the features."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bitstep.data.dataset import first_not_finite
+from bitstep.data.errors import DataError
+from bitstep.quantization.blocks import Workspace, row_blocks
+
+SCALERS = ("minmax", "maxabs")
+
+
+@dataclass(frozen=True, eq=False)
+class Scaler:
+    """``u = (a - centre) / scale`` for each column.
+
+    Parameters
+    ----------
+    kind : {"minmax", "maxabs"}
+        How it was fitted.
+    centre, scale : ndarray of float64, shape (n_features,)
+        In the features' units; every scale is positive.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit each other.
+    """
+
+    kind: str
+    centre: np.ndarray = field(repr=False)
+    scale: np.ndarray = field(repr=False)
+
+    def __post_init__(self):
+        if self.kind not in SCALERS:
+            raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {self.kind!r}")
+        if self.centre.ndim != 1 or self.centre.shape != self.scale.shape:
+            raise ValueError("centre and scale must have shape (n_features,), not "
+                             f"{self.centre.shape} and {self.scale.shape}")
+        if not (np.isfinite(self.centre).all() and (self.scale > 0).all()
+                and np.isfinite(self.scale).all()):
+            raise ValueError("centre must be finite and scale finite and positive")
+
+    def transform(self, features: np.ndarray) -> np.ndarray:
+        """Scaled features.
+
+        Parameters
+        ----------
+        features : ndarray of float, shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of float64, same shape
+            In [-1, 1] for the rows that the scaler was fitted to, up to rounding.
+        """
+        return (features - self.centre) / self.scale
+
+    def unscale_model(self, weights: np.ndarray,
+                      intercept: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """A model of scaled features as a model of the features.
+
+        Parameters
+        ----------
+        weights : ndarray of float, shape (..., n_features)
+            One model, or several in the leading dimensions.
+        intercept : float or ndarray of float, shape (...)
+
+        Returns
+        -------
+        coef : ndarray of float64, shape (..., n_features)
+        intercept : ndarray of float64, shape (...)
+            ``features @ coef + intercept`` equals ``transform(features) @ weights`` plus the
+            intercept given.
+        """
+        coef = weights / self.scale
+        return coef, np.asarray(intercept - coef @ self.centre)
+
+    def scale_model(self, coef: np.ndarray,
+                    intercept: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """A model of the features as a model of scaled features: undoes :meth:`unscale_model`."""
+        return coef * self.scale, np.asarray(intercept + coef @ self.centre)
+
+
+def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
+    """The scaler that takes each column to [-1, 1].
+
+    Parameters
+    ----------
+    features : ndarray of numbers, shape (n_rows, n_features)
+        Read in blocks, so it may be a memory map.
+    kind : {"minmax", "maxabs"}
+        ``minmax``: centre and half of the range; ``maxabs``: centre 0 and the largest magnitude.
+        A column without a range (``maxabs``: of zeros) has scale 1, so that u is 0.
+
+    Returns
+    -------
+    Scaler
+
+    Raises
+    ------
+    DataError
+        If a value is not finite; the message names its row and column.
+    ValueError
+        If the kind is unknown.
+    """
+    if kind not in SCALERS:
+        raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {kind!r}")
+    n_rows, n_features = features.shape
+    work = Workspace(n_rows, n_features)
+    low = np.full(work.wide.shape[1], np.inf)
+    high = -low
+    for _, start, stop in row_blocks(n_rows, n_features):
+        work.fill(features[start:stop])
+        with np.errstate(invalid="ignore"):     # NaN is found below
+            np.minimum(low, work.wide.min(axis=0), out=low)
+            np.maximum(high, work.wide.max(axis=0), out=high)
+    low = low.reshape(-1, n_features).min(axis=0)
+    high = high.reshape(-1, n_features).max(axis=0)
+    if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        row, column = first_not_finite(features) or (0, 0)
+        raise DataError(f"features must be finite, not {features[row, column]} (row {row}, column "
+                        f"{column}, counted from 0); remove the row or fill in a value")
+    if kind == "maxabs":
+        centre, scale = np.zeros(n_features), np.maximum(-low, high)
+    else:
+        centre = np.where(low == high, low, low / 2 + high / 2)     # their sum may overflow
+        # The centre is rounded; the larger side keeps every u within [-1, 1].
+        scale = np.maximum(high - centre, centre - low)
+    return Scaler(kind, centre, np.where(scale == 0, 1.0, scale))
