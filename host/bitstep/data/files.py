@@ -76,7 +76,8 @@ def _suffix(path: Path) -> str:
 
 def _read_npz(path: Path) -> _Arrays:
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        # Opened here, because NumPy leaves a file open that it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             missing = [key for key in ("X", "y") if key not in arrays]
             if missing:
                 raise DataError(f"{path}: found the arrays {', '.join(arrays) or 'none'}; there "

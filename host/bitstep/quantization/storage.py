@@ -93,7 +93,8 @@ def load(path: "str | os.PathLike[str]") -> "QuantizedDataset":
         raise StorageError(f"{path}: found a file of another kind (it starts with {start!r}); it "
                            "must be one that QuantizedDataset.save wrote")
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        # Opened here, because NumPy leaves a file open that it cannot read.
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             header = _header(path, stored)
             arrays = {name: stored[name] for name in header["sha256"]}
     except StorageError:

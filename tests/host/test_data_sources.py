@@ -1,0 +1,284 @@
+"""Files by suffix, named sets from a folder or a (fake) download, split, synthetic sets."""
+
+import bz2
+import gzip
+import hashlib
+import lzma
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bitstep.data import DataError, Dataset, dataset_names, load, split, synthetic
+
+TEXT = b"1 1:2 2:3\n-1 2:4\n"
+
+
+def small(n_rows=10):
+    features = np.arange(2.0 * n_rows).reshape(n_rows, 2)
+    return Dataset("small", features, features[:, 0] / 2, "regression")
+
+
+# Files
+
+@pytest.mark.parametrize("suffix, pack", [
+    (".svm", bytes), (".libsvm", bytes), (".txt", bytes), (".SVM", bytes),
+    (".svm.bz2", bz2.compress), (".txt.gz", gzip.compress), (".libsvm.xz", lzma.compress)])
+def test_libsvm_suffixes(tmp_path, suffix, pack):
+    path = tmp_path / f"my.set{suffix}"
+    path.write_bytes(pack(TEXT))
+    for source in (path, str(path)):
+        dataset = load(source)
+        assert dataset.features.tolist() == [[2, 3], [0, 4]]
+        assert (dataset.name, dataset.task) == ("my.set", "classification")
+        assert dataset.features.dtype == dataset.labels.dtype == np.float64
+
+
+def test_csv_gz(tmp_path):
+    path = tmp_path / "set.csv.gz"
+    path.write_bytes(gzip.compress(b"1,2\n3,4\n"))
+    assert load(path).labels.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("kind, kept", [("f4", "f4"), ("f8", "f8"), ("i8", "f8"), ("f2", "f8")])
+def test_npz(tmp_path, kind, kept):
+    path = tmp_path / "set.npz"
+    np.savez(path, X=np.array([[1, 2], [3, 4]], kind), y=np.array([5, 6]))
+    dataset = load(path)
+    assert dataset.features.tolist() == [[1, 2], [3, 4]]
+    assert dataset.features.dtype == kept
+    assert dataset.labels.tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("arrays, message", [
+    ({"X": np.ones((2, 2))}, "found the arrays X; there must be X"),
+    ({"X": np.ones(2), "y": np.ones(2)}, "X must hold numbers in shape (rows, columns), not float"),
+    ({"X": np.ones((2, 2)), "y": np.ones((2, 1))}, "y must hold numbers in shape (rows,), not"),
+    ({"X": np.array([["a"]]), "y": np.ones(1)}, "X must hold numbers in shape"),
+    ({"X": np.ones((2, 2)), "y": np.ones(3)}, "labels must be float64 of shape (2,), one a row"),
+    ({"X": np.ones((0, 2)), "y": np.ones(0)}, "the file has no rows"),
+    ({"X": np.ones((2, 0)), "y": np.ones(2)}, "a row must have at least one feature"),
+    ({"X": np.array([[1, np.nan]]), "y": np.ones(1)}, "not nan (row 0, column 1, counted from 0)"),
+    ({"X": np.array([[1], [np.inf]]), "y": np.ones(2)}, "not inf (row 1, column 0, counted from"),
+    ({"X": np.ones((2, 1)), "y": np.array([1, np.nan])}, "labels must be finite, not nan (row 1"),
+    ({"X": np.array([[None]]), "y": np.ones(1)}, "X and y must be arrays of numbers"),
+])
+def test_npz_errors(tmp_path, arrays, message):
+    path = tmp_path / "set.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(DataError) as error:
+        load(path)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("name, content", [
+    ("set.npz", b"PK\x03\x04 cut"), ("set.svm.gz", gzip.compress(TEXT)[:-9]),
+    ("set.svm.gz", TEXT), ("set.svm.bz2", TEXT), ("set.csv.xz", TEXT)])
+def test_broken_file(tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=r"set\.\S+: the file cannot be read \(.*copy or create"):
+        load(tmp_path / name)
+
+
+def test_task_of_a_file(tmp_path):
+    path = tmp_path / "set.svm"
+    path.write_bytes(TEXT + b"3 1:1\n")
+    assert load(path).task == "regression"      # three values
+    assert load(path, task="classification").task == "classification"
+    with pytest.raises(DataError, match="task must be one of regression, classification, not 'x'"):
+        load(path, task="x")
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(DataError, match=r"none\.svm: there is no such file; check the path"):
+        load(tmp_path / "none.svm")
+
+
+def test_unknown_suffix(tmp_path):
+    (tmp_path / "set.arff").write_text("")
+    with pytest.raises(DataError, match=r"found the suffix '\.arff'; it must be \.svm, \.libsvm"):
+        load(tmp_path / "set.arff")
+
+
+def test_wrong_n_features(tmp_path):
+    (tmp_path / "set.csv").write_text("1,2\n")
+    with pytest.raises(DataError, match="found 1 features, but n_features is 2; leave n_features"):
+        load(tmp_path / "set.csv", n_features=2)
+    with pytest.raises(DataError, match="synthetic-3: found 3 features, but n_features is 2"):
+        load("synthetic-3", n_features=2)
+
+
+# Names
+
+@pytest.mark.parametrize("name, hint", [("cadat", "did you mean 'cadata'?"),
+                                        ("mnist.tt", "did you mean 'mnist.t'?"),
+                                        ("synthetic-0", "did you mean 'synthetic-N'?"),
+                                        ("xyzzy", "'xyzzy'. The names are breast_cancer")])
+def test_unknown_name(name, hint):
+    with pytest.raises(DataError, match="There is no data set") as error:
+        load(name)
+    assert hint in str(error.value)
+    assert all(known in str(error.value) for known in dataset_names())
+
+
+@pytest.mark.parametrize("name, shape, task", [("breast_cancer", (569, 30), "classification"),
+                                               ("diabetes", (442, 10), "regression"),
+                                               ("digits", (1797, 64), "classification")])
+def test_bundled(name, shape, task):
+    pytest.importorskip("sklearn")
+    dataset = load(name)
+    assert dataset.features.shape == shape
+    assert (dataset.name, dataset.task) == (name, task)
+    assert dataset.feature_names is not None
+    assert len(dataset.feature_names) == shape[1]
+
+
+def test_bundled_without_sklearn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(DataError, match=r"digits: .*run: pip install 'bitstep\[sklearn\]'"):
+        load("digits")
+
+
+@pytest.mark.parametrize("file", ["cod-rna", "cod-rna.svm", "cod-rna.txt.gz", "cod-rna.bz2"])
+def test_named_set_from_folder(tmp_path, monkeypatch, file):
+    pack = {"gz": gzip.compress, "bz2": bz2.compress}.get(file.rpartition(".")[2], bytes)
+    (tmp_path / file).write_bytes(pack(TEXT))
+    dataset = load("cod-rna", data_home=tmp_path)
+    assert dataset.features.tolist() == [[2, 3, *[0] * 6], [0, 4, *[0] * 6]]
+    assert (dataset.name, dataset.task) == ("cod-rna", "classification")
+    monkeypatch.setenv("BITSTEP_DATA", str(tmp_path))
+    assert load("cod-rna").n_rows == 2
+
+
+def test_named_set_under_the_name_of_the_site(tmp_path):
+    (tmp_path / "gisette_scale").write_bytes(TEXT)
+    assert load("gisette", data_home=tmp_path).n_features == 5000
+
+
+def fake_pooch(monkeypatch, content, calls):
+    def retrieve(url, known_hash, fname, path, progressbar):
+        calls.append((url, known_hash, progressbar))
+        if isinstance(content, Exception):
+            raise content
+        (path / fname).write_bytes(content)
+    monkeypatch.setitem(sys.modules, "pooch", SimpleNamespace(
+        retrieve=retrieve, get_logger=lambda: SimpleNamespace(setLevel=lambda level: None)))
+
+
+def test_download_is_kept_and_verified(tmp_path, monkeypatch):
+    calls = []
+    packed = bz2.compress(TEXT)
+    fake_pooch(monkeypatch, packed, calls)
+    home = tmp_path / "new" / "folder"
+    assert load("gisette.t", data_home=home, progress=True).n_rows == 2
+    assert calls == [("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
+                      "gisette_scale.t.bz2", None, True)]
+    file, record = home / "gisette_scale.t.bz2", home / "gisette_scale.t.bz2.sha256"
+    assert record.read_text() == hashlib.sha256(packed).hexdigest() + "\n"
+    assert load("gisette.t", data_home=home).n_rows == 2
+    assert len(calls) == 1
+    file.write_bytes(bz2.compress(TEXT * 2))
+    with pytest.raises(DataError, match=r"found SHA-256 .*delete the file and gisette_scale\.t"):
+        load("gisette.t", data_home=home)
+
+
+def test_default_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("BITSTEP_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    fake_pooch(monkeypatch, TEXT, [])
+    load("cadata")
+    assert (tmp_path / "bitstep" / "cadata").read_bytes() == TEXT
+
+
+def test_failing_download(tmp_path, monkeypatch):
+    fake_pooch(monkeypatch, ConnectionError("no route to host"), [])
+    with pytest.raises(DataError) as error:
+        load("cadata", data_home=tmp_path)
+    message = str(error.value)
+    assert message.startswith("cadata: the download failed (no route to host); download https://")
+    assert str(tmp_path) in message
+    assert "BITSTEP_DATA" in message
+    assert not list(tmp_path.iterdir())
+
+
+def test_download_without_pooch(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(DataError, match=r"downloads need pooch, which is not installed; run: pip"):
+        load("mnist", data_home=tmp_path)
+
+
+# Synthetic sets and splits
+
+def test_synthetic():
+    dataset = load("synthetic-10")
+    assert dataset.features.shape == (20_000, 10)
+    assert 0.9 < dataset.features.std() < 1.1
+    again = synthetic(10, 20_000, 0)
+    np.testing.assert_array_equal(dataset.features, again.features)
+    np.testing.assert_array_equal(dataset.labels, again.labels)
+    assert not np.array_equal(synthetic(10, 20_000, 1).labels, dataset.labels)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_synthetic_noise(noise):
+    dataset = synthetic(5, 2000, 3, noise)
+    weights = np.linalg.lstsq(dataset.features, dataset.labels, rcond=None)[0]
+    rest = dataset.labels - dataset.features @ weights
+    # 1995 degrees of freedom: the standard error of the estimate is 1.6 %.
+    assert np.sqrt((rest ** 2).sum() / 1995) == pytest.approx(noise, rel=0.07, abs=1e-12)
+
+
+@pytest.mark.parametrize("arguments", [(0, 10), (3, 0), (3, 10, 0, -1.0), (3, 10, 0, float("nan"))])
+def test_synthetic_errors(arguments):
+    with pytest.raises(DataError, match="must have n_features and n_rows of at least 1 and noise"):
+        synthetic(*arguments)
+
+
+def test_split_partitions_rows():
+    train, test = split(small(), 7, seed=5)
+    assert (train.n_rows, test.n_rows) == (7, 3)
+    rows = np.concatenate([train.labels, test.labels])
+    order = np.random.Generator(np.random.PCG64(5)).permutation(10)
+    assert rows.tolist() == order.tolist()
+    np.testing.assert_array_equal(train.features[:, 0], 2 * train.labels)
+    assert split(small(), 7, seed=6)[0].labels.tolist() != train.labels.tolist()
+
+
+def test_split_in_order_and_default():
+    train, test = split(small(), 4, shuffle=False)
+    assert train.labels.tolist() == [0, 1, 2, 3]
+    assert test.labels.tolist() == [4, 5, 6, 7, 8, 9]
+    train, test = split(small())
+    assert sorted(train.labels.tolist()) == list(range(10))
+    assert test.features.shape == (0, 2)
+
+
+@pytest.mark.parametrize("count", [0, 11, -1])
+def test_split_errors(count):
+    with pytest.raises(DataError, match=f"small: train_rows must be from 1 to 10, .*not {count}"):
+        split(small(), count)
+
+
+def test_dataset_checks_parts():
+    ones = np.ones((3, 2))
+    with pytest.raises(DataError, match="features must be float32 or float64 of shape"):
+        Dataset("d", ones.astype(int), np.ones(3), "regression")
+    with pytest.raises(DataError, match=r"labels must be float64 of shape \(3,\)"):
+        Dataset("d", ones, np.ones(2), "regression")
+    with pytest.raises(DataError, match="there must be 2 feature_names, one a column, not 1"):
+        Dataset("d", ones, np.ones(3), "regression", ("a",))
+
+
+def test_core_needs_numpy_alone():
+    program = (
+        "import sys\n"
+        "for name in ('sklearn', 'scipy', 'pooch', 'tqdm', 'numba', 'amaranth', 'requests'):\n"
+        "    sys.modules[name] = None\n"
+        "import numpy as np\n"
+        "from bitstep.data import synthetic\n"
+        "from bitstep.quantization import quantize\n"
+        "data = synthetic(3, 10)\n"
+        "assert quantize(data.features, data.labels, bits=2).n_rows == 10\n")
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, timeout=60)
