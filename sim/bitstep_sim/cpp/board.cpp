@@ -1,0 +1,198 @@
+// The simulated board: a verilated top, an AXI memory and a register bus behind a C interface.
+#include <memory>
+#include <type_traits>
+
+#include "Vbitstep_top.h"
+#include "ports.h"
+#include "verilated.h"
+#if VM_TRACE_FST
+#include "verilated_fst_c.h"
+#endif
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+constexpr int LITE_LIMIT = 1000;     // cycles in which the register bus must answer
+
+using RowsData = std::remove_reference_t<decltype(Vbitstep_top::m_axi_rows_rdata)>;
+
+#define ADDRESS(prefix) AddressSignals{top->prefix##addr, top->prefix##len, top->prefix##size, \
+                                       top->prefix##burst, top->prefix##valid, top->prefix##ready}
+#define READ(prefix) {top->prefix##data, top->prefix##resp, top->prefix##last, \
+                      top->prefix##valid, top->prefix##ready}
+
+class Board {
+public:
+    Board(uint64_t base, uint64_t size, uint64_t latency, double bytes_per_cycle, double stall,
+          uint64_t seed, const char* wave)
+        : context{new VerilatedContext}, top{new Vbitstep_top{context.get()}},
+          memory(base, size),
+          timing{0, latency, Bandwidth(bytes_per_cycle), Stalls(stall, seed)},
+          rows("m_axi_rows", memory, timing, ADDRESS(m_axi_rows_ar), READ(m_axi_rows_r)),
+          aux_read("m_axi_aux", memory, timing, ADDRESS(m_axi_aux_ar), READ(m_axi_aux_r)),
+          aux_write("m_axi_aux", memory, timing, ADDRESS(m_axi_aux_aw),
+                    {top->m_axi_aux_wdata, top->m_axi_aux_wstrb, top->m_axi_aux_wlast,
+                     top->m_axi_aux_wvalid, top->m_axi_aux_wready, top->m_axi_aux_bresp,
+                     top->m_axi_aux_bvalid, top->m_axi_aux_bready}) {
+#if VM_TRACE_FST
+        if (wave) {
+            context->traceEverOn(true);
+            trace.reset(new VerilatedFstC);
+            top->trace(trace.get(), 99);
+            trace->open(wave);
+        }
+#else
+        (void)wave;
+#endif
+        reset();
+    }
+
+    ~Board() {
+#if VM_TRACE_FST
+        if (trace) trace->close();
+#endif
+        top->final();
+    }
+
+    void reset() {
+        top->s_axi_awvalid = top->s_axi_wvalid = top->s_axi_bready = 0;
+        top->s_axi_arvalid = top->s_axi_rready = 0;
+        rows.reset();
+        aux_read.reset();
+        aux_write.reset();
+        top->rst = 1;
+        for (int i = 0; i < 4; ++i) {
+            half(0);
+            half(1);
+        }
+        top->rst = 0;
+    }
+
+    // A cycle in two parts, so that the register bus can look at what the edge sees.
+    void before_edge() {
+        half(0);
+        rows.sample();
+        aux_read.sample();
+        aux_write.sample();
+    }
+
+    void edge() {
+        half(1);
+        timing.bandwidth.tick();
+        rows.drive();
+        aux_read.drive();
+        aux_write.drive();
+        ++timing.cycle;
+    }
+
+    bool interrupt() const { return top->__SYM__interrupt; }    // a word reserved by Verilator
+
+    uint64_t run(uint64_t limit) {
+        // With the interrupt up already, something else is being waited for.
+        const bool was_over = interrupt();
+        uint64_t cycles = 0;
+        while (cycles < limit && memory.violation.empty() && (was_over || !interrupt())) {
+            before_edge();
+            edge();
+            ++cycles;
+        }
+        return cycles;
+    }
+
+    bool write(uint32_t offset, uint32_t value) {
+        top->s_axi_awaddr = offset;
+        top->s_axi_wdata = value;
+        top->s_axi_wstrb = 0xF;
+        top->s_axi_awvalid = top->s_axi_wvalid = top->s_axi_bready = 1;
+        for (int i = 0; i < LITE_LIMIT; ++i) {
+            before_edge();
+            const bool address = top->s_axi_awvalid && top->s_axi_awready;
+            const bool data = top->s_axi_wvalid && top->s_axi_wready;
+            const bool answer = top->s_axi_bvalid;
+            const uint8_t response = top->s_axi_bresp;
+            edge();
+            if (address) top->s_axi_awvalid = 0;
+            if (data) top->s_axi_wvalid = 0;
+            if (answer) {
+                top->s_axi_bready = 0;
+                return response == OKAY && !top->s_axi_awvalid && !top->s_axi_wvalid;
+            }
+        }
+        return false;
+    }
+
+    bool read(uint32_t offset, uint32_t* value) {
+        top->s_axi_araddr = offset;
+        top->s_axi_arvalid = top->s_axi_rready = 1;
+        for (int i = 0; i < LITE_LIMIT; ++i) {
+            before_edge();
+            const bool address = top->s_axi_arvalid && top->s_axi_arready;
+            const bool answer = top->s_axi_rvalid;
+            const uint8_t response = top->s_axi_rresp;
+            *value = top->s_axi_rdata;
+            edge();
+            if (address) top->s_axi_arvalid = 0;
+            if (answer) {
+                top->s_axi_rready = 0;
+                return response == OKAY && !top->s_axi_arvalid;
+            }
+        }
+        return false;
+    }
+
+    std::unique_ptr<VerilatedContext> context;
+    std::unique_ptr<Vbitstep_top> top;
+    Memory memory;
+    Timing timing;
+    ReadPort<RowsData> rows;
+    ReadPort<uint64_t> aux_read;
+    WritePort aux_write;
+
+private:
+    void half(uint8_t level) {
+        top->clk = level;
+        top->eval();
+#if VM_TRACE_FST
+        if (trace) {
+            context->timeInc(5);
+            trace->dump(context->time());
+        }
+#endif
+    }
+
+#if VM_TRACE_FST
+    std::unique_ptr<VerilatedFstC> trace;
+#endif
+};
+
+}  // namespace
+
+API Board* board_create(uint64_t base, uint64_t size, uint64_t latency, double bytes_per_cycle,
+                        double stall, uint64_t seed, const char* wave) {
+    try {
+        return new Board(base, size, latency, bytes_per_cycle, stall, seed, wave);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+
+API void board_destroy(Board* board) { delete board; }
+API uint8_t* board_memory(Board* board) { return board->memory.data(); }
+API uint64_t board_cycles(Board* board) { return board->timing.cycle; }
+API bool board_interrupt(Board* board) { return board->interrupt(); }
+API void board_reset(Board* board) { board->reset(); }
+API uint64_t board_run(Board* board, uint64_t limit) { return board->run(limit); }
+API bool board_write(Board* board, uint32_t at, uint32_t value) { return board->write(at, value); }
+API bool board_read(Board* board, uint32_t at, uint32_t* value) { return board->read(at, value); }
+API uint64_t board_strays(Board* board) { return board->memory.strays; }
+API uint64_t board_first_stray(Board* board) { return board->memory.first_stray; }
+API const char* board_first_stray_port(Board* board) { return board->memory.first_stray_port; }
+API const char* board_violation(Board* board) { return board->memory.violation.c_str(); }
+
+// Pairs of start and size, n of them. Kind 0 is what may be accessed, 1 what answers SLVERR.
+API void board_set_ranges(Board* board, int kind, uint64_t n, const uint64_t* pairs) {
+    auto& ranges = kind == 0 ? board->memory.allocated_ : board->memory.broken_;
+    ranges.clear();
+    for (uint64_t i = 0; i < n; ++i) ranges.push_back({pairs[2 * i], pairs[2 * i + 1]});
+}

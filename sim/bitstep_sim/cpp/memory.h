@@ -1,0 +1,113 @@
+// Memory behind the AXI ports: who may touch what, how fast, and what went wrong.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <new>
+#include <string>
+#include <vector>
+
+enum Response : uint8_t { OKAY = 0, SLVERR = 2, DECERR = 3 };
+
+struct Range {
+    uint64_t start, size;
+    // Written so that nothing overflows at the end of the address space.
+    bool contains(uint64_t address, uint64_t n) const {
+        return address >= start && address - start <= size && n <= size - (address - start);
+    }
+    bool overlaps(uint64_t address, uint64_t n) const {
+        return address < start ? start - address < n : address - start < size;
+    }
+};
+
+class Memory {
+public:
+    Memory(uint64_t base, uint64_t size) : base_(base), size_(size) {
+        void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) throw std::bad_alloc();
+        data_ = static_cast<uint8_t*>(memory);
+    }
+    Memory(const Memory&) = delete;
+    ~Memory() { munmap(data_, size_); }
+
+    uint8_t* data() { return data_; }
+    uint8_t* at(uint64_t address) { return data_ + (address - base_); }
+
+    // The worst response that a byte of [address, address + n) gives.
+    Response response(uint64_t address, uint64_t n) const {
+        bool allocated = false;
+        for (const Range& range : allocated_) allocated |= range.contains(address, n);
+        if (!allocated) return DECERR;
+        for (const Range& range : broken_)
+            if (range.overlaps(address, n)) return SLVERR;
+        return OKAY;
+    }
+
+    void stray(const char* what, uint64_t address) {
+        if (strays++ == 0) {
+            first_stray = address;
+            first_stray_port = what;
+        }
+    }
+
+    // Only the first violation is kept: the others usually follow from it.
+    void violate(uint64_t cycle, const std::string& message) {
+        if (violation.empty()) violation = "cycle " + std::to_string(cycle) + ": " + message;
+    }
+
+    std::vector<Range> allocated_, broken_;
+    std::string violation;
+    uint64_t strays = 0, first_stray = 0;
+    const char* first_stray_port = "";
+
+private:
+    uint64_t base_, size_;
+    uint8_t* data_;
+};
+
+// Bytes per cycle that all ports share. A transfer may go while there is no debt, and puts its bytes
+// on the debt; so the long-run rate is exact for any beat size, and no port starves another.
+class Bandwidth {
+public:
+    explicit Bandwidth(double bytes_per_cycle) : rate_(bytes_per_cycle) {}
+    void tick() {
+        if (rate_ > 0) debt_ = debt_ > rate_ ? debt_ - rate_ : 0;
+    }
+    bool available() const { return debt_ < rate_ || rate_ <= 0; }
+    void spend(uint64_t n) {
+        if (rate_ > 0) debt_ += static_cast<double>(n);
+    }
+
+private:
+    double rate_, debt_ = 0;
+};
+
+// One random number per question, none if the probability is 0.
+class Stalls {
+public:
+    Stalls(double probability, uint64_t seed)
+        : threshold_(static_cast<uint64_t>(probability * 4294967296.0)),
+          state_(seed * 0x9E3779B97F4A7C15u + 0xD1B54A32D192ED03u) {
+        if (state_ == 0) state_ = 1;
+    }
+    bool operator()() {
+        if (threshold_ == 0) return false;
+        state_ ^= state_ << 13;
+        state_ ^= state_ >> 7;
+        state_ ^= state_ << 17;
+        return (state_ >> 32) < threshold_;
+    }
+
+private:
+    uint64_t threshold_, state_;
+};
+
+struct Timing {
+    uint64_t cycle = 0;
+    uint64_t latency;
+    Bandwidth bandwidth;
+    Stalls stalls;
+};
