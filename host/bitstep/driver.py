@@ -131,7 +131,8 @@ class _Run:
         except RunTimeoutError:         # is aborted already
             raise
         except BaseException:
-            self.abort()
+            with contextlib.suppress(DeviceError):      # the first error is the one to report
+                self.abort()
             raise
         status, error = self.read("STATUS"), self.read("ERROR")
         result = self.result()

@@ -49,7 +49,7 @@ def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float
         return step / {"constant": np.ones(epochs), "inverse": epoch,
                        "inverse-sqrt": np.sqrt(epoch)}[schedule]
     if isinstance(schedule, (str, os.PathLike)):
-        steps, source = _read(Path(schedule)), f"The schedule file {schedule}"
+        steps, source = read_steps(Path(schedule)), f"The schedule file {schedule}"
     else:
         steps, source = np.asarray(schedule, dtype=np.float64), "The schedule"
     if step is not None:
@@ -62,8 +62,14 @@ def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float
     return steps[:epochs].copy()
 
 
-def _read(path: Path) -> np.ndarray:
-    """Numbers of a text file, one a line; empty lines and ``#`` comments are skipped."""
+def read_steps(path: Path) -> np.ndarray:
+    """Numbers of a text file, one a line; empty lines and ``#`` comments are skipped.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read or a line is no number.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

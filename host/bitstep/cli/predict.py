@@ -1,0 +1,72 @@
+"""``bitstep predict``: a model file on a data set."""
+
+import argparse
+from typing import Any
+
+import numpy as np
+
+from bitstep.cli.common import check_writable, is_quantized, write_text
+from bitstep.data import load
+from bitstep.golden.levels import unpack_labels
+from bitstep.losses import code_levels
+from bitstep.modelfile import LinearModel, ModelFileError, load_model
+from bitstep.quantization import QuantizedDataset
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the options."""
+    parser = commands.add_parser(
+        "predict", help="apply a model file to a data set",
+        description="Predict the labels of DATA with a model of `bitstep train --out`, and measure "
+        "how well they fit.",
+        epilog="Example: bitstep predict model.npz cadata --out predictions.txt")
+    parser.add_argument("model", metavar="MODEL.npz", help="model of `bitstep train --out`")
+    parser.add_argument("data", metavar="DATA", help="a file or a name, as for `bitstep train`, or "
+                        "a file of `bitstep quantize` with the model's bits and encoding")
+    parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets")
+    parser.add_argument("--out", metavar="FILE", help="write the predictions, one a line")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Predict, print the measure, write the predictions."""
+    check_writable(arguments.out)
+    model = load_model(arguments.model)
+    if is_quantized(arguments.data):
+        features, labels = _from_codes(arguments, model)
+    else:
+        dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
+        features, labels = dataset.features, dataset.labels
+    predictions = model.predict(features)
+    if len(model.classes):
+        unknown = np.setdiff1d(labels, model.classes)
+        if len(unknown) == len(np.unique(labels)):
+            raise ModelFileError(
+                f"The model tells classes {_list(model.classes)} apart, the labels of "
+                f"{arguments.data} are {_list(unknown)}: use the data set it was trained for")
+        print(f"accuracy {np.mean(predictions == labels):.6g} on {len(labels)} rows")
+    else:
+        loss = float(np.mean((predictions - labels) ** 2)) / 2
+        print(f"loss {loss:.6g} on {len(labels)} rows")
+    if arguments.out:
+        write_text(arguments.out, "".join(f"{value!r}\n" for value in predictions.tolist()))
+    return 0
+
+
+def _from_codes(arguments: argparse.Namespace, model: LinearModel) -> tuple[np.ndarray, np.ndarray]:
+    """Features that codes stand for, and labels."""
+    data = QuantizedDataset.load(arguments.data)
+    expected = [model.config.get(name) for name in ("bits", "encoding")]
+    if expected != [data.bits, data.encoding]:
+        raise ModelFileError(
+            f"The model was trained with {expected[0]} bits {expected[1]}, {arguments.data} holds "
+            f"{data.bits} bits {data.encoding}: quantize it like the model's data")
+    scaled, _ = code_levels(data, 0, data.n_rows)
+    stored = unpack_labels(data.labels, data.label_format, data.n_rows)
+    labels = data.label_offset + data.label_scale * stored if data.classes is None \
+        else data.classes[(stored > 0).astype(int)]
+    return scaled * data.scaler.scale + data.scaler.centre, labels
+
+
+def _list(values):
+    return ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")

@@ -1,0 +1,47 @@
+"""``bitstep quantize``: from a data set to a file of packed codes that a board can load."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bitstep.cli.common import (
+    UsageError,
+    add_data_options,
+    add_pipeline_options,
+    check_encoding,
+    check_writable,
+    is_quantized,
+    task_of,
+)
+from bitstep.cli.problem import quantize_rows
+from bitstep.data import load, split
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the options."""
+    parser = commands.add_parser(
+        "quantize", help="quantize and pack a data set into one file",
+        description="Scale, quantize and pack DATA into one file, which `bitstep train` takes in "
+        "its place, on a board without scikit-learn, too.",
+        epilog="Example: bitstep quantize cadata --bits 3 --out cadata-3.npz")
+    add_data_options(parser)
+    add_pipeline_options(parser)
+    parser.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Quantize and write."""
+    check_writable(arguments.out)
+    check_encoding(arguments)
+    if is_quantized(arguments.data):
+        raise UsageError(f"{arguments.data} is quantized already")
+    dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
+    task = task_of(arguments.model, dataset.task, dataset.labels, dataset.name)
+    train, _ = split(dataset, arguments.train_rows, arguments.shuffle, arguments.seed)
+    data = quantize_rows(arguments, train, task)
+    data.save(arguments.out)
+    print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features, {data.bits} bits "
+          f"{data.encoding}, {data.copies} x {data.rows[0].nbytes:,} bytes of rows")
+    print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
+    return 0

@@ -1,0 +1,81 @@
+"""``bitstep rtl``: Verilog of a pipeline."""
+
+import argparse
+from typing import Any
+
+from bitstep.cli.common import (
+    UsageError,
+    add_lookahead_option,
+    add_pipeline_options,
+    check_writable,
+    integer,
+    write_text,
+)
+from bitstep.config import MAX_FEATURES, RECURSIONS, PipelineConfig
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the options."""
+    parser = commands.add_parser(
+        "rtl", help="write the Verilog of a pipeline",
+        description="Generate the RTL of one pipeline as Verilog; the top is bitstep_top.",
+        epilog="Example: bitstep rtl --bits 4 --bus-width 512 --out bitstep_top.v")
+    add_configuration_options(parser)
+    parser.add_argument("--out", default="bitstep_top.v", metavar="FILE.v",
+                        help="file to write (default: bitstep_top.v)")
+    return parser
+
+
+def add_configuration_options(parser: argparse.ArgumentParser) -> None:
+    """Options for every choice of a pipeline configuration."""
+    default = PipelineConfig()
+    add_pipeline_options(parser)
+    add_lookahead_option(parser)
+    parser.add_argument("--max-features", type=integer(1, MAX_FEATURES), metavar="N",
+                        default=default.max_features, help="features that the memories are sized "
+                        f"for (default: {default.max_features})")
+    parser.add_argument("--features", type=integer(1, MAX_FEATURES), metavar="N",
+                        help="features for which --lookahead auto is chosen (default: as many as "
+                        "--max-features)")
+    parser.add_argument("--recursion", type=int, choices=RECURSIONS, default=default.recursion,
+                        help="cycles of the scalar recursion (default: "
+                        f"{default.recursion})")
+    parser.add_argument("--minibatch", action=argparse.BooleanOptionalAction, default=True,
+                        help="batches of more than one row are possible (default: yes)")
+    parser.add_argument("--corrections", action=argparse.BooleanOptionalAction, default=True,
+                        help="diagonal corrections and L2 are possible (default: yes)")
+
+
+def configuration(arguments: argparse.Namespace) -> PipelineConfig:
+    """The configuration that the options describe."""
+    auto = arguments.lookahead == "auto"
+    features = arguments.features or arguments.max_features
+    if features > arguments.max_features:
+        raise UsageError(f"--features must be at most --max-features ({arguments.max_features}), "
+                         f"not {features}")
+    try:
+        config = PipelineConfig(
+            bus_width=arguments.bus_width, bits=arguments.bits,
+            family="double" if arguments.encoding == "double" else "single",
+            max_features=arguments.max_features, lookahead=0 if auto else arguments.lookahead,
+            recursion=arguments.recursion, minibatch=arguments.minibatch,
+            corrections=arguments.corrections)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return config.with_lookahead(features) if auto else config
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Generate and write."""
+    check_writable(arguments.out)
+    config = configuration(arguments)
+    try:
+        from bitstep_hw.identity import identity
+        from bitstep_hw.top import to_verilog
+    except ImportError as error:
+        raise RuntimeError(f'RTL needs Amaranth ({error}): pip install "bitstep[hw]"') from error
+    text = to_verilog(config)
+    write_text(arguments.out, text)
+    print(f"wrote {arguments.out}: {config.name}, {len(text):,} characters, identity "
+          f"{identity(config):032x}")
+    return 0

@@ -1,0 +1,155 @@
+"""``bitstep train``: from a data set to a model, on any device."""
+
+import argparse
+import inspect
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitstep.cli.common import (
+    Bar,
+    UsageError,
+    add_data_options,
+    add_lookahead_option,
+    add_pipeline_options,
+    check_encoding,
+    check_writable,
+    integer,
+    number,
+    or_auto,
+    write_json,
+)
+from bitstep.cli.problem import prepare
+from bitstep.cli.report import make_report, plot, print_report
+from bitstep.devices import available, device_class, open_device
+from bitstep.driver import Driver
+from bitstep.modelfile import LinearModel
+from bitstep.planning import MODEL_RANGE, pipeline_for
+from bitstep.schedules import SCHEDULES, read_steps, schedule_steps
+from bitstep.training import TrainedModel, automatic_step, train_model
+
+DEFAULT_EPOCHS = 20
+DEVICE_OPTIONS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
+                  "memory_gbps": "memory_gbps", "wave": "wave"}
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the options."""
+    parser = commands.add_parser(
+        "train", help="train a model on a data set",
+        description="Train a linear regression or a least-squares SVM on DATA, which is quantized "
+        "to B bits a value and streamed through the pipeline of a device.",
+        epilog="Example: bitstep train cadata --bits 4 --epochs 20 --out model.npz --report "
+        "run.json. The report is described in docs/report.md.")
+    add_data_options(parser)
+    add_pipeline_options(parser)
+    training = parser.add_argument_group("training")
+    training.add_argument("--epochs", type=integer(1), metavar="N",
+                          help="passes over the rows (default: 20, or as many as a file of steps has)")
+    training.add_argument("--step", type=or_auto(number(0)), metavar="S", help="first step, in "
+                          "scaled feature space: x <- x - S (u.x - y) u; or auto: from the data "
+                          "(default: auto)")
+    training.add_argument("--schedule", default="inverse", metavar="NAME|FILE",
+                          help="step of each epoch: constant, inverse (S / epoch), inverse-sqrt "
+                          "(S / sqrt(epoch)), or a file with one step a line (default: inverse)")
+    training.add_argument("--batch", type=integer(1, (1 << 32) - 1), default=1, metavar="N",
+                          help="rows of a batch (default: 1)")
+    training.add_argument("--l2", type=number(0, above=False), default=0.0, metavar="L",
+                          help="ridge penalty on the weights of scaled features (default: 0)")
+    training.add_argument("--intercept", action=argparse.BooleanOptionalAction, default=True,
+                          help="train an intercept; without one use --scaler maxabs (default: yes)")
+    training.add_argument("--model-range", type=number(0), default=MODEL_RANGE, metavar="R",
+                          help="largest weight that is representable, as a multiple of the labels' "
+                          f"half range (default: {MODEL_RANGE:g})")
+    device = parser.add_argument_group("device")
+    device.add_argument("--device", default="sim", metavar="NAME",
+                        help="sim, golden or another of `bitstep devices` (default: sim)")
+    add_lookahead_option(device)        # type: ignore[arg-type]
+    device.add_argument("--clock-mhz", type=number(0), metavar="F", help="clock of the pipeline")
+    device.add_argument("--memory-latency", type=integer(1), metavar="N",
+                        help="sim: cycles from an address to its data")
+    device.add_argument("--memory-gbps", type=number(0), metavar="F",
+                        help="sim: memory bandwidth in 10^9 bytes per second")
+    device.add_argument("--wave", metavar="FILE", help="sim: write a waveform (.fst); slow")
+    device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
+                        "time without progress of the device in seconds (default: 600)")
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", metavar="FILE.npz", help="write the model")
+    output.add_argument("--report", metavar="FILE.json", help="write the report")
+    output.add_argument("--plot", metavar="FILE.png", help="draw the loss of every epoch")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, then write and print what was asked for."""
+    check_writable(arguments.out, arguments.report, arguments.plot, arguments.wave)
+    options = device_options(arguments)
+    by_name = arguments.schedule in SCHEDULES
+    if not by_name and arguments.step is not None:
+        raise UsageError("--step does not go together with a file of steps (--schedule "
+                         f"{arguments.schedule}), which holds the steps themselves")
+    if not arguments.intercept and arguments.scaler != "maxabs":
+        raise UsageError("--no-intercept needs --scaler maxabs, which does not shift columns")
+    epochs = arguments.epochs or (
+        DEFAULT_EPOCHS if by_name else len(read_steps(Path(arguments.schedule))))
+    check_encoding(arguments)
+    problem = prepare(arguments)
+    data = problem.outputs[0]
+    step = arguments.step
+    if by_name and step in (None, "auto"):
+        step = automatic_step(data, arguments.batch, arguments.intercept)
+    steps = schedule_steps(arguments.schedule, step=step, epochs=epochs)
+    config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
+                          bus_width=data.bus_width, lookahead=arguments.lookahead)
+    with Driver(open_device(arguments.device, config, **options)) as driver:
+        started = time.perf_counter()
+        with Bar(epochs * len(problem.outputs), "training", " epochs") as bar:
+            model = train_model(
+                problem.outputs, driver, config, steps=steps, batch=arguments.batch,
+                l2=arguments.l2, fit_intercept=arguments.intercept,
+                model_range=arguments.model_range, timeout_s=arguments.timeout, on_epoch=bar.to)
+        wall_seconds = time.perf_counter() - started
+        clock_hz = driver.device.clock_hz
+    report = make_report(arguments, problem, model, config=config, step=steps[0],
+                         clock_hz=clock_hz, wall_seconds=wall_seconds)
+    print_report(report)
+    if arguments.out:
+        final(problem, model, report["config"]).save(arguments.out)
+    if arguments.report:
+        write_json(arguments.report, report)
+    if arguments.plot:
+        plot(report, arguments.plot)
+    if model.interrupted:
+        print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
+              f"{epochs}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Options for the device's class; :class:`UsageError` for one that it does not have."""
+    if arguments.device not in available():
+        raise UsageError(f"--device must be one of {', '.join(available())}, "
+                         f"not {arguments.device!r}")
+    known = inspect.signature(device_class(arguments.device)).parameters
+    options = {}
+    for name, parameter in DEVICE_OPTIONS.items():
+        value = getattr(arguments, name)
+        if value is None:
+            continue
+        if parameter not in known:
+            raise UsageError(f"--{name.replace('_', '-')} is not possible with --device "
+                             f"{arguments.device}")
+        options[parameter] = value * 1e6 if name == "clock_mhz" else value
+    if "progress" in known:
+        options["progress"] = lambda line: print(f"{arguments.device}: {line}", file=sys.stderr)
+    return options
+
+
+def final(problem: Any, model: TrainedModel, config: dict[str, Any]) -> LinearModel:
+    """The model of the last finished epoch, as a file holds it."""
+    return LinearModel(model.coefs[-1], model.intercepts[-1],
+                       np.asarray(problem.classes, np.float64), config)

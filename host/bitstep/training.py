@@ -1,0 +1,221 @@
+"""Training of whole models: one job for each output, results in the units of the features.
+
+The command line and the estimators both train through :func:`train_model`; it needs NumPy alone.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitstep.config import PipelineConfig
+from bitstep.driver import Driver
+from bitstep.losses import code_levels
+from bitstep.planning import MODEL_RANGE, plan
+from bitstep.quantization.packing import pack_labels
+from bitstep.registers import LabelFormat
+from bitstep.runs import COUNTER_NAMES, SaturationError, TrainingInterrupted
+
+if TYPE_CHECKING:
+    from bitstep.quantization import QuantizedDataset
+
+SAMPLE_ROWS = 2048          # rows that the automatic step looks at
+STEP_FRACTION = 0.2         # of 1 / R, see automatic_step; tuned on seven data sets, 1 to 8 bits
+NOISE_WEIGHT = 12.0         # how much quantization noise shortens the automatic step; tuned too
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """The models after every finished epoch.
+
+    Attributes
+    ----------
+    coefs : ndarray of float64, shape (epochs_done, n_outputs, n_features)
+        In the units of features and labels.
+    intercepts : ndarray of float64, shape (epochs_done, n_outputs)
+    weights, scaled_intercepts : ndarray of float64
+        The same for scaled features.
+    steps : ndarray of float64, shape (epochs_done,)
+        Steps as the hardware took them.
+    counters : dict of str to int or None
+        Sums over the outputs' runs.
+    interrupted : bool
+        Whether Ctrl-C ended the training.
+    """
+
+    coefs: np.ndarray
+    intercepts: np.ndarray
+    weights: np.ndarray
+    scaled_intercepts: np.ndarray
+    steps: np.ndarray
+    counters: dict[str, int | None]
+    interrupted: bool = False
+
+    @property
+    def epochs_done(self) -> int:
+        """Number of finished epochs."""
+        return len(self.coefs)
+
+
+def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: PipelineConfig, *,
+                steps: np.ndarray, batch: int = 1, l2: float = 0.0, fit_intercept: bool = True,
+                model_range: float = MODEL_RANGE, initial: tuple[np.ndarray, Any] | None = None,
+                first_epoch: int = 0, timeout_s: float = 60.0,
+                on_epoch: Callable[[int], None] | None = None) -> TrainedModel:
+    """Train one linear model for each output.
+
+    Parameters
+    ----------
+    outputs : sequence of QuantizedDataset
+        The same rows, with the labels of each output (one-vs-rest: of each class).
+    driver : Driver
+        Its device must have a pipeline that can run jobs of ``config``.
+    config, steps, batch, l2, fit_intercept, model_range, first_epoch
+        See :func:`bitstep.planning.plan`.
+    initial : (ndarray of shape (n_outputs, n_features), ndarray of shape (n_outputs,)) or None
+        Model to start from, in the units of the features.
+    timeout_s : float
+        See :meth:`bitstep.driver.Driver.train`.
+    on_epoch : callable
+        Called with the finished epochs, summed over the outputs.
+
+    Returns
+    -------
+    TrainedModel
+        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set.
+
+    Raises
+    ------
+    TrainingInterrupted
+        On Ctrl-C before every output has finished an epoch.
+    DeviceError
+        See :meth:`bitstep.driver.Driver.train`; a saturation names the output if there are several.
+    ValueError
+        See :func:`bitstep.planning.plan`.
+    """
+    runs, interrupted, taken = [], False, np.zeros(0)
+    n_epochs = len(steps) - first_epoch
+    for number, data in enumerate(outputs):
+        start = None
+        if initial is not None:
+            start = data.scaler.scale_model(initial[0][number], initial[1][number])
+        made = plan(data, config, steps=steps, batch=batch, l2=l2, fit_intercept=fit_intercept,
+                    model_range=model_range, initial=start, first_epoch=first_epoch)
+        before, taken = number * n_epochs, made.steps
+        try:
+            result = driver.train(
+                made.job, timeout_s=timeout_s,
+                on_epoch=(lambda done, before=before: on_epoch(before + done))
+                if on_epoch else None)
+        except TrainingInterrupted as stopped:
+            if number + 1 < len(outputs) or not stopped.result.epochs_done:
+                raise
+            result, interrupted = stopped.result, True
+        except SaturationError as error:
+            if len(outputs) > 1:
+                error.args = (f"Class {number + 1} of {len(outputs)}: {error.args[0]}",)
+            raise
+        runs.append((made.units.weights(result.models), made.units.intercepts(result.intercepts),
+                     result.counters))
+    epochs = min(len(weights) for weights, _, _ in runs)
+    weights = np.stack([weights[:epochs] for weights, _, _ in runs], axis=1)
+    intercepts = np.stack([intercepts[:epochs] for _, intercepts, _ in runs], axis=1)
+    coefs, offsets = outputs[0].scaler.unscale_model(weights, intercepts)
+    return TrainedModel(coefs, offsets, weights, intercepts, taken[:epochs],
+                        _sum([counters for _, _, counters in runs]), interrupted)
+
+
+def automatic_step(data: "QuantizedDataset", batch: int = 1, fit_intercept: bool = True) -> float:
+    """A first step that suits the data, in scaled feature space.
+
+    With R the mean of |q|^2 over the rows (q the decoded row, with the intercept's 1), m the
+    largest eigenvalue of the mean of q q' and D the largest quantization variance of a column::
+
+        step = 0.2 B / ((R + (B - 1) m) (1 + 12 D))
+
+    An update of one row with step 1 / R removes its whole residual, on average; a large batch with
+    step 2 / m diverges; and noise of rounding, amplified by the corrections, asks for a shorter
+    step (on cadata at 2 bits a five times shorter one). R and m are taken from no more than 2,048
+    rows, evenly spaced.
+
+    Parameters
+    ----------
+    data : QuantizedDataset
+    batch : int
+    fit_intercept : bool
+
+    Returns
+    -------
+    float
+    """
+    pick = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SAMPLE_ROWS)).astype(int))
+    rows = np.concatenate([code_levels(data, start, start + 1)[0] for start in pick]) \
+        if data.n_rows > SAMPLE_ROWS else code_levels(data, 0, data.n_rows)[0]
+    if fit_intercept:
+        rows = np.hstack([rows, np.ones((len(rows), 1))])
+    mean_square = float((rows ** 2).sum(axis=1).mean())
+    if mean_square == 0.0:
+        return 1.0
+    largest = 0.0
+    if batch > 1:
+        vector = np.ones(rows.shape[1])
+        for _ in range(30):         # power iteration: some per cent of accuracy are plenty
+            vector = rows.T @ (rows @ vector) / len(rows)
+            largest = float(np.linalg.norm(vector))
+            vector /= largest or 1.0
+    noise = 1.0 + NOISE_WEIGHT * float(np.max(data.variance))
+    return STEP_FRACTION * batch / ((mean_square + (batch - 1) * largest) * noise)
+
+
+def class_targets(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Targets of every output: +1 and -1.
+
+    Parameters
+    ----------
+    labels : ndarray, shape (n_rows,)
+        Elements of ``classes``.
+    classes : ndarray, shape (n_classes,)
+
+    Returns
+    -------
+    ndarray of float64, shape (n_rows, n_outputs)
+        One output for two classes (+1 is ``classes[1]``), one for each class if there are more.
+    """
+    positive = classes[1:] if len(classes) == 2 else classes
+    return np.where(labels[:, None] == positive, 1.0, -1.0)
+
+
+def with_signs(data: "QuantizedDataset", signs: np.ndarray) -> "QuantizedDataset":
+    """The same packed rows with labels +1 and -1.
+
+    Unlike :meth:`QuantizedDataset.with_labels` it accepts a single sign: in a part of the data
+    some class may be missing.
+
+    Parameters
+    ----------
+    signs : ndarray, shape (n_rows,)
+        One column of :func:`class_targets`.
+    """
+    return replace(data, labels=pack_labels(signs.astype(np.int64), LabelFormat.SIGN),
+                   label_format=LabelFormat.SIGN, label_scale=1.0, label_offset=0.0,
+                   classes=np.array([-1.0, 1.0]))
+
+
+def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
+    """Counters in the form of the run report (docs/report.md)."""
+    causes = ("stall_rows", "stall_labels", "stall_lookahead", "stall_recursion",
+              "stall_correction", "flush", "model_io")
+    return {
+        "cycles": counters["cycles"], "beats": counters["beats"],
+        "stall_cycles": {cause.removeprefix("stall_"): counters[cause] for cause in causes},
+        "bytes_read": counters["bytes_read"], "saturations": counters["saturations"],
+        "refetched_rows": counters["refetched_rows"]}
+
+
+def _sum(counters):
+    total = {}
+    for name in COUNTER_NAMES:
+        values = [run.get(name) for run in counters]
+        total[name] = None if None in values else sum(values)
+    return total
