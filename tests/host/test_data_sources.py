@@ -23,7 +23,7 @@ def small(n_rows=10):
 
 # Files
 
-@pytest.mark.parametrize("suffix, pack", [
+@pytest.mark.parametrize(("suffix", "pack"), [
     (".svm", bytes), (".libsvm", bytes), (".txt", bytes), (".SVM", bytes),
     (".svm.bz2", bz2.compress), (".txt.gz", gzip.compress), (".libsvm.xz", lzma.compress)])
 def test_libsvm_suffixes(tmp_path, suffix, pack):
@@ -42,7 +42,7 @@ def test_csv_gz(tmp_path):
     assert load(path).labels.tolist() == [2, 4]
 
 
-@pytest.mark.parametrize("kind, kept", [("f4", "f4"), ("f8", "f8"), ("i8", "f8"), ("f2", "f8")])
+@pytest.mark.parametrize(("kind", "kept"), [("f4", "f4"), ("f8", "f8"), ("i8", "f8"), ("f2", "f8")])
 def test_npz(tmp_path, kind, kept):
     path = tmp_path / "set.npz"
     np.savez(path, X=np.array([[1, 2], [3, 4]], kind), y=np.array([5, 6]))
@@ -52,7 +52,7 @@ def test_npz(tmp_path, kind, kept):
     assert dataset.labels.tolist() == [5, 6]
 
 
-@pytest.mark.parametrize("arrays, message", [
+@pytest.mark.parametrize(("arrays", "message"), [
     ({"X": np.ones((2, 2))}, "found the arrays X; there must be X"),
     ({"X": np.ones(2), "y": np.ones(2)}, "X must hold numbers in shape (rows, columns), not float"),
     ({"X": np.ones((2, 2)), "y": np.ones((2, 1))}, "y must hold numbers in shape (rows,), not"),
@@ -73,7 +73,7 @@ def test_npz_errors(tmp_path, arrays, message):
     assert message in str(error.value)
 
 
-@pytest.mark.parametrize("name, content", [
+@pytest.mark.parametrize(("name", "content"), [
     ("set.npz", b"PK\x03\x04 cut"), ("set.svm.gz", gzip.compress(TEXT)[:-9]),
     ("set.svm.gz", TEXT), ("set.svm.bz2", TEXT), ("set.csv.xz", TEXT)])
 def test_broken_file(tmp_path, name, content):
@@ -112,7 +112,7 @@ def test_wrong_n_features(tmp_path):
 
 # Names
 
-@pytest.mark.parametrize("name, hint", [("cadat", "did you mean 'cadata'?"),
+@pytest.mark.parametrize(("name", "hint"), [("cadat", "did you mean 'cadata'?"),
                                         ("mnist.tt", "did you mean 'mnist.t'?"),
                                         ("synthetic-0", "did you mean 'synthetic-N'?"),
                                         ("xyzzy", "'xyzzy'. The names are breast_cancer")])
@@ -123,7 +123,7 @@ def test_unknown_name(name, hint):
     assert all(known in str(error.value) for known in dataset_names())
 
 
-@pytest.mark.parametrize("name, shape, task", [("breast_cancer", (569, 30), "classification"),
+@pytest.mark.parametrize(("name", "shape", "task"), [("breast_cancer", (569, 30), "classification"),
                                                ("diabetes", (442, 10), "regression"),
                                                ("digits", (1797, 64), "classification")])
 def test_bundled(name, shape, task):
@@ -173,8 +173,8 @@ def test_download_is_kept_and_verified(tmp_path, monkeypatch):
     fake_pooch(monkeypatch, packed, calls)
     home = tmp_path / "new" / "folder"
     assert load("gisette.t", data_home=home, progress=True).n_rows == 2
-    assert calls == [("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
-                      "gisette_scale.t.bz2", None, True)]
+    assert calls == [(("https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary/"
+                      "gisette_scale.t.bz2"), None, True)]
     file, record = home / "gisette_scale.t.bz2", home / "gisette_scale.t.bz2.sha256"
     assert record.read_text() == hashlib.sha256(packed).hexdigest() + "\n"
     assert load("gisette.t", data_home=home).n_rows == 2

@@ -24,7 +24,7 @@ def read(tmp_path, text, name="set.svm", **options):
     return dataset.features.tolist(), dataset.labels.tolist()
 
 
-@pytest.mark.parametrize("text, features, labels", [
+@pytest.mark.parametrize(("text", "features", "labels"), [
     ("1 1:2\n", [[2]], [1]),
     ("1 1:2", [[2]], [1]),                                      # no newline at the end
     ("-1.5 2:3e-1\n+2 1:-.5 3:7.\n", [[0, .3, 0], [-.5, 0, 7]], [-1.5, 2]),
@@ -75,7 +75,7 @@ def test_libsvm_agrees_with_sklearn(name):
     assert dataset.task == "regression"
 
 
-@pytest.mark.parametrize("text, line, message", [
+@pytest.mark.parametrize(("text", "line", "message"), [
     ("1 1:2\n1 1:x\n", 2, "found '1:x'; a line must be a label"),
     ("1 1:2\n\n1 2\n", 3, "found '2'; a line must be a label followed by pairs"),
     ("1:2 2:3\n", 1, "found '1:2'; a line must be a label"),
@@ -128,7 +128,7 @@ def test_line_numbers_across_chunks(tmp_path, monkeypatch):
         read(tmp_path, "1 1:2\n" * 20 + "1 1:y\n")
 
 
-@pytest.mark.parametrize("text, features, labels", [
+@pytest.mark.parametrize(("text", "features", "labels"), [
     ("1,2,3\n4,5,6\n", [[1, 2], [4, 5]], [3, 6]),
     ("1,2\r\n\r\n -3.5e1 , 4 ", [[1], [-35]], [2, 4]),
     ("a,b\n1,2\n", [[1]], [2]),
@@ -137,7 +137,7 @@ def test_csv_by_hand(tmp_path, text, features, labels):
     assert read(tmp_path, text, "set.csv") == (features, labels)
 
 
-@pytest.mark.parametrize("column, features, label, names", [
+@pytest.mark.parametrize(("column", "features", "label", "names"), [
     ("last", [[1, 2]], 3, ("age", "size, in m")), ("first", [[2, 3]], 1, ("size, in m", "price"))])
 def test_csv_label_column_and_names(tmp_path, column, features, label, names):
     path = write(tmp_path, 'age,"size, in m",price\n1,2,3\n', "set.csv")
@@ -157,7 +157,7 @@ def test_csv_chunks_do_not_show(tmp_path, monkeypatch):
     np.testing.assert_array_equal(dataset.labels, table[:, 3])
 
 
-@pytest.mark.parametrize("text, message", [
+@pytest.mark.parametrize(("text", "message"), [
     ("1,2,3\n4,5\n", "line 2: found 2 columns; every row must have 3"),
     ("1,2\n\n4,5,6\n", "line 3: found 3 columns; every row must have 2"),
     ("a,b\n1,2\n3,x\n", "line 3, column 2: found 'x'; every field must be a finite number"),

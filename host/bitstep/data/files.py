@@ -47,8 +47,8 @@ def read_file(path: Path, n_features: int | None, label_column: str, task: str |
                         f"{n_features}; leave n_features out")
     if task is None:
         task = "classification" if len(np.unique(labels)) == 2 else "regression"
-    return Dataset(path.name[:path.name.lower().index(suffix)] or path.name, features, labels, task,
-                   names)
+    plain = Path(path.stem) if path.suffix.lower() in PACKED_SUFFIXES else path
+    return Dataset(plain.stem, features, labels, task, names)
 
 
 def read_arrays(path: Path, suffix: str, n_features: int | None,

@@ -171,7 +171,7 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
 
     The same arguments give the same bytes on every machine: block i of copy c has a random stream
     of its own, ``PCG64(SeedSequence(seed, spawn_key=(c, i)))``, and a block's size depends on the
-    number of features only. Beyond its result it needs less than 2 MB (one row, if that is more).
+    number of features only. Beyond its result it needs a few MB (or one row, if that is more).
 
     Parameters
     ----------

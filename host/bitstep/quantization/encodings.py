@@ -171,6 +171,9 @@ def _draw(positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
     if rng is None:
         raise ValueError("rng must be a numpy.random.Generator for an encoding that draws, "
                          "not None")
+    if isinstance(rng.bit_generator, np.random.MT19937):
+        raise ValueError("rng must draw words of 64 bits, which MT19937 does not; take "
+                         "numpy.random.default_rng")
     # Raw words, because NumPy keeps a bit generator's stream for ever but not a Generator's.
     raw = rng.bit_generator.random_raw(-(-positions.size // 2))
     drawn = np.asarray(raw, np.uint64).astype("<u8", copy=False).view("<u4")[:positions.size]

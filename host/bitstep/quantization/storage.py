@@ -46,12 +46,14 @@ def save(dataset: "QuantizedDataset", path: "str | os.PathLike[str]") -> None:
     arrays: dict[str, Any] = {
         "labels": dataset.labels, "centre": dataset.scaler.centre, "scale": dataset.scaler.scale,
         "variance": dataset.variance}
-    arrays |= {f"rows_{copy}": rows for copy, rows in enumerate(dataset.rows)}
+    # Copies without draws are one array, which is stored once.
+    first = {id(rows): f"rows_{copy}" for copy, rows in reversed([*enumerate(dataset.rows)])}
+    arrays |= {first[id(rows)]: rows for rows in dataset.rows}
     classes = dataset.classes
     header = {
         "magic": MAGIC, "version": VERSION, "bits": dataset.bits, "encoding": dataset.encoding,
         "bus_width": dataset.bus_width, "n_features": dataset.n_features,
-        "copies": dataset.copies, "label_format": dataset.label_format.name,
+        "rows": [first[id(rows)] for rows in dataset.rows], "label_format": dataset.label_format.name,
         "label_scale": dataset.label_scale, "label_offset": dataset.label_offset,
         "classes": None if classes is None else classes.tolist(), "scaler": dataset.scaler.kind,
         "seed": dataset.seed, "sha256": {name: _sha256(array) for name, array in arrays.items()},
@@ -108,8 +110,8 @@ def load(path: "str | os.PathLike[str]") -> "QuantizedDataset":
                                "header, so the file was changed; copy it again or quantize again")
     try:
         dataset = _assemble(header, arrays)
-        for copy, rows in enumerate(dataset.rows):
-            _check_rows(dataset, copy, rows)
+        for name in dict.fromkeys(header["rows"]):
+            _check_rows(dataset, name, arrays[name])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{path}: the parts of the file do not fit each other ({error}); "
                            "quantize again") from error
@@ -138,7 +140,7 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Quantiz
     return QuantizedDataset(
         bits=header["bits"], encoding=header["encoding"], bus_width=header["bus_width"],
         n_features=header["n_features"],
-        rows=tuple(arrays[f"rows_{copy}"] for copy in range(header["copies"])),
+        rows=tuple(arrays[name] for name in header["rows"]),
         labels=arrays["labels"], label_format=LabelFormat[header["label_format"]],
         label_scale=header["label_scale"], label_offset=header["label_offset"],
         classes=None if classes is None else np.array(classes, np.float64),
@@ -146,7 +148,7 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Quantiz
         variance=arrays["variance"], seed=header["seed"])
 
 
-def _check_rows(dataset: "QuantizedDataset", copy: int, rows: np.ndarray) -> None:
+def _check_rows(dataset: "QuantizedDataset", name: str, rows: np.ndarray) -> None:
     """Raise ValueError for a set bit of padding or a code that no encoder writes."""
     config = dataset.row_config
     real = np.zeros((config.beats(dataset.n_features), config.bus_width), np.uint8)
@@ -157,11 +159,11 @@ def _check_rows(dataset: "QuantizedDataset", copy: int, rows: np.ndarray) -> Non
     impossible = 1 << config.bits - 1       # the level below -level_limit
     for _, start, stop in row_blocks(*rows.shape):
         if (rows[start:stop] & padding).any():
-            raise ValueError(f"padding in rows_{copy} is not 0")
+            raise ValueError(f"padding in {name} is not 0")
         if config.family == "single" and config.bits > 1:
             codes = unpack_codes(rows[start:stop], config, dataset.n_features)
             if (codes == impossible).any():
-                raise ValueError(f"rows_{copy} holds code {impossible}, which stands for no level")
+                raise ValueError(f"{name} holds code {impossible}, which stands for no level")
 
 
 def _sha256(array: np.ndarray) -> str:

@@ -1,0 +1,97 @@
+"""Scalers: values by hand, models there and back, what is refused."""
+
+import numpy as np
+import pytest
+
+from bitstep.data import DataError
+from bitstep.quantization import Scaler, fit_scaler
+from bitstep.quantization.blocks import BLOCK_VALUES
+
+
+def test_minmax_by_hand():
+    features = np.array([[0, 5, -4], [10, 5, 2], [5, 5, -1]])
+    scaler = fit_scaler(features)
+    assert scaler.kind == "minmax"
+    assert scaler.centre.tolist() == [5, 5, -1]
+    assert scaler.scale.tolist() == [5, 1, 3]       # a constant column has scale 1
+    assert scaler.transform(features).tolist() == [[-1, 0, -1], [1, 0, 1], [0, 0, 0]]
+
+
+def test_maxabs_by_hand():
+    features = np.array([[0, 5, -4, 0], [10, 5, 2, 0]], np.float32)
+    scaler = fit_scaler(features, "maxabs")
+    assert scaler.centre.tolist() == [0, 0, 0, 0]
+    assert scaler.scale.tolist() == [10, 5, 4, 1]   # a column of zeros has scale 1
+    assert scaler.transform(features).tolist() == [[0, 1, -1, 0], [1, 1, .5, 0]]
+
+
+@pytest.mark.parametrize("kind", ["minmax", "maxabs"])
+@pytest.mark.parametrize("n_features", [1, 3, 511, 513, BLOCK_VALUES + 1])
+def test_every_block_counts(kind, n_features):
+    n_rows = 2 * max(1, BLOCK_VALUES // n_features) + 1
+    features = np.random.default_rng(0).normal(3, 1, (n_rows, n_features))
+    features[n_rows - 1, n_features - 1] = 100      # the extreme is in the last, partial block
+    scaler = fit_scaler(features, kind)
+    low, high = features.min(axis=0), features.max(axis=0)
+    if kind == "minmax":
+        np.testing.assert_allclose(scaler.centre, (low + high) / 2, atol=1e-14)
+        np.testing.assert_allclose(scaler.scale, (high - low) / 2, atol=1e-14)
+    else:
+        np.testing.assert_array_equal(scaler.scale, np.abs(features).max(axis=0))
+    assert np.abs(scaler.transform(features)).max() <= 1
+
+
+@pytest.mark.parametrize("column", [[1e16, 1e16 + 2], [-1.7e308, 1.7e308], [0, 5e-324],
+                                    [1.7e308, 1.6e308], [0.1, 0.3, 0.2]])
+@pytest.mark.parametrize("kind", ["minmax", "maxabs"])
+def test_extremes_stay_in_range(column, kind):
+    features = np.array(column)[:, None]
+    scaled = fit_scaler(features, kind).transform(features)
+    assert np.isfinite(scaled).all()
+    assert np.abs(scaled).max() == pytest.approx(1)
+    assert np.abs(scaled).max() <= 1
+
+
+@pytest.mark.parametrize("kind", ["minmax", "maxabs"])
+def test_models_there_and_back(kind):
+    rng = np.random.default_rng(1)
+    features = rng.normal(5, [1, 10, 1000], (50, 3))
+    scaler = fit_scaler(features, kind)
+    weights, intercept = rng.normal(size=(4, 3)), rng.normal(size=4)    # four models at once
+    coef, free = scaler.unscale_model(weights, intercept)
+    assert coef.shape == (4, 3)
+    assert free.shape == (4,)
+    np.testing.assert_allclose(features @ coef.T + free,
+                               scaler.transform(features) @ weights.T + intercept)
+    again, again_intercept = scaler.scale_model(coef, free)
+    np.testing.assert_allclose(again, weights)
+    np.testing.assert_allclose(again_intercept, intercept)
+
+
+def test_model_by_hand():
+    scaler = Scaler("minmax", np.array([1.0, 2.0]), np.array([2.0, 4.0]))
+    coef, intercept = scaler.unscale_model(np.array([6.0, 8.0]), 10.0)
+    assert coef.tolist() == [3, 2]
+    assert float(intercept) == 10 - 3 - 4
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["minmax", "maxabs"])
+def test_not_finite(value, kind):
+    features = np.zeros((40_000, 3), np.float32)
+    features[30_001, 2] = value
+    with pytest.raises(DataError, match=rf"finite, not {value} \(row 30001, column 2, counted"):
+        fit_scaler(features, kind)
+
+
+def test_unknown_kind():
+    with pytest.raises(ValueError, match="scaler must be one of minmax, maxabs, not 'standard'"):
+        fit_scaler(np.ones((2, 2)), "standard")
+
+
+@pytest.mark.parametrize(("centre", "scale", "message"), [
+    ([0.0], [1.0, 1.0], "must have shape"), ([0.0], [0.0], "finite and positive"),
+    ([np.nan], [1.0], "must be finite"), ([0.0], [np.inf], "scale finite")])
+def test_bad_parts(centre, scale, message):
+    with pytest.raises(ValueError, match=message):
+        Scaler("minmax", np.array(centre), np.array(scale))

@@ -1,0 +1,236 @@
+"""Files of quantized data sets: there and back, and every kind of damage."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from bitstep.data import DataError
+from bitstep.quantization import (
+    ENCODINGS,
+    QuantizedDataset,
+    StorageError,
+    pack_codes,
+    quantize,
+    storage,
+)
+
+
+def make(**options):
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(30, 25))
+    labels = features[:, 0] > 0 if options.get("task") == "classification" else features[:, 0]
+    return quantize(features, labels, **{"bits": 3, "copies": 2, "seed": 4, **options})
+
+
+def rewrite(path, header=None, **changes):
+    """Replace arrays (with new checksums) and entries of the header."""
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    content = json.loads(arrays.pop("header").tobytes())
+    for name, array in changes.items():
+        arrays[name] = array
+        content["sha256"][name] = storage._sha256(array)
+    content.update(header or {})
+    arrays["header"] = np.frombuffer(json.dumps(content).encode(), np.uint8)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("bits", [2, 3, 8])
+def test_there_and_back(tmp_path, task, encoding, bits):
+    data = make(task=task, encoding=encoding, bits=bits)
+    path = tmp_path / "set.bits"
+    data.save(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["set.bits"]   # nothing temporary is left
+    again = QuantizedDataset.load(str(path))
+    for name in ("bits", "encoding", "bus_width", "n_features", "label_format", "label_scale",
+                 "label_offset", "seed", "family", "level_limit", "n_rows", "copies", "task"):
+        assert getattr(again, name) == getattr(data, name), name
+    assert again.scaler.kind == data.scaler.kind
+    for mine, theirs in [(again.labels, data.labels), (again.variance, data.variance),
+                         (again.scaler.centre, data.scaler.centre),
+                         (again.scaler.scale, data.scaler.scale),
+                         *zip(again.rows, data.rows, strict=True)]:
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+    if task == "classification":
+        np.testing.assert_array_equal(again.classes, data.classes)
+    else:
+        assert again.classes is None
+
+
+def test_one_bit(tmp_path):
+    data = make(bits=1)
+    data.save(tmp_path / "set")
+    np.testing.assert_array_equal(QuantizedDataset.load(tmp_path / "set").rows[1], data.rows[1])
+
+
+def test_shared_copies_are_stored_once(tmp_path):
+    data = make(encoding="nearest", copies=200)
+    data.save(tmp_path / "set")
+    again = QuantizedDataset.load(tmp_path / "set")
+    assert (tmp_path / "set").stat().st_size < 10_000
+    assert again.copies == 200
+    assert all(rows is again.rows[0] for rows in again.rows)
+
+
+def test_save_replaces_whole_files_only(tmp_path, monkeypatch):
+    path = tmp_path / "set"
+    make(seed=1).save(path)
+    before = path.read_bytes()
+
+    def fail(file, **arrays):
+        file.write(b"half")
+        raise OSError("disk full")
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", fail)
+        with pytest.raises(OSError, match="disk full"):
+            make(seed=2).save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    make(seed=2).save(path)
+    assert QuantizedDataset.load(path).seed == 2
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "set.bits"
+    make().save(path)
+    return path
+
+
+def refuse(path, message):
+    with pytest.raises(StorageError) as error:
+        QuantizedDataset.load(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert message in str(error.value)
+    assert isinstance(error.value, DataError)
+
+
+def test_missing(tmp_path):
+    refuse(tmp_path / "none", "there is no such file; check the path")
+
+
+@pytest.mark.parametrize("content", [b"", b"1 1:2\n", b"\x89PNG"])
+def test_another_kind(tmp_path, content):
+    (tmp_path / "set").write_bytes(content)
+    refuse(tmp_path / "set", "found a file of another kind (it starts with")
+
+
+def test_another_npz(tmp_path):
+    np.savez(tmp_path / "set.npz", X=np.ones(3))
+    refuse(tmp_path / "set.npz", "found an .npz file of another kind (arrays X)")
+    np.savez(tmp_path / "set.npz", header=np.frombuffer(b'{"magic": "x", "version": 1}', np.uint8))
+    refuse(tmp_path / "set.npz", "found an .npz file of another kind (arrays header)")
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.99])
+def test_cut_short(saved, kept):
+    content = saved.read_bytes()
+    saved.write_bytes(content[:int(len(content) * kept)])
+    refuse(saved, "the file is damaged or was cut short")
+
+
+def test_a_flipped_bit(saved):
+    content = bytearray(saved.read_bytes())
+    at = content.find(make().rows[1].tobytes())
+    assert at > 0
+    content[at + 5] ^= 1
+    saved.write_bytes(content)
+    refuse(saved, "the file is damaged or was cut short (Bad CRC-32")
+
+
+def test_checksum(saved):
+    with np.load(saved) as stored:
+        arrays = dict(stored)
+    arrays["variance"] = arrays["variance"] * 2     # a whole file, but not the one that was saved
+    with saved.open("wb") as file:
+        np.savez(file, **arrays)
+    refuse(saved, "the SHA-256 of array 'variance' is not the one in the header")
+
+
+def test_newer_version(saved):
+    rewrite(saved, {"version": 2})
+    refuse(saved, "found format version 2; this bitstep reads version 1; install a newer bitstep")
+
+
+def test_missing_array(saved):
+    with zipfile.ZipFile(saved) as archive:
+        kept = {name: archive.read(name) for name in archive.namelist() if name != "rows_1.npy"}
+    with zipfile.ZipFile(saved, "w") as archive:
+        for name, content in kept.items():
+            archive.writestr(name, content)
+    refuse(saved, "the file is damaged or was cut short ('rows_1")
+
+
+@pytest.mark.parametrize(("header", "arrays", "message"), [
+    ({"rows": ["rows_0", "rows_2"]}, {}, "'rows_2'"),
+    ({"rows": []}, {}, "rows must be 1 to 255 arrays"),
+    ({"n_features": 64}, {}, "rows must be uint8 of shape (30, 32)"),
+    ({"bits": 9}, {}, "bits must be an integer from 1 to 8"),
+    ({"encoding": "x"}, {}, "encoding must be one of"),
+    ({"bus_width": 96}, {}, "bus_width must be one of"),
+    ({"label_format": "INT8"}, {}, "'INT8'"),
+    ({"label_format": "INT32"}, {}, "labels must be uint8 of shape (120,)"),
+    ({"label_scale": 0}, {}, "label_scale finite and positive, not 0.0 and 0"),
+    ({"label_scale": None}, {}, "do not fit each other"),
+    ({"classes": [0, 1]}, {}, "1-bit labels must have classes, and no others may"),
+    ({"scaler": "x"}, {}, "scaler must be one of"),
+    ({}, {"labels": np.zeros(7, np.uint8)}, "labels must be uint8 of shape (64,)"),
+    ({}, {"variance": np.zeros(24)}, "scaler and variance must have shape (25,)"),
+    ({}, {"variance": np.full(25, -1.0)}, "variance must be finite and not negative"),
+    ({}, {"scale": np.zeros(25)}, "scale finite and positive"),
+    ({}, {"rows_1": np.zeros((29, 16), np.uint8)}, "rows must be uint8 of shape (30, 16)"),
+    ({}, {"rows_1": np.zeros((30, 16), np.int8)}, "not int8 of shape (30, 16)"),
+])
+def test_parts_that_do_not_fit(saved, header, arrays, message):
+    if "label_offset" not in header and "label_scale" in header:
+        header = {"label_offset": 0.0, **header}
+    rewrite(saved, header, **arrays)
+    refuse(saved, "the parts of the file do not fit each other")
+    refuse(saved, message)
+
+
+def test_missing_entry(saved):
+    rewrite(saved)
+    assert QuantizedDataset.load(saved).seed == 4
+    with np.load(saved) as stored:
+        content = json.loads(stored["header"].tobytes())
+    for entry in set(content) - {"magic", "version", "sha256"}:
+        make().save(saved)
+        rewrite(saved)
+        with np.load(saved) as stored:
+            arrays = dict(stored)
+        shorter = {name: value for name, value in content.items() if name != entry}
+        arrays["header"] = np.frombuffer(json.dumps(shorter).encode(), np.uint8)
+        with saved.open("wb") as file:
+            np.savez(file, **arrays)
+        refuse(saved, f"do not fit each other ('{entry}')")
+
+
+@pytest.mark.parametrize("code", [4])
+def test_impossible_code(saved, code):
+    codes = make().codes(1)
+    codes[29, 24] = code
+    rewrite(saved, rows_1=pack_codes(codes, 3, 64))
+    refuse(saved, "rows_1 holds code 4, which stands for no level")
+
+
+@pytest.mark.parametrize(("byte", "bit"), [(7, 7), (8 + 1, 4), (15, 0), (15, 7)])
+def test_padding(saved, byte, bit):
+    """25 features of 3 bits: 63 bits in the first beat, 12 in the second."""
+    rows = make().rows[1].copy()
+    rows[17, byte] |= 1 << bit
+    rewrite(saved, rows_1=rows)
+    refuse(saved, "padding in rows_1 is not 0")
+
+
+def test_double_has_no_impossible_code(tmp_path):
+    data = make(encoding="double", bits=3)
+    assert (data.codes() == 4).any()
+    data.save(tmp_path / "set")
+    assert QuantizedDataset.load(tmp_path / "set").n_rows == 30
