@@ -53,7 +53,8 @@ def save(dataset: "QuantizedDataset", path: "str | os.PathLike[str]") -> None:
     header = {
         "magic": MAGIC, "version": VERSION, "bits": dataset.bits, "encoding": dataset.encoding,
         "bus_width": dataset.bus_width, "n_features": dataset.n_features,
-        "rows": [first[id(rows)] for rows in dataset.rows], "label_format": dataset.label_format.name,
+        "rows": [first[id(rows)] for rows in dataset.rows],
+        "label_format": dataset.label_format.name,
         "label_scale": dataset.label_scale, "label_offset": dataset.label_offset,
         "classes": None if classes is None else classes.tolist(), "scaler": dataset.scaler.kind,
         "seed": dataset.seed, "sha256": {name: _sha256(array) for name, array in arrays.items()},
