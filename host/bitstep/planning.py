@@ -188,6 +188,13 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     return Plan(job, units, taken, float(np.abs(taken / steps[first_epoch:] - 1).max()))
 
 
+def check_batch(batch: int) -> None:
+    """Raise ValueError unless ``batch`` is a number of rows."""
+    if not isinstance(batch, (int, np.integer)) or isinstance(batch, bool) \
+            or not 1 <= batch < 1 << 32:
+        raise ValueError(f"batch must be an integer from 1 to 2**32 - 1, not {batch!r}")
+
+
 def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
                  lookahead: int | str = "auto") -> PipelineConfig:
     """Pipeline that trains such data: the default one where that is large enough.
@@ -298,9 +305,7 @@ def _check(data, config, batch, l2, model_range):
             "The data are quantized for {} bits, a {}-bit bus and family {!r}, ".format(*stored)
             + f"the pipeline is for {config.bits} bits, a {config.bus_width}-bit bus and family "
             f"{config.family!r}; quantize them again or choose another pipeline")
-    if not isinstance(batch, (int, np.integer)) or isinstance(batch, bool) \
-            or not 1 <= batch < 1 << 32:
-        raise ValueError(f"batch must be an integer from 1 to 2**32 - 1, not {batch!r}")
+    check_batch(batch)
     if not (math.isfinite(l2) and l2 >= 0):
         raise ValueError(f"l2 must be at least 0, not {l2!r}")
     if not (math.isfinite(model_range) and model_range > 0):

@@ -1,0 +1,345 @@
+"""scikit-learn estimators: linear regression and least-squares SVM on quantized rows."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bitstep.devices import open_device
+from bitstep.driver import Driver
+from bitstep.losses import decide, outputs, squared_losses
+from bitstep.planning import check_batch, pipeline_for
+from bitstep.quantization import QuantizedDataset, quantize
+from bitstep.schedules import SCHEDULES, schedule_steps
+from bitstep.training import automatic_step, class_targets, train_model, with_signs
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    bits : int, default=4
+        Stored bits of a value, 1 to 8.
+    encoding : str, default="compensated"
+        ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric`` or ``double``; see
+        docs/number-formats.md.
+    epochs : int, default=20
+        Passes over the rows.
+    step : float or "auto", default="auto"
+        First step, for features scaled to [-1, 1]; ``auto``: see
+        :func:`bitstep.training.automatic_step`. None with a list of steps as ``schedule``.
+    schedule : str or sequence of float, default="inverse"
+        ``constant``, ``inverse`` (step / epoch), ``inverse-sqrt`` (step / sqrt(epoch)), or the
+        steps themselves.
+    batch : int, default=1
+        Rows of a batch; more than the rows there are means all of them.
+    l2 : float, default=0.0
+        Ridge penalty, l2 / 2 times the squared norm of the weights of scaled features.
+    copies : int, default=1
+        Independently drawn copies of the rows, read in turn by the epochs.
+    scaler : {"minmax", "maxabs"}, default="minmax"
+        How columns are taken to [-1, 1].
+    fit_intercept : bool, default=True
+        Whether an intercept is trained; without one, ``scaler`` must be ``maxabs``.
+    device : str, dict or opened device, default="golden"
+        ``golden`` (NumPy, no tools needed), ``sim`` or another installed device; or a dictionary
+        with ``name``, any option of the device, ``bus_width`` (default 64) and ``lookahead``
+        (default ``auto``); or what :func:`bitstep.devices.open_device` returned, which stays open.
+        All devices give the same model.
+    warm_start : bool, default=False
+        Whether :meth:`fit` goes on from the model there is: ``epochs`` more epochs, with the
+        schedule going on, too.
+    random_state : int, RandomState or None, default=None
+        Source of the rounding's randomness.
+"""
+
+_ATTRIBUTES = """
+    n_iter_ : int
+        Epochs trained.
+    step_ : float
+        First step; None with a list of steps.
+    history_ : list of dict
+        One entry an epoch: ``epoch``, ``step`` as the hardware took it, ``train_loss`` =
+        1/(2K) sum of squared residuals over the K rows.
+    counters_ : dict
+        Counters of the last run, by lower-case name of :data:`bitstep.registers.COUNTERS`; None
+        where the device cannot know.
+    n_features_in_ : int
+        Features of a row.
+    feature_names_in_ : ndarray of str
+        Their names, if the data had any.
+"""
+
+
+class _LowPrecisionModel(BaseEstimator):
+    """What both estimators share."""
+
+    def __init__(self, *, bits=4, encoding="compensated", epochs=20, step="auto",
+                 schedule="inverse", batch=1, l2=0.0, copies=1, scaler="minmax",
+                 fit_intercept=True, device="golden", warm_start=False, random_state=None):
+        self.bits = bits
+        self.encoding = encoding
+        self.epochs = epochs
+        self.step = step
+        self.schedule = schedule
+        self.batch = batch
+        self.l2 = l2
+        self.copies = copies
+        self.scaler = scaler
+        self.fit_intercept = fit_intercept
+        self.device = device
+        self.warm_start = warm_start
+        self.random_state = random_state
+
+    def _train(self, features: np.ndarray, targets: np.ndarray, *, epochs: int, resume: bool,
+               classes: np.ndarray | None = None) -> None:
+        """Train all outputs and set the learned attributes.
+
+        ``targets`` has shape (n_rows, n_outputs). On Ctrl-C the attributes are those of the last
+        finished epoch, and KeyboardInterrupt goes on.
+        """
+        if not self.fit_intercept and self.scaler != "maxabs":
+            raise ValueError("fit_intercept=False needs scaler='maxabs', which does not shift "
+                             f"columns, not {self.scaler!r}")
+        options = self._device_options()
+        data = self._quantize(features, targets[:, 0], options["bus_width"])
+        outputs = self._outputs(data, targets)
+        check_batch(self.batch)
+        batch = min(self.batch, data.n_rows)
+        before = self.n_iter_ if resume else 0
+        step = self.step_ if resume else self._first_step(outputs[0], batch)
+        steps = schedule_steps(self.schedule, step=step, epochs=before + epochs)
+        initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
+        config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
+                              bus_width=options["bus_width"], lookahead=options["lookahead"])
+        with self._driver(config, options) as driver:
+            trained = train_model(outputs, driver, config, steps=steps, batch=batch, l2=self.l2,
+                                  fit_intercept=self.fit_intercept, initial=initial,
+                                  first_epoch=before)
+        losses = squared_losses(features, targets, trained.coefs, trained.intercepts)
+        entries = [{"epoch": epoch, "step": float(taken), "train_loss": float(loss)}
+                   for epoch, (taken, loss) in enumerate(
+                       zip(trained.steps, losses, strict=True), start=before + 1)]
+        self.history_ = (self.history_ if resume else []) + entries
+        self.n_iter_ = before + trained.epochs_done
+        self.step_ = step
+        self.counters_ = trained.counters
+        if classes is not None:
+            self.classes_ = classes
+        self._set_model(trained.coefs[-1], trained.intercepts[-1])
+        if trained.interrupted:
+            raise KeyboardInterrupt
+
+    def _quantize(self, features, labels, bus_width):
+        seed = self.random_state
+        if not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
+        return quantize(features, labels, bits=self.bits, encoding=self.encoding,
+                        bus_width=bus_width, scaler=self.scaler, copies=self.copies,
+                        seed=int(seed), task="regression", center_labels=self.fit_intercept)
+
+    def _first_step(self, data: QuantizedDataset, batch: int) -> float | None:
+        if isinstance(self.step, str):
+            if self.step != "auto":
+                raise ValueError(f"step must be 'auto' or a positive number, not {self.step!r}")
+            if isinstance(self.schedule, str) and self.schedule in SCHEDULES:
+                return automatic_step(data, batch, self.fit_intercept)
+            return None
+        return self.step
+
+    def _device_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto"}
+        if isinstance(self.device, str):
+            return options | {"name": self.device}
+        if isinstance(self.device, dict):
+            if "name" not in self.device:
+                raise ValueError("device must have a 'name' if it is a dictionary, not only "
+                                 f"{', '.join(map(repr, self.device)) or 'nothing'}")
+            return options | self.device
+        return options | {"bus_width": self.device.config.bus_width, "opened": self.device}
+
+    @contextmanager
+    def _driver(self, config, options) -> Iterator[Driver]:
+        if "opened" in options:
+            yield Driver(options["opened"])
+            return
+        extra = {key: value for key, value in options.items()
+                 if key not in ("name", "bus_width", "lookahead")}
+        with Driver(open_device(options["name"], config, **extra)) as driver:
+            yield driver
+
+    def _outputs(self, data: QuantizedDataset, targets: np.ndarray) -> list[QuantizedDataset]:
+        raise NotImplementedError
+
+    def _set_model(self, coef: np.ndarray, intercept: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def _values(self, X) -> np.ndarray:
+        """Output values, shape (n_rows, n_outputs)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return outputs(X, np.atleast_2d(self.coef_)[None], np.atleast_1d(self.intercept_)[None])[
+            :, 0]
+
+
+class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
+    __doc__ = f"""Linear regression by SGD on rows of 1 to 8 bits a value.
+{_PARAMETERS}
+    Attributes
+    ----------
+    coef_ : ndarray of float64, shape (n_features,)
+        Coefficients, in the units of features and target.
+    intercept_ : float{_ATTRIBUTES}
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from bitstep import LowPrecisionRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = LowPrecisionRegressor(bits=4, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.5
+    True
+    """
+
+    def fit(self, X, y):
+        """Train on rows X and targets y.
+
+        Parameters
+        ----------
+        X : array of float, shape (n_rows, n_features)
+        y : array of float, shape (n_rows,)
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If data or a parameter cannot be used.
+        bitstep.runs.SaturationError
+            If a number left its range; it names the epoch. Choose a smaller step.
+        KeyboardInterrupt
+            On Ctrl-C; the model is that of the last finished epoch.
+        """
+        resume = self.warm_start and hasattr(self, "coef_")
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True,
+                             reset=not resume)
+        self._train(X, _column(y), epochs=self.epochs, resume=resume)
+        return self
+
+    def partial_fit(self, X, y):
+        """Train one epoch, from the model there is; parameters and errors as for :meth:`fit`."""
+        resume = hasattr(self, "coef_")
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True,
+                             reset=not resume)
+        self._train(X, _column(y), epochs=1, resume=resume)
+        return self
+
+    def predict(self, X) -> np.ndarray:
+        """Predicted targets of rows X, shape (n_rows,)."""
+        return self._values(X)[:, 0]
+
+    def _outputs(self, data, targets):
+        return [data]
+
+    def _set_model(self, coef, intercept):
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
+
+
+class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
+    __doc__ = f"""Least-squares SVM by SGD on rows of 1 to 8 bits a value; one-vs-rest.
+
+    Labels count as +1 and -1 and their squared residuals are minimised. More than two classes
+    train one model each, on the same packed rows.
+{_PARAMETERS}
+    Attributes
+    ----------
+    classes_ : ndarray, shape (n_classes,)
+        The labels.
+    coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
+        Coefficients, in the units of the features.
+    intercept_ : ndarray of float64, shape (1,) or (n_classes,){_ATTRIBUTES}
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from bitstep import LowPrecisionClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = LowPrecisionClassifier(bits=4, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.93
+    True
+    """
+
+    def fit(self, X, y):
+        """Train on rows X and labels y.
+
+        Parameters
+        ----------
+        X : array of float, shape (n_rows, n_features)
+        y : array, shape (n_rows,)
+            At least two different labels.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If data or a parameter cannot be used.
+        bitstep.runs.SaturationError
+            If a number left its range; it names the epoch. Choose a smaller step.
+        KeyboardInterrupt
+            On Ctrl-C; with two classes, the model is that of the last finished epoch, if there
+            is one. With more, it is unchanged unless the last class was in training.
+        """
+        resume = self.warm_start and hasattr(self, "coef_")
+        return self._fit(X, y, classes=None, epochs=self.epochs, resume=resume)
+
+    def partial_fit(self, X, y, classes=None):
+        """Train one epoch, from the model there is; parameters and errors as for :meth:`fit`.
+
+        Parameters
+        ----------
+        classes : array, optional
+            All labels; needed by the first call if y lacks some.
+        """
+        return self._fit(X, y, classes=classes, epochs=1, resume=hasattr(self, "coef_"))
+
+    def _fit(self, X, y, *, classes, epochs, resume):
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume)
+        check_classification_targets(y)
+        known = np.unique(self.classes_ if resume else y if classes is None else classes)
+        if len(known) < 2:
+            raise ValueError("A classification must have two classes, but y has one class, "
+                             f"{known[0]!r}")
+        unknown = np.setdiff1d(y, known)
+        if len(unknown):
+            raise ValueError(f"y must hold classes {known.tolist()} only, not {unknown.tolist()}")
+        if resume and classes is not None and not np.array_equal(np.unique(classes), known):
+            raise ValueError(f"classes must be those of the first call, {known.tolist()}, "
+                             f"not {np.unique(classes).tolist()}")
+        self._train(X, class_targets(y, known), epochs=epochs, resume=resume, classes=known)
+        return self
+
+    def decision_function(self, X) -> np.ndarray:
+        """Values whose sign, or largest, decides: shape (n_rows,) or (n_rows, n_classes)."""
+        values = self._values(X)
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict(self, X) -> np.ndarray:
+        """Predicted labels of rows X, shape (n_rows,)."""
+        chosen = decide(self._values(X))
+        return self.classes_[chosen]
+
+    def _outputs(self, data, targets):
+        return [with_signs(data, signs) for signs in targets.T]
+
+    def _set_model(self, coef, intercept):
+        self.coef_, self.intercept_ = coef, intercept
+
+
+def _column(y):
+    return np.asarray(y, np.float64)[:, None]
