@@ -1,7 +1,7 @@
 """The diagonal corrections: e = round(x w K / 2^(8 k)) for every model word, in the background."""
 
 from amaranth import Cat, Module, Mux, Signal, signed
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import (
@@ -31,9 +31,9 @@ class CorrectionEngine(wiring.Component):
 
     Members
     -------
-    slot : In(slot_layout), correction : Out(ArrayLayout(signed(32), lanes))
+    slot : In(slot_layout), correction : Out(signed(32)).array(lanes)
         A slot, and one cycle later the pending corrections of its words.
-    sampled : In(ArrayLayout(signed(32), lanes))
+    sampled : In(signed(32)).array(lanes)
         Words to sample, two cycles after their slot.
     beats : In
         Beats of a row.
@@ -51,11 +51,11 @@ class CorrectionEngine(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        words = data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)
+        word = signed(MODEL_WIDTH)
         super().__init__({
             "slot": In(slot_layout(config)),
-            "correction": Out(words),
-            "sampled": In(words),
+            "correction": Out(word).array(config.lanes),
+            "sampled": In(word).array(config.lanes),
             "beats": In(range(MAX_FEATURES + 1)),
             "mantissa": In(MANTISSA_WIDTH),
             "shift": In(range(MAX_SHIFT + 1)),
@@ -74,17 +74,9 @@ class CorrectionEngine(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, groups = self.config, self.groups
-        group_width = config.correction_lanes * MODEL_WIDTH
-        m.submodules.store = store = memory.Memory(
-            shape=groups * group_width, depth=config.max_beats, init=[])
-        read, write = store.read_port(), store.write_port(granularity=group_width)
         coefficients = self._coefficients(m)
-
         one, two = Signal.like(self.slot), Signal.like(self.slot)
         m.d.sync += [one.eq(self.slot), two.eq(one)]
-        for lane in range(config.lanes):
-            m.d.comb += self.correction[lane].eq(
-                read.data.word_select(lane, MODEL_WIDTH).as_signed())
 
         # The walk: one group a cycle.
         walking, beat, group = Signal(), Signal(range(config.max_beats)), Signal(range(groups))
@@ -99,37 +91,41 @@ class CorrectionEngine(wiring.Component):
                     m.d.sync += walking.eq(0)
         with m.If(self.stop):
             m.d.sync += walking.eq(0)
-        m.d.comb += [
-            read.addr.eq(Mux(walking, beat, self.slot.index)),
-            coefficients.addr.eq(address),
-        ]
+        m.d.comb += coefficients.addr.eq(address)
         ends = walking & (group == groups - 1) & (beat == self.beats - 1)
         m.d.comb += self.done.eq(delay(m, ends, _STAGES + 1, name="ends"))
 
-        corrections = self._multiply(m, read, coefficients, delay(m, group, 1, name="group"))
-        finished = delay(m, walking, _STAGES, name="finished")
+        # The store: a memory for each lane, read by slots and by the walk in turn.
         at_beat = delay(m, beat, _STAGES, name="at_beat")
         at_group = delay(m, group, _STAGES, name="at_group")
+        finished = delay(m, walking, _STAGES, name="finished")
+        words, writes = [], []
+        for lane in range(config.lanes):
+            m.submodules[f"store_{lane}"] = store = memory.Memory(
+                shape=signed(MODEL_WIDTH), depth=config.max_beats, init=[])
+            read, write = store.read_port(), store.write_port()
+            m.d.comb += [
+                read.addr.eq(Mux(walking, beat, self.slot.index)),
+                self.correction[lane].eq(read.data),
+                write.addr.eq(Mux(finished, at_beat, two.index)),
+                write.en.eq(Mux(finished, at_group == lane // config.correction_lanes,
+                                two.valid & two.sample)),
+            ]
+            words.append(read.data)
+            writes.append(write)
+        corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"))
+        for lane, write in enumerate(writes):
+            correction = corrections[lane % config.correction_lanes]
+            m.d.comb += write.data.eq(
+                Mux(finished, correction[:MODEL_WIDTH].as_signed(), self.sampled[lane]))
         m.d.sync += self.saturated.eq(finished & Cat(
             out_of_range(value, MODEL_WIDTH) for value in corrections).any())
-        sampling = two.valid & two.sample
-        group_words = Cat(value[:MODEL_WIDTH] for value in corrections)
-        m.d.comb += [
-            write.addr.eq(Mux(finished, at_beat, two.index)),
-            write.data.eq(Mux(finished, group_words.replicate(groups), self.sampled)),
-            write.en.eq(Mux(finished, 1 << at_group, sampling.replicate(groups))),
-        ]
         return m
 
-    def _multiply(self, m, read, coefficients, group):
+    def _multiply(self, m, words, coefficients, group):
         """Exact corrections of a group, ``_STAGES`` cycles after its address."""
         config = self.config
         lanes = config.correction_lanes
-        chosen = Signal(lanes * MODEL_WIDTH)
-        with m.Switch(group):
-            for index in range(self.groups):
-                with m.Case(index):
-                    m.d.comb += chosen.eq(read.data.word_select(index, len(chosen)))
         half = Signal(MAX_SHIFT * SHIFT_UNIT)
         with m.Switch(self.shift):
             for shift in range(1, MAX_SHIFT + 1):
@@ -138,7 +134,10 @@ class CorrectionEngine(wiring.Component):
         results = []
         for lane in range(lanes):
             word = Signal(signed(MODEL_WIDTH), name=f"word_{lane}", reset_less=True)
-            m.d.sync += word.eq(chosen.word_select(lane, MODEL_WIDTH))
+            with m.Switch(group):
+                for number, old in enumerate(words[lane::lanes]):
+                    with m.Case(number):
+                        m.d.sync += word.eq(old)
             weight = coefficients.data.word_select(lane, COEFFICIENT_WIDTH).as_signed()
             factor = multiply(m, weight, self.mantissa, stages=1, name=f"factor_{lane}",
                               width=COEFFICIENT_WIDTH + MANTISSA_WIDTH)

@@ -1,7 +1,7 @@
 """Products of a row with the rows before it."""
 
 from amaranth import Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MAX_LOOKAHEAD
@@ -20,9 +20,9 @@ class Correlator(wiring.Component):
     -------
     valid, first, last : In(1)
         A slot, and whether it is the first or last of its row.
-    dot : In(ArrayLayout(signed(level_width), lanes))
+    dot : In(signed(level_width)).array(lanes)
         Dot levels of the row's beat.
-    earlier : In(ArrayLayout(ArrayLayout(signed(level_width), lanes), lookahead))
+    earlier : In(signed(level_width)).array(lookahead, lanes)
         Gradient levels of the rows before, at the same place in the row.
     skip : In
         Rows before this one whose updates it does not see: those of its own batch.
@@ -30,24 +30,24 @@ class Correlator(wiring.Component):
         Look-ahead of this run; sums beyond are 0.
     intercept_square : In(15)
         The intercept's contribution to every product.
-    o_valid : Out(1), products : Out(ArrayLayout(signed(gram_width), lookahead))
+    o_valid : Out(1), products : Out(signed(gram_width)).array(lookahead)
         Sums of a row.
     """
 
     def __init__(self, *, config):
         self.config = config
-        levels = data.ArrayLayout(signed(config.level_width), config.lanes)
+        level = In(signed(config.level_width))
         super().__init__({
             "valid": In(1),
             "first": In(1),
             "last": In(1),
-            "dot": In(levels),
-            "earlier": In(data.ArrayLayout(levels, config.lookahead)),
+            "dot": level.array(config.lanes),
+            "earlier": level.array(config.lookahead, config.lanes),
             "skip": In(range(MAX_LOOKAHEAD + 1)),
             "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "intercept_square": In(15),
             "o_valid": Out(1),
-            "products": Out(data.ArrayLayout(signed(config.gram_width), config.lookahead)),
+            "products": Out(signed(config.gram_width)).array(config.lookahead),
         })
 
     def elaborate(self, platform):

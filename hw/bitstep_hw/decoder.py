@@ -1,7 +1,7 @@
 """Codes to levels."""
 
 from amaranth import Const, Module, Mux, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 
@@ -37,7 +37,7 @@ class Decoder(wiring.Component):
         Packed codes.
     used : In(lanes)
         Lanes that hold a feature; the others give level 0.
-    levels : Out(ArrayLayout(signed(level_width), lanes))
+    levels : Out(signed(level_width)).array(lanes)
         Levels.
     """
 
@@ -46,7 +46,7 @@ class Decoder(wiring.Component):
         super().__init__({
             "beat": In(config.bus_width),
             "used": In(config.lanes),
-            "levels": Out(data.ArrayLayout(signed(config.level_width), config.lanes)),
+            "levels": Out(signed(config.level_width)).array(config.lanes),
         })
 
     def elaborate(self, platform):

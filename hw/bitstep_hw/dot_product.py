@@ -1,7 +1,7 @@
 """Dot product of a row with the model."""
 
 from amaranth import Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH
@@ -18,9 +18,9 @@ class DotProduct(wiring.Component):
     -------
     valid, first, last : In(1)
         A slot, and whether it is the first or last of its row.
-    levels : In(ArrayLayout(signed(level_width), lanes))
+    levels : In(signed(level_width)).array(lanes)
         Dot levels of the beat.
-    words : In(ArrayLayout(signed(33), lanes))
+    words : In(signed(33)).array(lanes)
         Model words of the beat.
     intercept_level : In(8), intercept : In(signed(32))
         The intercept's level and its word, read at a row's first slot.
@@ -34,8 +34,8 @@ class DotProduct(wiring.Component):
             "valid": In(1),
             "first": In(1),
             "last": In(1),
-            "levels": In(data.ArrayLayout(signed(config.level_width), config.lanes)),
-            "words": In(data.ArrayLayout(signed(MODEL_WIDTH + 1), config.lanes)),
+            "levels": In(signed(config.level_width)).array(config.lanes),
+            "words": In(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "intercept_level": In(8),
             "intercept": In(signed(MODEL_WIDTH)),
             "o_valid": Out(1),

@@ -14,7 +14,7 @@ IDENTITY_BITS = 128
 def _sources_digest() -> bytes:
     """Hash of every module of this package, by name and content."""
     digest = hashlib.sha256()
-    files = (file for file in resources.files(__package__).iterdir() if file.name.endswith(".py"))
+    files = (file for file in resources.files("bitstep_hw").iterdir() if file.name.endswith(".py"))
     for file in sorted(files, key=lambda file: file.name):
         content = file.read_bytes()
         digest.update(f"{file.name} {len(content)}\n".encode() + content)

@@ -1,7 +1,10 @@
 """The model: read, updated, corrected, written back and handed on in one pass."""
 
-from amaranth import Module, Mux, Signal, signed
-from amaranth.lib import data, memory, wiring
+from functools import reduce
+from operator import or_
+
+from amaranth import Cat, Module, Mux, Signal, signed
+from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
@@ -16,7 +19,8 @@ class ModelStore(wiring.Component):
     formed; then V = X - c g; then U = V + e if a correction is pending. V is written back (U where
     the correction is committed) and U goes to the dot product, or, later in a batch, the model
     that was frozen at the batch's start. A slot a cycle, the words leave 3 cycles after the slot;
-    two slots with the same index must be at least 2 cycles apart. Nothing is clamped: leaving the
+    two slots with the same index must be at least 2 cycles apart. Each lane has memories of its
+    own. Nothing is clamped: leaving the
     range raises a flag (docs/number-formats.md). Storage: ``capacity`` model words, once more with
     ``minibatch``.
 
@@ -27,15 +31,15 @@ class ModelStore(wiring.Component):
     -------
     slot : In(slot_layout)
         A slot.
-    levels : In(ArrayLayout(signed(level_width), lanes)), update : In(signed(32))
+    levels : In(signed(level_width)).array(lanes), update : In(signed(32))
         Gradient levels and c of the row to apply.
     intercept_level : In(8)
         Level of the intercept's constant input.
-    correction : In(ArrayLayout(signed(32), lanes))
+    correction : In(signed(32)).array(lanes)
         Pending corrections of the slot's words, in the cycle after the slot.
-    words : Out(ArrayLayout(signed(33), lanes)), intercept : Out(signed(32))
+    words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
         Words for the dot product.
-    sampled : Out(ArrayLayout(signed(32), lanes))
+    sampled : Out(signed(32)).array(lanes)
         Words to correct next time, one cycle before ``words``.
     saturated : Out(1)
         A word left its range.
@@ -49,16 +53,15 @@ class ModelStore(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        words = data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)
         super().__init__({
             "slot": In(slot_layout(config)),
-            "levels": In(data.ArrayLayout(signed(config.level_width), config.lanes)),
+            "levels": In(signed(config.level_width)).array(config.lanes),
             "update": In(signed(UPDATE_WIDTH)),
             "intercept_level": In(8),
-            "correction": In(words),
-            "words": Out(data.ArrayLayout(signed(MODEL_WIDTH + 1), config.lanes)),
+            "correction": In(signed(MODEL_WIDTH)).array(config.lanes),
+            "words": Out(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "intercept": Out(signed(MODEL_WIDTH)),
-            "sampled": Out(words),
+            "sampled": Out(signed(MODEL_WIDTH)).array(config.lanes),
             "saturated": Out(1),
             "access_index": In(range(config.max_beats)),
             "access_pair": In(range(config.model_lanes // 2)),
@@ -72,82 +75,96 @@ class ModelStore(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        pairs = config.model_lanes // 2
-        m.submodules.model = model = memory.Memory(
-            shape=config.model_lanes * MODEL_WIDTH, depth=config.max_beats, init=[])
-        write = model.write_port(granularity=2 * MODEL_WIDTH)
-        read = model.read_port(transparent_for=(write,))
-        outside = Signal()      # the words are reached through ``access``
-        m.d.comb += outside.eq(self.access_write | self.access_clear)
-
         one, two = Signal.like(self.slot), Signal.like(self.slot)
         m.d.sync += [one.eq(self.slot), two.eq(one)]
-        m.d.comb += read.addr.eq(Mux(self.slot.valid, self.slot.index, self.access_index))
-
-        frozen = self._frozen(m, one, two, write) if config.minibatch else None
-        overflow, stored = [], []
-        for lane in range(config.lanes):
-            old = read.data.word_select(lane, MODEL_WIDTH).as_signed()
-            delta = Signal(signed(UPDATE_WIDTH + config.level_width), name=f"delta_{lane}",
-                           reset_less=True)
-            m.d.sync += delta.eq(scale(self.levels[lane], self.update))
-            updated = Signal(signed(UPDATE_WIDTH + config.level_width + 1),
-                             name=f"updated_{lane}", reset_less=True)
-            m.d.sync += updated.eq(old - delta)
-            overflow.append(out_of_range(updated, MODEL_WIDTH))
-            plain = updated[:MODEL_WIDTH].as_signed()
-            seen = Signal(signed(MODEL_WIDTH + 1), name=f"seen_{lane}")
-            m.d.comb += seen.eq(plain)
-            if config.corrections:
-                pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
-                m.d.sync += pending.eq(Mux(one.correct, self.correction[lane], 0))
-                m.d.comb += seen.eq(plain + pending)
-                overflow.append(two.commit & out_of_range(seen, MODEL_WIDTH))
-            m.d.comb += self.sampled[lane].eq(seen)
-            stored.append(Mux(two.commit, seen[:MODEL_WIDTH], plain[:MODEL_WIDTH]))
-            used = seen if frozen is None else Mux(two.frozen, frozen[lane], seen)
-            m.d.sync += self.words[lane].eq(used)
-        # One register a flag, and the wide OR in the cycle after.
-        flags = Signal(len(overflow), reset_less=True)
-        m.d.sync += flags.eq(Mux(two.valid, _cat(overflow), 0))
-
-        flag_intercept = self._intercept(m, one, two)
-        m.d.sync += self.saturated.eq(flags.any() | flag_intercept)
-
-        enable = Signal(pairs)
-        row = _cat(stored + [0] * (config.model_lanes - config.lanes), width=MODEL_WIDTH)
+        index, pair = Signal.like(self.access_index), Signal(range(config.model_lanes // 2))
+        outside = Signal()      # the words are reached through ``access``
         m.d.comb += [
-            enable.eq(Mux(self.access_clear, -1, 1 << self.access_pair)),
-            write.addr.eq(Mux(outside, self.access_index, two.index)),
-            write.data.eq(Mux(outside, self.access_i.replicate(pairs), row)),
-            write.en.eq(Mux(outside, Mux(self.access_intercept, 0, enable),
-                            two.valid.replicate(pairs))),
+            index.eq(Mux(self.slot.valid, self.slot.index, self.access_index)),
+            pair.eq(self.access_pair),
+            outside.eq(self.access_write | self.access_clear),
         ]
+        overflow, stored = [], []
+        for lane in range(config.model_lanes):
+            m.submodules[f"model_{lane}"] = model = memory.Memory(
+                shape=signed(MODEL_WIDTH), depth=config.max_beats, init=[])
+            write = model.write_port()
+            read = model.read_port(transparent_for=(write,))
+            stored.append(read.data)
+            given = self.access_i.word_select(lane % 2, MODEL_WIDTH)
+            chosen = self.access_clear | (self.access_write & ~self.access_intercept
+                                          & (pair == lane // 2))
+            m.d.comb += [
+                read.addr.eq(index),
+                write.addr.eq(Mux(outside, self.access_index, two.index)),
+                write.data.eq(given),
+                write.en.eq(chosen),
+            ]
+            if lane < config.lanes:
+                word, overflows = self._lane(m, lane, one, two, read.data)
+                overflow += overflows
+                with m.If(~outside):
+                    m.d.comb += [write.data.eq(word), write.en.eq(two.valid)]
+
+        # The OR over all lanes takes two cycles.
+        groups = [overflow[at:at + 8] for at in range(0, len(overflow), 8)]
+        flags = Signal(len(groups), reset_less=True)
+        m.d.sync += flags.eq(Cat(two.valid & reduce(or_, group) for group in groups))
+        m.d.sync += self.saturated.eq(flags.any() | self._intercept(m, one, two))
+
+        with m.Switch(pair):
+            for number in range(config.model_lanes // 2):
+                with m.Case(number):
+                    m.d.comb += self.access_o.eq(Cat(stored[2 * number:2 * number + 2]))
         with m.If(self.access_intercept):
             m.d.comb += self.access_o.eq(self._intercept_word.as_unsigned())
-        with m.Else():
-            m.d.comb += self.access_o.eq(_choose(m, read.data, self.access_pair, pairs))
         return m
 
-    def _frozen(self, m, one, two, write):
-        """Model at the batch's start, beside the words of slot ``two``."""
+    def _lane(self, m, lane, one, two, old):
+        """One lane's update; returns the word to store and the flags that it left its range."""
         config = self.config
-        m.submodules.frozen = store = memory.Memory(
-            shape=config.lanes * MODEL_WIDTH, depth=config.max_beats, init=[])
-        port = store.write_port()
-        read = store.read_port(transparent_for=(port,))
-        held = Signal(config.lanes * MODEL_WIDTH, reset_less=True)
+        delta = Signal(signed(UPDATE_WIDTH + config.level_width), name=f"delta_{lane}",
+                       reset_less=True)
+        updated = Signal(signed(UPDATE_WIDTH + config.level_width + 1), name=f"updated_{lane}",
+                         reset_less=True)
+        m.d.sync += [delta.eq(scale(self.levels[lane], self.update)), updated.eq(old - delta)]
+        overflow = [out_of_range(updated, MODEL_WIDTH)]
+        plain = updated[:MODEL_WIDTH].as_signed()
+        seen = Signal(signed(MODEL_WIDTH + 1), name=f"seen_{lane}")
+        stored = plain
+        if config.corrections:
+            pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
+            m.d.sync += pending.eq(Mux(one.correct, self.correction[lane], 0))
+            m.d.comb += seen.eq(plain + pending)
+            overflow.append(two.commit & out_of_range(seen, MODEL_WIDTH))
+            stored = Mux(two.commit, seen[:MODEL_WIDTH].as_signed(), plain)
+        else:
+            m.d.comb += seen.eq(plain)
+        m.d.comb += self.sampled[lane].eq(seen)
+        used = seen
+        if config.minibatch:
+            used = Mux(two.frozen, self._frozen(m, lane, two), seen)
+        m.d.sync += self.words[lane].eq(used)
+        return stored, overflow
+
+    def _frozen(self, m, lane, two):
+        """A lane's word at the batch's start, beside slot ``two``."""
+        m.submodules[f"frozen_{lane}"] = store = memory.Memory(
+            shape=signed(MODEL_WIDTH), depth=self.config.max_beats, init=[])
+        write = store.write_port()
+        read = store.read_port(transparent_for=(write,))
+        held = Signal(signed(MODEL_WIDTH), name=f"held_{lane}", reset_less=True)
         m.d.comb += [
             read.addr.eq(self.slot.index),
-            port.addr.eq(two.index),
-            port.data.eq(self.sampled),
-            port.en.eq(two.valid & two.freeze),
+            write.addr.eq(two.index),
+            write.data.eq(self.sampled[lane]),
+            write.en.eq(two.valid & two.freeze),
         ]
         m.d.sync += held.eq(read.data)
-        return [held.word_select(lane, MODEL_WIDTH).as_signed() for lane in range(config.lanes)]
+        return held
 
     def _intercept(self, m, one, two):
-        """The intercept as one more lane, kept in a register."""
+        """The intercept as one more lane, kept in a register; whether it left its range."""
         word = self._intercept_word = Signal(signed(MODEL_WIDTH), name="intercept_word")
         delta = Signal(signed(UPDATE_WIDTH + 9), name="delta_intercept", reset_less=True)
         updated = Signal(signed(UPDATE_WIDTH + 10), name="updated_intercept")
@@ -165,18 +182,3 @@ class ModelStore(wiring.Component):
         used = Mux(two.frozen, frozen, word) if self.config.minibatch else word
         m.d.sync += self.intercept.eq(used)
         return overflow
-
-
-def _cat(values, width=None):
-    from amaranth import C, Cat
-    return Cat(C(value, width) if isinstance(value, int) else value for value in values)
-
-
-def _choose(m, words, pair, pairs):
-    """The pair of model words numbered ``pair``; a switch, because a shift of all is slow."""
-    chosen = Signal(2 * MODEL_WIDTH, name="chosen_pair")
-    with m.Switch(pair):
-        for index in range(pairs):
-            with m.Case(index):
-                m.d.comb += chosen.eq(words.word_select(index, 2 * MODEL_WIDTH))
-    return chosen

@@ -1,7 +1,7 @@
 """The SGD pipeline: rows and labels in, an updated model in the store."""
 
 from amaranth import Array, C, Cat, Module, Mux, Signal, signed
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import (
@@ -91,7 +91,7 @@ class Pipeline(wiring.Component):
         for stage in range(1, 6):
             slots.append(Signal.like(sequencer.slot, name=f"slot_{stage}"))
             m.d.sync += slots[-1].eq(slots[-2])
-        dot, earlier, older = self._levels(m, slots)
+        dot, late_dot, earlier, older = self._levels(m, slots)
 
         m.submodules.correlator = correlator = Correlator(config=config)
         m.submodules.dot_product = dot_product = DotProduct(config=config)
@@ -101,18 +101,16 @@ class Pipeline(wiring.Component):
         m.d.comb += [
             correlator.valid.eq(slots[2].valid), correlator.first.eq(slots[2].first),
             correlator.last.eq(slots[2].last), correlator.skip.eq(slots[2].skip),
-            correlator.dot.eq(dot), correlator.earlier.eq(earlier),
             correlator.lookahead.eq(self.lookahead), correlator.intercept_square.eq(square),
-            store.slot.eq(slots[2]), store.levels.eq(older),
+            store.slot.eq(slots[2]),
             store.update.eq(self._update(m, slots[1], solver)),
             store.intercept_level.eq(self.intercept_level),
             dot_product.valid.eq(slots[5].valid), dot_product.first.eq(slots[5].first),
             dot_product.last.eq(slots[5].last),
-            dot_product.levels.eq(delay(m, dot, 3, name="dot")),
-            dot_product.words.eq(store.words), dot_product.intercept.eq(store.intercept),
+            dot_product.intercept.eq(store.intercept),
             dot_product.intercept_level.eq(self.intercept_level),
             solver.clear.eq(self.start),
-            solver.valid.eq(correlator.o_valid), solver.products.eq(correlator.products),
+            solver.valid.eq(correlator.o_valid),
             solver.idle_row.eq(delay(m, slots[5].idle_row, config.tree_stages + 1, name="idle")),
             solver.label.eq(delay(m, sequencer.label, config.tree_stages + 6, name="label")),
             solver.dot.eq(dot_product.o),
@@ -120,11 +118,17 @@ class Pipeline(wiring.Component):
             solver.label_shift.eq(self.label_shift),
             self.saturated[0].eq(solver.saturated), self.saturated[1].eq(store.saturated),
         ]
+        for target, source in ((correlator.dot, dot), (store.levels, older),
+                               (dot_product.levels, late_dot), (dot_product.words, store.words),
+                               (solver.products, correlator.products),
+                               *zip(correlator.earlier, earlier, strict=True)):
+            m.d.comb += [a.eq(b) for a, b in zip(target, source, strict=True)]
         if self.engine is not None:
             m.submodules.engine = engine = self.engine
             m.d.comb += [
                 engine.slot.eq(slots[2]), engine.beats.eq(self.beats), engine.stop.eq(self.stop),
-                engine.sampled.eq(store.sampled), store.correction.eq(engine.correction),
+                *(a.eq(b) for a, b in zip(engine.sampled, store.sampled, strict=True)),
+                *(a.eq(b) for a, b in zip(store.correction, engine.correction, strict=True)),
                 engine.mantissa.eq(self.correction_mantissa),
                 engine.shift.eq(self.correction_shift),
                 sequencer.corrected.eq(engine.done), self.saturated[2].eq(engine.saturated),
@@ -132,33 +136,35 @@ class Pipeline(wiring.Component):
         return m
 
     def _levels(self, m, slots):
-        """Levels of a slot: its own, those of the rows before, those of the row to apply."""
+        """Levels of a slot: its own, again 3 cycles later, those of the rows before, and those of
+        the row to apply.
+        """
         config = self.config
         m.submodules.lines = lines = DelayLines(config=config)
         beat = Signal(config.bus_width, reset_less=True)
         m.d.sync += beat.eq(self.sequencer.beat)
         m.d.comb += [lines.valid.eq(slots[0].valid), lines.index.eq(slots[0].index),
                      lines.beat.eq(beat)]
-        used = Signal(config.lanes)
-        m.d.comb += used.eq(Mux(slots[1].last, (1 << self.last_lanes) - 1, -1))
 
-        def decoded(code, sample, name):
+        def decoded(code, sample, name, last=slots[1].last):
             decoder = Decoder(config=config, sample=sample)
             m.submodules[f"decode_{name}"] = decoder
-            levels = Signal(decoder.levels.shape(), name=f"levels_{name}", reset_less=True)
-            m.d.comb += [decoder.beat.eq(code), decoder.used.eq(used)]
-            m.d.sync += levels.eq(decoder.levels)
-            return levels
+            m.d.comb += [decoder.beat.eq(code),
+                         decoder.used.eq(Mux(last, (1 << self.last_lanes) - 1, -1))]
+            registers = []
+            for lane, level in enumerate(decoder.levels):
+                registers.append(Signal(level.shape(), name=f"{name}_{lane}", reset_less=True))
+                m.d.sync += registers[-1].eq(level)
+            return registers
 
         taps = [lines.earlier[line] for line in range(config.lookahead + 1)]
         dot = decoded(beat, 0, "dot")
+        # Codes are fewer bits than levels, so the codes wait and are decoded a second time.
+        late_dot = decoded(delay(m, beat, 3, name="beat"), 0, "late_dot", last=slots[4].last)
         earlier = [decoded(taps[d - 1], 1, f"earlier_{d}")
                    for d in range(1, config.lookahead + 1)]
         older = decoded(Array(taps)[self.lookahead], 1, "older")
-        stacked = Signal(data.ArrayLayout(dot.shape(), config.lookahead))
-        for d, levels in enumerate(earlier):
-            m.d.comb += stacked[d].eq(levels)
-        return dot, stacked, older
+        return dot, late_dot, earlier, older
 
     def _update(self, m, slot, solver):
         """c of the row to apply, from the queue of those that wait for their slot."""

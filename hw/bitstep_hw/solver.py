@@ -1,7 +1,7 @@
 """The scalar recursion: from a row's dot product to its update."""
 
 from amaranth import Array, Module, Mux, Signal, signed
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import (
@@ -36,7 +36,7 @@ class Solver(wiring.Component):
         Forgets every c; between epochs.
     valid : In(1), idle_row : In(1)
         A row enters, one cycle before its dot product; a row that only fills a slot has c = 0.
-    products : In(ArrayLayout(signed(gram_width), lookahead)), label : In(signed(32))
+    products : In(signed(gram_width)).array(lookahead), label : In(signed(32))
         Of the row that enters.
     dot : In(signed(dot_width))
         Dot product of the row that entered in the cycle before.
@@ -52,7 +52,7 @@ class Solver(wiring.Component):
             "clear": In(1),
             "valid": In(1),
             "idle_row": In(1),
-            "products": In(data.ArrayLayout(signed(config.gram_width), config.lookahead)),
+            "products": In(signed(config.gram_width)).array(config.lookahead),
             "label": In(signed(LABEL_WIDTH)),
             "dot": In(signed(config.dot_width)),
             "mantissa": In(MANTISSA_WIDTH),
