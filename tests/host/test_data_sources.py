@@ -214,7 +214,9 @@ def test_download_without_pooch(tmp_path, monkeypatch):
 def test_synthetic():
     dataset = load("synthetic-10")
     assert dataset.features.shape == (20_000, 10)
-    assert 0.9 < dataset.features.std() < 1.1
+    assert 0.99 < dataset.features.std() < 1.01
+    for n_features in (10, 1000):       # the variance of labels does not grow with the features
+        assert 0.5 < synthetic(n_features, 500).labels.std() < 1.5
     again = synthetic(10, 20_000, 0)
     np.testing.assert_array_equal(dataset.features, again.features)
     np.testing.assert_array_equal(dataset.labels, again.labels)

@@ -92,8 +92,10 @@ def test_save_replaces_whole_files_only(tmp_path, monkeypatch):
             make(seed=2).save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+    file_before = path.stat().st_ino
     make(seed=2).save(path)
     assert QuantizedDataset.load(path).seed == 2
+    assert path.stat().st_ino != file_before     # renamed, not written over
 
 
 @pytest.fixture
