@@ -1,4 +1,4 @@
-"""The simulated board as a device: the same RTL as on a board, compiled, with a simulated memory."""
+"""The simulated board as a device: the RTL of a real board, compiled, with a simulated memory."""
 
 import time
 from collections.abc import Callable

@@ -22,7 +22,7 @@ from pathlib import Path
 from filelock import FileLock
 from platformdirs import user_cache_dir
 
-CPP = Path(str(resources.files(__package__) / "cpp"))
+CPP = Path(str(resources.files("bitstep_sim") / "cpp"))
 TOP = "bitstep_top"
 PREFIX = f"V{TOP}"
 SPLIT = 8_000               # statements in a C++ file; small enough that two cores share the work
@@ -35,7 +35,7 @@ VERILATOR_FLAGS = (
     # Yosys truncates implicitly, and Verilator gives `interrupt` another name in C++.
     "-Wno-WIDTH", "-Wno-fatal", "-Wno-lint", "-Wno-SYMRSVDWORD", "--quiet",
 )
-# Boards of several tops live in one process: nothing of one may be seen by, or merged with, another.
+# Boards of several tops live in one process: nothing of one may be merged with another's.
 CXX_FLAGS = (
     "-std=gnu++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-w",
     *(f"-DVM_{name}=0" for name in ("COVERAGE", "SC", "TIMING", "TRACE_VCD", "TRACE_SAIF")),
@@ -120,7 +120,8 @@ def find_verilator() -> Verilator:
     match = re.search(r"Verilator (\d+)", version)
     if match and int(match[1]) < 5:
         raise ToolError(f"Verilator must be version 5 or later, not {version}: {hint}")
-    return Verilator((script,), Path(_output(script, "--getenv", "VERILATOR_ROOT").strip()), version)
+    root = Path(_output(script, "--getenv", "VERILATOR_ROOT").strip())
+    return Verilator((script,), root, version)
 
 
 def build(verilog: str, *, trace: bool = False, progress: Progress | None = None,

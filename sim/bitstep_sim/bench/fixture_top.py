@@ -1,6 +1,6 @@
 """A small top with the shell of a real one and no pipeline, to test board and shell by themselves.
 
-It has the ports of ``bitstep_hw.top.Top``, so the board, the benches and ``Device`` take it as such.
+It has the ports of ``bitstep_hw.top.Top``, so the board and the benches take it as such.
 """
 
 from amaranth import Module, Mux, Signal
@@ -13,7 +13,7 @@ from bitstep_hw.read_master import ReadMaster
 from bitstep_hw.register_bank import ADDRESS_WIDTH, RegisterBank
 from bitstep_hw.write_master import WriteMaster
 
-FAULTS = ("crosses", "unaligned", "long", "withdrawn", "wlast", "hangs")
+FAULTS = ("none", "crosses", "unaligned", "long", "withdrawn", "wlast", "hangs")
 ROWS_ONLY, LABELS_ONLY, BOTH = LabelFormat.SIGN, LabelFormat.INT16, LabelFormat.INT32
 
 
@@ -38,8 +38,9 @@ class FixtureTop(wiring.Component):
         Bits of a row beat.
     identity : int
         Value of the IDENTITY registers.
-    fault : str or None
-        A way to break the rules of AXI, for tests of checkers: one of ``FAULTS``.
+    faulty : bool
+        Whether LABEL_SHIFT, an index of ``FAULTS``, selects a way to break the rules of AXI, for
+        tests of checkers.
 
     Members
     -------
@@ -49,10 +50,8 @@ class FixtureTop(wiring.Component):
         A run is over, and none was started since.
     """
 
-    def __init__(self, *, bus_width=64, identity=0, fault=None):
-        if fault is not None and fault not in FAULTS:
-            raise ValueError(f"Fault must be None or one of {', '.join(FAULTS)}, not {fault}")
-        self.bus_width, self.identity, self.fault = bus_width, identity, fault
+    def __init__(self, *, bus_width=64, identity=0, faulty=False):
+        self.bus_width, self.identity, self.faulty = bus_width, identity, faulty
         super().__init__({
             **flat_members("s_axi", In(AxiLite(address_width=ADDRESS_WIDTH))),
             **flat_members("m_axi_rows", Out(AxiRead(data_width=bus_width))),
@@ -75,7 +74,8 @@ class FixtureTop(wiring.Component):
         ]
         self._elaborate_data(m, bank, rows, labels, writer)
         self._elaborate_control(m, bank, rows, labels, writer)
-        self._elaborate_fault(m, rows, writer)
+        if self.faulty:
+            self._elaborate_faults(m, bank, rows)
         return m
 
     def _elaborate_data(self, m, bank, rows, labels, writer):
@@ -110,9 +110,8 @@ class FixtureTop(wiring.Component):
     def _elaborate_control(self, m, bank, rows, labels, writer):
         masters = (rows, labels, writer)
         busy, done = Signal(), Signal()
-        idle = Signal()
+        hangs = (bank.label_shift == FAULTS.index("hangs")) & self.faulty
         m.d.comb += [
-            idle.eq(~bank.start & (self.fault != "hangs")),
             bank.identity.eq(self.identity),
             bank.status.eq(busy * Status.BUSY + done * Status.DONE
                            + (done & (bank.error != 0)) * Status.FAILED),
@@ -140,21 +139,21 @@ class FixtureTop(wiring.Component):
                     m.d.sync += error.eq(Error.MODEL_WRITE)
                 with m.Elif(bank.abort):
                     m.d.sync += error.eq(Error.ABORTED)
-            with m.If(idle & still[0] & still[1] & still[2]):
+            with m.If(~hangs & still[0] & still[1] & still[2]):
                 m.d.sync += [busy.eq(0), done.eq(1), bank.epochs_done.eq(bank.epochs)]
 
-    def _elaborate_fault(self, m, rows, writer):
+    def _elaborate_faults(self, m, bank, rows):
         beat_bytes = self.bus_width // 8
+        blink = Signal()
+        m.d.sync += blink.eq(~blink)
+        statements = {
+            "crosses": self.m_axi_rows_araddr.eq(rows.bus.araddr + beat_bytes),
+            "unaligned": self.m_axi_rows_araddr.eq(rows.bus.araddr + beat_bytes // 2),
+            "long": self.m_axi_rows_arlen.eq(rows.bus.arlen + 16),
+            "withdrawn": self.m_axi_rows_arvalid.eq(rows.bus.arvalid & blink),
+            "wlast": self.m_axi_aux_wlast.eq(0),
+        }
         # These come last, so they win over what connects the buses.
-        if self.fault == "crosses":
-            m.d.comb += self.m_axi_rows_araddr.eq(rows.bus.araddr + beat_bytes)
-        elif self.fault == "unaligned":
-            m.d.comb += self.m_axi_rows_araddr.eq(rows.bus.araddr + beat_bytes // 2)
-        elif self.fault == "long":
-            m.d.comb += self.m_axi_rows_arlen.eq(rows.bus.arlen + 16)
-        elif self.fault == "withdrawn":
-            blink = Signal()
-            m.d.sync += blink.eq(~blink)
-            m.d.comb += self.m_axi_rows_arvalid.eq(rows.bus.arvalid & blink)
-        elif self.fault == "wlast":
-            m.d.comb += self.m_axi_aux_wlast.eq(0)
+        for fault, statement in statements.items():
+            with m.If(bank.label_shift == FAULTS.index(fault)):
+                m.d.comb += statement

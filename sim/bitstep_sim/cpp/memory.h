@@ -68,21 +68,26 @@ private:
     uint8_t* data_;
 };
 
-// Bytes per cycle that all ports share. A transfer may go while there is no debt, and puts its bytes
-// on the debt; so the long-run rate is exact for any beat size, and no port starves another.
+// Bytes per cycle that all ports share. In a cycle that starts without debt every port may transfer a
+// beat, which is put on the debt; so the long-run rate is exact for any beat size, and no port
+// starves another. What two idle cycles save is kept, because a write is charged a cycle after WREADY
+// promised it.
 class Bandwidth {
 public:
     explicit Bandwidth(double bytes_per_cycle) : rate_(bytes_per_cycle) {}
     void tick() {
-        if (rate_ > 0) debt_ = debt_ > rate_ ? debt_ - rate_ : 0;
+        if (rate_ <= 0) return;
+        debt_ = debt_ > -rate_ ? debt_ - rate_ : -2 * rate_;
+        available_ = debt_ < rate_;
     }
-    bool available() const { return debt_ < rate_ || rate_ <= 0; }
+    bool available() const { return available_; }
     void spend(uint64_t n) {
         if (rate_ > 0) debt_ += static_cast<double>(n);
     }
 
 private:
     double rate_, debt_ = 0;
+    bool available_ = true;
 };
 
 // One random number per question, none if the probability is 0.
