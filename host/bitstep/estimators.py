@@ -77,9 +77,13 @@ _ATTRIBUTES = """
 class _LowPrecisionModel(BaseEstimator):
     """What both estimators share."""
 
-    def __init__(self, *, bits=4, encoding="compensated", epochs=20, step="auto",
-                 schedule="inverse", batch=1, l2=0.0, copies=1, scaler="minmax",
-                 fit_intercept=True, device="golden", warm_start=False, random_state=None):
+    coef_: Any
+    intercept_: Any
+
+    def __init__(self, *, bits=4, encoding="compensated", epochs=20, step: Any = "auto",
+                 schedule: Any = "inverse", batch=1, l2=0.0, copies=1, scaler="minmax",
+                 fit_intercept=True, device: Any = "golden", warm_start=False,
+                 random_state: Any = None):
         self.bits = bits
         self.encoding = encoding
         self.epochs = epochs
@@ -177,11 +181,16 @@ class _LowPrecisionModel(BaseEstimator):
     def _set_model(self, coef: np.ndarray, intercept: np.ndarray) -> None:
         raise NotImplementedError
 
+    def _validated(self, X, y, resume: bool, **options) -> tuple[np.ndarray, np.ndarray]:
+        checked: Any = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume,
+                                     **options)
+        return checked
+
     def _values(self, X) -> np.ndarray:
         """Output values, shape (n_rows, n_outputs)."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return outputs(X, np.atleast_2d(self.coef_)[None], np.atleast_1d(self.intercept_)[None])[
+        rows: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return outputs(rows, np.atleast_2d(self.coef_)[None], np.atleast_1d(self.intercept_)[None])[
             :, 0]
 
 
@@ -225,16 +234,14 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
             On Ctrl-C; the model is that of the last finished epoch.
         """
         resume = self.warm_start and hasattr(self, "coef_")
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True,
-                             reset=not resume)
+        X, y = self._validated(X, y, resume, y_numeric=True)
         self._train(X, _column(y), epochs=self.epochs, resume=resume)
         return self
 
     def partial_fit(self, X, y):
         """Train one epoch, from the model there is; parameters and errors as for :meth:`fit`."""
         resume = hasattr(self, "coef_")
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True,
-                             reset=not resume)
+        X, y = self._validated(X, y, resume, y_numeric=True)
         self._train(X, _column(y), epochs=1, resume=resume)
         return self
 
@@ -309,7 +316,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         return self._fit(X, y, classes=classes, epochs=1, resume=hasattr(self, "coef_"))
 
     def _fit(self, X, y, *, classes, epochs, resume):
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume)
+        X, y = self._validated(X, y, resume)
         check_classification_targets(y)
         known = np.unique(self.classes_ if resume else y if classes is None else classes)
         if len(known) < 2:

@@ -79,7 +79,8 @@ class LinearModel:
 
     def save(self, path: str | Path) -> None:
         """Write a model file (NumPy's .npz; whole, or not at all)."""
-        arrays = {name: np.asarray(getattr(self, name), np.float64) for name in ARRAYS}
+        arrays: dict[str, Any] = {name: np.asarray(getattr(self, name), np.float64)
+                                  for name in ARRAYS}
         header = {"format": FORMAT, "version": VERSION, "n_features": self.n_features,
                   "config": self.config}
         text = json.dumps(header, sort_keys=True)

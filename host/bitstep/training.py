@@ -99,7 +99,8 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
     for number, data in enumerate(outputs):
         start = None
         if initial is not None:
-            start = data.scaler.scale_model(initial[0][number], initial[1][number])
+            weights, intercept = data.scaler.scale_model(initial[0][number], initial[1][number])
+            start = (weights, float(intercept))
         made = plan(data, config, steps=steps, batch=batch, l2=l2, fit_intercept=fit_intercept,
                     model_range=model_range, initial=start, first_epoch=first_epoch)
         before, taken = number * n_epochs, made.steps

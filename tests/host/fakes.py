@@ -4,14 +4,15 @@ The device is a model of the protocol in Python: it sees nothing but register wr
 memory of its own, rebuilds the job from them, and runs the golden model.
 """
 
-from types import SimpleNamespace
+import time
 
 import numpy as np
 
-from bitstep.config import PipelineConfig, level_limit
+from bitstep.config import PipelineConfig
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.sgd import train
 from bitstep.job import EpochSteps, TrainingJob, label_bytes
+from bitstep.quantization import QuantizedDataset, Scaler
 from bitstep.registers import MAP_VERSION, REGISTERS, Control, Error, LabelFormat, Status
 
 IDENTITY = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677
@@ -44,18 +45,19 @@ def pack_labels(labels, label_format):
     return data
 
 
-def quantized(levels, labels, *, bits=4, encoding="nearest", bus_width=64, variance=None,
+def quantized(levels, labels, *, bits=4, encoding="nearest", variance=None,
               label_format=LabelFormat.INT16, label_scale=1.0, label_offset=0.0):
-    """What planning reads of a QuantizedDataset, from integer levels and stored labels."""
+    """A quantized data set from integer levels and stored labels; features are u themselves."""
     levels = np.asarray(levels)
-    config = PipelineConfig(bits=bits, bus_width=bus_width)
-    variance = np.zeros(levels.shape[1]) if variance is None else np.asarray(variance, float)
-    return SimpleNamespace(
-        bits=bits, bus_width=bus_width, family="single", encoding=encoding,
-        n_rows=levels.shape[0], n_features=levels.shape[1], rows=(pack_levels(levels, config),),
+    n_features = levels.shape[1]
+    return QuantizedDataset(
+        bits=bits, bus_width=64, encoding=encoding, n_features=n_features,
+        rows=(pack_levels(levels, PipelineConfig(bits=bits)),), seed=0,
         labels=pack_labels(labels, label_format), label_format=label_format,
-        label_scale=label_scale, label_offset=label_offset, variance=variance,
-        level_limit=level_limit(bits, "single"))
+        label_scale=label_scale, label_offset=label_offset,
+        classes=np.array([-1.0, 1.0]) if label_format == LabelFormat.SIGN else None,
+        scaler=Scaler("minmax", np.zeros(n_features), np.ones(n_features)),
+        variance=np.zeros(n_features) if variance is None else np.asarray(variance, float))
 
 
 def make_job(levels, labels, *, bits=4, mantissa=1, shift=1, epochs=1, **changes):
@@ -69,7 +71,7 @@ def make_job(levels, labels, *, bits=4, mantissa=1, shift=1, epochs=1, **changes
         "labels": pack_labels(labels, label_format), "label_format": label_format,
         "label_shift": 0, "intercept_level": 0, "batch": 1, "correction_period": 0,
         "coefficients": np.zeros(n_features, np.int32),
-        "epochs": (EpochSteps(mantissa, shift),) * epochs,
+        "epochs": epochs if isinstance(epochs, tuple) else (EpochSteps(mantissa, shift),) * epochs,
         "model": np.zeros(n_features, np.int32)} | changes
     return TrainingJob(**values)
 
@@ -232,7 +234,6 @@ class FakeDevice:
             self.end()
 
     def wait(self, done, timeout_s):
-        import time
         end = time.monotonic() + timeout_s
         while not done():
             if time.monotonic() > end:

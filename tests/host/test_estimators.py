@@ -48,14 +48,14 @@ def test_regression(diabetes):
     assert [entry["epoch"] for entry in model.history_] == list(range(1, 21))
     loss = np.mean((model.predict(X) - y) ** 2) / 2
     assert model.history_[-1]["train_loss"] == pytest.approx(loss)
-    assert model.history_[1]["step"] == pytest.approx(model.step_ / 2, rel=0.01)
+    assert model.history_[1]["step"] == pytest.approx(float(model.step_ or 0) / 2, rel=0.01)
     assert model.counters_["beats"] == 20 * len(X)
 
 
 @pytest.mark.parametrize("load", [load_breast_cancer, load_digits])
 def test_classification_is_within_a_point_of_float(load):
-    X, y = load(return_X_y=True)
-    train, test, train_y, test_y = train_test_split(X, y, random_state=0, test_size=0.3)
+    X, y = map(np.asarray, load(return_X_y=True))
+    train, test, train_y, test_y = map(np.asarray, train_test_split(X, y, random_state=0, test_size=0.3))
     model = LowPrecisionClassifier(random_state=0).fit(train, train_y)
     scaler = MinMaxScaler((-1, 1)).fit(train)
     classes = np.unique(y)
@@ -95,7 +95,7 @@ def test_resumed_is_uninterrupted(diabetes, parameters):
 
 
 def test_partial_fit_of_classes():
-    X, y = load_digits(return_X_y=True)
+    X, y = map(np.asarray, load_digits(return_X_y=True))
     X, y = X[:200], y[:200]
     model = LowPrecisionClassifier(random_state=0)
     model.partial_fit(X[y < 5], y[y < 5], classes=np.arange(10))
@@ -146,7 +146,7 @@ def test_one_class():
 
 
 def test_saturation_names_the_class():
-    X, y = load_digits(return_X_y=True)
+    X, y = map(np.asarray, load_digits(return_X_y=True))
     with pytest.raises(SaturationError, match="Class 1 of 10: Training left"):
         LowPrecisionClassifier(step=10.0).fit(X[:100], y[:100])
 

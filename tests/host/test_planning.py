@@ -1,5 +1,7 @@
 """Planning against numbers worked out by hand."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from fakes import quantized
@@ -202,7 +204,7 @@ def test_pipeline_for():
 
 def test_first_epoch_resumes():
     data = corrected()
-    data.rows = (data.rows[0], 1 * data.rows[0])
+    data = dataclasses.replace(data, rows=(data.rows[0], 1 * data.rows[0]))
     whole = plan(data, CONFIG, steps=[0.4, 0.2, 0.1])
     rest = plan(data, CONFIG, steps=[0.4, 0.2, 0.1], first_epoch=1)
     assert rest.job.epochs == whole.job.epochs[1:]

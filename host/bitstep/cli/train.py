@@ -48,7 +48,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_pipeline_options(parser)
     training = parser.add_argument_group("training")
     training.add_argument("--epochs", type=integer(1), metavar="N",
-                          help="passes over the rows (default: 20, or as many as a file of steps has)")
+                          help="passes over the rows (default: 20; with a file of steps: all of "
+                          "them)")
     training.add_argument("--step", type=or_auto(number(0)), metavar="S", help="first step, in "
                           "scaled feature space: x <- x - S (u.x - y) u; or auto: from the data "
                           "(default: auto)")
