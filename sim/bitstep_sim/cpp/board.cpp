@@ -89,13 +89,14 @@ public:
     bool interrupt() const { return top->__SYM__interrupt; }    // a word reserved by Verilator
 
     uint64_t run(uint64_t limit) {
-        // With the interrupt up already, something else is being waited for.
-        const bool was_over = interrupt();
+        // An interrupt that is up from the start is of an earlier run: only its rise ends this.
+        bool was_over = interrupt();
         uint64_t cycles = 0;
         while (cycles < limit && memory.violation.empty() && (was_over || !interrupt())) {
             before_edge();
             edge();
             ++cycles;
+            was_over &= interrupt();
         }
         return cycles;
     }

@@ -1,0 +1,53 @@
+import pytest
+
+from bitstep_sim.bench import __main__ as command
+from bitstep_sim.bench import registry, runner
+from bitstep_sim.verilator import ToolError
+
+
+@pytest.mark.parametrize("bench", registry.BENCHES, ids=lambda b: f"{b.name}-{b.configuration}")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_bench(bench, seed):
+    result = runner.run_bench(bench.verilog(), bench.module, seed=seed,
+                              environment=bench.environment)
+    assert result.ok, f"{result.passed} of {result.tests} passed; output in {result.log}"
+
+
+def fake(result):
+    def run_bench(*_, **__):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return run_bench
+
+
+@pytest.mark.parametrize(("result", "code", "text"), [
+    (runner.Result(3, 3, 1.5, "log"), 0, "3      3     1.5"),
+    (runner.Result(3, 2, 1.5, "log"), 1, "output in log"),
+    (runner.Result(0, 0, 1.5, "log"), 1, "output in log"),
+    (runner.BenchError("no result"), 1, "failed: no result"),
+    (ToolError("no make"), 1, "failed: no make"),
+])
+def test_command(monkeypatch, capsys, result, code, text):
+    monkeypatch.setattr(command, "run_bench", fake(result))
+    monkeypatch.setattr(command, "BENCHES", [registry.Bench("a", "b", "c", lambda: "d")])
+    assert command.main([]) == code
+    assert text in capsys.readouterr().out
+
+
+def test_command_with_unknown_word(capsys):
+    assert command.main(["nonsense"]) == 1
+    assert "No bench has 'nonsense'" in capsys.readouterr().err
+
+
+def test_missing_make(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ToolError, match="needs g\\+\\+"):
+        runner.run_bench("", "module")
+
+
+def test_broken_verilog(monkeypatch, tmp_path):
+    monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path))
+    with pytest.raises(runner.BenchError, match="Could not compile the bench's top, see"):
+        runner.run_bench("nonsense", "module")
