@@ -104,7 +104,8 @@ def load_model(path: str | Path) -> LinearModel:
     """
     header, arrays = {}, {}
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here, because np.load leaves a damaged archive open.
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             if "header" not in file.files or "checksum" not in file.files:
                 raise ModelFileError(f"{path}: this is not a model file; `bitstep train --out` "
                                      "writes one")

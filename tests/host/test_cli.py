@@ -1,0 +1,336 @@
+"""The command line: in this process where that is enough, as a process where it is not."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from fakes import FakeDevice
+
+import bitstep.devices
+from bitstep.cli import main
+from bitstep.config import PipelineConfig
+from bitstep.modelfile import load_model
+from bitstep.registers import COUNTERS, REGISTERS
+
+REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "versions", "clock_hz",
+               "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted", "history",
+               "counters", "coef", "intercept"]
+COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", "refetched_rows"]
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """A regression file of 60 rows and 3 columns, and a classification file."""
+    rng = np.random.default_rng(0)
+    features = rng.uniform(0, 10, (60, 3))
+    labels = features @ [1.0, -2.0, 0.5] + 3
+    paths = tmp_path / "numbers.csv", tmp_path / "classes.csv"
+    for path, column in zip(paths, (labels, np.where(labels > 0, 5, 2)), strict=True):
+        np.savetxt(path, np.column_stack([features, column]), delimiter=",", fmt="%.17g")
+    return tuple(map(str, paths))
+
+
+def train(*arguments):
+    return main(["train", *map(str, arguments), "--device", "golden"])
+
+
+def test_train_and_predict(numbers, tmp_path, capsys):
+    out, report = tmp_path / "model.npz", tmp_path / "run.json"
+    assert train(numbers[0], "--out", out, "--report", report, "--train-rows", 50, "--epochs", 30,
+                 "--bits", 6, "--plot", tmp_path / "loss.png") == 0
+    text = capsys.readouterr().out
+    assert "numbers: linreg, 50 rows of 3 features, 6 bits compensated, device golden" in text
+    assert len([line for line in text.splitlines() if line.split()[0].isdigit()]) == 30
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads(report.read_text())
+    assert list(found) == REPORT_KEYS
+    assert list(found["counters"]) == COUNTER_KEYS
+    stalls = {name.lower().removeprefix("stall_") for name, _ in COUNTERS
+              if name.startswith("STALL") or name in ("FLUSH", "MODEL_IO")}
+    assert set(found["counters"]["stall_cycles"]) == stalls
+    assert found["dataset"] == {
+        "name": "numbers", "source": numbers[0], "task": "regression", "train_rows": 50,
+        "test_rows": 10, "n_features": 3, "classes": None}
+    assert found["counters"]["beats"] == 30 * 50
+    assert found["clock_hz"] is found["device_seconds"] is found["counters"]["cycles"] is None
+    assert [list(entry) for entry in found["history"]] == \
+        [["epoch", "step", "train_loss", "test_metric"]] * 30
+    assert found["history"][-1]["train_loss"] < 0.5
+    assert np.allclose(found["coef"], [1, -2, 0.5], atol=0.2)
+
+    predictions = tmp_path / "predictions.txt"
+    assert main(["predict", str(out), numbers[0], "--out", str(predictions)]) == 0
+    assert "on 60 rows" in capsys.readouterr().out
+    table = np.loadtxt(numbers[0], delimiter=",")
+    expected = table[:, :3] @ found["coef"] + found["intercept"]
+    np.testing.assert_allclose(np.loadtxt(predictions), expected)
+
+
+def test_classification(numbers, tmp_path, capsys):
+    out, report = tmp_path / "model.npz", tmp_path / "run.json"
+    assert train(numbers[1], "--out", out, "--report", report, "--train-rows", 40) == 0
+    found = json.loads(report.read_text())
+    assert (found["config"]["model"], found["metric"]) == ("ls-svm", "accuracy")
+    assert found["dataset"]["classes"] == [2, 5]
+    assert np.shape(found["coef"]) == (1, 3)
+    assert found["history"][-1]["test_metric"] >= 0.85
+    assert main(["predict", str(out), numbers[1]]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert load_model(out).classes.tolist() == [2, 5]
+    # Two classes by default a classification, but numbers all the same.
+    assert train(numbers[1], "--model", "linreg", "--report", report) == 0
+    assert json.loads(report.read_text())["dataset"]["task"] == "regression"
+
+
+def test_several_classes(tmp_path):
+    report = tmp_path / "run.json"
+    assert train("digits", "--epochs", 2, "--train-rows", 600, "--report", report) == 0
+    found = json.loads(report.read_text())
+    assert np.shape(found["coef"]) == (10, 64)
+    assert len(found["intercept"]) == 10
+    assert found["history"][-1]["test_metric"] > 0.85
+
+
+@pytest.mark.parametrize("encoding", ["nearest", "compensated", "double", "double-symmetric"])
+def test_quantized_file(numbers, tmp_path, capsys, encoding):
+    packed, reports = tmp_path / "packed.npz", [tmp_path / name for name in ("a", "b")]
+    options = ["--bits", "5", "--encoding", encoding, "--seed", "4"]
+    assert main(["quantize", numbers[0], *options, "--out", str(packed)]) == 0
+    assert "60 rows of 3 features, 5 bits" in capsys.readouterr().out
+    assert train(packed, "--step", 0.1, "--report", reports[0], "--out", tmp_path / "m.npz") == 0
+    assert "estimated from the codes" in capsys.readouterr().out
+    assert train(numbers[0], *options, "--step", 0.1, "--report", reports[1]) == 0
+    codes, features = (json.loads(report.read_text()) for report in reports)
+    assert (codes["loss_on"], features["loss_on"]) == ("codes", "features")
+    assert codes["coef"] == features["coef"]
+    start = features["history"][0]["train_loss"]
+    # 60 rows are few; test_losses.py compares the two where the noise is small.
+    assert codes["history"][0]["train_loss"] == pytest.approx(start, abs=0.3)
+    assert main(["predict", str(tmp_path / "m.npz"), str(packed)]) == 0
+    assert main(["info", str(packed)]) == 0
+    assert f"encoding       {encoding}" in capsys.readouterr().out
+
+
+def test_schedule_file(numbers, tmp_path):
+    steps, report = tmp_path / "steps.txt", tmp_path / "run.json"
+    steps.write_text("0.1\n0.05\n0.02\n")
+    assert train(numbers[0], "--schedule", steps, "--report", report) == 0
+    taken = [entry["step"] for entry in json.loads(report.read_text())["history"]]
+    assert taken == pytest.approx([0.1, 0.05, 0.02], rel=0.01)
+
+
+def test_device_seconds_and_lookahead(numbers, tmp_path, monkeypatch):
+    opened = []
+
+    def open_fake(name, config, **options):
+        device = FakeDevice(config)
+        device.set("CYCLES_LO", 12345)
+        opened.append((device, options))
+        return device
+
+    monkeypatch.setattr("bitstep.cli.train.open_device", open_fake)
+    monkeypatch.setattr("bitstep.cli.train.device_class", lambda name: bitstep_sim_signature)
+    report = tmp_path / "run.json"
+    assert main(["train", numbers[0], "--device", "sim", "--lookahead", "3", "--clock-mhz", "50",
+                 "--memory-latency", "9", "--report", str(report)]) == 0
+    (device, options), = opened
+    assert options == {"clock_hz": 50e6, "memory_latency": 9}
+    assert device.closed
+    assert device.get("LOOKAHEAD") == 3
+    found = json.loads(report.read_text())
+    assert found["device_seconds"] == 12345 / 1e8
+    assert found["counters"]["cycles"] == 12345
+
+
+def bitstep_sim_signature(config, *, clock_hz=1e8, memory_latency=20):
+    """Stands for the class of a device with such options."""
+
+
+def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bitstep.cli.train.open_device",
+                        lambda name, config, **options: FakeDevice(config, interrupt=4))
+    out, report = tmp_path / "model.npz", tmp_path / "run.json"
+    assert train(numbers[0], "--out", out, "--report", report) == 1
+    assert "interrupted; the model is that of epoch 4 of 20" in capsys.readouterr().err
+    found = json.loads(report.read_text())
+    assert found["interrupted"]
+    assert len(found["history"]) == 4
+    assert load_model(out).coef[0].tolist() == found["coef"]
+    monkeypatch.setattr("bitstep.cli.train.open_device",
+                        lambda name, config, **options: FakeDevice(config, interrupt=0))
+    assert train(numbers[0], "--out", out) == 1
+    assert capsys.readouterr().err == "bitstep train: interrupted\n"
+
+
+# Exit code 2: wrong use
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--wave", "x.fst"], "--wave is not possible with --device golden"),
+    (["--clock-mhz", "100"], "--clock-mhz is not possible with --device golden"),
+    (["--memory-latency", "5"], "--memory-latency is not possible with --device golden"),
+    (["--memory-gbps", "5"], "--memory-gbps is not possible with --device golden"),
+    (["--bits", "9"], "argument --bits: must be an integer from 1 to 8, not '9'"),
+    (["--bits", "four"], "must be an integer from 1 to 8, not 'four'"),
+    (["--bits", "1", "--encoding", "double"], "bits must be an integer from 2 to 8 for encoding"),
+    (["--encoding", "fp4"], "invalid choice: 'fp4'"),
+    (["--bus-width", "65"], "argument --bus-width: invalid choice: 65"),
+    (["--epochs", "0"], "must be an integer of at least 1, not '0'"),
+    (["--step", "-1"], "must be a number above 0, not '-1'"),
+    (["--step", "nan"], "must be a number above 0, not 'nan'"),
+    (["--l2", "-1"], "must be a number of at least 0, not '-1'"),
+    (["--lookahead", "33"], "must be an integer from 0 to 32, not '33'"),
+    (["--copies", "256"], "must be an integer from 1 to 255, not '256'"),
+    (["--step", "1", "--schedule", "steps.txt"], "--step does not go together with a file"),
+    (["--no-intercept"], "--no-intercept needs --scaler maxabs"),
+    (["--out", "/no/such/folder/m.npz"], "cannot be written: there is no folder /no/such/folder"),
+    (["--out", "/"], "cannot be written: it is a folder"),
+    (["--device", "moon"], "--device must be one of golden, sim, not 'moon'")])
+def test_wrong_use(numbers, capsys, arguments, message):
+    with pytest.raises(SystemExit) as caught:
+        main(["train", numbers[0], "--device", "golden", *arguments])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
+    packed = str(tmp_path / "packed.npz")
+    main(["quantize", numbers[0], "--out", packed])
+    for arguments, message in (
+            (["train", packed, "--train-rows", "5"], "--train-rows needs features"),
+            (["train", packed, "--model", "ls-svm"], "was quantized for a regression"),
+            (["quantize", packed, "--out", packed], "is quantized already")):
+        with pytest.raises(SystemExit) as caught:
+            main([*arguments, *(["--device", "golden"] if arguments[0] == "train" else [])])
+        assert caught.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+# Exit code 1: it failed, with a message and no traceback
+
+@pytest.mark.parametrize("arguments, message", [
+    (["missing.csv"], "missing.csv: there is no such file"),
+    (["cadatta"], "did you mean 'cadata'?"),
+    (["NUMBERS", "--step", "1000"], "left the number range in epoch 1"),
+    (["NUMBERS", "--step", "1e-20"], "too small for the step registers"),
+    (["NUMBERS", "--train-rows", "61"], "train_rows must be from 1 to 60"),
+    (["NUMBERS", "--batch", "60"], "batch must be less than the rows (60)"),
+    (["NUMBERS", "--schedule", "missing.txt"], "readable text file of steps, not 'missing.txt'"),
+    (["diabetes", "--model", "ls-svm", "--no-shuffle", "--train-rows", "1"], "every label is"),
+    (["cpus", "--model", "ls-svm"], "no data set 'cpus'")])
+def test_failures(numbers, capsys, arguments, message):
+    arguments = [numbers[0] if argument == "NUMBERS" else argument for argument in arguments]
+    assert train(*arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("bitstep train: error: ")
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_too_many_classes(tmp_path, capsys):
+    path = tmp_path / "many.csv"
+    np.savetxt(path, np.column_stack([np.arange(300), np.arange(300)]), delimiter=",")
+    assert train(path, "--model", "ls-svm") == 1
+    assert "labels take 300 values, more than the 256 classes" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback():
+    with pytest.raises(ValueError, match="no such file"):
+        main(["train", "missing.csv", "--device", "golden", "--debug"])
+    with pytest.raises(ValueError, match="no such file"):
+        main(["--debug", "train", "missing.csv", "--device", "golden"])
+
+
+def test_predict_with_the_wrong_data(numbers, tmp_path, capsys):
+    out, packed = str(tmp_path / "model.npz"), str(tmp_path / "packed.npz")
+    train(numbers[1], "--out", out, "--epochs", "1")
+    main(["quantize", numbers[1], "--bits", "3", "--out", packed])
+    capsys.readouterr()
+    for data, message in (
+            ("diabetes", "trained on 3 features, the data have 10"),
+            (packed, "trained with 4 bits compensated, " + packed + " holds 3 bits compensated"),
+            (numbers[0], "The model tells classes 2, 5 apart, the labels of")):
+        assert main(["predict", out, data]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["predict", packed, numbers[0]]) == 1
+    assert "not a model file" in capsys.readouterr().err
+
+
+def test_missing_matplotlib(numbers, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert train(numbers[0], "--epochs", 1, "--plot", tmp_path / "p.png") == 1
+    assert '--plot needs matplotlib: pip install "bitstep[sklearn]"' in capsys.readouterr().err
+
+
+# The other commands
+
+def test_info(capsys):
+    assert main(["info", "--bits", "1", "--bus-width", "512"]) == 0
+    text = capsys.readouterr().out
+    assert "lanes          512" in text
+    config = PipelineConfig(bits=1, bus_width=512).with_lookahead(4096)
+    assert config.name in text
+    assert main(["info", "--registers"]) == 0
+    assert capsys.readouterr().out.count("\n") == len(REGISTERS) + 2
+    assert main(["info", "--data"]) == 0
+    assert "cadata" in capsys.readouterr().out.split()
+
+
+def test_info_of_a_model(numbers, tmp_path, capsys):
+    out = str(tmp_path / "model.npz")
+    train(numbers[1], "--out", out, "--epochs", "1")
+    capsys.readouterr()
+    assert main(["info", out]) == 0
+    text = capsys.readouterr().out
+    assert "classes        2, 5" in text
+    assert "encoding       compensated" in text
+
+
+def test_devices(capsys, monkeypatch):
+    assert main(["devices"]) == 0
+    assert "golden  yes" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "bitstep_sim.device", None)
+    assert main(["devices"]) == 0
+    assert 'pip install "bitstep[sim]"' in capsys.readouterr().out
+    assert set(bitstep.devices.available()) >= {"golden", "sim"}
+
+
+def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "bitstep_hw.top", None)
+    assert main(["rtl", "--out", str(tmp_path / "x.v")]) == 1
+    assert 'pip install "bitstep[hw]"' in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["rtl", "--features", "5000"])
+    assert "--features must be at most --max-features (4096)" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["rtl", "--bits", "1", "--encoding", "double"])
+    assert "bits must be at least 2 for family 'double'" in capsys.readouterr().err
+
+
+def test_rtl(tmp_path, capsys):
+    pytest.importorskip("amaranth")
+    path = tmp_path / "top.v"
+    assert main(["rtl", "--bits", "8", "--max-features", "16", "--lookahead", "0", "--no-minibatch",
+                 "--no-corrections", "--out", str(path)]) == 0
+    assert "module bitstep_top" in path.read_text()
+    assert "w64-b8-single-n16-d0-r2-nobatch-nocorr" in capsys.readouterr().out
+
+
+def test_as_a_process(numbers):
+    run = subprocess.run([sys.executable, "-m", "bitstep", "train", numbers[0], "--device",
+                          "golden", "--epochs", "2"], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "train loss" in run.stdout
+    run = subprocess.run([sys.executable, "-m", "bitstep"], capture_output=True, text=True,
+                         timeout=60)
+    assert run.returncode == 2
+    assert "COMMAND" in run.stderr
+    run = subprocess.run([sys.executable, "-m", "bitstep", "train", "--help"], capture_output=True,
+                         text=True, timeout=60)
+    assert run.returncode == 0
+    for option in ("--model", "--bits", "--encoding", "--device", "--bus-width", "--batch",
+                   "--lookahead", "--epochs", "--step", "--schedule", "--l2", "--seed", "--out",
+                   "--report", "--scaler", "--train-rows", "--shuffle", "--copies", "--clock-mhz",
+                   "--memory-latency", "--memory-gbps", "--wave", "--plot"):
+        assert option in run.stdout

@@ -1,0 +1,94 @@
+"""Losses and accuracies by hand, in chunks, and from codes."""
+
+import numpy as np
+import pytest
+
+import bitstep.losses
+from bitstep.losses import accuracies, code_losses, squared_losses
+from bitstep.quantization import quantize
+from bitstep.training import automatic_step, class_targets, report_counters, with_signs
+
+FEATURES = np.array([[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]])
+
+
+def test_squared_losses_by_hand():
+    # Model (1, 1), intercept 0: 3, 2, 1 against 3, 1, 3: residuals 0, 1, -2, 5 / 6.
+    # Model (0, 0), intercept 1: residuals -2, 0, -2, 8 / 6.
+    found = squared_losses(FEATURES, np.array([[3.0], [1.0], [3.0]]),
+                           np.array([[[1.0, 1.0]], [[0.0, 0.0]]]), np.array([[0.0], [1.0]]))
+    assert found == pytest.approx([5 / 6, 8 / 6])
+
+
+def test_several_outputs_are_averaged():
+    targets = np.array([[3.0, 0.0], [1.0, 0.0], [3.0, 0.0]])
+    found = squared_losses(FEATURES, targets, np.array([[[1.0, 1.0], [0.0, 0.0]]]),
+                           np.array([[0.0, 1.0]]))
+    assert found == pytest.approx([(5 + 3) / 12])
+
+
+def test_chunks_change_nothing(monkeypatch):
+    rng = np.random.default_rng(0)
+    features, targets = rng.normal(size=(100, 3)), rng.normal(size=(100, 2))
+    model = rng.normal(size=(4, 2, 3)), rng.normal(size=(4, 2))
+    whole = squared_losses(features, targets, *model)
+    monkeypatch.setattr(bitstep.losses, "CHUNK_VALUES", 50)
+    assert squared_losses(features, targets, *model) == pytest.approx(whole)
+
+
+def test_accuracies_by_hand():
+    two = accuracies(FEATURES, np.array([5, 5, 2]), np.array([2, 5]),
+                     np.array([[[1.0, 0.0]], [[0.0, 1.0]]]), np.zeros((2, 1)))
+    assert two == pytest.approx([1.0, 1 / 3])       # values 1, 3, 0 and 2, -1, 1
+    three = accuracies(FEATURES, np.array([1, 0, 2]), np.array([0, 1, 2]),
+                       np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]]), np.array([[0, 0, 1.5]]))
+    assert three == pytest.approx([1.0])
+
+
+@pytest.mark.parametrize("encoding, bits", [
+    ("compensated", 2), ("stochastic", 3), ("double", 3), ("double-symmetric", 3)])
+def test_losses_on_codes_are_unbiased(encoding, bits):
+    rng = np.random.default_rng(0)
+    features = rng.uniform(-1, 1, (60_000, 3))
+    labels = features @ [1.0, -1.0, 0.5] + 0.3
+    data = quantize(features, labels, bits=bits, encoding=encoding)
+    weights, intercepts = np.array([[0.7, -1.0, 0.2], [1.0, -1.0, 0.5]]), np.array([0.3, 0.3])
+    coefs, offsets = data.scaler.unscale_model(weights[:, None], intercepts[:, None])
+    expected = squared_losses(features, labels[:, None], coefs, offsets)
+    np.testing.assert_allclose(code_losses(data, weights, intercepts), expected, atol=0.004)
+
+
+def test_targets_of_classes():
+    labels = np.array([2, 7, 2])
+    assert class_targets(labels, np.array([2, 7])).T.tolist() == [[-1, 1, -1]]
+    assert class_targets(labels, np.array([2, 5, 7])).T.tolist() == \
+        [[1, -1, 1], [-1, -1, -1], [-1, 1, -1]]
+
+
+def test_signs_may_lack_one():
+    data = with_signs(quantize(FEATURES, np.zeros(3), bits=4), np.array([-1.0, -1.0, -1.0]))
+    assert not data.labels.any()
+    assert data.label_offset == 0
+
+
+def test_automatic_step():
+    rng = np.random.default_rng(0)
+    features = rng.uniform(-1, 1, (5000, 4))
+    data = quantize(features, features[:, 0], bits=8, encoding="nearest")
+    # R = 1 + 4 / 3, and the largest eigenvalue is that of the intercept, 1
+    assert automatic_step(data) == pytest.approx(0.2 / (7 / 3), rel=0.02)
+    assert automatic_step(data, fit_intercept=False) == pytest.approx(0.2 / (4 / 3), rel=0.03)
+    assert automatic_step(data, batch=100) == pytest.approx(20 / (7 / 3 + 99), rel=0.02)
+    noisy = quantize(features, features[:, 0], bits=1)
+    assert automatic_step(noisy) == pytest.approx(0.2 / 5 / (1 + 12 * 2 / 3), rel=0.03)
+    assert automatic_step(quantize(np.zeros((3, 1)), np.zeros(3), bits=4),
+                          fit_intercept=False) == 1.0
+
+
+def test_report_counters():
+    from bitstep.runs import COUNTER_NAMES
+    counters = report_counters({name: place for place, name in enumerate(COUNTER_NAMES)})
+    assert list(counters) == ["cycles", "beats", "stall_cycles", "bytes_read", "saturations",
+                              "refetched_rows"]
+    assert counters["stall_cycles"]["rows"] == COUNTER_NAMES.index("stall_rows")
+    numbers = [value for value in counters.values() if isinstance(value, int)]
+    assert sorted([*numbers, *counters["stall_cycles"].values()]) == list(range(12))
