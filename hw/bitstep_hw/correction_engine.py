@@ -1,7 +1,7 @@
 """The diagonal corrections: e = round(x w K / 2^(8 k)) for every model word, in the background."""
 
 from amaranth import Cat, Module, Mux, Signal, signed
-from amaranth.lib import memory, wiring
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import (
@@ -31,9 +31,9 @@ class CorrectionEngine(wiring.Component):
 
     Members
     -------
-    slot : In(slot_layout), correction : Out(signed(32)).array(lanes)
+    slot : In(slot_layout), correction : Out(ArrayLayout(signed(32), lanes))
         A slot, and one cycle later the pending corrections of its words.
-    sampled : In(signed(32)).array(lanes)
+    sampled : In(ArrayLayout(signed(32), lanes))
         Words to sample, two cycles after their slot.
     beats : In
         Beats of a row.
@@ -51,11 +51,11 @@ class CorrectionEngine(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        word = signed(MODEL_WIDTH)
+        words = data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)
         super().__init__({
             "slot": In(slot_layout(config)),
-            "correction": Out(word).array(config.lanes),
-            "sampled": In(word).array(config.lanes),
+            "correction": Out(words),
+            "sampled": In(words),
             "beats": In(range(MAX_FEATURES + 1)),
             "mantissa": In(MANTISSA_WIDTH),
             "shift": In(range(MAX_SHIFT + 1)),
@@ -95,29 +95,26 @@ class CorrectionEngine(wiring.Component):
         ends = walking & (group == groups - 1) & (beat == self.beats - 1)
         m.d.comb += self.done.eq(delay(m, ends, _STAGES + 1, name="ends"))
 
-        # The store: a memory for each lane, read by slots and by the walk in turn.
-        at_beat = delay(m, beat, _STAGES, name="at_beat")
-        at_group = delay(m, group, _STAGES, name="at_group")
+        # The store, read by slots and by the walk in turn.
+        lanes = config.correction_lanes
+        m.submodules.store = store = memory.Memory(
+            shape=groups * lanes * MODEL_WIDTH, depth=config.max_beats, init=[])
+        read, write = store.read_port(), store.write_port(granularity=lanes * MODEL_WIDTH)
         finished = delay(m, walking, _STAGES, name="finished")
-        words, writes = [], []
-        for lane in range(config.lanes):
-            m.submodules[f"store_{lane}"] = store = memory.Memory(
-                shape=signed(MODEL_WIDTH), depth=config.max_beats, init=[])
-            read, write = store.read_port(), store.write_port()
-            m.d.comb += [
-                read.addr.eq(Mux(walking, beat, self.slot.index)),
-                self.correction[lane].eq(read.data),
-                write.addr.eq(Mux(finished, at_beat, two.index)),
-                write.en.eq(Mux(finished, at_group == lane // config.correction_lanes,
-                                two.valid & two.sample)),
-            ]
-            words.append(read.data)
-            writes.append(write)
+        words = [read.data.word_select(lane, MODEL_WIDTH).as_signed()
+                 for lane in range(groups * lanes)]
         corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"))
-        for lane, write in enumerate(writes):
-            correction = corrections[lane % config.correction_lanes]
-            m.d.comb += write.data.eq(
-                Mux(finished, correction[:MODEL_WIDTH].as_signed(), self.sampled[lane]))
+        sampling = two.valid & two.sample
+        m.d.comb += [
+            read.addr.eq(Mux(walking, beat, self.slot.index)),
+            Cat(*self.correction).eq(read.data),
+            write.addr.eq(Mux(finished, delay(m, beat, _STAGES, name="at_beat"), two.index)),
+            write.data.eq(Mux(
+                finished, Cat(value[:MODEL_WIDTH] for value in corrections).replicate(groups),
+                self.sampled)),
+            write.en.eq(Mux(finished, 1 << delay(m, group, _STAGES, name="at_group"),
+                            sampling.replicate(groups))),
+        ]
         m.d.sync += self.saturated.eq(finished & Cat(
             out_of_range(value, MODEL_WIDTH) for value in corrections).any())
         return m

@@ -14,7 +14,8 @@ class ModelPort(wiring.Component):
     coefficients, in the layout of docs/memory-layout.md: the pairs of each beat, then the
     intercept.
 
-    A pair a cycle; clearing takes a cycle a beat. One command at a time.
+    A pair a cycle, and loading one cycle more a beat; clearing takes a cycle a beat. One command
+    at a time.
 
     Members
     -------
@@ -55,6 +56,7 @@ class ModelPort(wiring.Component):
         index, pair, at_intercept = Signal.like(self.index), Signal.like(self.pair), Signal()
         read, read_pair, read_intercept = Signal(), Signal.like(pair), Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
+        waited = Signal()
         m.d.comb += [
             last_pair.eq(pair == self.pairs - 1),
             last_index.eq(index == self.beats - 1),
@@ -83,7 +85,7 @@ class ModelPort(wiring.Component):
 
         with m.FSM():
             with m.State("Idle"):
-                m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0)]
+                m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0), waited.eq(0)]
                 for command, target in ((self.clear, "Clear"), (self.load, "Load"),
                                        (self.load_coefficients, "Coefficients"),
                                        (self.unload, "Unload")):
@@ -96,14 +98,16 @@ class ModelPort(wiring.Component):
                     m.d.comb += self.done.eq(1)
                     m.next = "Idle"
             with state("Load"):
+                # The first pair of a beat waits for the beat to be read (see ModelStore).
+                m.d.sync += waited.eq(~(advance & last_pair))
                 m.d.comb += [
-                    self.i.ready.eq(1),
-                    self.write.eq(self.i.valid),
+                    self.i.ready.eq(waited),
+                    advance.eq(self.i.valid & waited),
+                    self.write.eq(advance),
                     self.pair.eq(pair),
                     self.intercept.eq(at_intercept),
-                    advance.eq(self.i.valid),
                 ]
-                with m.If(self.i.valid & at_intercept):
+                with m.If(advance & at_intercept):
                     m.d.comb += self.done.eq(1)
                     m.next = "Idle"
             with state("Coefficients"):

@@ -4,7 +4,7 @@ from functools import reduce
 from operator import or_
 
 from amaranth import Cat, Module, Mux, Signal, signed
-from amaranth.lib import memory, wiring
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
@@ -19,8 +19,7 @@ class ModelStore(wiring.Component):
     formed; then V = X - c g; then U = V + e if a correction is pending. V is written back (U where
     the correction is committed) and U goes to the dot product, or, later in a batch, the model
     that was frozen at the batch's start. A slot a cycle, the words leave 3 cycles after the slot;
-    two slots with the same index must be at least 2 cycles apart. Each lane has memories of its
-    own. Nothing is clamped: leaving the
+    two slots with the same index must be at least 2 cycles apart. Nothing is clamped: leaving the
     range raises a flag (docs/number-formats.md). Storage: ``capacity`` model words, once more with
     ``minibatch``.
 
@@ -35,11 +34,11 @@ class ModelStore(wiring.Component):
         Gradient levels and c of the row to apply.
     intercept_level : In(8)
         Level of the intercept's constant input.
-    correction : In(signed(32)).array(lanes)
+    correction : In(ArrayLayout(signed(32), lanes))
         Pending corrections of the slot's words, in the cycle after the slot.
     words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
         Words for the dot product.
-    sampled : Out(signed(32)).array(lanes)
+    sampled : Out(ArrayLayout(signed(32), lanes))
         Words to correct next time, one cycle before ``words``.
     saturated : Out(1)
         A word left its range.
@@ -48,7 +47,8 @@ class ModelStore(wiring.Component):
     access_write, access_intercept, access_clear : In(1)
         Write the pair; it is the intercept's; write 0 into all words of the beat.
     access_i, access_o : In(64), Out(64)
-        The pair; read data comes 1 cycle after the index and follows the pair at once.
+        The pair; read data comes 1 cycle after the index and follows the pair at once. The index
+        must stand for 1 cycle before a pair is written.
     """
 
     def __init__(self, *, config):
@@ -58,10 +58,10 @@ class ModelStore(wiring.Component):
             "levels": In(signed(config.level_width)).array(config.lanes),
             "update": In(signed(UPDATE_WIDTH)),
             "intercept_level": In(8),
-            "correction": In(signed(MODEL_WIDTH)).array(config.lanes),
+            "correction": In(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
             "words": Out(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "intercept": Out(signed(MODEL_WIDTH)),
-            "sampled": Out(signed(MODEL_WIDTH)).array(config.lanes),
+            "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
             "saturated": Out(1),
             "access_index": In(range(config.max_beats)),
             "access_pair": In(range(config.model_lanes // 2)),
@@ -84,27 +84,29 @@ class ModelStore(wiring.Component):
             pair.eq(self.access_pair),
             outside.eq(self.access_write | self.access_clear),
         ]
-        overflow, stored = [], []
+        words = data.ArrayLayout(signed(MODEL_WIDTH), config.model_lanes)
+        m.submodules.model = model = memory.Memory(shape=words, depth=config.max_beats, init=[])
+        write = model.write_port()
+        read = model.read_port(transparent_for=(write,))
+        m.d.comb += [
+            read.addr.eq(index),
+            write.addr.eq(Mux(outside, self.access_index, two.index)),
+            write.en.eq(two.valid | self.access_clear
+                        | (self.access_write & ~self.access_intercept)),
+        ]
+        frozen = self._frozen(m, two) if config.minibatch else None
+        overflow = []
         for lane in range(config.model_lanes):
-            m.submodules[f"model_{lane}"] = model = memory.Memory(
-                shape=signed(MODEL_WIDTH), depth=config.max_beats, init=[])
-            write = model.write_port()
-            read = model.read_port(transparent_for=(write,))
-            stored.append(read.data)
-            given = self.access_i.word_select(lane % 2, MODEL_WIDTH)
-            chosen = self.access_clear | (self.access_write & ~self.access_intercept
-                                          & (pair == lane // 2))
-            m.d.comb += [
-                read.addr.eq(index),
-                write.addr.eq(Mux(outside, self.access_index, two.index)),
-                write.data.eq(given),
-                write.en.eq(chosen),
-            ]
+            # A pair is written by writing its whole beat as it was, with the pair put in.
+            chosen = self.access_clear | (pair == lane // 2)
+            given = self.access_i.word_select(lane % 2, MODEL_WIDTH).as_signed()
+            with m.If(outside):
+                m.d.comb += write.data[lane].eq(Mux(chosen, given, read.data[lane]))
             if lane < config.lanes:
-                word, overflows = self._lane(m, lane, one, two, read.data)
+                word, overflows = self._lane(m, lane, one, two, read.data[lane], frozen)
                 overflow += overflows
                 with m.If(~outside):
-                    m.d.comb += [write.data.eq(word), write.en.eq(two.valid)]
+                    m.d.comb += write.data[lane].eq(word)
 
         # The OR over all lanes takes two cycles.
         groups = [overflow[at:at + 8] for at in range(0, len(overflow), 8)]
@@ -115,12 +117,13 @@ class ModelStore(wiring.Component):
         with m.Switch(pair):
             for number in range(config.model_lanes // 2):
                 with m.Case(number):
-                    m.d.comb += self.access_o.eq(Cat(stored[2 * number:2 * number + 2]))
+                    m.d.comb += self.access_o.eq(Cat(read.data[2 * number],
+                                                     read.data[2 * number + 1]))
         with m.If(self.access_intercept):
             m.d.comb += self.access_o.eq(self._intercept_word.as_unsigned())
         return m
 
-    def _lane(self, m, lane, one, two, old):
+    def _lane(self, m, lane, one, two, old, frozen):
         """One lane's update; returns the word to store and the flags that it left its range."""
         config = self.config
         delta = Signal(signed(UPDATE_WIDTH + config.level_width), name=f"delta_{lane}",
@@ -141,23 +144,22 @@ class ModelStore(wiring.Component):
         else:
             m.d.comb += seen.eq(plain)
         m.d.comb += self.sampled[lane].eq(seen)
-        used = seen
-        if config.minibatch:
-            used = Mux(two.frozen, self._frozen(m, lane, two), seen)
+        used = seen if frozen is None else Mux(two.frozen, frozen[lane], seen)
         m.d.sync += self.words[lane].eq(used)
         return stored, overflow
 
-    def _frozen(self, m, lane, two):
-        """A lane's word at the batch's start, beside slot ``two``."""
-        m.submodules[f"frozen_{lane}"] = store = memory.Memory(
-            shape=signed(MODEL_WIDTH), depth=self.config.max_beats, init=[])
+    def _frozen(self, m, two):
+        """The model at the batch's start, beside slot ``two``."""
+        words = self.sampled.shape()
+        m.submodules.frozen = store = memory.Memory(shape=words, depth=self.config.max_beats,
+                                                    init=[])
         write = store.write_port()
         read = store.read_port(transparent_for=(write,))
-        held = Signal(signed(MODEL_WIDTH), name=f"held_{lane}", reset_less=True)
+        held = Signal(words, name="held", reset_less=True)
         m.d.comb += [
             read.addr.eq(self.slot.index),
             write.addr.eq(two.index),
-            write.data.eq(self.sampled[lane]),
+            write.data.eq(self.sampled),
             write.en.eq(two.valid & two.freeze),
         ]
         m.d.sync += held.eq(read.data)

@@ -127,8 +127,7 @@ class Pipeline(wiring.Component):
             m.submodules.engine = engine = self.engine
             m.d.comb += [
                 engine.slot.eq(slots[2]), engine.beats.eq(self.beats), engine.stop.eq(self.stop),
-                *(a.eq(b) for a, b in zip(engine.sampled, store.sampled, strict=True)),
-                *(a.eq(b) for a, b in zip(store.correction, engine.correction, strict=True)),
+                engine.sampled.eq(store.sampled), store.correction.eq(engine.correction),
                 engine.mantissa.eq(self.correction_mantissa),
                 engine.shift.eq(self.correction_shift),
                 sequencer.corrected.eq(engine.done), self.saturated[2].eq(engine.saturated),
