@@ -100,7 +100,7 @@ def code_losses(data: "QuantizedDataset", weights: np.ndarray,
         data.labels, LabelFormat(data.label_format), data.n_rows)
     total = np.zeros(len(weights))
     for start, stop in _chunks(np.empty((data.n_rows, data.n_features), np.bool_), len(weights)):
-        dots, gradients = code_levels(data, start, stop)
+        dots, gradients = code_levels(data, slice(start, stop))
         first = dots @ weights.T + intercepts - targets[start:stop, None]
         second = first if gradients is dots else \
             gradients @ weights.T + intercepts - targets[start:stop, None]
@@ -110,17 +110,17 @@ def code_losses(data: "QuantizedDataset", weights: np.ndarray,
     return total / (2 * data.n_rows)
 
 
-def code_levels(data: "QuantizedDataset", start: int,
-                stop: int) -> tuple[np.ndarray, np.ndarray]:
-    """Scaled features that the codes of rows ``start`` to ``stop`` of the first copy stand for.
+def code_levels(data: "QuantizedDataset",
+                rows: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scaled features that the codes of some rows of the first copy stand for.
 
     Returns
     -------
-    dots, gradients : ndarray of float64, shape (stop - start, n_features)
+    dots, gradients : ndarray of float64, shape (rows chosen, n_features)
         Both samples of family ``double``; the same array twice for family ``single``.
     """
     config = PipelineConfig(bus_width=data.bus_width, bits=data.bits, family=data.family)
-    codes = unpack_codes(np.ascontiguousarray(data.rows[0][start:stop]), config, data.n_features)
+    codes = unpack_codes(np.ascontiguousarray(data.rows[0][rows]), config, data.n_features)
     dots, gradients = decode(codes, bits=data.bits, family=data.family)
     scaled = dots / data.level_limit
     return scaled, scaled if gradients is dots else gradients / data.level_limit

@@ -150,9 +150,8 @@ def automatic_step(data: "QuantizedDataset", batch: int = 1, fit_intercept: bool
     -------
     float
     """
-    pick = np.unique(np.linspace(0, data.n_rows - 1, min(data.n_rows, SAMPLE_ROWS)).astype(int))
-    rows = np.concatenate([code_levels(data, start, start + 1)[0] for start in pick]) \
-        if data.n_rows > SAMPLE_ROWS else code_levels(data, 0, data.n_rows)[0]
+    pick = np.linspace(0, data.n_rows - 1, min(data.n_rows, SAMPLE_ROWS)).astype(int)
+    rows, _ = code_levels(data, pick)
     if fit_intercept:
         rows = np.hstack([rows, np.ones((len(rows), 1))])
     mean_square = float((rows ** 2).sum(axis=1).mean())

@@ -10,6 +10,7 @@ from fakes import FakeDevice
 
 import bitstep.devices
 from bitstep.cli import main
+from bitstep.cli.common import StatusLine
 from bitstep.config import PipelineConfig
 from bitstep.modelfile import load_model
 from bitstep.registers import COUNTERS, REGISTERS
@@ -162,6 +163,25 @@ def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, c
                         lambda name, config, **options: FakeDevice(config, interrupt=0))
     assert train(numbers[0], "--out", out) == 1
     assert capsys.readouterr().err == "bitstep train: interrupted\n"
+
+
+def test_ctrl_c_of_a_process(tmp_path):
+    data, out = tmp_path / "data.csv", tmp_path / "model.npz"
+    np.savetxt(data, np.random.default_rng(0).uniform(size=(2000, 3)), delimiter=",")
+    program = (
+        "import os, signal, sys, bitstep.cli, bitstep.cli.train as train\n"
+        "to = train.Bar.to\n"
+        "def interrupt(bar, done):\n"
+        "    to(bar, done)\n"
+        "    if done == 3: os.kill(os.getpid(), signal.SIGINT)\n"
+        "train.Bar.to = interrupt\n"
+        "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
+    run = subprocess.run([sys.executable, "-c", program, "train", str(data), "--device", "golden",
+                          "--epochs", "1000", "--out", str(out)], capture_output=True, text=True,
+                         timeout=60)
+    assert run.returncode == 1
+    assert run.stderr == ("bitstep train: interrupted; the model is that of epoch 3 of 1000\n")
+    assert load_model(out).n_features == 2
 
 
 # Exit code 2: wrong use
@@ -334,3 +354,16 @@ def test_as_a_process(numbers):
                    "--report", "--scaler", "--train-rows", "--shuffle", "--copies", "--clock-mhz",
                    "--memory-latency", "--memory-gbps", "--wave", "--plot"):
         assert option in run.stdout
+
+
+def test_status_line(capsys, monkeypatch):
+    def show():
+        line = StatusLine("sim")
+        for text in ("generating x", "compiling x: 1 of 2", "compiling x: 2 of 2", "compiled x"):
+            line(text)
+        line.clear()
+        return capsys.readouterr().err
+
+    assert show() == "sim: generating x\nsim: compiling x: 1 of 2\nsim: compiled x\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert show().endswith("\r\x1b[Ksim: compiled x\r\x1b[K")

@@ -40,7 +40,7 @@ def float_loss(cadata):
     return np.mean((rows @ weights + offset - cadata.labels) ** 2) / 2
 
 
-def loss(cadata, bits, encoding, steps=STEPS):
+def loss(cadata, bits, encoding, steps: np.ndarray | None = STEPS):
     data = quantize(cadata.features, cadata.labels, bits=bits, encoding=encoding)
     config = pipeline_for(n_features=8, bits=bits, encoding=encoding)
     steps = steps if steps is not None else schedule_steps("inverse", step=automatic_step(data),

@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 from fakes import DEVICES, FakeDevice, make_job
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bitstep.config import PipelineConfig
 from bitstep.devices.base import DeviceError
@@ -75,6 +77,26 @@ def test_label_formats(label_format):
                    label_format=label_format)
     result = Driver(FakeDevice(CONFIG)).train(job)
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job)])
+
+
+@given(bits=st.integers(1, 8), bus_width=st.sampled_from([64, 128, 512]),
+       n_features=st.integers(1, 150), n_rows=st.integers(1, 9), batch=st.integers(1, 3),
+       corrected=st.booleans(), seed=st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_any_layout(bits, bus_width, n_features, n_rows, batch, corrected, seed):
+    config = PipelineConfig(bits=bits, bus_width=bus_width, max_features=150)
+    rng = np.random.default_rng(seed)
+    levels = rng.choice([-1, 1], (n_rows, n_features)) * rng.integers(
+        1, config.level_limit + 1, (n_rows, n_features))
+    job = make_job(levels, rng.integers(-99, 99, n_rows), config=config, mantissa=3, epochs=2,
+                   batch=batch, correction_period=batch * 2 if corrected else 0, label_shift=6,
+                   coefficients=rng.integers(-2**17, 2**17, n_features).astype(np.int32),
+                   model=rng.integers(-999, 999, n_features).astype(np.int32), intercept=seed,
+                   intercept_level=config.level_limit)
+    expected = list(train(job))
+    result = Driver(FakeDevice(config)).train(job)
+    np.testing.assert_array_equal(result.models, [epoch.model for epoch in expected])
+    np.testing.assert_array_equal(result.intercepts, [epoch.intercept for epoch in expected])
 
 
 def test_lookahead_of_the_run():

@@ -55,7 +55,8 @@ def test_regression(diabetes):
 @pytest.mark.parametrize("load", [load_breast_cancer, load_digits])
 def test_classification_is_within_a_point_of_float(load):
     X, y = map(np.asarray, load(return_X_y=True))
-    train, test, train_y, test_y = map(np.asarray, train_test_split(X, y, random_state=0, test_size=0.3))
+    parts = train_test_split(X, y, random_state=0, test_size=0.3)
+    train, test, train_y, test_y = map(np.asarray, parts)
     model = LowPrecisionClassifier(random_state=0).fit(train, train_y)
     scaler = MinMaxScaler((-1, 1)).fit(train)
     classes = np.unique(y)

@@ -200,3 +200,27 @@ class Bar:
         """Show that ``done`` of the total are done."""
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
+
+
+class StatusLine:
+    """Lines of a device's progress on standard error.
+
+    On a terminal each replaces the one before, and :meth:`clear` removes the last; elsewhere only
+    the first of each stage (the text before a colon) is printed.
+    """
+
+    def __init__(self, label: str):
+        self._label, self._stage = label, ""
+
+    def __call__(self, line: str) -> None:
+        """Show a line."""
+        if sys.stderr.isatty():
+            print(f"\r\x1b[K{self._label}: {line}", end="", file=sys.stderr, flush=True)
+        elif line.partition(":")[0] != self._stage:
+            print(f"{self._label}: {line}", file=sys.stderr)
+        self._stage = line.partition(":")[0]
+
+    def clear(self) -> None:
+        """Remove the line from a terminal."""
+        if self._stage and sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -61,7 +61,7 @@ def _from_codes(arguments: argparse.Namespace, model: LinearModel) -> tuple[np.n
         raise ModelFileError(
             f"The model was trained with {expected[0]} bits {expected[1]}, {arguments.data} holds "
             f"{data.bits} bits {data.encoding}: quantize it like the model's data")
-    scaled, _ = code_levels(data, 0, data.n_rows)
+    scaled, _ = code_levels(data, slice(None))
     stored = unpack_labels(data.labels, data.label_format, data.n_rows)
     labels = data.label_offset + data.label_scale * stored if data.classes is None \
         else data.classes[(stored > 0).astype(int)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from bitstep.cli.common import (
     Bar,
+    StatusLine,
     UsageError,
     add_data_options,
     add_lookahead_option,
@@ -105,7 +106,12 @@ def run(arguments: argparse.Namespace) -> int:
     steps = schedule_steps(arguments.schedule, step=step, epochs=epochs)
     config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
                           bus_width=data.bus_width, lookahead=arguments.lookahead)
-    with Driver(open_device(arguments.device, config, **options)) as driver:
+    try:
+        device = open_device(arguments.device, config, **options)
+    finally:
+        if "progress" in options:
+            options["progress"].clear()
+    with Driver(device) as driver:
         started = time.perf_counter()
         with Bar(epochs * len(problem.outputs), "training", " epochs") as bar:
             model = train_model(
@@ -146,7 +152,7 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
                              f"{arguments.device}")
         options[parameter] = value * 1e6 if name == "clock_mhz" else value
     if "progress" in known:
-        options["progress"] = lambda line: print(f"{arguments.device}: {line}", file=sys.stderr)
+        options["progress"] = StatusLine(arguments.device)
     return options
 
 
