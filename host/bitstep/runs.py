@@ -72,7 +72,8 @@ class SaturationError(RunError):
     epoch : int
         Epoch in which it happened, counted from 1.
     saturation : Saturation
-        What left its range.
+        What left its range. The golden model names the first value only; a pipeline goes on to
+        the end of the epoch and names everything that followed.
     """
 
     def __init__(self, epoch: int, saturation: Saturation, result: RunResult):

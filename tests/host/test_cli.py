@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -51,6 +52,9 @@ def test_train_and_predict(numbers, tmp_path, capsys):
     stalls = {name.lower().removeprefix("stall_") for name, _ in COUNTERS
               if name.startswith("STALL") or name in ("FLUSH", "MODEL_IO")}
     assert set(found["counters"]["stall_cycles"]) == stalls
+    assert set(found["config"]) == {
+        "model", "bits", "encoding", "bus_width", "scaler", "copies", "epochs", "batch", "step",
+        "schedule", "l2", "fit_intercept", "model_range", "shuffle", "lookahead", "pipeline"}
     assert found["dataset"] == {
         "name": "numbers", "source": numbers[0], "task": "regression", "train_rows": 50,
         "test_rows": 10, "n_features": 3, "classes": None}
@@ -67,6 +71,15 @@ def test_train_and_predict(numbers, tmp_path, capsys):
     table = np.loadtxt(numbers[0], delimiter=",")
     expected = table[:, :3] @ found["coef"] + found["intercept"]
     np.testing.assert_allclose(np.loadtxt(predictions), expected)
+
+
+def test_every_key_is_documented():
+    text = (Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text()
+    config = ["model", "bits", "encoding", "bus_width", "scaler", "copies", "epochs", "batch",
+              "step", "schedule", "l2", "fit_intercept", "model_range", "shuffle", "lookahead",
+              "pipeline"]
+    for key in [*REPORT_KEYS, *COUNTER_KEYS, *config, "train_loss", "test_metric"]:
+        assert f"`{key}`" in text, key
 
 
 def test_classification(numbers, tmp_path, capsys):

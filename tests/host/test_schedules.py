@@ -1,7 +1,10 @@
 """Step schedules, and a message for every way to get one wrong."""
 
+import doctest
+
 import pytest
 
+import bitstep.schedules
 from bitstep.schedules import schedule_steps
 
 
@@ -40,3 +43,8 @@ def test_bad_line(tmp_path):
     path.write_text("0.1\nfast\n")
     with pytest.raises(ValueError, match=r"steps.txt, line 2: expected one number, not 'fast'"):
         schedule_steps(path, step=None, epochs=2)
+
+
+def test_doctest():
+    assert doctest.testmod(bitstep.schedules).attempted == 1
+    assert doctest.testmod(bitstep.schedules).failed == 0
