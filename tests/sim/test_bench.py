@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from bitstep_sim.bench import __main__ as command
@@ -23,9 +25,9 @@ def fake(result):
 
 
 @pytest.mark.parametrize(("result", "code", "text"), [
-    (runner.Result(3, 3, 1.5, "log"), 0, "3      3     1.5"),
-    (runner.Result(3, 2, 1.5, "log"), 1, "output in log"),
-    (runner.Result(0, 0, 1.5, "log"), 1, "output in log"),
+    (runner.Result(3, 3, 1.5, Path("log")), 0, "3      3     1.5"),
+    (runner.Result(3, 2, 1.5, Path("log")), 1, "output in log"),
+    (runner.Result(0, 0, 1.5, Path("log")), 1, "output in log"),
     (runner.BenchError("no result"), 1, "failed: no result"),
     (ToolError("no make"), 1, "failed: no make"),
 ])

@@ -3,6 +3,7 @@
 import mmap
 import os
 import random
+from typing import Any
 
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, RisingEdge, with_timeout
@@ -82,19 +83,22 @@ class Shell:
         self.memory = mmap.mmap(-1, MEMORY_BYTES)
         clocking = (dut.clk, dut.rst)
         options = {"size": MEMORY_BYTES, "mem": self.memory}
-        aux = AxiBus.from_prefix(dut, "m_axi_aux")
-        self.rows = BreakableRead(AxiReadBus.from_prefix(dut, "m_axi_rows"), *clocking, **options)
+        rows, aux = AxiReadBus.from_prefix(dut, "m_axi_rows"), AxiBus.from_prefix(dut, "m_axi_aux")
+        registers = AxiLiteBus.from_prefix(dut, "s_axi")
+        self.rows = BreakableRead(rows, *clocking, **options)
         self.aux_read = BreakableRead(aux.read, *clocking, **options)
         self.aux_write = BreakableWrite(aux.write, *clocking, **options)
-        self.host = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "s_axi"), *clocking)
+        self.host = AxiLiteMaster(registers, *clocking)
+        host_read: Any = self.host.read_if          # None only inside its constructor
+        host_write: Any = self.host.write_if
         channels = {
             "rows-ar": self.rows.ar_channel, "rows-r": self.rows.r_channel,
             "aux-ar": self.aux_read.ar_channel, "aux-r": self.aux_read.r_channel,
             "aux-aw": self.aux_write.aw_channel, "aux-w": self.aux_write.w_channel,
             "aux-b": self.aux_write.b_channel,
-            "host-ar": self.host.read_if.ar_channel, "host-r": self.host.read_if.r_channel,
-            "host-aw": self.host.write_if.aw_channel, "host-w": self.host.write_if.w_channel,
-            "host-b": self.host.write_if.b_channel,
+            "host-ar": host_read.ar_channel, "host-r": host_read.r_channel,
+            "host-aw": host_write.aw_channel, "host-w": host_write.w_channel,
+            "host-b": host_write.b_channel,
         }
         if stall:
             for role, channel in channels.items():
