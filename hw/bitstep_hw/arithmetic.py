@@ -12,18 +12,23 @@ def delay(m, value, cycles, *, name):
     return value
 
 
-def adder_tree(m, terms, *, stages, name):
-    """Sum of ``terms``, with a register after every second level, ``stages`` in all."""
+def adder_tree(m, terms, *, stages, valid, name):
+    """Sum of ``terms``, with a register after every second level, ``stages`` in all.
+
+    The registers only move where ``valid``, the flag of the terms, goes along with them: that
+    spares power, and simulation time.
+    """
     for stage in range(stages):
         for _level in range(2):
             pairs = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)]
             terms = pairs + terms[2 * len(pairs):]
         registers = []
         for index, term in enumerate(terms):
-            register = Signal(term.shape(), name=f"{name}_{stage}_{index}", reset_less=True)
-            m.d.sync += register.eq(term)
-            registers.append(register)
+            registers.append(Signal(term.shape(), name=f"{name}_{stage}_{index}", reset_less=True))
+        with m.If(valid):
+            m.d.sync += [register.eq(term) for register, term in zip(registers, terms, strict=True)]
         terms = registers
+        valid = delay(m, valid, 1, name=f"{name}_valid_{stage}")
     assert len(terms) == 1, "the caller gave too few stages for its terms"
     return terms[0]
 

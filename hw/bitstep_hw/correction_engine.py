@@ -107,6 +107,7 @@ class CorrectionEngine(wiring.Component):
         sampling = two.valid & two.sample
         m.d.comb += [
             read.addr.eq(Mux(walking, beat, self.slot.index)),
+            read.en.eq(walking | (self.slot.valid & self.slot.correct)),
             Cat(*self.correction).eq(read.data),
             write.addr.eq(Mux(finished, delay(m, beat, _STAGES, name="at_beat"), two.index)),
             write.data.eq(Mux(

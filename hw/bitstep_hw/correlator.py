@@ -62,14 +62,15 @@ class Correlator(wiring.Component):
         m.d.sync += done.eq(valid & last)
         m.d.comb += self.o_valid.eq(delay(m, done, 2, name="done"))
         skipped = delay(m, skip, 1, name="skipped")
+        multiplied = delay(m, self.valid, 1, name="multiplied")
         for d in range(1, config.lookahead + 1):
-            terms = []
-            for lane in range(config.lanes):
-                term = Signal(signed(2 * config.level_width - 1), name=f"product_{d}_{lane}",
-                              reset_less=True)
-                m.d.sync += term.eq(self.dot[lane] * self.earlier[d - 1][lane])
-                terms.append(term)
-            total = adder_tree(m, terms, stages=config.tree_stages, name=f"tree_{d}")
+            terms = [Signal(signed(2 * config.level_width - 1), name=f"product_{d}_{lane}",
+                            reset_less=True) for lane in range(config.lanes)]
+            with m.If(self.valid):
+                m.d.sync += [term.eq(a * b) for term, a, b in
+                             zip(terms, self.dot, self.earlier[d - 1], strict=True)]
+            total = adder_tree(m, terms, stages=config.tree_stages, valid=multiplied,
+                               name=f"tree_{d}")
             row = Signal(signed(config.gram_width), name=f"row_{d}", reset_less=True)
             with m.If(valid):
                 m.d.sync += row.eq(Mux(first, 0, row) + total)

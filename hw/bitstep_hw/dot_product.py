@@ -45,14 +45,13 @@ class DotProduct(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        terms = []
-        for lane in range(config.lanes):
-            product = scale(self.levels[lane], self.words[lane])
-            term = Signal(signed(MODEL_WIDTH + config.level_width), name=f"product_{lane}",
-                          reset_less=True)
-            m.d.sync += term.eq(product)
-            terms.append(term)
-        total = adder_tree(m, terms, stages=config.tree_stages, name="tree")
+        terms = [Signal(signed(MODEL_WIDTH + config.level_width), name=f"product_{lane}",
+                        reset_less=True) for lane in range(config.lanes)]
+        with m.If(self.valid):
+            m.d.sync += [term.eq(scale(level, word)) for term, level, word in
+                         zip(terms, self.levels, self.words, strict=True)]
+        total = adder_tree(m, terms, stages=config.tree_stages, name="tree",
+                           valid=delay(m, self.valid, 1, name="multiplied"))
 
         constant = Signal(signed(MODEL_WIDTH + 8), reset_less=True)
         m.d.sync += constant.eq(self.intercept_level * self.intercept)

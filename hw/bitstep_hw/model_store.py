@@ -94,7 +94,7 @@ class ModelStore(wiring.Component):
             write.en.eq(two.valid | self.access_clear
                         | (self.access_write & ~self.access_intercept)),
         ]
-        frozen = self._frozen(m, two) if config.minibatch else None
+        frozen = self._frozen(m, one, two) if config.minibatch else None
         overflow = []
         for lane in range(config.model_lanes):
             # A pair is written by writing its whole beat as it was, with the pair put in.
@@ -130,25 +130,30 @@ class ModelStore(wiring.Component):
                        reset_less=True)
         updated = Signal(signed(UPDATE_WIDTH + config.level_width + 1), name=f"updated_{lane}",
                          reset_less=True)
-        m.d.sync += [delta.eq(scale(self.levels[lane], self.update)), updated.eq(old - delta)]
+        with m.If(self.slot.valid):
+            m.d.sync += delta.eq(scale(self.levels[lane], self.update))
+        with m.If(one.valid):
+            m.d.sync += updated.eq(old - delta)
         overflow = [out_of_range(updated, MODEL_WIDTH)]
         plain = updated[:MODEL_WIDTH].as_signed()
         seen = Signal(signed(MODEL_WIDTH + 1), name=f"seen_{lane}")
         stored = plain
         if config.corrections:
             pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
-            m.d.sync += pending.eq(Mux(one.correct, self.correction[lane], 0))
-            m.d.comb += seen.eq(plain + pending)
+            with m.If(one.correct):
+                m.d.sync += pending.eq(self.correction[lane])
+            m.d.comb += seen.eq(plain + Mux(two.correct, pending, 0))
             overflow.append(two.commit & out_of_range(seen, MODEL_WIDTH))
             stored = Mux(two.commit, seen[:MODEL_WIDTH].as_signed(), plain)
         else:
             m.d.comb += seen.eq(plain)
         m.d.comb += self.sampled[lane].eq(seen)
         used = seen if frozen is None else Mux(two.frozen, frozen[lane], seen)
-        m.d.sync += self.words[lane].eq(used)
+        with m.If(two.valid):
+            m.d.sync += self.words[lane].eq(used)
         return stored, overflow
 
-    def _frozen(self, m, two):
+    def _frozen(self, m, one, two):
         """The model at the batch's start, beside slot ``two``."""
         words = self.sampled.shape()
         m.submodules.frozen = store = memory.Memory(shape=words, depth=self.config.max_beats,
@@ -158,11 +163,13 @@ class ModelStore(wiring.Component):
         held = Signal(words, name="held", reset_less=True)
         m.d.comb += [
             read.addr.eq(self.slot.index),
+            read.en.eq(self.slot.valid & self.slot.frozen),
             write.addr.eq(two.index),
             write.data.eq(self.sampled),
             write.en.eq(two.valid & two.freeze),
         ]
-        m.d.sync += held.eq(read.data)
+        with m.If(one.valid & one.frozen):
+            m.d.sync += held.eq(read.data)
         return held
 
     def _intercept(self, m, one, two):

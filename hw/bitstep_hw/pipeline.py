@@ -145,21 +145,21 @@ class Pipeline(wiring.Component):
         m.d.comb += [lines.valid.eq(slots[0].valid), lines.index.eq(slots[0].index),
                      lines.beat.eq(beat)]
 
-        def decoded(code, sample, name, last=slots[1].last):
+        def decoded(code, sample, name, slot=slots[1]):
             decoder = Decoder(config=config, sample=sample)
             m.submodules[f"decode_{name}"] = decoder
             m.d.comb += [decoder.beat.eq(code),
-                         decoder.used.eq(Mux(last, (1 << self.last_lanes) - 1, -1))]
-            registers = []
-            for lane, level in enumerate(decoder.levels):
-                registers.append(Signal(level.shape(), name=f"{name}_{lane}", reset_less=True))
-                m.d.sync += registers[-1].eq(level)
+                         decoder.used.eq(Mux(slot.last, (1 << self.last_lanes) - 1, -1))]
+            registers = [Signal(level.shape(), name=f"{name}_{lane}", reset_less=True)
+                         for lane, level in enumerate(decoder.levels)]
+            with m.If(slot.valid):
+                m.d.sync += [a.eq(b) for a, b in zip(registers, decoder.levels, strict=True)]
             return registers
 
         taps = [lines.earlier[line] for line in range(config.lookahead + 1)]
         dot = decoded(beat, 0, "dot")
         # Codes are fewer bits than levels, so the codes wait and are decoded a second time.
-        late_dot = decoded(delay(m, beat, 3, name="beat"), 0, "late_dot", last=slots[4].last)
+        late_dot = decoded(delay(m, beat, 3, name="beat"), 0, "late_dot", slot=slots[4])
         earlier = [decoded(taps[d - 1], 1, f"earlier_{d}")
                    for d in range(1, config.lookahead + 1)]
         older = decoded(Array(taps)[self.lookahead], 1, "older")

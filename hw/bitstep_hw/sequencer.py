@@ -161,8 +161,8 @@ class Sequencer(wiring.Component):
         active = (state == 1) | (state == 2)
         causes = [
             (self.wait_correction, first & uncorrected),
-            (self.wait_lookahead, first & (outstanding > self.lookahead)),
             (self.wait_recursion, last & recent),
+            (self.wait_lookahead, first & (outstanding > self.lookahead)),
             (self.wait_rows, ~self.i_rows.valid),
             (self.wait_labels, last & ~self.i_labels.valid),
         ]
