@@ -1,0 +1,254 @@
+"""Helpers of the component tests."""
+
+import random
+
+import numpy as np
+from amaranth import Elaboratable, Module, Signal
+from amaranth.lib import data
+
+from bitstep.golden.levels import unpack_labels
+from bitstep_sim.harness import simulate
+
+
+class Clocked(Elaboratable):
+    """A combinational component with a clock, which the simulator wants."""
+
+    def __init__(self, component):
+        self.component = component
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.component = self.component
+        m.d.sync += Signal(name="clocked").eq(1)
+        return m
+
+
+def put(ctx, port, value):
+    """Set a port, or every element of an array of ports."""
+    if isinstance(value, (list, tuple, np.ndarray)):
+        for element, part in enumerate(value):
+            put(ctx, port[element], part)
+    else:
+        ctx.set(port, value if isinstance(value, dict) else int(value))
+
+
+def take(ctx, port):
+    """Value of a port; a list for an array of ports."""
+    if isinstance(port, list):
+        return [take(ctx, element) for element in port]
+    if isinstance(port, data.View) and isinstance(port.shape(), data.ArrayLayout):
+        return [take(ctx, port[element]) for element in range(port.shape().length)]
+    return ctx.get(port)
+
+
+def put_all_of(ctx, component, values):
+    """Set ports by name."""
+    for name, value in values.items():
+        put(ctx, getattr(component, name), value)
+
+
+async def ticks(ctx, cycles):
+    """Let ``cycles`` cycles pass."""
+    for _ in range(cycles):
+        await ctx.tick()
+
+
+def trace(dut, cycles, outputs, *, tail=40, **constant):
+    """Ports of a component over time.
+
+    Parameters
+    ----------
+    cycles : list of dict
+        For each cycle, values of input ports by name. A port keeps its value until it is set
+        again.
+    outputs : sequence of str
+        Ports to record.
+    tail : int
+        Cycles more, in which every input that was ever set in ``cycles`` and is one bit is 0.
+    **constant
+        Inputs that are set once, two cycles before.
+
+    Returns
+    -------
+    list of dict
+        Values of the outputs in each cycle, of the tail too.
+    """
+    recorded = []
+    strobes = {name for cycle in cycles for name, value in cycle.items()
+               if not isinstance(value, (list, tuple, np.ndarray, dict))
+               and len(getattr(dut, name)) == 1}
+    quiet = {name: 0 for name in strobes}
+    quiet.update({"slot": {"valid": 0}} if any("slot" in cycle for cycle in cycles) else {})
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, constant)
+        await ticks(ctx, 2)
+        for cycle in [*cycles, *[quiet] * tail]:
+            put_all_of(ctx, dut, cycle)
+            recorded.append({name: take(ctx, getattr(dut, name)) for name in outputs})
+            await ctx.tick()
+
+    simulate(dut, bench, limit=len(cycles) + tail + 10)
+    return recorded
+
+
+def in_rows(rows, rng, *, gap=0.3, pitch=1):
+    """Beats of rows in order, as (row, beat, first, last), with None for idle cycles.
+
+    Parameters
+    ----------
+    rows : sequence of int
+        Beats of each row.
+    gap : float
+        Probability of an idle cycle before a beat.
+    pitch : int
+        Least number of cycles from a row's last beat to the next row's.
+    """
+    schedule, last = [], -pitch
+    for row, beats in enumerate(rows):
+        for beat in range(beats):
+            while rng.random() < gap or (beat == beats - 1 and len(schedule) - last < pitch):
+                schedule.append(None)
+            schedule.append((row, beat, beat == 0, beat == beats - 1))
+        last = len(schedule) - 1
+    return schedule
+
+
+def signed_range(rng, width, shape=None):
+    """Random signed numbers, the extremes among them, as Python ints."""
+    corners = [0, 1, -1, (1 << width - 1) - 1, -(1 << width - 1)]
+
+    def one():
+        if rng.random() < 0.2:
+            return rng.choice(corners)
+        return rng.randrange(-1 << width - 1, 1 << width - 1)
+
+    return one() if shape is None else [one() for _ in range(shape)]
+
+
+async def write_model(ctx, store, config, model, intercept):
+    """Write model words of shape (beats, lanes), and the intercept, through a store's access."""
+    for index, words in enumerate(model):
+        words = [*words, *[0] * (config.model_lanes - len(words))]
+        put(ctx, store.access_index, index)
+        await ctx.tick()
+        for pair in range(config.model_lanes // 2):
+            low, high = (int(word) & 0xFFFF_FFFF for word in words[2 * pair:2 * pair + 2])
+            put_all_of(ctx, store, {"access_pair": pair, "access_write": 1,
+                                    "access_i": low | high << 32})
+            await ctx.tick()
+        put(ctx, store.access_write, 0)
+    put_all_of(ctx, store, {"access_write": 1, "access_intercept": 1,
+                            "access_i": int(intercept) & 0xFFFF_FFFF})
+    await ctx.tick()
+    put_all_of(ctx, store, {"access_write": 0, "access_intercept": 0})
+
+
+def halves(word):
+    """The two signed 32-bit words of a pair."""
+    return np.array([word], np.uint64).view(np.int32).tolist()
+
+
+async def read_model(ctx, store, config, beats):
+    """Model words of shape (beats, lanes), and the intercept, through a store's access."""
+    model = []
+    for index in range(beats):
+        put(ctx, store.access_index, index)
+        await ctx.tick()
+        words = []
+        for pair in range(config.model_lanes // 2):
+            put(ctx, store.access_pair, pair)
+            words += halves(ctx.get(store.access_o))
+        model.append(words[:config.lanes])
+    put(ctx, store.access_intercept, 1)
+    intercept = halves(ctx.get(store.access_o))[0]
+    put(ctx, store.access_intercept, 0)
+    return model, intercept
+
+
+async def load_coefficients(ctx, engine, config, coefficients):
+    """Load coefficients of shape (n_features,) into a correction engine."""
+    beats = config.beats(len(coefficients))
+    words = np.zeros((beats, config.model_lanes), np.int64)
+    for feature, coefficient in enumerate(coefficients):
+        words[feature // config.lanes, feature % config.lanes] = coefficient
+    put(ctx, engine.load_start, 1)
+    await ctx.tick()
+    put_all_of(ctx, engine, {"load_start": 0, "load": 1})
+    for low, high in words.reshape(-1, 2).tolist():
+        put(ctx, engine.load_i, low & 0xFFFF_FFFF | (high & 0xFFFF_FFFF) << 32)
+        await ctx.tick()
+    put(ctx, engine.load, 0)
+
+
+def beats_of(rows):
+    """Beats, as integers, of packed rows (uint8 of shape (n_rows, bytes)) of any width."""
+    return lambda beat_bytes: [
+        int.from_bytes(row[at:at + beat_bytes].tobytes(), "little")
+        for row in rows for at in range(0, rows.shape[1], beat_bytes)]
+
+
+def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
+    """Run a job on a :class:`bitstep_hw.pipeline.Pipeline`.
+
+    Returns
+    -------
+    list of (model, intercept, saturated, cycles)
+        One an epoch; the model is a list of ``n_features`` words.
+    """
+    config = dut.config
+    labels = unpack_labels(job.labels, job.label_format, job.n_rows).tolist()
+    rng = random.Random(f"{seed}-pipeline")
+    results = []
+    constant = {
+        "rows": job.n_rows, "beats": job.beats, "batch": job.batch,
+        "last_lanes": job.n_features - (job.beats - 1) * config.lanes,
+        "lookahead": config.effective_lookahead(job.beats) if lookahead is None else lookahead,
+        "period": job.correction_period, "intercept_level": job.intercept_level,
+        "label_shift": job.label_shift}
+
+    async def epoch(ctx, beats):
+        put(ctx, dut.start, 1)
+        await ctx.tick()
+        put(ctx, dut.start, 0)
+        waiting = {"i_rows": list(beats), "i_labels": list(labels)}
+        saturated = 0
+        for cycle in range(limit):
+            for name, values in waiting.items():
+                port = getattr(dut, name)
+                offered = bool(values) and rng.random() >= stall
+                put(ctx, port.valid, offered)
+                if offered:
+                    put(ctx, port.payload, values[0])
+            for name, values in waiting.items():
+                port = getattr(dut, name)
+                if ctx.get(port.valid) and ctx.get(port.ready):
+                    values.pop(0)
+            saturated |= ctx.get(dut.saturated)
+            done = ctx.get(dut.done)
+            await ctx.tick()
+            if done:
+                assert not any(waiting.values()), "not every row was used"
+                return saturated | ctx.get(dut.saturated), cycle + 1
+        raise TimeoutError(f"The epoch took more than {limit} cycles")
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, constant)
+        if config.corrections:
+            await load_coefficients(ctx, dut.engine, config, job.coefficients)
+        words = np.zeros(job.beats * config.lanes, np.int64)
+        words[:job.n_features] = job.model
+        await write_model(ctx, dut.store, config, words.reshape(job.beats, -1), job.intercept)
+        for number, steps in enumerate(job.epochs):
+            put_all_of(ctx, dut, {
+                "mantissa": steps.mantissa, "shift": steps.shift,
+                "correction_mantissa": steps.correction_mantissa,
+                "correction_shift": steps.correction_shift})
+            rows = job.rows[number % len(job.rows)]
+            saturated, cycles = await epoch(ctx, beats_of(rows)(config.beat_bytes))
+            model, intercept = await read_model(ctx, dut.store, config, job.beats)
+            results.append((np.ravel(model)[:job.n_features].tolist(), intercept, saturated,
+                            cycles))
+
+    simulate(dut, bench, limit=limit * len(job.epochs))
+    return results

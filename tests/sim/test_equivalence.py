@@ -1,0 +1,128 @@
+"""The RTL on the simulated board computes what the golden model computes, bit for bit."""
+
+import dataclasses
+import itertools
+
+import pytest
+from boards import TestedDevice, check_against_golden, open_board
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bitstep.config import BUS_WIDTHS, PipelineConfig
+from bitstep.registers import LabelFormat
+from bitstep_sim.jobs import random_job
+
+PROFILE = {"deadline": None, "derandomize": True, "database": None,
+           "suppress_health_check": list(HealthCheck)}
+
+CONFIGS = [
+    PipelineConfig(bits=1, max_features=80, lookahead=8),
+    PipelineConfig(bits=3, max_features=80, lookahead=2),
+    PipelineConfig(bits=4, family="double", max_features=80, lookahead=8, recursion=3),
+    PipelineConfig(bits=8, max_features=80, lookahead=0),
+    PipelineConfig(bits=2, family="double", max_features=80, lookahead=8, recursion=4),
+    PipelineConfig(bits=5, max_features=80, lookahead=8),
+]
+
+
+
+def _every_width():
+    """Every width of code and of bus; look-ahead 0, some, or more than any row needs."""
+    for number, (bus_width, bits) in enumerate(itertools.product(BUS_WIDTHS, range(1, 9))):
+        lanes = bus_width // bits
+        lookahead, recursion = [(0, 2), (1, 3), (8, 4), (5, 2), (11, 3)][number % 5]
+        yield PipelineConfig(
+            bits=bits, bus_width=bus_width, max_features=3 * lanes, recursion=recursion,
+            family="double" if bits > 1 and (bits + number // 8) % 3 == 0 else "single",
+            lookahead=lookahead if lanes < 100 else min(lookahead, 2))  # else compiled for minutes
+
+
+MORE_CONFIGS = [
+    *_every_width(),
+    PipelineConfig(bits=4, bus_width=128, max_features=100, minibatch=False),
+    PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False),
+    PipelineConfig(bits=2, max_features=100, lookahead=3, minibatch=False, corrections=False),
+]
+
+
+def allowed_lookahead(config, beats):
+    """Values of LOOKAHEAD that the pipeline takes for rows of ``beats`` beats."""
+    return [d for d in range(config.lookahead + 1) if beats <= config.line_depth(d + 1)]
+
+
+@st.composite
+def jobs(draw, config):
+    """A job and a value of LOOKAHEAD."""
+    lanes, beats = config.lanes, config.max_beats
+    n_features = draw(st.sampled_from(sorted({
+        1, 2, max(lanes - 1, 1), lanes, lanes + 1, 2 * lanes, config.capacity - 1, config.capacity
+    } & set(range(1, config.capacity + 1))))
+        | st.integers(1, config.capacity))
+    beats = config.beats(n_features)
+    lookahead = draw(st.sampled_from(allowed_lookahead(config, beats))
+                     | st.just(config.effective_lookahead(beats)))
+    d = lookahead
+    n_rows = draw(st.sampled_from([1, 2, d + 1, d + 2, 2 * d + 1, 2 * d + 3]) | st.integers(1, 60))
+    batch = draw(st.sampled_from([1, 2, 3, max(d, 1), d + 1, d + 2, 2 * d + 2, n_rows + 5])
+                 if config.minibatch else st.just(1))
+    multiple = draw(st.sampled_from([0, 1, 2, 3, 7, 40]) if config.corrections else st.just(0))
+    job = random_job(
+        config, n_features=n_features, n_rows=n_rows, batch=batch,
+        correction_period=batch * multiple, seed=draw(st.integers(0, 1000)),
+        epochs=draw(st.integers(1, 4)), label_format=draw(st.sampled_from(LabelFormat)),
+        copies=draw(st.integers(1, 3)), intercept=draw(st.booleans()), warm=draw(st.booleans()))
+    return job, lookahead
+
+
+MEMORIES = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries({"memory_latency": st.sampled_from([1, 2, 7, 100])}),
+    st.fixed_dictionaries({"memory_latency": st.integers(1, 30),
+                           "memory_gbps": st.sampled_from([0.05, 0.3, 0.9])}),
+    st.fixed_dictionaries({"memory_latency": st.integers(1, 10),
+                           "stall_probability": st.sampled_from([0.1, 0.5, 0.8]),
+                           "stall_seed": st.integers(0, 1000)}),
+)
+
+
+def check_config(config, examples):
+    @settings(max_examples=examples, **PROFILE)
+    @given(jobs(config), MEMORIES)
+    def check(job_and_lookahead, memory):
+        job, lookahead = job_and_lookahead
+        with open_board(config, **memory) as board:
+            device = TestedDevice(board, registers={"LOOKAHEAD": lookahead})
+            check_against_golden(device, job)
+            assert board.board.stray_accesses == 0
+
+    check()
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_any_job(config):
+    check_config(config, 150)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", MORE_CONFIGS, ids=lambda config: config.name)
+def test_any_job_on_any_pipeline(config):
+    check_config(config, 100)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_board_keeps_nothing_between_runs(config):
+    """One board for many jobs: lengths, batches, corrections and first models change."""
+    with open_board(config) as board:
+        for number in range(12):
+            batch = 1 + number % 3
+            check_against_golden(board, random_job(
+                config, n_features=[config.capacity, 1, config.lanes + 1, 7][number % 4],
+                n_rows=5 + 7 * number, seed=number, batch=batch, epochs=1 + number % 3,
+                correction_period=batch * (number % 4), warm=number % 2 == 1,
+                intercept=number % 5 != 0, label_format=LabelFormat(number % 3)))
+
+
+def test_zero_rows_are_refused():
+    job = random_job(CONFIGS[0], n_features=3, n_rows=1)
+    with pytest.raises(ValueError, match="at least one row"):
+        dataclasses.replace(job, rows=(job.rows[0][:0],))
