@@ -1,0 +1,53 @@
+# Every step of CI is a target here. The first use makes the virtual environment .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.PHONY: demo test test-slow sim lint rtl bench area docs clean
+.DEFAULT_GOAL := demo
+
+$(VENV)/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated board
+	@mkdir -p build
+	$(BIN)/bitstep train diabetes --bits 4 --encoding compensated --epochs 20 \
+		--train-rows 342 --out build/diabetes.npz --report build/diabetes.json \
+		--plot build/diabetes.png
+	$(BIN)/bitstep train breast_cancer --model ls-svm --bits 2 --encoding compensated \
+		--epochs 20 --train-rows 400 --out build/breast_cancer.npz \
+		--report build/breast_cancer.json --plot build/breast_cancer.png
+	@echo "Models, reports and loss curves are in build/."
+
+test: $(VENV)/.stamp            ## all tests, the cocotb benches among them
+	$(BIN)/python -m pytest -n $(JOBS)
+
+test-slow: $(VENV)/.stamp       ## RTL against golden model for every width and bus; an hour
+	$(BIN)/python -m pytest -n $(JOBS) -m slow
+
+sim: $(VENV)/.stamp             ## every cocotb bench, with a table of what ran
+	$(BIN)/python -m bitstep_sim.bench
+
+lint: $(VENV)/.stamp            ## ruff and pyright
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+rtl: $(VENV)/.stamp             ## Verilog of the default pipeline
+	@mkdir -p build
+	$(BIN)/bitstep rtl --out build/bitstep_top.v
+
+bench: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantization; half an hour
+	$(BIN)/python -m bitstep_sim.performance
+
+area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
+	$(BIN)/python -m bitstep_hw.area
+
+docs: $(VENV)/.stamp            ## what is generated in docs/
+	$(BIN)/python -m bitstep.registers > docs/registers.md
+
+clean:                          ## everything that is generated
+	rm -rf build dist $(VENV)
