@@ -77,7 +77,7 @@ def trace(dut, cycles, outputs, *, tail=40, **constant):
     strobes = {name for cycle in cycles for name, value in cycle.items()
                if not isinstance(value, (list, tuple, np.ndarray, dict))
                and len(getattr(dut, name)) == 1}
-    quiet = {name: 0 for name in strobes}
+    quiet = dict.fromkeys(strobes, 0)
     quiet.update({"slot": {"valid": 0}} if any("slot" in cycle for cycle in cycles) else {})
 
     async def bench(ctx):

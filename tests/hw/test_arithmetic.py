@@ -1,0 +1,129 @@
+# amaranth: UnusedElaboratable=no
+
+import random
+
+import pytest
+from amaranth import Module, Signal, signed, unsigned
+from support import Clocked, put, ticks
+
+from bitstep_hw.arithmetic import adder_tree, delay, multiply, out_of_range, scale
+from bitstep_sim.harness import simulate
+
+
+def run(make, bench):
+    """Build a module whose result ``make(m)`` returns, then run ``bench(ctx, result)``."""
+    m = Module()
+    result = make(m)
+
+    async def testbench(ctx):
+        await bench(ctx, result)
+
+    simulate(Clocked(m), testbench)
+
+
+@pytest.mark.parametrize("cycles", [0, 1, 5])
+def test_delay(cycles):
+    value = Signal(8)
+    values = [random.Random(0).randrange(256) for _ in range(20)]
+
+    async def bench(ctx, result):
+        for number, new in enumerate(values):
+            put(ctx, value, new)
+            if number >= cycles:
+                assert ctx.get(result) == values[number - cycles]
+            await ctx.tick()
+
+    run(lambda m: delay(m, value, cycles, name="value"), bench)
+
+
+@pytest.mark.parametrize(("terms", "stages"), [(1, 1), (2, 1), (4, 1), (5, 2), (12, 2), (16, 2),
+                                               (21, 3), (64, 3)])
+def test_adder_tree(terms, stages):
+    inputs, valid = [Signal(signed(6)) for _ in range(terms)], Signal()
+    rng = random.Random(terms)
+
+    async def bench(ctx, result):
+        for values in ([-32] * terms, [31] * terms,
+                       *([rng.randrange(-32, 32) for _ in inputs] for _ in range(10))):
+            for signal, value in zip(inputs, values, strict=True):
+                put(ctx, signal, value)
+            put(ctx, valid, 1)
+            await ctx.tick()
+            put(ctx, valid, 0)
+            for signal in inputs:
+                put(ctx, signal, 7)             # what is not valid changes nothing
+            await ticks(ctx, stages - 1)
+            assert ctx.get(result) == sum(values)
+
+    run(lambda m: adder_tree(m, inputs, stages=stages, valid=valid, name="tree"), bench)
+
+
+def test_adder_tree_with_too_few_stages():
+    with pytest.raises(AssertionError, match="too few stages"):
+        adder_tree(Module(), [Signal()] * 5, stages=1, valid=Signal(), name="tree")
+
+
+@pytest.mark.parametrize("width", [2, 3, 8])
+def test_scale(width):
+    """Levels of 2 bits need no multiplier; -2 is none of them."""
+    level, value = Signal(signed(width)), Signal(signed(33))
+    low = -1 if width == 2 else -1 << width - 1
+
+    async def bench(ctx, result):
+        for factor in range(low, 1 << width - 1):
+            for number in (0, 1, -1, (1 << 32) - 1, -1 << 32, 123456789):
+                put(ctx, level, factor)
+                put(ctx, value, number)
+                assert ctx.get(result) == factor * number
+
+    def make(m):
+        result = Signal(signed(50))
+        m.d.comb += result.eq(scale(level, value))
+        return result
+
+    run(make, bench)
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize(("a_shape", "b_shape"), [
+    (signed(18), unsigned(18)), (signed(44), unsigned(18)), (signed(9), signed(33)),
+    (signed(33), signed(9)), (unsigned(5), unsigned(4))], ids=repr)
+def test_multiply(stages, a_shape, b_shape):
+    a, b, addend = Signal(a_shape), Signal(b_shape), Signal(8, init=77)
+    rng = random.Random(f"{stages}-{a_shape}-{b_shape}")
+
+    def numbers(shape):
+        low = -1 << shape.width - 1 if shape.signed else 0
+        high = low + (1 << shape.width) - 1
+        return [low, high, 0, 1, *(rng.randint(low, high) for _ in range(20))]
+
+    pairs = [*zip(numbers(a_shape), numbers(b_shape), strict=True),
+             *((x, y) for x in numbers(a_shape)[:4] for y in numbers(b_shape)[:4])]
+
+    async def bench(ctx, result):
+        for number, (x, y) in enumerate([*pairs, *[(0, 0)] * stages]):
+            put(ctx, a, x)
+            put(ctx, b, y)
+            if number >= stages:
+                x, y = pairs[number - stages]
+                assert ctx.get(result) == x * y + 77
+            await ctx.tick()
+
+    run(lambda m: multiply(m, a, b, stages=stages, name="product", width=80, addend=addend), bench)
+
+
+def test_out_of_range():
+    value = Signal(signed(40))
+
+    async def bench(ctx, result):
+        for number, expected in [(0, 0), (-1, 0), (2**31 - 1, 0), (2**31, 1), (-2**31, 0),
+                                 (-2**31 - 1, 1), (2**39 - 1, 1), (-2**39, 1), (2**32, 1)]:
+            put(ctx, value, number)
+            assert ctx.get(result) == expected
+
+    def make(m):
+        result = Signal()
+        m.d.comb += result.eq(out_of_range(value, 32))
+        return result
+
+    run(make, bench)
