@@ -195,9 +195,15 @@ class PipelineConfig:
         """Model words that the correction engine treats in a cycle; an even number."""
         return max(2, ceil_div(self.model_lanes, 32) * 2)
 
-    def with_lookahead(self, n_features: int) -> "PipelineConfig":
-        """This configuration with exactly the look-ahead that rows of ``n_features`` need."""
-        return replace(self, lookahead=self.required_lookahead(self.beats(n_features)))
+    def with_lookahead(self, n_features: int | None = None) -> "PipelineConfig":
+        """This configuration with exactly the look-ahead that rows of ``n_features`` need, or, for
+        None, rows of any length.
+        """
+        if n_features is not None:
+            return replace(self, lookahead=self.required_lookahead(self.beats(n_features)))
+        # Beyond the latency, longer rows need no more than one row.
+        lengths = range(1, min(self.max_beats, self.latency) + 1)
+        return replace(self, lookahead=max(map(self.required_lookahead, lengths)))
 
     # Identity
 

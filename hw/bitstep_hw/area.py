@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -71,8 +70,7 @@ def configurations(bus_width: int, widths: list[int], family: str) -> list[Pipel
     pairs = []
     for bits in widths:
         stalling = PipelineConfig(bus_width=bus_width, bits=bits, family=family, lookahead=0)
-        pairs += [stalling, replace(stalling, lookahead=max(
-            stalling.required_lookahead(beats) for beats in range(1, stalling.max_beats + 1)))]
+        pairs += [stalling, stalling.with_lookahead()]
     return pairs
 
 
