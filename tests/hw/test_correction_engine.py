@@ -1,0 +1,152 @@
+# amaranth: UnusedElaboratable=no
+
+import random
+
+import numpy as np
+import pytest
+from support import load_coefficients, put, put_all_of, signed_range, take, ticks
+
+from bitstep.config import PipelineConfig
+from bitstep.golden.sgd import correction, fits
+from bitstep.job import EpochSteps
+from bitstep_hw.correction_engine import CorrectionEngine
+from bitstep_sim.harness import simulate
+
+CONFIGS = [
+    PipelineConfig(bits=8, max_features=24),
+    PipelineConfig(bits=3, max_features=63),                    # 21 lanes, 11 groups of 2
+    PipelineConfig(bits=1, max_features=128),                   # 64 lanes, 16 groups of 4
+    PipelineConfig(bits=3, bus_width=128, max_features=84),     # 42 lanes, 10 groups of 4 and 2
+    PipelineConfig(bits=7, bus_width=512, max_features=73),     # 73 lanes, 12 groups of 6 and 2
+]
+OVERHEAD = 12       # a bound of the cycles of a walk that are not its groups
+
+
+async def sample(ctx, dut, words):
+    """A row of slots, one a cycle, with the words to sample two cycles later."""
+    slots = [{"valid": 1, "sample": 1, "index": index, "first": index == 0,
+              "last": index == len(words) - 1} for index in range(len(words))]
+    for now in range(len(words) + 2):
+        put(ctx, dut.slot, slots[now] if now < len(slots) else {"valid": 0})
+        if now >= 2:
+            put(ctx, dut.sampled, words[now - 2])
+        await ctx.tick()
+
+
+async def corrections(ctx, dut, beats):
+    """The corrections of each beat, as slots get them."""
+    found = []
+    for index in range(beats):
+        put(ctx, dut.slot, {"valid": 1, "correct": 1, "index": index})
+        await ctx.tick()
+        put(ctx, dut.slot, {"valid": 0})
+        found.append(take(ctx, dut.correction))
+    return found
+
+
+async def walk(ctx, dut, limit=500):
+    """Wait for ``done``; cycles, and whether a correction did not fit."""
+    saturated = 0
+    for cycle in range(limit):
+        saturated |= ctx.get(dut.saturated)
+        if ctx.get(dut.done):
+            return cycle, bool(saturated | ctx.get(dut.saturated))
+        await ctx.tick()
+    raise TimeoutError(f"The walk took more than {limit} cycles")
+
+
+def expected(words, coefficients, steps):
+    flat = np.ravel(words)
+    return correction(flat, coefficients, steps).reshape(np.shape(words)).tolist()
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),
+                                             ((1 << 18) - 1, 7)])
+def test_corrections(config, mantissa, shift):
+    rng = random.Random(f"{config.name}-{mantissa}-{shift}")
+    dut = CorrectionEngine(config=config)
+    steps = EpochSteps(1, 1, mantissa, shift)
+    largest = max(mantissa << 17 >> 8 * shift, 1).bit_length()
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift})
+        for beats in (config.max_beats, 1, config.max_beats):
+            coefficients = np.array(signed_range(rng, 18, beats * config.lanes))
+            await load_coefficients(ctx, dut, config, coefficients)
+            put(ctx, dut.beats, beats)
+            words = [signed_range(rng, 32 - largest, config.lanes) for _ in range(beats)]
+            await sample(ctx, dut, words)
+            cycles, saturated = await walk(ctx, dut)
+            assert cycles <= beats * dut.groups + OVERHEAD
+            assert not saturated
+            assert await corrections(ctx, dut, beats) == expected(words, coefficients, steps)
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("word, coefficient, mantissa", [
+    (3, 1, 128), (5, -1, 128), (-3, 1, 128), (1, 127, 1), (1, 128, 1), (-1, 128, 1), (-1, 129, 1),
+    ((1 << 31) - 1, 1, 256), (-1 << 31, 1, 256), (-1 << 31, -1, 256), (1 << 30, 2, 256),
+    (-1 << 30, 2, 256), (-1 << 30, -2, 256), ((1 << 31) - 1, (1 << 17) - 1, (1 << 18) - 1),
+    (-1 << 31, -1 << 17, (1 << 18) - 1), (-1 << 31, (1 << 17) - 1, (1 << 18) - 1)])
+def test_rounding_and_range(word, coefficient, mantissa):
+    config = CONFIGS[1]
+    dut = CorrectionEngine(config=config)
+    lane = 20
+    coefficients = np.array([0] * lane + [coefficient])
+    words = [[0] * lane + [word]]
+    (exact,) = expected([[word]], np.array([coefficient]), EpochSteps(1, 1, mantissa, 1))[0]
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, {"mantissa": mantissa, "shift": 1, "beats": 1})
+        await load_coefficients(ctx, dut, config, coefficients)
+        await sample(ctx, dut, words)
+        _, saturated = await walk(ctx, dut)
+        assert saturated is not fits(exact, 32)
+        if not saturated:
+            assert (await corrections(ctx, dut, 1))[0] == [0] * lane + [exact]
+
+    simulate(dut, bench)
+
+
+def test_rows_that_are_not_sampled_do_not_start_a_walk():
+    config = CONFIGS[0]
+    dut = CorrectionEngine(config=config)
+
+    async def bench(ctx):
+        put(ctx, dut.beats, 1)
+        put(ctx, dut.slot, {"valid": 1, "first": 1, "last": 1})
+        for _ in range(60):
+            await ctx.tick()
+            assert not ctx.get(dut.done)
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("after", [0, 1, 4, 9])
+def test_stop(after):
+    """A walk that was stopped is never done, and the next one is right."""
+    config = CONFIGS[0]
+    dut = CorrectionEngine(config=config)
+    rng = random.Random(after)
+    coefficients = np.array(signed_range(rng, 10, 24))
+    words = [signed_range(rng, 20, 8) for _ in range(3)]
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, {"mantissa": 5, "shift": 1, "beats": 3})
+        await load_coefficients(ctx, dut, config, coefficients)
+        await sample(ctx, dut, words)
+        await ticks(ctx, after)
+        put(ctx, dut.stop, 1)
+        for _ in range(40):
+            await ctx.tick()
+            assert not ctx.get(dut.done)
+        put(ctx, dut.stop, 0)
+        await ticks(ctx, 3)
+        await sample(ctx, dut, words)
+        await walk(ctx, dut)
+        assert await corrections(ctx, dut, 3) \
+            == expected(words, coefficients, EpochSteps(1, 1, 5, 1))
+
+    simulate(dut, bench)
