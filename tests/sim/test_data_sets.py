@@ -1,0 +1,78 @@
+"""Real data: the simulated board and the golden model give the same models, in integers."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from boards import open_board
+
+from bitstep.config import PipelineConfig
+from bitstep.data import load
+from bitstep.devices.golden import GoldenDevice
+from bitstep.driver import Driver
+from bitstep.planning import plan
+from bitstep.quantization import ENCODINGS, quantize
+from bitstep.schedules import schedule_steps
+from bitstep.training import automatic_step
+
+DATA_SETS = {"cadata": "cadata.svm", "cpusmall": "cpusmall.svm", "breast_cancer": None}
+EPOCHS = 3
+PIPELINES = [(bits, family) for bits in range(1, 9) for family in ("single", "double")
+             if bits > 1 or family == "single"]
+
+
+def find(name):
+    """A data set; the test is skipped where its file is missing."""
+    file = DATA_SETS[name]
+    if file is None:
+        pytest.importorskip("sklearn")
+        return load(name)
+    default = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+    path = Path(os.environ.get("BITSTEP_DATA") or default) / file
+    if not path.is_file():
+        pytest.skip(f"there is no {path}; set BITSTEP_DATA to a folder with {file}")
+    return load(path)
+
+
+def encodings(bits, family):
+    """Encodings of a family that exist at this width."""
+    return [name for name, kind in ENCODINGS.items()
+            if kind.family == family and (bits > 1 or not name.startswith("double"))]
+
+
+def check(config, dataset, encoding, **options):
+    """All rows, several epochs with different steps: every model of both devices is the same."""
+    data = quantize(dataset.features, dataset.labels, bits=config.bits, encoding=encoding,
+                    task=dataset.task, seed=config.bits)
+    steps = schedule_steps("inverse", step=automatic_step(data), epochs=EPOCHS)
+    job = plan(data, config, steps=steps, **options).job
+    expected = Driver(GoldenDevice(config)).train(job)
+    with open_board(config) as board:
+        found = Driver(board).train(job)
+        assert board.board.stray_accesses == 0
+    assert expected.epochs_done == found.epochs_done == EPOCHS
+    assert np.ptp(expected.models, axis=0).any(), "every epoch gave the same model"
+    np.testing.assert_array_equal(found.models, expected.models)
+    np.testing.assert_array_equal(found.intercepts, expected.intercepts)
+    for name, value in expected.counters.items():
+        assert value is None or found.counters[name] == value, name
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("bits, family", [(4, "single"), (3, "double")])
+def test_sim_is_golden(bits, family, name):
+    config = PipelineConfig(bits=bits, family=family, max_features=64).with_lookahead()
+    encoding = {"single": "compensated", "double": "double"}[family]
+    check(config, find(name), encoding)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("bits, family", PIPELINES)
+def test_sim_is_golden_at_every_width_in_every_encoding(bits, family, name):
+    dataset = find(name)
+    config = PipelineConfig(bits=bits, family=family).with_lookahead()
+    for encoding in encodings(bits, family):
+        check(config, dataset, encoding)
+    check(config, dataset, encodings(bits, family)[-1], batch=5, l2=0.01)
