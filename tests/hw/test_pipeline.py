@@ -1,0 +1,95 @@
+# amaranth: UnusedElaboratable=no
+
+import dataclasses
+
+import pytest
+from support import run_pipeline
+
+from bitstep.config import PipelineConfig
+from bitstep.golden.sgd import train
+from bitstep.registers import LabelFormat, Saturation
+from bitstep_hw.pipeline import Pipeline
+from bitstep_sim.jobs import random_job
+
+SMALL = {"bus_width": 64, "max_features": 20}
+FORMATS = [("single", bits) for bits in range(1, 9)] + [("double", bits) for bits in range(2, 9)]
+
+
+def check(config, *, lookahead=None, stall=0.0, **options):
+    """Every epoch as golden; returns the cycles of each."""
+    job = random_job(config, **options)
+    results = run_pipeline(Pipeline(config=config), job, lookahead=lookahead, stall=stall)
+    expected = list(train(job))
+    assert len(results) == len(expected)
+    for (model, intercept, saturated, _), golden in zip(results, expected, strict=True):
+        assert golden.saturation == Saturation(0)
+        assert saturated == 0
+        assert (model, intercept) == (golden.model.tolist(), golden.intercept)
+    return [cycles for *_, cycles in results]
+
+
+@pytest.mark.parametrize("family, bits", FORMATS)
+def test_every_format(family, bits):
+    config = PipelineConfig(bits=bits, family=family, lookahead=2, **SMALL)
+    check(config, n_features=min(config.lanes + 1, config.capacity), n_rows=9, epochs=2, seed=bits)
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("lookahead", [0, 1, 7])
+@pytest.mark.parametrize("n_features", [3, 20])
+def test_recursions_and_look_aheads(recursion, lookahead, n_features):
+    config = PipelineConfig(bits=8, family="double", lookahead=lookahead, recursion=recursion,
+                            **SMALL)
+    check(config, n_features=n_features, n_rows=14, epochs=1, seed=recursion)
+
+
+@pytest.mark.parametrize("lookahead", range(5))
+def test_look_ahead_of_a_run(lookahead):
+    config = PipelineConfig(bits=8, lookahead=4, **SMALL)
+    check(config, n_features=9, n_rows=14, lookahead=lookahead)
+
+
+@pytest.mark.parametrize("batch", [2, 3, 4, 5, 9, 40])
+@pytest.mark.parametrize("period", [0, 1, 3])
+@pytest.mark.parametrize("n_features", [5, 20])
+def test_batches_and_corrections(batch, period, n_features):
+    config = PipelineConfig(bits=8, lookahead=3, **SMALL)
+    check(config, n_features=n_features, n_rows=22, batch=batch, correction_period=period * batch,
+          seed=batch)
+
+
+@pytest.mark.parametrize("stall", [0.3, 0.8])
+def test_stalls_change_nothing(stall):
+    config = PipelineConfig(bits=5, lookahead=3, **SMALL)
+    check(config, n_features=15, n_rows=25, batch=2, correction_period=6, stall=stall, warm=True,
+          label_format=LabelFormat.SIGN)
+
+
+@pytest.mark.parametrize("parts", [{"minibatch": False}, {"corrections": False},
+                                   {"minibatch": False, "corrections": False}])
+def test_without_parts(parts):
+    config = PipelineConfig(bits=8, lookahead=2, **SMALL, **parts)
+    check(config, n_features=20, n_rows=8, batch=3 if config.minibatch else 1,
+          correction_period=2 if config.corrections else 0, intercept=False)
+
+
+@pytest.mark.parametrize("recursion, n_features", [(2, 8), (3, 8), (4, 8), (2, 20), (4, 40)])
+def test_cycles(recursion, n_features):
+    """Rows follow each other in max(beats, recursion) cycles; then the last updates."""
+    config = PipelineConfig(bits=8, bus_width=64, max_features=40, recursion=recursion)
+    config = config.with_lookahead(n_features)
+    rows, beats = 40, config.beats(n_features)
+    pitch = max(beats, recursion)
+    (cycles,) = check(config, n_features=n_features, n_rows=rows, epochs=1)
+    assert cycles <= (rows + config.lookahead + 1) * pitch + config.latency + 2
+
+
+def test_saturation_is_reported():
+    config = PipelineConfig(bits=8, lookahead=2, **SMALL)
+    job = random_job(config, n_features=4, n_rows=30, epochs=1, speed=400)
+    (golden,) = train(job)
+    assert golden.saturation
+    (*_, saturated, _), = run_pipeline(Pipeline(config=config), job)
+    assert saturated & golden.saturation == golden.saturation
+    calm = dataclasses.replace(job, epochs=random_job(config, n_features=4, n_rows=1).epochs)
+    assert all(result[2] == 0 for result in run_pipeline(Pipeline(config=config), calm))
