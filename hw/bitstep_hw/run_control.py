@@ -168,7 +168,7 @@ class RunControl(wiring.Component):
                 # Four cycles pass before ``write_idle`` tells of this model.
                 m.d.comb += self.model_io.eq(1)
                 m.d.sync += settle.eq(settle + 1)
-                with m.If((settle >= 4) & self.write_idle):
+                with m.If((settle >= 4) & self.write_idle & ~failure):
                     m.d.sync += [settle.eq(0), self.epochs_done.eq(self.epochs_done + 1),
                                  address.eq(address + registers.model_out_stride)]
                     m.next = "Table"

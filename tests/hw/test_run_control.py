@@ -233,6 +233,19 @@ def test_a_model_counts_when_it_is_in_memory():
     assert run({}, during=during)[:2] == [Error.NONE, 2]
 
 
+def test_a_model_whose_last_response_is_an_error_does_not_count():
+    """The writer reports an error in the very cycle in which it becomes idle."""
+    async def during(ctx, dut, around):
+        put(ctx, dut.write_idle, 0)
+        for _ in range(100):
+            await around.tick()
+        put_all_of(ctx, dut, {"write_idle": 1, "write_error": 1})
+        await around.tick()
+        put(ctx, dut.write_error, 0)
+
+    assert run({}, during=during)[:2] == [Error.MODEL_WRITE, 0]
+
+
 @pytest.mark.parametrize("epoch", [1, 2])
 @pytest.mark.parametrize("kind", Saturation)
 def test_saturation_ends_the_run_after_its_epoch(epoch, kind):
