@@ -1,0 +1,144 @@
+"""Jobs that leave the range of a number, or just do not: the run ends in golden's epoch."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from boards import compare, open_board
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_equivalence import PROFILE, jobs
+
+from bitstep.config import PipelineConfig
+from bitstep.driver import Driver
+from bitstep.golden.sgd import train
+from bitstep.job import EpochSteps, TrainingJob
+from bitstep.quantization.packing import pack_codes, pack_labels
+from bitstep.registers import LabelFormat, Saturation
+from bitstep.runs import SaturationError
+
+CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
+LOW, HIGH = -1 << 31, (1 << 31) - 1
+UPDATE, MODEL, CORRECTION = Saturation.UPDATE, Saturation.MODEL, Saturation.CORRECTION
+
+
+@pytest.fixture(scope="module")
+def board():
+    with open_board(CONFIG) as device:
+        yield device
+
+
+def check(device, job):
+    """The same epochs and the same end as golden; returns what saturated in golden."""
+    *expected, last = train(job)
+    if not last.saturation:
+        compare(Driver(device).train(job), [*expected, last])
+    else:
+        with pytest.raises(SaturationError) as raised:
+            Driver(device).train(job)
+        compare(raised.value.result, expected)
+        assert raised.value.epoch == len(expected) + 1
+        # Golden stops at the first value; the pipeline collects those of the whole epoch.
+        assert raised.value.saturation & last.saturation == last.saturation
+    return last.saturation
+
+
+def small_job(levels, labels, model, *, mantissa=256, intercept=0, intercept_level=0, period=0,
+              coefficients=None, before=0, after=0):
+    """Rows of few levels; ``before`` and ``after`` are epochs without steps around the one."""
+    levels, calm = np.array(levels), EpochSteps(0, 1, 0, 1)
+    n_features = levels.shape[1]
+    return TrainingJob(
+        config=CONFIG, n_features=n_features,
+        rows=(pack_codes((levels % 32).astype(np.uint8), 5, 64),),
+        labels=pack_labels(np.array(labels), LabelFormat.INT32), label_format=LabelFormat.INT32,
+        label_shift=0, intercept_level=intercept_level, batch=1, correction_period=period,
+        coefficients=np.zeros(n_features, np.int32) if coefficients is None
+        else np.array(coefficients, np.int32),
+        epochs=(*[calm] * before, EpochSteps(mantissa, 1, 256, 1), *[calm] * after),
+        model=np.array(model, np.int32), intercept=intercept)
+
+
+@pytest.mark.parametrize("word, level, label, mantissa, expected", [
+    (HIGH, 1, 0, 256, 0), (HIGH, 1, -1, 256, UPDATE),
+    (LOW, 1, 0, 256, 0), (LOW, 1, 1, 256, UPDATE),
+    (HIGH, 2, 0, 128, 0), (HIGH, 2, -1, 128, UPDATE),       # half, up
+    (LOW, 2, 1, 128, MODEL), (LOW, 2, 2, 128, UPDATE),
+    (HIGH, -1, 0, 256, 0), (LOW, -1, 0, 256, UPDATE),
+    (0, 15, 0, (1 << 18) - 1, 0),
+])
+@pytest.mark.parametrize("before", [0, 2])
+def test_range_of_an_update(board, word, level, label, mantissa, expected, before):
+    for where in ([[level]], [[level], [0], [0]], [[0], [0], [level]]):
+        labels = [label if row != [0] else 0 for row in where]
+        job = small_job(where, labels, [word], mantissa=mantissa, before=before)
+        assert check(board, job) == Saturation(expected)
+
+
+# With level 2 and step 1, x becomes 2 label - 3 x.
+MODELS = [(1, (1 << 30) + 1, 0), (0, 1 << 30, MODEL), (0, -1 << 30, 0), (1, -(1 << 30) + 1, MODEL),
+          (-1, 1 << 29, 0), (5, -5, 0)]
+
+
+@pytest.mark.parametrize("word, label, expected", MODELS)
+@pytest.mark.parametrize("lane", [0, 11, 12, 79])
+def test_range_of_a_model_word(board, word, label, expected, lane):
+    levels, model = np.zeros((1, 80), int), np.zeros(80, int)
+    levels[0, lane], model[lane] = 2, word
+    assert check(board, small_job(levels, [label], model, after=1)) == Saturation(expected)
+
+
+@pytest.mark.parametrize("word, label, expected", MODELS)
+@pytest.mark.parametrize("rows", [1, 5])
+def test_range_of_the_intercept(board, word, label, expected, rows):
+    levels = np.zeros((rows, 3), int)
+    job = small_job(levels, [0] * (rows - 1) + [label], [0] * 3, intercept=word,
+                    intercept_level=2)
+    if rows == 1:
+        assert check(board, job) == Saturation(expected)
+    else:           # the rows before multiply the intercept by -3 each
+        check(board, job)
+
+
+@pytest.mark.parametrize("word, coefficient, expected", [
+    (HIGH, -1, 0), (LOW + 1, -1, 0), (LOW, -1, CORRECTION), (1 << 30, 2, CORRECTION),
+    (-1 << 30, 2, MODEL), (-1 << 30, -2, CORRECTION), ((1 << 30) - 1, 1, 0), (1 << 30, 1, MODEL),
+    (-1 << 30, 1, 0), (-(1 << 30) - 1, 1, MODEL), (HIGH, 0, 0), (LOW, 0, 0),
+])
+@pytest.mark.parametrize("rows, period", [(2, 1), (9, 8), (30, 20), (8, 8), (5, 8)])
+def test_range_of_a_correction(board, word, coefficient, expected, rows, period):
+    """Added once; where the epoch ends before, it is never added and cannot saturate."""
+    levels, model, coefficients = np.zeros((rows, 30), int), np.zeros(30, int), np.zeros(30, int)
+    model[29], coefficients[29] = word, coefficient
+    job = small_job(levels, [0] * rows, model, mantissa=0, period=period,
+                    coefficients=coefficients, before=1)
+    assert check(board, job) == Saturation(expected if rows > period else 0)
+
+
+@pytest.mark.parametrize("speed", [3, 30, 1000])
+def test_random_jobs_that_diverge(board, speed):
+    """Steps that are too large by far, from the second epoch on."""
+    kinds = set()
+
+    @settings(max_examples=60, **PROFILE)
+    @given(jobs(CONFIG))
+    def diverging(job_and_lookahead):
+        job, _ = job_and_lookahead
+        steps = [dataclasses.replace(entry, mantissa=min(entry.mantissa * speed, (1 << 18) - 1))
+                 if number else entry for number, entry in enumerate(job.epochs * 2)]
+        kinds.add(check(board, dataclasses.replace(job, epochs=tuple(steps))))
+
+    diverging()
+    assert speed < 30 or any(kinds), "no job left its range"
+
+
+@settings(max_examples=60, **PROFILE)
+@given(st.data())
+def test_random_corrections_that_leave_the_range(data):
+    with open_board(CONFIG) as device:
+        job, _ = data.draw(jobs(CONFIG))
+        mantissa = data.draw(st.sampled_from([1 << 8, 1 << 12, 1 << 17]))
+        epochs = tuple(dataclasses.replace(entry, correction_mantissa=mantissa,
+                                           correction_shift=1 + number % 2)
+                       for number, entry in enumerate(job.epochs))
+        check(device, dataclasses.replace(job, epochs=epochs))
