@@ -21,7 +21,7 @@ LOWEST, HIGHEST = -1 << MODEL_WIDTH, (1 << MODEL_WIDTH) - 1     # a word and its
 def check(config, rows, rng, *, gap, extreme=None, intercept_level=0):
     """Rows of random levels and words; ``extreme`` are one level, word and intercept for all."""
     limit, lanes = config.level_limit, config.lanes
-    cycles, expected = [], []
+    cycles, expected, total = [], [], 0
     for place in in_rows(rows, rng, gap=gap):
         levels = [rng.randint(-limit, limit) for _ in range(lanes)]
         words, intercept = signed_range(rng, MODEL_WIDTH + 1, lanes), signed_range(rng, MODEL_WIDTH)

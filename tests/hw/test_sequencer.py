@@ -42,7 +42,7 @@ def expected_rows(run):
 
     def add(idle, row, boundary_age, first_period, samples):
         position = row % run.batch
-        correcting = boundary_age is not None and not first_period and boundary_age <= d
+        correcting = not first_period and boundary_age <= d
         rows.append({
             "idle_row": int(idle), "apply": int(len(rows) > d),
             "skip": min(position, MAX_LOOKAHEAD), "frozen": int(position > d),
@@ -51,7 +51,7 @@ def expected_rows(run):
             "sample": int(samples and boundary_age == d),
             "boundary": boundary_age == 0 and not first_period})
 
-    age, first_period, samples = None, True, False
+    age, first_period, samples = 0, True, False
     for row in range(run.rows):
         if run.period and row % run.period == 0:
             if row:
@@ -60,10 +60,10 @@ def expected_rows(run):
                     age += 1
             age, first_period, samples = 0, row == 0, row + run.period < run.rows
         add(False, row, age, first_period, samples)
-        age = None if age is None else age + 1
+        age += 1
     for _ in range(d + 1):
         add(True, run.rows, age, first_period, samples)
-        age = None if age is None else age + 1
+        age += 1
     return rows
 
 

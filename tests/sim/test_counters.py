@@ -19,7 +19,7 @@ def train(config, *, lookahead=None, memory=None, **options):
     with open_board(config, **(memory or {"memory_latency": 1})) as board:
         registers = {} if lookahead is None else {"LOOKAHEAD": lookahead}
         result = check_against_golden(TestedDevice(board, registers=registers), job)
-    return job, result.counters
+    return job, {name: int(value or 0) for name, value in result.counters.items()}
 
 
 def epoch_cycles(job, lookahead):
