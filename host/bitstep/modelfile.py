@@ -94,6 +94,15 @@ class LinearModel:
             temporary.unlink(missing_ok=True)
 
 
+def is_model(path: str | Path) -> bool:
+    """Whether a file is an .npz with the members of a model file."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return {"header.npy", "checksum.npy", "coef.npy"} <= set(file.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def load_model(path: str | Path) -> LinearModel:
     """Read a model file.
 
@@ -103,6 +112,10 @@ def load_model(path: str | Path) -> LinearModel:
         If there is none, it is damaged, or another version wrote it.
     """
     header, arrays = {}, {}
+    if Path(path).is_file() and not zipfile.is_zipfile(path):
+        # NumPy would suggest to load it as a pickle, which may run anything.
+        raise ModelFileError(f"{path}: this is not a model file, or it is damaged; `bitstep train "
+                             "--out` writes one")
     try:
         # Opened here, because np.load leaves a damaged archive open.
         with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:

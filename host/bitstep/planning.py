@@ -299,6 +299,10 @@ def _label_shift(data, config, model_range):
 
 
 def _check(data, config, batch, l2, model_range):
+    if data.classes is not None and len(data.classes) > 2:
+        raise ValueError(f"A pipeline must be given two classes, not {len(data.classes)}; train "
+                         "one class against the rest, bitstep.training.class_outputs gives their "
+                         "labels")
     stored = (data.bits, data.bus_width, data.family)
     if stored != (config.bits, config.bus_width, config.family):
         raise ValueError(

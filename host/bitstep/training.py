@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bitstep.quantization import QuantizedDataset
 
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
-STEP_FRACTION = 0.2         # of 1 / R, see automatic_step; tuned on seven data sets, 1 to 8 bits
+STEP_FRACTION = 0.2         # of 1 / R, see automatic_step; tuned on six data sets, 1 to 8 bits
 NOISE_WEIGHT = 12.0         # how much quantization noise shortens the automatic step; tuned too
 
 
@@ -83,12 +83,14 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
     Returns
     -------
     TrainedModel
-        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set.
+        On Ctrl-C, which stops the output in training, the epochs that every output has finished,
+        with ``interrupted`` set. Outputs are trained one after the other, each through all epochs.
 
     Raises
     ------
     TrainingInterrupted
-        On Ctrl-C before every output has finished an epoch.
+        On Ctrl-C before every output has finished an epoch: there is no whole model, and the
+        message says so. Its ``result`` is that of the output in training.
     DeviceError
         See :meth:`bitstep.driver.Driver.train`; a saturation names the output if there are several.
     ValueError
@@ -111,6 +113,7 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
                 if on_epoch else None)
         except TrainingInterrupted as stopped:
             if number + 1 < len(outputs) or not stopped.result.epochs_done:
+                stopped.args = (_nothing_kept(number + 1, len(outputs)),)
                 raise
             result, interrupted = stopped.result, True
         except SaturationError as error:
@@ -186,6 +189,20 @@ def class_targets(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return np.where(labels[:, None] == positive, 1.0, -1.0)
 
 
+def class_outputs(data: "QuantizedDataset", labels: np.ndarray,
+                  classes: np.ndarray) -> list["QuantizedDataset"]:
+    """The data sets of every output: the same packed rows, each with its own targets.
+
+    Parameters
+    ----------
+    data : QuantizedDataset
+        Its own labels do not matter.
+    labels, classes
+        See :func:`class_targets`.
+    """
+    return [with_signs(data, signs) for signs in class_targets(labels, classes).T]
+
+
 def with_signs(data: "QuantizedDataset", signs: np.ndarray) -> "QuantizedDataset":
     """The same packed rows with labels +1 and -1.
 
@@ -211,6 +228,13 @@ def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
         "stall_cycles": {cause.removeprefix("stall_"): counters[cause] for cause in causes},
         "bytes_read": counters["bytes_read"], "saturations": counters["saturations"],
         "refetched_rows": counters["refetched_rows"]}
+
+
+def _nothing_kept(number, count):
+    if count == 1:
+        return "interrupted in the first epoch: there is no model yet, so none was kept"
+    return (f"interrupted in class {number} of {count}: no model was kept, because one-vs-rest "
+            "trains class after class and its model needs all of them")
 
 
 def _sum(counters):

@@ -58,10 +58,11 @@ class SimBuffer:
 
 
 class SimDevice:
-    """The simulated board; implements :class:`bitstep.devices.base.Device`.
+    """The simulated board: the RTL of a real one, compiled by Verilator.
 
-    The first use of a configuration generates and compiles its RTL, which takes from seconds to a
-    minute; later ones load the library from the user's cache folder.
+    Implements :class:`bitstep.devices.base.Device`. The first use of a configuration generates and
+    compiles its RTL, which takes from seconds to a minute; later ones load the library from the
+    user's cache folder.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
 """The command line: in this process where that is enough, as a process where it is not."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,13 @@ from fakes import FakeDevice
 
 import bitstep.devices
 from bitstep.cli import main
-from bitstep.cli.common import StatusLine
+from bitstep.cli.common import StatusLine, duration
+from bitstep.cli.common import numbers as column
 from bitstep.config import PipelineConfig
+from bitstep.driver import Driver
 from bitstep.modelfile import load_model
+from bitstep.planning import plan
+from bitstep.quantization import QuantizedDataset
 from bitstep.registers import COUNTERS, REGISTERS
 
 REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "versions", "clock_hz",
@@ -29,8 +34,8 @@ def numbers(tmp_path):
     features = rng.uniform(0, 10, (60, 3))
     labels = features @ [1.0, -2.0, 0.5] + 3
     paths = tmp_path / "numbers.csv", tmp_path / "classes.csv"
-    for path, column in zip(paths, (labels, np.where(labels > 0, 5, 2)), strict=True):
-        np.savetxt(path, np.column_stack([features, column]), delimiter=",", fmt="%.17g")
+    for path, last in zip(paths, (labels, np.where(labels > 0, 5, 2)), strict=True):
+        np.savetxt(path, np.column_stack([features, last]), delimiter=",", fmt="%.17g")
     return tuple(map(str, paths))
 
 
@@ -112,8 +117,9 @@ def test_quantized_file(numbers, tmp_path, capsys, encoding):
     packed, reports = tmp_path / "packed.npz", [tmp_path / name for name in ("a", "b")]
     options = ["--bits", "5", "--encoding", encoding, "--seed", "4"]
     assert main(["quantize", numbers[0], *options, "--out", str(packed)]) == 0
-    assert "60 rows of 3 features, 5 bits" in capsys.readouterr().out
-    assert train(packed, "--step", 0.1, "--report", reports[0], "--out", tmp_path / "m.npz") == 0
+    assert "60 rows of 3 features for a regression, 5 bits" in capsys.readouterr().out
+    assert train(packed, "--step", 0.1, "--report", reports[0], "--out", tmp_path / "m.npz",
+                 "--bits", 5) == 0
     assert "estimated from the codes" in capsys.readouterr().out
     assert train(numbers[0], *options, "--step", 0.1, "--report", reports[1]) == 0
     codes, features = (json.loads(report.read_text()) for report in reports)
@@ -124,7 +130,31 @@ def test_quantized_file(numbers, tmp_path, capsys, encoding):
     assert codes["history"][0]["train_loss"] == pytest.approx(start, abs=0.3)
     assert main(["predict", str(tmp_path / "m.npz"), str(packed)]) == 0
     assert main(["info", str(packed)]) == 0
-    assert f"encoding       {encoding}" in capsys.readouterr().out
+    assert f"encoding         {encoding}" in capsys.readouterr().out
+
+
+def test_quantized_file_of_several_classes(tmp_path, capsys):
+    packed, out = str(tmp_path / "packed.npz"), str(tmp_path / "m.npz")
+    reports = [tmp_path / name for name in ("a", "b")]
+    assert main(["quantize", "digits", "--bits", "3", "--seed", "4", "--out", packed]) == 0
+    assert "1797 rows of 64 features for 10 classes, 3 bits" in capsys.readouterr().out
+    assert train(packed, "--epochs", 2, "--report", reports[0], "--out", out) == 0
+    assert train("digits", "--bits", 3, "--seed", 4, "--epochs", 2, "--report", reports[1]) == 0
+    codes, features = (json.loads(report.read_text()) for report in reports)
+    assert codes["coef"] == features["coef"]
+    assert codes["seed"] == features["seed"] == 4
+    assert codes["dataset"]["classes"] == list(range(10))
+    # An estimate; the codes that were trained on fit their own noise.
+    assert codes["history"][-1]["train_loss"] == pytest.approx(
+        features["history"][-1]["train_loss"], rel=0.2)
+    capsys.readouterr()
+    assert main(["predict", out, packed]) == 0
+    assert re.match(r"accuracy 9\d\.\d\d % on 1797 rows", capsys.readouterr().out)
+    assert main(["info", packed]) == 0
+    assert "classes          0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in capsys.readouterr().out
+    data = QuantizedDataset.load(packed)
+    with pytest.raises(ValueError, match="must be given two classes, not 10; train one class"):
+        plan(data, PipelineConfig(bits=3), steps=[0.1])
 
 
 def test_schedule_file(numbers, tmp_path):
@@ -175,7 +205,46 @@ def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, c
     monkeypatch.setattr("bitstep.cli.train.open_device",
                         lambda name, config, **options: FakeDevice(config, interrupt=0))
     assert train(numbers[0], "--out", out) == 1
-    assert capsys.readouterr().err == "bitstep train: interrupted\n"
+    assert capsys.readouterr().err == ("bitstep train: interrupted in the first epoch: there is "
+                                       "no model yet, so none was kept\n")
+
+
+class InterruptedLater:
+    """A device that Ctrl-C stops in a later run: one of several classes."""
+
+    def __init__(self, config, *, run, epoch):
+        self.config, self.run, self.epoch, self.clock_hz = config, run, epoch, None
+
+    def train(self, job, **options):
+        self.run -= 1
+        if self.run == 0:
+            return Driver(FakeDevice(self.config, interrupt=self.epoch)).train(job, **options)
+        return Driver(FakeDevice(self.config)).train(job, **options)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("run, epoch, message, epochs", [
+    (2, 1, "interrupted in class 2 of 3: no model was kept, because one-vs-rest trains class", 0),
+    (3, 0, "interrupted in class 3 of 3: no model was kept", 0),
+    (3, 2, "interrupted; the model is that of epoch 2 of 20 of every class", 2)])
+def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoch, message, epochs):
+    table = np.loadtxt(numbers[1], delimiter=",")
+    table[:20, -1] = 9
+    np.savetxt(tmp_path / "three.csv", table, delimiter=",")
+    monkeypatch.setattr(
+        "bitstep.cli.train.open_device",
+        lambda name, config, **options: InterruptedLater(config, run=run, epoch=epoch))
+    out, report = tmp_path / "model.npz", tmp_path / "run.json"
+    assert train(tmp_path / "three.csv", "--model", "ls-svm", "--out", out,
+                 "--report", report) == 1
+    error = capsys.readouterr().err
+    assert f"bitstep train: {message}" in error
+    assert out.exists() == report.exists() == bool(epochs)
+    if epochs:
+        assert len(json.loads(report.read_text())["history"]) == epochs
+        assert load_model(out).coef.shape == (3, 3)
 
 
 def test_ctrl_c_of_a_process(tmp_path):
@@ -219,6 +288,12 @@ def test_ctrl_c_of_a_process(tmp_path):
     (["--no-intercept"], "--no-intercept needs --scaler maxabs"),
     (["--out", "/no/such/folder/m.npz"], "cannot be written: there is no folder /no/such/folder"),
     (["--out", "/"], "cannot be written: it is a folder"),
+    (["--out", ""], "'' cannot be written"),
+    (["--out", "/dev/null"], "cannot be written: it is no regular file"),
+    (["--out", "x.npz", "--report", "./x.npz"], "or writes it for another option"),
+    (["--plot", "x.foo"], "--plot needs a file name that ends in .png, .pdf or .svg, not 'x.foo'"),
+    (["--plot", "x"], "--plot needs a file name"),
+    (["--wave", "x.vcd"], "the file name must end in .fst, not 'x.vcd'"),
     (["--device", "moon"], "--device must be one of golden, sim, not 'moon'")])
 def test_wrong_use(numbers, capsys, arguments, message):
     with pytest.raises(SystemExit) as caught:
@@ -232,8 +307,16 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
     main(["quantize", numbers[0], "--out", packed])
     for arguments, message in (
             (["train", packed, "--train-rows", "5"], "--train-rows needs features"),
+            (["train", packed, "--seed", "5"], "--seed needs features"),
+            (["train", packed, "--no-shuffle"], "--shuffle needs features"),
+            (["train", packed, "--bits", "5"], "--bits 5 does not fit"),
+            (["train", packed, "--bus-width", "128"], "which was quantized with 64: leave the"),
+            (["train", packed, "--encoding", "nearest"], "--encoding nearest does not fit"),
+            (["train", packed, "--scaler", "maxabs"], "--scaler maxabs does not fit"),
+            (["train", packed, "--copies", "2"], "--copies 2 does not fit"),
+            (["train", packed, "--out", packed], "this command reads it"),
             (["train", packed, "--model", "ls-svm"], "was quantized for a regression"),
-            (["quantize", packed, "--out", packed], "is quantized already")):
+            (["quantize", packed, "--out", packed + "2"], "is quantized already")):
         with pytest.raises(SystemExit) as caught:
             main([*arguments, *(["--device", "golden"] if arguments[0] == "train" else [])])
         assert caught.value.code == 2
@@ -291,7 +374,7 @@ def test_predict_with_the_wrong_data(numbers, tmp_path, capsys):
 
 
 def test_missing_matplotlib(numbers, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     assert train(numbers[0], "--epochs", 1, "--plot", tmp_path / "p.png") == 1
     assert '--plot needs matplotlib: pip install "bitstep[sklearn]"' in capsys.readouterr().err
 
@@ -302,8 +385,10 @@ def test_info(capsys):
     assert main(["info", "--bits", "1", "--bus-width", "512"]) == 0
     text = capsys.readouterr().out
     assert "lanes          512" in text
-    config = PipelineConfig(bits=1, bus_width=512).with_lookahead(4096)
-    assert config.name in text
+    assert PipelineConfig(bits=1, bus_width=512).with_lookahead().name in text
+    assert main(["info", "--bits", "1", "--bus-width", "512", "--features", "4096"]) == 0
+    assert PipelineConfig(bits=1, bus_width=512).with_lookahead(4096).name \
+        in capsys.readouterr().out
     assert main(["info", "--registers"]) == 0
     assert capsys.readouterr().out.count("\n") == len(REGISTERS) + 2
     assert main(["info", "--data"]) == 0
@@ -318,6 +403,38 @@ def test_info_of_a_model(numbers, tmp_path, capsys):
     text = capsys.readouterr().out
     assert "classes        2, 5" in text
     assert "encoding       compensated" in text
+
+
+def test_info_of_other_files(numbers, tmp_path, capsys):
+    report = tmp_path / "run.json"
+    train(numbers[1], "--report", report, "--epochs", 2)
+    printed = capsys.readouterr().out
+    assert main(["info", str(report)]) == 0
+    shown = capsys.readouterr().out
+    assert shown in printed
+    assert len(shown.splitlines()) == 7
+    assert main(["info", numbers[1]]) == 0
+    text = capsys.readouterr().out
+    assert "rows              60" in text
+    assert "labels            2 to 5, 2 different" in text
+    assert main(["info", "breast_cancer"]) == 0
+    assert "features          30" in capsys.readouterr().out
+    report.write_text("[]")
+    for path, message in ((report, "not a report of `bitstep train --report`"),
+                          (tmp_path / "none.npz", "there is no such file"),
+                          (tmp_path / "none.json", "there is no such file")):
+        assert main(["info", str(path)]) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_texts_of_numbers():
+    assert column([1396.634, 1416.0, 1555.1234567]) == ["1396.63", "1416.00", "1555.12"]
+    assert column([0.0522873, 0.00261367, None], 4) == ["0.052287", "0.002614", "-"]
+    assert column([3.6e9, 12345678.9]) == ["3.60000e+09", "1.23457e+07"]
+    assert column([1.0, 1e-7]) == ["1.00000e+00", "1.00000e-07"]
+    assert column([0.0, 0.0], 3) == ["0.00", "0.00"]
+    assert [duration(seconds) for seconds in (1234.5, 99.96, 1.5, 0.0404, 1.506e-4, 0.0)] == [
+        "1,234 s", "100 s", "1.50 s", "40.4 ms", "151 us", "0.00 us"]
 
 
 def test_devices(capsys, monkeypatch):
@@ -338,7 +455,7 @@ def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
     assert "--features must be at most --max-features (4096)" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["rtl", "--bits", "1", "--encoding", "double"])
-    assert "bits must be at least 2 for family 'double'" in capsys.readouterr().err
+    assert "from 2 to 8 for encoding 'double', not 1" in capsys.readouterr().err
 
 
 def test_rtl(tmp_path, capsys):
@@ -377,6 +494,6 @@ def test_status_line(capsys, monkeypatch):
         line.clear()
         return capsys.readouterr().err
 
-    assert show() == "sim: generating x\nsim: compiling x: 1 of 2\nsim: compiled x\n"
+    assert show() == "sim: generating x ...\nsim: compiling x ...\nsim: compiled x ...\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert show().endswith("\r\x1b[Ksim: compiled x\r\x1b[K")

@@ -1,6 +1,7 @@
 """The command ``bitstep``: one module for each subcommand, with NumPy alone where that suffices."""
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
@@ -28,6 +29,11 @@ def build_parser() -> argparse.ArgumentParser:
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS,
                              help="show the traceback of an error")
         command.set_defaults(run=module.run, parser=command)
+        # An error prints the usage: one line, not every option.
+        positional = " ".join(
+            f"[{action.metavar}]" if action.nargs == "?" else str(action.metavar)
+            for action in command._actions if not action.option_strings)
+        command.usage = f"{command.prog} {positional} [options]".replace("  ", " ")
     return parser
 
 
@@ -51,15 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = build_parser().parse_args(arguments)
     try:
-        return parsed.run(parsed)
+        code = parsed.run(parsed)
+        sys.stdout.flush()
+        return code
     except UsageError as error:
         parsed.parser.error(str(error))
+    except BrokenPipeError:     # who read our output has seen enough, as in `bitstep ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except USER_ERRORS as error:
         if parsed.debug:
             raise
         print(f"bitstep {parsed.command}: error: {error or type(error).__name__}", file=sys.stderr)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         if parsed.debug:
             raise
-        print(f"bitstep {parsed.command}: interrupted", file=sys.stderr)
+        print(f"bitstep {parsed.command}: {error if str(error) else 'interrupted'}",
+              file=sys.stderr)
     return 1

@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
@@ -14,9 +15,13 @@ import numpy as np
 
 from bitstep.config import BUS_WIDTHS, MAX_LOOKAHEAD
 from bitstep.quantization import ENCODINGS, Grid
+from bitstep.quantization.labels import MAX_CLASSES
 from bitstep.quantization.scaling import SCALERS
 
-MAX_CLASSES = 256           # more different labels than this are a regression's
+# How rows become codes. A file of `bitstep quantize` says all of it, so the parser's default is
+# None: who contradicts a file shall hear of it.
+ROW_DEFAULTS = {"bits": 4, "encoding": "compensated", "bus_width": 64, "scaler": "minmax",
+                "copies": 1, "shuffle": True, "seed": 0}
 
 
 class UsageError(Exception):
@@ -58,11 +63,12 @@ def or_auto(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 def add_pipeline_options(parser: argparse.ArgumentParser) -> None:
     """Options that say which pipeline reads the data."""
-    parser.add_argument("--bits", type=integer(1, 8), default=4, metavar="B",
+    parser.add_argument("--bits", type=integer(1, 8), metavar="B",
                         help="stored bits per value, 1 to 8 (default: 4)")
-    parser.add_argument("--encoding", choices=tuple(ENCODINGS), default="compensated",
-                        help="how values become codes (default: compensated)")
-    parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS, default=64,
+    parser.add_argument("--encoding", choices=tuple(ENCODINGS), metavar="E",
+                        help=f"how values become codes: {', '.join(ENCODINGS)} (default: "
+                        "compensated)")
+    parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS,
                         help="bits in a beat of the row bus (default: 64)")
 
 
@@ -81,34 +87,62 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
                         "$BITSTEP_DATA, else the cache folder)")
     parser.add_argument("--model", choices=("linreg", "ls-svm"),
                         help="linear regression or least-squares SVM (default: by the labels)")
-    parser.add_argument("--scaler", choices=SCALERS, default="minmax",
+    parser.add_argument("--scaler", choices=SCALERS,
                         help="how columns are taken to [-1, 1] (default: minmax)")
     parser.add_argument("--train-rows", type=integer(1), metavar="N", help="rows to train on; the "
                         "others are the test set (default: all rows)")
-    parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction, default=True,
+    parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction,
                         help="draw the rows at random by the seed (default: yes)")
-    parser.add_argument("--copies", type=integer(1, 255), default=1, metavar="C", help="independent"
-                        "ly drawn copies of the rows, read in turn by the epochs (default: 1)")
-    parser.add_argument("--seed", type=integer(0), default=0, metavar="K",
+    parser.add_argument("--copies", type=integer(1, 255), metavar="C", help="independently drawn "
+                        "copies of the rows, read in turn by the epochs (default: 1)")
+    parser.add_argument("--seed", type=integer(0), metavar="K",
                         help="seed of shuffle and codes (default: 0)")
 
 
-def check_encoding(arguments: argparse.Namespace) -> None:
-    """Raise :class:`UsageError` if the encoding does not exist at these bits."""
+def fill_defaults(arguments: argparse.Namespace) -> None:
+    """Set the row options that were not given.
+
+    Raises
+    ------
+    UsageError
+        If the encoding does not exist at these bits.
+    """
+    for name, value in ROW_DEFAULTS.items():
+        if getattr(arguments, name, value) is None:
+            setattr(arguments, name, value)
     try:
         Grid(arguments.encoding, arguments.bits)
     except ValueError as error:
         raise UsageError(str(error)) from error
 
 
-def check_writable(*paths: str | None) -> None:
-    """Raise :class:`UsageError` for a path that cannot be written, before any long work."""
-    for path in filter(None, paths):
-        folder = Path(path).resolve().parent
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise UsageError(f"{path} cannot be written: there is no folder {folder} to write to")
-        if Path(path).is_dir():
-            raise UsageError(f"{path} cannot be written: it is a folder")
+def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
+    """Raise :class:`UsageError` for a path that cannot be written, before any long work.
+
+    Parameters
+    ----------
+    paths : str or None
+        Files that will be written; None is skipped.
+    sources : sequence of str
+        Files that must not be among them, because the command reads them.
+    """
+    seen = {Path(source).resolve() for source in sources}
+    for path in paths:
+        if path is None:
+            continue
+        full = Path(path).resolve()
+        if not path or full.is_dir():
+            raise UsageError(f"{path or repr(path)} cannot be written: it is a folder")
+        if full.exists() and not full.is_file():    # replacing /dev/null would be a bad surprise
+            raise UsageError(f"{path} cannot be written: it is no regular file")
+        if not full.parent.is_dir():
+            raise UsageError(f"{path} cannot be written: there is no folder {full.parent}")
+        if not os.access(full.parent, os.W_OK):
+            raise UsageError(f"{path} cannot be written: the folder {full.parent} is read-only")
+        if full in seen:
+            raise UsageError(f"{path} cannot be written: this command reads it, or writes it for "
+                             "another option; choose another name")
+        seen.add(full)
 
 
 def is_quantized(path: str) -> bool:
@@ -159,11 +193,36 @@ def _finite(value):
     return value
 
 
+def numbers(values: Sequence[float | None], digits: int = 6) -> list[str]:
+    """Texts of a column of numbers, with the same decimals for all, so that points stand in line.
+
+    Parameters
+    ----------
+    digits : int
+        Significant digits of the number nearest to zero.
+    """
+    sizes = [abs(value) for value in values if value and math.isfinite(value)]
+    low, high = min(sizes, default=1.0), max(sizes, default=1.0)
+    if high >= 1e7 or low < 1e-5 or high / low >= 1e5:
+        style = f".{digits - 1}e"
+    else:
+        style = f".{max(0, digits - 1 - math.floor(math.log10(low)))}f"
+    return ["-" if value is None else format(value, style) for value in values]
+
+
+def duration(seconds: float) -> str:
+    """A time with three digits and its unit."""
+    if seconds >= 100:
+        return f"{seconds:,.0f} s"
+    factor, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "us")
+    return f"{seconds * factor:#.3g}".rstrip(".") + f" {unit}"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Aligned text; numbers to the right."""
+    """Aligned text; columns of numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    right = [all(not isinstance(row[column], str) for row in rows) for column in range(len(head))]
+    right = [all(_is_number(row[column]) for row in cells) for column in range(len(head))]
     lines = [head, ["-" * width for width in widths], *cells]
     return "\n".join("  ".join(
         cell.rjust(width) if to_right else cell.ljust(width)
@@ -175,6 +234,10 @@ def _cell(value):
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _is_number(text):
+    return text == "-" or text[:1].isdigit() or (text[:1] in "+-." and text[1:2].isdigit())
 
 
 class Bar:
@@ -205,8 +268,8 @@ class Bar:
 class StatusLine:
     """Lines of a device's progress on standard error.
 
-    On a terminal each replaces the one before, and :meth:`clear` removes the last; elsewhere only
-    the first of each stage (the text before a colon) is printed.
+    On a terminal each replaces the one before, and :meth:`clear` removes the last; elsewhere each
+    stage (the text before a colon) is printed once, without its numbers.
     """
 
     def __init__(self, label: str):
@@ -214,11 +277,14 @@ class StatusLine:
 
     def __call__(self, line: str) -> None:
         """Show a line."""
+        stage = line.partition(":")[0]
         if sys.stderr.isatty():
-            print(f"\r\x1b[K{self._label}: {line}", end="", file=sys.stderr, flush=True)
-        elif line.partition(":")[0] != self._stage:
-            print(f"{self._label}: {line}", file=sys.stderr)
-        self._stage = line.partition(":")[0]
+            width = shutil.get_terminal_size().columns - 1      # a line that wraps stays
+            print(f"\r\x1b[K{f'{self._label}: {line}'[:width]}", end="", file=sys.stderr,
+                  flush=True)
+        elif stage != self._stage:
+            print(f"{self._label}: {stage} ...", file=sys.stderr, flush=True)
+        self._stage = stage
 
     def clear(self) -> None:
         """Remove the line from a terminal."""

@@ -19,15 +19,19 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the list."""
-    rows = []
-    for name, point in available().items():
+    rows, options = [], {}
+    for name in available():
         try:
             kind = device_class(name)
         except DeviceError as error:
             rows.append([name, "no", str(error)])
             continue
-        options = [parameter for parameter in inspect.signature(kind).parameters
-                   if parameter not in ("config", "progress")]
-        rows.append([name, "yes", f"{point.value}; options: {', '.join(options) or 'none'}"])
+        rows.append([name, "yes", (kind.__doc__ or "").partition("\n")[0]])
+        options[name] = [parameter for parameter in inspect.signature(kind).parameters
+                         if parameter not in ("config", "progress")]
     print(table(["device", "usable", "details"], rows))
+    for name, known in options.items():
+        if known:
+            print(f"\nOptions of {name} in Python, as in device={{'name': {name!r}, ...}}:\n  "
+                  f"{', '.join(known)}")
     return 0

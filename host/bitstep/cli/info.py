@@ -1,17 +1,18 @@
 """``bitstep info``: versions, numbers of a configuration, the register map, headers of files."""
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bitstep.cli.common import is_quantized, table
-from bitstep.cli.report import versions
+from bitstep.cli.report import REPORT_VERSION, print_report, versions
 from bitstep.cli.rtl import add_configuration_options, configuration
 from bitstep.config import PipelineConfig
-from bitstep.data import dataset_names
-from bitstep.modelfile import load_model
+from bitstep.data import dataset_names, load
+from bitstep.modelfile import is_model, load_model
 from bitstep.quantization import QuantizedDataset
 from bitstep.registers import table as register_table
 
@@ -23,10 +24,12 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "info", help="show versions, a configuration, the register map, or what a file holds",
         description="Without FILE: versions, and the derived numbers of the configuration that the "
-        "options describe. With FILE: what a model or a quantized data set holds.",
+        "options describe. With FILE: what a model, a quantized data set, a report or a data set "
+        "holds.",
         epilog="Example: bitstep info --bits 1 --bus-width 512")
     parser.add_argument("file", nargs="?", metavar="FILE",
-                        help="a model or a quantized data set")
+                        help="a model, a quantized data set, a report (.json), a data set or "
+                        "its name")
     parser.add_argument("--registers", action="store_true", help="show the register map only")
     parser.add_argument("--data", action="store_true", help="show the names of data sets only")
     add_configuration_options(parser)
@@ -51,7 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _show(values: dict[str, Any]) -> None:
     width = max(map(len, values))
     for name, value in values.items():
-        print(f"{name:{width}}  {'not installed' if value is None else value}")
+        text = {None: "not installed", True: "yes", False: "no"}.get(value, value) \
+            if value is None or isinstance(value, bool) else value
+        print(f"{name:{width}}  {text:.4g}" if isinstance(text, float) else
+              f"{name:{width}}  {text}")
 
 
 def _show_configuration(config: PipelineConfig) -> None:
@@ -71,15 +77,60 @@ def _show_configuration(config: PipelineConfig) -> None:
 
 def _show_file(path: str) -> None:
     if is_quantized(path):
-        data = QuantizedDataset.load(path)
-        _show({"file": f"quantized data set, {Path(path).stat().st_size:,} bytes",
-               "rows": data.n_rows, "features": data.n_features, "bits": data.bits,
-               "encoding": data.encoding, "bus width": data.bus_width, "copies": data.copies,
-               "task": data.task, "labels": f"{data.label_format.name.lower()}, "
-               f"{data.label_offset:g} + {data.label_scale:g} L", "scaler": data.scaler.kind,
-               "seed": data.seed, "mean variance": f"{np.mean(data.variance):.6g}"})
-        return
+        _show_quantized(path)
+    elif Path(path).suffix == ".json" and Path(path).is_file():
+        print_report(_report(path))
+    elif is_model(path):
+        _show_model(path)
+    else:
+        _show_data(path)
+
+
+def _show_quantized(path):
+    data = QuantizedDataset.load(path)
+    _show({"file": f"quantized data set, {Path(path).stat().st_size:,} bytes",
+           "rows": data.n_rows, "features": data.n_features, "bits": data.bits,
+           "encoding": data.encoding, "bus width": data.bus_width, "copies": data.copies,
+           "bytes per epoch": f"{data.rows[0].nbytes:,}",
+           "task": data.task, "labels": data.label_format.name.lower() if data.classes is not None
+           else f"{data.label_format.name.lower()}, {data.label_offset:g} + "
+           f"{data.label_scale:g} L",
+           "classes": _classes([] if data.classes is None else data.classes),
+           "scaler": data.scaler.kind, "seed": data.seed,
+           "noise of codes": f"{np.mean(data.variance):.4g} (mean variance of a scaled feature)"})
+
+
+def _show_model(path):
     model = load_model(path)
-    _show({"file": "model", "features": model.n_features, "outputs": len(model.coef),
-           "classes": ", ".join(f"{value:g}" for value in model.classes) or "none (regression)",
-           **{name: value for name, value in model.config.items() if name != "pipeline"}})
+    hidden = ("pipeline", "model")
+    _show({"file": f"model, {Path(path).stat().st_size:,} bytes",
+           "model": model.config.get("model"), "features": model.n_features,
+           "outputs": len(model.coef), "classes": _classes(model.classes),
+           **{name.replace("_", " "): value for name, value in model.config.items()
+              if name not in hidden}})
+
+
+def _show_data(path):
+    dataset = load(path)
+    labels = dataset.labels
+    classes = np.unique(labels)
+    _show({"file": "data set", "name": dataset.name, "rows": dataset.n_rows,
+           "features": dataset.n_features, "task": dataset.task,
+           "labels": f"{labels.min():g} to {labels.max():g}, {len(classes)} different",
+           "values": f"{dataset.features.min():g} to {dataset.features.max():g}",
+           "constant columns": int((np.ptp(dataset.features, axis=0) == 0).sum())})
+
+
+def _report(path):
+    try:
+        report = json.loads(Path(path).read_text(encoding="utf-8"))
+        if report["report_version"] == REPORT_VERSION:
+            return report
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(f"{path}: this is not a report of `bitstep train --report` that this version "
+                     "reads")
+
+
+def _classes(values):
+    return ", ".join(f"{value:g}" for value in values) or "none (regression)"

@@ -7,7 +7,6 @@ import numpy as np
 
 from bitstep.cli.common import check_writable, is_quantized, write_text
 from bitstep.data import load
-from bitstep.golden.levels import unpack_labels
 from bitstep.losses import code_levels
 from bitstep.modelfile import LinearModel, ModelFileError, load_model
 from bitstep.quantization import QuantizedDataset
@@ -30,7 +29,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Predict, print the measure, write the predictions."""
-    check_writable(arguments.out)
+    check_writable(arguments.out, sources=[arguments.model, arguments.data])
     model = load_model(arguments.model)
     if is_quantized(arguments.data):
         features, labels = _from_codes(arguments, model)
@@ -44,12 +43,17 @@ def run(arguments: argparse.Namespace) -> int:
             raise ModelFileError(
                 f"The model tells classes {_list(model.classes)} apart, the labels of "
                 f"{arguments.data} are {_list(unknown)}: use the data set it was trained for")
-        print(f"accuracy {np.mean(predictions == labels):.6g} on {len(labels)} rows")
+        right = int((predictions == labels).sum())
+        print(f"accuracy {100 * right / len(labels):.2f} % on {len(labels)} rows ({right} of them "
+              "right)")
     else:
         loss = float(np.mean((predictions - labels) ** 2)) / 2
-        print(f"loss {loss:.6g} on {len(labels)} rows")
+        variance = float(np.var(labels))
+        explained = f", R2 {1 - 2 * loss / variance:.4f}" if variance else ""
+        print(f"loss {loss:.6g} (1/(2K) sum of squared residuals){explained} on {len(labels)} rows")
     if arguments.out:
         write_text(arguments.out, "".join(f"{value!r}\n" for value in predictions.tolist()))
+        print(f"wrote {arguments.out}")
     return 0
 
 
@@ -62,10 +66,7 @@ def _from_codes(arguments: argparse.Namespace, model: LinearModel) -> tuple[np.n
             f"The model was trained with {expected[0]} bits {expected[1]}, {arguments.data} holds "
             f"{data.bits} bits {data.encoding}: quantize it like the model's data")
     scaled, _ = code_levels(data, slice(None))
-    stored = unpack_labels(data.labels, data.label_format, data.n_rows)
-    labels = data.label_offset + data.label_scale * stored if data.classes is None \
-        else data.classes[(stored > 0).astype(int)]
-    return scaled * data.scaler.scale + data.scaler.centre, labels
+    return scaled * data.scaler.scale + data.scaler.centre, data.label_values()
 
 
 def _list(values):

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.common import Bar, UsageError, is_quantized, task_of
+from bitstep.cli.common import Bar, UsageError, fill_defaults, is_quantized, task_of
 from bitstep.data import Dataset, load, split
 from bitstep.losses import accuracies, code_losses, squared_losses
 from bitstep.quantization import QuantizedDataset, quantize
-from bitstep.training import TrainedModel, class_targets, with_signs
+from bitstep.training import TrainedModel, class_outputs, class_targets
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,9 @@ class Problem:
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
         """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``test_metric``."""
         if self.train is None:
-            losses = code_losses(self.outputs[0], model.weights[:, 0],
-                                 model.scaled_intercepts[:, 0])
+            losses = np.mean([
+                code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number])
+                for number, data in enumerate(self.outputs)], axis=0)
         else:
             losses = squared_losses(self.train.features, self._targets(self.train), model.coefs,
                                     model.intercepts)
@@ -71,6 +72,13 @@ class Problem:
                 "n_features": self.outputs[0].n_features,
                 "classes": self.classes.tolist() if len(self.classes) else None}
 
+    @property
+    def baseline(self) -> float:
+        """Training loss of the best constant, which any useful model is below."""
+        if self.train is None:
+            return float(np.mean([np.var(data.label_values()) for data in self.outputs])) / 2
+        return float(np.mean(np.var(self._targets(self.train), axis=0))) / 2
+
     def _targets(self, dataset):
         if self.task == "classification":
             return class_targets(dataset.labels, self.classes)
@@ -81,6 +89,7 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     """Read, split and quantize what a command's DATA names."""
     if is_quantized(arguments.data):
         return _from_codes(arguments)
+    fill_defaults(arguments)
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
     task = task_of(arguments.model, dataset.task, dataset.labels, dataset.name)
     train, test = split(dataset, arguments.train_rows, arguments.shuffle, arguments.seed)
@@ -90,7 +99,7 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         classes, outputs = np.zeros(0), [data]
     else:
         classes = np.unique(train.labels)
-        outputs = [with_signs(data, signs) for signs in class_targets(train.labels, classes).T]
+        outputs = class_outputs(data, train.labels, classes)
     return Problem(dataset.name, task, outputs, classes, train, test)
 
 
@@ -105,13 +114,26 @@ def quantize_rows(arguments: argparse.Namespace, dataset: Dataset,
 
 
 def _from_codes(arguments):
-    if arguments.train_rows is not None:
-        raise UsageError("--train-rows needs features: a quantized data set is trained on whole; "
-                         "split with `bitstep quantize --train-rows`")
     data = QuantizedDataset.load(arguments.data)
+    for option, given in (("--train-rows", arguments.train_rows), ("--shuffle", arguments.shuffle),
+                          ("--seed", arguments.seed)):
+        if given is not None:
+            raise UsageError(f"{option} needs features, but {arguments.data} is quantized already: "
+                             "choose rows, order and seed with `bitstep quantize`")
+    for name, stored in (("bits", data.bits), ("encoding", data.encoding), ("copies", data.copies),
+                         ("bus_width", data.bus_width), ("scaler", data.scaler.kind)):
+        given = getattr(arguments, name)
+        if given not in (None, stored):
+            raise UsageError(f"--{name.replace('_', '-')} {given} does not fit {arguments.data}, "
+                             f"which was quantized with {stored}: leave the option out, or "
+                             "quantize again")
+        setattr(arguments, name, stored)
+    arguments.seed = data.seed
     if arguments.model not in (None, {"regression": "linreg",
                                       "classification": "ls-svm"}[data.task]):
         raise UsageError(f"--model {arguments.model} does not fit {arguments.data}, which was "
                          f"quantized for a {data.task}")
-    classes = np.zeros(0) if data.classes is None else data.classes
-    return Problem(arguments.data, data.task, [data], classes, None, None)
+    if data.classes is None:
+        return Problem(arguments.data, data.task, [data], np.zeros(0), None, None)
+    outputs = class_outputs(data, data.label_values(), data.classes)
+    return Problem(arguments.data, data.task, outputs, data.classes, None, None)

@@ -8,8 +8,8 @@ from bitstep.cli.common import (
     UsageError,
     add_data_options,
     add_pipeline_options,
-    check_encoding,
     check_writable,
+    fill_defaults,
     is_quantized,
     task_of,
 )
@@ -32,16 +32,19 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Quantize and write."""
-    check_writable(arguments.out)
-    check_encoding(arguments)
+    check_writable(arguments.out, sources=[arguments.data])
+    fill_defaults(arguments)
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
     task = task_of(arguments.model, dataset.task, dataset.labels, dataset.name)
     train, _ = split(dataset, arguments.train_rows, arguments.shuffle, arguments.seed)
+    task_of(arguments.model, task, train.labels, f"{dataset.name}, the rows to train on")
     data = quantize_rows(arguments, train, task)
     data.save(arguments.out)
-    print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features, {data.bits} bits "
-          f"{data.encoding}, {data.copies} x {data.rows[0].nbytes:,} bytes of rows")
+    copies = f"{data.copies} copies of " if data.copies > 1 else ""
+    labels = "a regression" if data.classes is None else f"{len(data.classes)} classes"
+    print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features for {labels}, "
+          f"{data.bits} bits {data.encoding}, {copies}{data.rows[0].nbytes:,} bytes of rows")
     print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
     return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.common import table
+from bitstep.cli.common import UsageError, duration, numbers, table
 from bitstep.cli.problem import Problem
 from bitstep.config import PipelineConfig
 from bitstep.training import TrainedModel, report_counters
@@ -67,53 +67,85 @@ def make_report(arguments: argparse.Namespace, problem: Problem, model: TrainedM
 def print_report(report: dict[str, Any]) -> None:
     """The report as a text table on standard output."""
     dataset, config, counters = report["dataset"], report["config"], report["counters"]
+    history = report["history"]
     print(f"{dataset['name']}: {config['model']}, {dataset['train_rows']} rows of "
           f"{dataset['n_features']} features, {config['bits']} bits {config['encoding']}, "
           f"device {report['device']}")
-    head = ["epoch", "step", "train loss"]
-    names = ["epoch", "step", "train_loss"]
+    columns = {"epoch": [str(entry["epoch"]) for entry in history],
+               "step": numbers([entry["step"] for entry in history], 4),
+               "train loss": numbers([entry["train_loss"] for entry in history])}
     if dataset["test_rows"]:
-        head.append(f"test {report['metric']}")
-        names.append("test_metric")
-    print(table(head, [[entry[name] for name in names] for entry in report["history"]]))
-    if report["loss_on"] == "codes":
-        print("The training loss is estimated from the codes (there are no features).")
+        found = [entry["test_metric"] for entry in history]
+        columns[f"test {report['metric']}"] = numbers(found) if report["metric"] == "loss" else [
+            f"{100 * share:.2f} %" for share in found]
+    print(table(list(columns), list(zip(*columns.values(), strict=True))))
+    print("Loss: 1/(2K) sum of squared residuals over K rows"
+          + (", estimated from the codes (there are no features)."
+             if report["loss_on"] == "codes" else "."))
     if report["device_seconds"] is not None:
-        stalls = ", ".join(f"{cause} {cycles:,}"
-                           for cause, cycles in counters["stall_cycles"].items() if cycles)
-        print(f"{counters['cycles']:,} cycles, {report['device_seconds']:.6g} s at "
-              f"{report['clock_hz'] / 1e6:g} MHz; {counters['beats']:,} beats; waits: "
-              f"{stalls or 'none'}")
-    print(f"{report['wall_seconds']:.3g} s of wall clock")
+        waits = {cause: cycles for cause, cycles in counters["stall_cycles"].items() if cycles}
+        print(f"Device: {duration(report['device_seconds'])} ({counters['cycles']:,} cycles at "
+              f"{report['clock_hz'] / 1e6:g} MHz) for {counters['beats']:,} beats of rows; waits: "
+              + (", ".join(f"{cause} {cycles:,}" for cause, cycles in waits.items()) or "none"))
+    print(f"Wall clock: {duration(report['wall_seconds'])}")
 
 
-def plot(report: dict[str, Any], path: str) -> None:
-    """Draw the loss of every epoch to an image file.
+def check_plot(path: str) -> None:
+    """Whether a drawing can be written to ``path``, before any long work.
 
     Raises
     ------
+    UsageError
+        If the suffix is that of no image file.
     RuntimeError
         If matplotlib is not installed.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
     except ImportError as error:
         raise RuntimeError("--plot needs matplotlib: pip install \"bitstep[sklearn]\"") from error
-    history = report["history"]
+    suffix, known = Path(path).suffix[1:], FigureCanvasAgg.get_supported_filetypes()
+    if suffix.lower() not in known:
+        raise UsageError(f"--plot needs a file name that ends in .png, .pdf or .svg, not {path!r}")
+
+
+def plot(report: dict[str, Any], path: str) -> None:
+    """Draw loss and test metric of every epoch to an image file (see :func:`check_plot`)."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+    history, config = report["history"], report["config"]
     epochs = [entry["epoch"] for entry in history]
-    losses = np.array([entry["train_loss"] for entry in history])
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    losses = {"training": [entry["train_loss"] for entry in history]}
+    tests = [entry["test_metric"] for entry in history if entry["test_metric"] is not None]
+    accuracy = bool(tests) and report["metric"] == "accuracy"
+    if tests and not accuracy:
+        losses["test"] = tests
+
+    figure = Figure(figsize=(6.4, 5.6 if accuracy else 4.0), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.plot(epochs, losses, marker="o", markersize=3, label="training")
-    if report["metric"] == "loss" and history[0]["test_metric"] is not None:
-        axes.plot(epochs, [entry["test_metric"] for entry in history], marker="o", markersize=3,
-                  linestyle="--", label="test")
-        axes.legend()
-    if (losses > 0).all():
-        axes.set_yscale("log")
-    config = report["config"]
-    axes.set(xlabel="epoch", ylabel="loss", title=f"{report['dataset']['name']}, {config['bits']} "
-             f"bits {config['encoding']}, {report['device']}")
-    figure.savefig(path, dpi=150, format=Path(path).suffix[1:] or "png")
+    panels = figure.subplots(2 if accuracy else 1, sharex=True, squeeze=False)[:, 0]
+    styles = {"training": {"color": "#0072b2", "marker": "o"},      # Okabe and Ito's colours
+              "test": {"color": "#d55e00", "marker": "s", "linestyle": "--"}}
+    for name, values in losses.items():
+        panels[0].plot(epochs, values, label=name, markersize=4, **styles[name])
+    every = np.concatenate(list(losses.values()))
+    if every.min() > 0 and every.max() > 10 * every.min():
+        panels[0].set_yscale("log")
+    if len(losses) > 1:
+        panels[0].legend(frameon=False)
+    of = "loss" if len(losses) > 1 else "training loss"
+    unit = "" if config["model"] == "ls-svm" else "\n(squared units of the label)"
+    panels[0].set_ylabel(f"{of}{' from codes' if report['loss_on'] == 'codes' else ''}\n"
+                         f"1/(2K) sum of squared residuals{unit}", fontsize=9)
+    if accuracy:
+        panels[1].plot(epochs, [100 * share for share in tests], markersize=4, **styles["test"])
+        panels[1].set_ylabel("test accuracy in %", fontsize=9)
+    for axes in panels:
+        axes.grid(alpha=0.3)
+        axes.xaxis.set_major_locator(MaxNLocator(
+                integer=True, steps=[1, 2, 5, 10], min_n_ticks=1))
+    panels[-1].set_xlabel("epoch")
+    panels[0].set_title(f"{report['dataset']['name']}: {config['model']}, {config['bits']} bits "
+                        f"{config['encoding']}, {report['device']}", fontsize=11)
+    figure.savefig(path, dpi=150)

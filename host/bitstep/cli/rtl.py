@@ -8,6 +8,7 @@ from bitstep.cli.common import (
     add_lookahead_option,
     add_pipeline_options,
     check_writable,
+    fill_defaults,
     integer,
     write_text,
 )
@@ -35,8 +36,8 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
                         default=default.max_features, help="features that the memories are sized "
                         f"for (default: {default.max_features})")
     parser.add_argument("--features", type=integer(1, MAX_FEATURES), metavar="N",
-                        help="features for which --lookahead auto is chosen (default: as many as "
-                        "--max-features)")
+                        help="features for which --lookahead auto is chosen (default: what rows "
+                        "of any length need)")
     parser.add_argument("--recursion", type=int, choices=RECURSIONS, default=default.recursion,
                         help="cycles of the scalar recursion (default: "
                         f"{default.recursion})")
@@ -48,11 +49,11 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
 
 def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     """The configuration that the options describe."""
+    fill_defaults(arguments)
     auto = arguments.lookahead == "auto"
-    features = arguments.features or arguments.max_features
-    if features > arguments.max_features:
+    if arguments.features is not None and arguments.features > arguments.max_features:
         raise UsageError(f"--features must be at most --max-features ({arguments.max_features}), "
-                         f"not {features}")
+                         f"not {arguments.features}")
     try:
         config = PipelineConfig(
             bus_width=arguments.bus_width, bits=arguments.bits,
@@ -62,7 +63,7 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             corrections=arguments.corrections)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    return config.with_lookahead(features) if auto else config
+    return config.with_lookahead(arguments.features) if auto else config
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,19 +16,21 @@ from bitstep.cli.common import (
     add_data_options,
     add_lookahead_option,
     add_pipeline_options,
-    check_encoding,
     check_writable,
     integer,
+    is_quantized,
     number,
     or_auto,
     write_json,
 )
 from bitstep.cli.problem import prepare
-from bitstep.cli.report import make_report, plot, print_report
+from bitstep.cli.report import check_plot, make_report, plot, print_report
 from bitstep.devices import available, device_class, open_device
 from bitstep.driver import Driver
 from bitstep.modelfile import LinearModel
-from bitstep.planning import MODEL_RANGE, pipeline_for
+from bitstep.planning import CORRECTED_ENCODINGS, MODEL_RANGE, pipeline_for
+from bitstep.quantization import QuantizedDataset
+from bitstep.runs import SaturationError
 from bitstep.schedules import SCHEDULES, read_steps, schedule_steps
 from bitstep.training import TrainedModel, automatic_step, train_model
 
@@ -87,17 +89,20 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, then write and print what was asked for."""
-    check_writable(arguments.out, arguments.report, arguments.plot, arguments.wave)
+    check_writable(arguments.out, arguments.report, arguments.plot, arguments.wave,
+                   sources=[arguments.data, arguments.schedule])
+    if arguments.plot:
+        check_plot(arguments.plot)
     options = device_options(arguments)
     by_name = arguments.schedule in SCHEDULES
     if not by_name and arguments.step is not None:
         raise UsageError("--step does not go together with a file of steps (--schedule "
                          f"{arguments.schedule}), which holds the steps themselves")
-    if not arguments.intercept and arguments.scaler != "maxabs":
+    if not arguments.intercept and arguments.scaler != "maxabs" and not is_quantized(
+            arguments.data):
         raise UsageError("--no-intercept needs --scaler maxabs, which does not shift columns")
     epochs = arguments.epochs or (
         DEFAULT_EPOCHS if by_name else len(read_steps(Path(arguments.schedule))))
-    check_encoding(arguments)
     problem = prepare(arguments)
     data = problem.outputs[0]
     step = arguments.step
@@ -113,11 +118,16 @@ def run(arguments: argparse.Namespace) -> int:
             options["progress"].clear()
     with Driver(device) as driver:
         started = time.perf_counter()
-        with Bar(epochs * len(problem.outputs), "training", " epochs") as bar:
-            model = train_model(
-                problem.outputs, driver, config, steps=steps, batch=arguments.batch,
-                l2=arguments.l2, fit_intercept=arguments.intercept,
-                model_range=arguments.model_range, timeout_s=arguments.timeout, on_epoch=bar.to)
+        try:
+            with Bar(epochs * len(problem.outputs), "training", " epochs") as bar:
+                model = train_model(
+                    problem.outputs, driver, config, steps=steps, batch=arguments.batch,
+                    l2=arguments.l2, fit_intercept=arguments.intercept,
+                    model_range=arguments.model_range, timeout_s=arguments.timeout,
+                    on_epoch=bar.to)
+        except SaturationError as error:
+            error.args = (f"{error}; {remedy(data, steps[0])}",)
+            raise
         wall_seconds = time.perf_counter() - started
         clock_hz = driver.device.clock_hz
     report = make_report(arguments, problem, model, config=config, step=steps[0],
@@ -129,11 +139,27 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(arguments.report, report)
     if arguments.plot:
         plot(report, arguments.plot)
+    for path in filter(None, (arguments.out, arguments.report, arguments.plot, arguments.wave)):
+        print(f"wrote {path}")
+    last = report["history"][-1]["train_loss"]
+    if last > 1.1 * problem.baseline:      # nothing to learn gives a little above 1
+        print(f"bitstep train: warning: the training loss is {last:.6g}, but predicting the "
+              f"labels' mean has {problem.baseline:.6g}; {remedy(data, steps[0])}",
+              file=sys.stderr)
     if model.interrupted:
         print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
-              f"{epochs}", file=sys.stderr)
+              f"{epochs}" + (" of every class" if len(problem.outputs) > 1 else ""),
+              file=sys.stderr)
         return 1
     return 0
+
+
+def remedy(data: QuantizedDataset, step: float) -> str:
+    """What to try if a training diverged, or left the range of its numbers."""
+    text = f"the first step was {step:.3g}, try --step {step / 4:.1g}"
+    if data.bits <= 3 and data.encoding in CORRECTED_ENCODINGS:
+        text += ", more --bits, or --encoding nearest (few bits of many features are noisy)"
+    return text
 
 
 def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -143,6 +169,9 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
                          f"not {arguments.device!r}")
     known = inspect.signature(device_class(arguments.device)).parameters
     options = {}
+    if arguments.wave and not arguments.wave.endswith(".fst"):
+        raise UsageError(f"--wave writes the format FST; the file name must end in .fst, "
+                         f"not {arguments.wave!r}")
     for name, parameter in DEVICE_OPTIONS.items():
         value = getattr(arguments, name)
         if value is None:

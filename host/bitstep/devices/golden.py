@@ -18,8 +18,9 @@ from bitstep.runs import (
 
 
 class GoldenDevice:
-    """Runs jobs on :mod:`bitstep.golden`, behind the driver's level of ``train``.
+    """The golden model in NumPy: no clock, no tools needed, the same models.
 
+    Stands behind the driver's level of ``train`` and runs jobs on :mod:`bitstep.golden`.
     Models and errors are those of every other device, bit for bit. Of the counters it knows
     ``beats`` (of the finished epochs), ``saturations`` (0, or 1 for the run that ended with one)
     and ``refetched_rows``; the others are None.

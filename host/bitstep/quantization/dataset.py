@@ -8,11 +8,11 @@ import numpy as np
 
 from bitstep.config import MAX_FEATURES, PipelineConfig, ceil_div, level_limit
 from bitstep.data.errors import DataError
-from bitstep.golden.levels import unpack_codes
+from bitstep.golden.levels import unpack_codes, unpack_labels
 from bitstep.job import label_bytes
 from bitstep.quantization.blocks import Workspace, row_blocks
 from bitstep.quantization.encodings import ENCODINGS, Grid
-from bitstep.quantization.labels import quantize_labels
+from bitstep.quantization.labels import MAX_CLASSES, quantize_labels
 from bitstep.quantization.packing import pack_codes
 from bitstep.quantization.scaling import Scaler, fit_scaler
 from bitstep.registers import LabelFormat
@@ -35,11 +35,13 @@ class QuantizedDataset:
     labels : ndarray of uint8
         Packed labels, whole 8-byte words.
     label_format : LabelFormat
-        ``SIGN`` for two classes, ``INT16`` or ``INT32`` for a regression.
+        ``SIGN`` for two classes, ``INT16`` for more, ``INT16`` or ``INT32`` for a regression.
     label_scale, label_offset : float
         A label is ``label_offset + label_scale * L``.
-    classes : ndarray of float64, shape (2,), or None
-        The classes of L = -1 and L = +1, in increasing order; None for a regression.
+    classes : ndarray of float64, shape (n_classes,), or None
+        Two classes: those of L = -1 and L = +1; more: those of L = 0, 1, 2 and so on. In increasing
+        order; None for a regression. A pipeline trains on two; of more, one against the rest
+        (:func:`bitstep.training.class_outputs`).
     scaler : Scaler
         Features to u in [-1, 1].
     variance : ndarray of float64, shape (n_features,)
@@ -110,17 +112,46 @@ class QuantizedDataset:
         if not (np.isfinite(self.label_offset) and 0 < self.label_scale < np.inf):
             raise ValueError("label_offset must be finite and label_scale finite and positive, not "
                              f"{self.label_offset} and {self.label_scale}")
-        if (self.classes is None) == (self.label_format == LabelFormat.SIGN):
-            raise ValueError("1-bit labels must have classes, and no others may")
-        if self.classes is not None and (self.classes.shape != (2,)
-                                         or not self.classes[0] < self.classes[1]):
-            raise ValueError(f"classes must be two increasing numbers, not {self.classes}")
+        self._check_classes()
         columns = (self.n_features,)
         if self.scaler.centre.shape != columns or self.variance.shape != columns:
             raise ValueError(f"scaler and variance must have shape {columns}, not "
                              f"{self.scaler.centre.shape} and {self.variance.shape}")
         if not (np.isfinite(self.variance).all() and (self.variance >= 0).all()):
             raise ValueError("variance must be finite and not negative")
+
+    def _check_classes(self):
+        if self.classes is None:
+            if self.label_format == LabelFormat.SIGN:
+                raise ValueError("1-bit labels must have classes")
+            return
+        count = len(self.classes)
+        if self.classes.ndim != 1 or not 2 <= count <= MAX_CLASSES \
+                or not (np.diff(self.classes) > 0).all():
+            raise ValueError(f"classes must be 2 to {MAX_CLASSES} increasing numbers, "
+                             f"not {self.classes}")
+        expected = LabelFormat.SIGN if count == 2 else LabelFormat.INT16
+        if self.label_format != expected:
+            raise ValueError(f"labels of {count} classes must be {expected.name}, "
+                             f"not {LabelFormat(self.label_format).name}")
+        if count > 2:
+            numbers = unpack_labels(self.labels, self.label_format, self.n_rows)
+            if numbers.min() < 0 or numbers.max() >= count:
+                raise ValueError(f"labels of {count} classes must be numbers from 0 to "
+                                 f"{count - 1}, not {numbers.min()} to {numbers.max()}")
+
+    def label_values(self) -> np.ndarray:
+        """Labels of the rows: the elements of ``classes``, or, of a regression, the values that
+        the stored integers stand for.
+
+        Returns
+        -------
+        ndarray of float64, shape (n_rows,)
+        """
+        stored = unpack_labels(self.labels, LabelFormat(self.label_format), self.n_rows)
+        if self.classes is None:
+            return self.label_offset + self.label_scale * stored
+        return self.classes[stored if len(self.classes) > 2 else (stored > 0).astype(int)]
 
     @property
     def row_config(self) -> PipelineConfig:
@@ -178,7 +209,7 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
     features : ndarray of numbers, shape (n_rows, n_features)
         Finite; read in blocks, so it may be a memory map.
     labels : array of numbers, shape (n_rows,)
-        Finite; exactly two distinct ones for a classification.
+        Finite; 2 to 256 distinct ones for a classification.
     bits : int
         Stored bits of a value, 1 to 8; at least 2 for the two ``double`` encodings.
     encoding : {"nearest", "stochastic", "compensated", "double-symmetric", "double"}

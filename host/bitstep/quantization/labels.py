@@ -10,13 +10,15 @@ from bitstep.quantization.packing import pack_labels
 from bitstep.registers import LabelFormat
 
 LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
+MAX_CLASSES = 256           # more different labels than this are a regression's
 
 
 @dataclass(frozen=True, eq=False)
 class LabelStream:
     """Packed labels and what they stand for: ``y = offset + scale * L``.
 
-    For a classification L is +1 for ``classes[1]`` and -1 for ``classes[0]``, scale 1 and offset 0.
+    For two classes L is +1 for ``classes[1]`` and -1 for ``classes[0]``, for more it is the
+    class's number in ``classes``, from 0; scale 1 and offset 0.
     """
 
     packed: np.ndarray
@@ -37,7 +39,8 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str, label_bits: i
     n_rows : int
         Rows of the features.
     task : {"regression", "classification"}
-        A classification has exactly two distinct labels and stores a bit for each.
+        A classification has 2 to 256 distinct labels. Two are stored as a bit each, more as
+        int16.
     label_bits : {16, 32}
         Stored bits of a regression's label; L is rounded to nearest, at most
         ``2 ** (label_bits - 1) - 1`` in magnitude.
@@ -88,14 +91,15 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str, label_bits: i
 
 
 def _classes(values: np.ndarray) -> LabelStream:
-    classes = np.unique(values)
+    classes, numbers = np.unique(values, return_inverse=True)
     if len(classes) == 1:
-        raise DataError(f"A classification must have two classes, but every label is {classes[0]}; "
-                        "check the labels, or how rows were split")
+        raise DataError(f"A classification must have two classes, but every label is "
+                        f"{classes[0]:g}; check the labels, or how rows were split")
+    if len(classes) > MAX_CLASSES:
+        raise DataError(f"A classification must have at most {MAX_CLASSES} classes, but the labels "
+                        f"take {len(classes)} values; train a regression on them")
     if len(classes) > 2:
-        shown = ", ".join(map(str, classes[:5])) + (", ..." if len(classes) > 5 else "")
-        raise DataError(
-            f"A classification must have two classes, not {len(classes)} ({shown}); for one class "
-            "against the rest quantize with the labels of one, and use with_labels for the others")
+        return LabelStream(pack_labels(numbers.reshape(-1), LabelFormat.INT16), LabelFormat.INT16,
+                           1.0, 0.0, classes)
     packed = pack_labels(np.where(values == classes[1], 1, -1), LabelFormat.SIGN)
     return LabelStream(packed, LabelFormat.SIGN, 1.0, 0.0, classes)
