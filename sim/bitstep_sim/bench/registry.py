@@ -2,16 +2,15 @@
 
 To add one: write ``bench_<name>.py`` beside this file, with ``cocotb.test`` functions that make a
 :class:`~bitstep_sim.bench.support.Shell` of ``dut`` and read their configuration from the
-environment, and append a :class:`Bench` for each configuration to ``BENCHES``. For the real top::
-
-    Bench("training", config.name, "bitstep_sim.bench.bench_training",
-          verilog=lambda: rtl.generate(config),
-          environment={"CONFIG": json.dumps(config.to_dict())})
+environment, and append a :class:`Bench` for each configuration to ``BENCHES``.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from bitstep.config import PipelineConfig
+from bitstep_sim import rtl
 from bitstep_sim.bench.fixture import fixture_verilog
 
 
@@ -32,4 +31,15 @@ def _shell(bus_width: int) -> Bench:
                  environment={"BUS_WIDTH": str(bus_width)})
 
 
-BENCHES = [_shell(64), _shell(256)]
+def _top(config: PipelineConfig) -> Bench:
+    return Bench("top", config.name, "bitstep_sim.bench.bench_top",
+                 verilog=lambda: rtl.generate(config),
+                 environment={"CONFIG": json.dumps(config.to_dict())})
+
+
+BENCHES = [
+    _shell(64), _shell(256),
+    _top(PipelineConfig(bits=4, max_features=48, lookahead=6)),
+    _top(PipelineConfig(bits=3, family="double", bus_width=128, max_features=100, lookahead=2,
+                        recursion=3)),
+]
