@@ -114,16 +114,16 @@ def in_rows(rows, rng, *, gap=0.3, pitch=1):
     return schedule
 
 
-def signed_range(rng, width, shape=None):
-    """Random signed numbers, the extremes among them, as Python ints."""
-    corners = [0, 1, -1, (1 << width - 1) - 1, -(1 << width - 1)]
+def signed_number(rng, width):
+    """A random signed number, often an extreme one."""
+    if rng.random() < 0.2:
+        return rng.choice([0, 1, -1, (1 << width - 1) - 1, -(1 << width - 1)])
+    return rng.randrange(-1 << width - 1, 1 << width - 1)
 
-    def one():
-        if rng.random() < 0.2:
-            return rng.choice(corners)
-        return rng.randrange(-1 << width - 1, 1 << width - 1)
 
-    return one() if shape is None else [one() for _ in range(shape)]
+def signed_numbers(rng, width, count):
+    """Random signed numbers, the extremes among them."""
+    return [signed_number(rng, width) for _ in range(count)]
 
 
 async def write_model(ctx, store, config, model, intercept):
@@ -181,11 +181,10 @@ async def load_coefficients(ctx, engine, config, coefficients):
     put(ctx, engine.load, 0)
 
 
-def beats_of(rows):
-    """Beats, as integers, of packed rows (uint8 of shape (n_rows, bytes)) of any width."""
-    return lambda beat_bytes: [
-        int.from_bytes(row[at:at + beat_bytes].tobytes(), "little")
-        for row in rows for at in range(0, rows.shape[1], beat_bytes)]
+def beats_of(rows, beat_bytes):
+    """Beats, as integers, of packed rows: uint8 of shape (n_rows, bytes)."""
+    return [int.from_bytes(row[at:at + beat_bytes].tobytes(), "little")
+            for row in rows for at in range(0, rows.shape[1], beat_bytes)]
 
 
 def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
@@ -245,7 +244,7 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
                 "correction_mantissa": steps.correction_mantissa,
                 "correction_shift": steps.correction_shift})
             rows = job.rows[number % len(job.rows)]
-            saturated, cycles = await epoch(ctx, beats_of(rows)(config.beat_bytes))
+            saturated, cycles = await epoch(ctx, beats_of(rows, config.beat_bytes))
             model, intercept = await read_model(ctx, dut.store, config, job.beats)
             results.append((np.ravel(model)[:job.n_features].tolist(), intercept, saturated,
                             cycles))

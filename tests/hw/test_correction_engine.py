@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from support import load_coefficients, put, put_all_of, signed_range, take, ticks
+from support import load_coefficients, put, put_all_of, signed_numbers, take, ticks
 
 from bitstep.config import PipelineConfig
 from bitstep.golden.sgd import correction, fits
@@ -72,10 +72,10 @@ def test_corrections(config, mantissa, shift):
     async def bench(ctx):
         put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift})
         for beats in (config.max_beats, 1, config.max_beats):
-            coefficients = np.array(signed_range(rng, 18, beats * config.lanes))
+            coefficients = np.array(signed_numbers(rng, 18, beats * config.lanes))
             await load_coefficients(ctx, dut, config, coefficients)
             put(ctx, dut.beats, beats)
-            words = [signed_range(rng, 32 - largest, config.lanes) for _ in range(beats)]
+            words = [signed_numbers(rng, 32 - largest, config.lanes) for _ in range(beats)]
             await sample(ctx, dut, words)
             cycles, saturated = await walk(ctx, dut)
             assert cycles <= beats * dut.groups + OVERHEAD
@@ -130,8 +130,8 @@ def test_stop(after):
     config = CONFIGS[0]
     dut = CorrectionEngine(config=config)
     rng = random.Random(after)
-    coefficients = np.array(signed_range(rng, 10, 24))
-    words = [signed_range(rng, 20, 8) for _ in range(3)]
+    coefficients = np.array(signed_numbers(rng, 10, 24))
+    words = [signed_numbers(rng, 20, 8) for _ in range(3)]
 
     async def bench(ctx):
         put_all_of(ctx, dut, {"mantissa": 5, "shift": 1, "beats": 3})

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from support import in_rows, signed_range, trace
+from support import in_rows, signed_number, signed_numbers, trace
 
 from bitstep.config import MODEL_WIDTH, PipelineConfig
 from bitstep_hw.dot_product import DotProduct
@@ -24,7 +24,8 @@ def check(config, rows, rng, *, gap, extreme=None, intercept_level=0):
     cycles, expected, total = [], [], 0
     for place in in_rows(rows, rng, gap=gap):
         levels = [rng.randint(-limit, limit) for _ in range(lanes)]
-        words, intercept = signed_range(rng, MODEL_WIDTH + 1, lanes), signed_range(rng, MODEL_WIDTH)
+        words = signed_numbers(rng, MODEL_WIDTH + 1, lanes)
+        intercept = signed_number(rng, MODEL_WIDTH)
         if extreme is not None:
             level, word, intercept = extreme
             levels, words = [level] * lanes, [word] * lanes

@@ -4,7 +4,7 @@ import random
 
 import pytest
 from amaranth import Module, Mux
-from support import put, read_model, signed_range, ticks, write_model
+from support import put, read_model, signed_numbers, ticks, write_model
 
 from bitstep.config import PipelineConfig
 from bitstep_hw.model_port import ModelPort
@@ -40,7 +40,7 @@ def pairs(config, model, intercept):
 
 
 def random_model(config, rng, beats):
-    return [signed_range(rng, 32, config.lanes) for _ in range(beats)]
+    return [signed_numbers(rng, 32, config.lanes) for _ in range(beats)]
 
 
 async def command(ctx, port, name, *, limit=2000):

@@ -3,7 +3,17 @@
 import random
 
 import pytest
-from support import in_rows, put, put_all_of, read_model, signed_range, ticks, trace, write_model
+from support import (
+    in_rows,
+    put,
+    put_all_of,
+    read_model,
+    signed_number,
+    signed_numbers,
+    ticks,
+    trace,
+    write_model,
+)
 
 from bitstep.config import PipelineConfig
 from bitstep.golden.sgd import fits
@@ -55,7 +65,7 @@ def test_slots(config, gap, beats):
     """Updates, pending and committed corrections, and the batch's model, at full speed."""
     rng = random.Random(f"{config.name}-{gap}-{beats}")
     level = config.level_limit
-    start = [signed_range(rng, 24, config.lanes) for _ in range(beats)]
+    start = [signed_numbers(rng, 24, config.lanes) for _ in range(beats)]
     reference = Reference(start, 12345, level)
     cycles, expected, corrections = [], {}, {}
     flags, update, frozen_once = {}, 0, False
@@ -63,8 +73,8 @@ def test_slots(config, gap, beats):
         now = len(cycles)
         cycle = {"slot": {"valid": 0, "index": rng.randrange(beats)},
                  "levels": [rng.randint(-level, level) for _ in range(config.lanes)],
-                 "update": signed_range(rng, 20),
-                 "correction": signed_range(rng, 24, config.lanes)}
+                 "update": signed_number(rng, 20),
+                 "correction": signed_numbers(rng, 24, config.lanes)}
         if place is not None:
             _, beat, first, last = place
             if first:
@@ -178,7 +188,7 @@ def test_range_of_the_intercept(intercept, update, level):
 @pytest.mark.parametrize("config", CONFIGS[:2], ids=lambda config: config.name)
 def test_access(config):
     rng = random.Random(config.name)
-    model = [signed_range(rng, 32, config.lanes) for _ in range(config.max_beats)]
+    model = [signed_numbers(rng, 32, config.lanes) for _ in range(config.max_beats)]
     dut = ModelStore(config=config)
 
     async def bench(ctx):
@@ -198,7 +208,7 @@ def test_access(config):
 def test_nothing_changes_without_a_slot():
     config = CONFIGS[0]
     rng = random.Random(0)
-    cycles = [{"levels": [127] * 8, "update": signed_range(rng, 32),
+    cycles = [{"levels": [127] * 8, "update": signed_number(rng, 32),
                "slot": {"valid": 0, "first": 1, "last": 1, "commit": 1, "correct": 1}}
               for _ in range(20)]
     recorded = trace(ModelStore(config=config), cycles, ["access_o", "saturated"],

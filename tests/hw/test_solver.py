@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from support import signed_range, trace
+from support import signed_number, signed_numbers, trace
 
 from bitstep.config import PipelineConfig, solver_stages
 from bitstep.golden.sgd import fits, round_shift
@@ -32,7 +32,7 @@ def run(config, rows, distances, *, mantissa, shift, label_shift=0):
     length = now + 2
     cycles = [{"valid": 0, "idle_row": rng.getrandbits(1), "label": rng.getrandbits(31),
                "dot": rng.getrandbits(30),
-               "products": signed_range(rng, config.gram_width, config.lookahead)}
+               "products": signed_numbers(rng, config.gram_width, config.lookahead)}
               for _ in range(length)]
     for start, row in zip(starts, rows, strict=True):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
@@ -49,7 +49,7 @@ def run(config, rows, distances, *, mantissa, shift, label_shift=0):
 def random_rows(config, rng, count, *, idle=0.0):
     limit = 1 << config.gram_width - 1
     return [{"idle_row": rng.random() < idle, "label": rng.randrange(-30000, 30000),
-             "dot": signed_range(rng, config.dot_width),
+             "dot": signed_number(rng, config.dot_width),
              "products": [rng.randrange(-limit, limit) for _ in range(config.lookahead)]}
             for _ in range(count)]
 
