@@ -125,7 +125,15 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
     epochs = min(len(weights) for weights, _, _ in runs)
     weights = np.stack([weights[:epochs] for weights, _, _ in runs], axis=1)
     intercepts = np.stack([intercepts[:epochs] for _, intercepts, _ in runs], axis=1)
-    coefs, offsets = outputs[0].scaler.unscale_model(weights, intercepts)
+    with np.errstate(over="ignore", invalid="ignore"):
+        coefs, offsets = outputs[0].scaler.unscale_model(weights, intercepts)
+    good = np.isfinite(coefs).all(axis=(0, 1))
+    if not (good.all() and np.isfinite(offsets).all()):
+        column = int(np.argmin(good))
+        raise ValueError(
+            f"Feature {column} (counted from 0) must have a range that fits 64-bit floating point "
+            f"together with that of the labels, not {2 * outputs[0].scaler.scale[column]:.3g}; "
+            "scale the column")
     return TrainedModel(coefs, offsets, weights, intercepts, taken[:epochs],
                         _sum([counters for _, _, counters in runs]), interrupted)
 

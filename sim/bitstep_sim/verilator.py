@@ -12,14 +12,15 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from platformdirs import user_cache_dir
 
 CPP = Path(str(resources.files("bitstep_sim") / "cpp"))
@@ -156,13 +157,29 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
     library = cache_folder() / f"board-{key}.so"
     if library.exists():
         return library
-    with FileLock(library.with_suffix(".lock")):
+    with locked(library, progress, f"compiles {label}"):
         if not library.exists():        # else another process compiled it meanwhile
             with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
                 result = _compile(verilog, Path(folder), trace, compiler, verilator,
                                   _Reporter(progress, label))
                 result.replace(library)
     return library
+
+
+@contextmanager
+def locked(path: Path, progress: Progress | None, work: str) -> Iterator[None]:
+    """Only one process at a time makes a file of the cache; the others say that they wait."""
+    lock = FileLock(path.with_suffix(".lock"))
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        if progress is not None:
+            progress(f"waiting for another process that {work}")
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _key(verilog: str, trace: bool, compiler: str, verilator: Verilator) -> str:
@@ -193,7 +210,8 @@ class _Reporter:
         seconds = int(time.monotonic() - self.start)
         if self.progress is not None and seconds != self.reported:
             self.reported = seconds
-            self.progress(f"compiling {self.label}: {done} of {total} files, {seconds} s")
+            what = f"{done} of {total} files" if total else "Verilog to C++"
+            self.progress(f"compiling {self.label}: {what}, {seconds} s")
 
 
 def _run(command, **options) -> None:
@@ -206,7 +224,7 @@ def _run(command, **options) -> None:
 
 
 def _compile(verilog, folder, trace, compiler, verilator, report) -> Path:
-    report(0, 1)
+    report(0, 0)
     source = folder / f"{TOP}.v"
     source.write_text(verilog)
     _run([*verilator.command, *VERILATOR_FLAGS, *(["--trace-fst"] if trace else []),

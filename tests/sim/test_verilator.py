@@ -115,7 +115,7 @@ def test_progress(cache, monkeypatch):
     monkeypatch.setattr(verilator, "_run", lambda *_, **__: None)
     with pytest.raises(FileNotFoundError):              # nothing was made, as nothing ran
         build("text", progress=lines.append, label="thing")
-    assert lines[0] == "compiling thing: 0 of 1 files, 0 s"
+    assert lines[0] == "compiling thing: Verilog to C++, 0 s"
 
 
 def test_wheel_runs_without_make_and_perl():

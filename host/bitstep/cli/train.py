@@ -126,7 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
                     model_range=arguments.model_range, timeout_s=arguments.timeout,
                     on_epoch=bar.to)
         except SaturationError as error:
-            error.args = (f"{error}; {remedy(data, steps[0])}",)
+            error.args = (f"{error} ({remedy(data, steps[0])})",)
             raise
         wall_seconds = time.perf_counter() - started
         clock_hz = driver.device.clock_hz
@@ -156,9 +156,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def remedy(data: QuantizedDataset, step: float) -> str:
     """What to try if a training diverged, or left the range of its numbers."""
-    text = f"the first step was {step:.3g}, try --step {step / 4:.1g}"
+    text = f"the first step was {step:.3g}, try --step {step / 4:.2g}"
     if data.bits <= 3 and data.encoding in CORRECTED_ENCODINGS:
-        text += ", more --bits, or --encoding nearest (few bits of many features are noisy)"
+        text += ", more --bits, or --encoding nearest: few bits of many features are noisy"
     return text
 
 

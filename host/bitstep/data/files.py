@@ -75,6 +75,9 @@ def _suffix(path: Path) -> str:
 
 
 def _read_npz(path: Path) -> _Arrays:
+    # Of what is no archive NumPy thinks it is a pickle, and tells how to load it all the same.
+    if not zipfile.is_zipfile(path):
+        raise zipfile.BadZipFile("it is no .npz archive, or it was cut short")
     try:
         # Opened here, because NumPy leaves a file open that it cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:

@@ -10,6 +10,7 @@ from bitstep.quantization.packing import pack_labels
 from bitstep.registers import LabelFormat
 
 LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
+MAX_LABEL = 1e100           # squares of residuals must stay finite
 MAX_CLASSES = 256           # more different labels than this are a regression's
 
 
@@ -82,9 +83,9 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str, label_bits: i
     # Constant labels, all L = 0, fit any scale: take that of a range from -1 to 1.
     largest = max(high - offset, offset - low) or 1.0
     scale = largest / limit
-    if not scale > 0 or not np.isfinite(largest):
-        raise DataError(f"labels must have a range that fits 64-bit floating point, not {low} to "
-                        f"{high}; scale them")
+    if not scale > 0 or largest > MAX_LABEL:
+        raise DataError("labels must have a range that fits 64-bit floating point, below "
+                        f"{MAX_LABEL:g} in magnitude, not {low:g} to {high:g}; scale them")
     levels = np.clip(np.rint((values - offset) / scale), -limit, limit).astype(np.int64)
     label_format = LABEL_FORMATS[label_bits]
     return LabelStream(pack_labels(levels, label_format), label_format, scale, offset, None)
