@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 CORRECTED_ENCODINGS = ("compensated", "double-symmetric")
 MODEL_RANGE = 32.0          # default of ``model_range``
 MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
-MAX_GROWTH = 0.1            # largest relative change of a weight by one correction
+MAX_GROWTH = 0.05           # largest relative change of a weight by one correction
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
 def automatic_period(n_rows: int, batch: int, growth: float) -> int:
     """Rows between diagonal corrections.
 
-    The largest ``batch * 2**n`` for which one correction changes a weight by at most a tenth (it
+    The largest ``batch * 2**n`` for which one correction changes a weight by at most 5 % (it
     acts one period late, so it must stay a small change) and an epoch has at least 16
     corrections (fewer would act on too few of its rows). Never less than ``batch``.
 

@@ -117,9 +117,9 @@ def test_what_is_corrected(encoding, l2, expected):
 
 @pytest.mark.parametrize("n_rows, batch, growth, period", [
     (20433, 1, 1e-5, 1024),     # 16 corrections an epoch
-    (20433, 1, 1e-3, 64),       # 100 rows would change a weight by a tenth
+    (20433, 1, 1e-3, 32),       # 50 rows would change a weight by 5 %
     (20433, 1, 0.3, 1),
-    (20433, 6, 1e-3, 384),      # 64 batches of 6 rows
+    (20433, 6, 1e-3, 192),      # 32 batches of 6 rows
     (40, 1, 1e-5, 2), (16, 1, 1e-5, 1), (5, 4, 1e-5, 4)])
 def test_automatic_period(n_rows, batch, growth, period):
     assert automatic_period(n_rows, batch, growth) == period
