@@ -3,12 +3,12 @@
 from functools import reduce
 from operator import or_
 
-from amaranth import Cat, Module, Mux, Signal, signed
+from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
-from bitstep_hw.arithmetic import out_of_range, scale
+from bitstep_hw.arithmetic import delay, out_of_range, scale
 from bitstep_hw.slot import slot_layout
 
 
@@ -95,7 +95,7 @@ class ModelStore(wiring.Component):
                         | (self.access_write & ~self.access_intercept)),
         ]
         frozen = self._frozen(m, one, two) if config.minibatch else None
-        overflow = []
+        excesses, carries = [], []
         for lane in range(config.model_lanes):
             # A pair is written by writing its whole beat as it was, with the pair put in.
             chosen = self.access_clear | (pair == lane // 2)
@@ -103,16 +103,22 @@ class ModelStore(wiring.Component):
             with m.If(outside):
                 m.d.comb += write.data[lane].eq(Mux(chosen, given, read.data[lane]))
             if lane < config.lanes:
-                word, overflows = self._lane(m, lane, one, two, read.data[lane], frozen)
-                overflow += overflows
+                word, excess, carry = self._lane(m, lane, one, two, read.data[lane], frozen)
+                excesses.append(excess)
+                carries.append(carry)
                 with m.If(~outside):
                     m.d.comb += write.data[lane].eq(word)
 
-        # The OR over all lanes takes two cycles.
-        groups = [overflow[at:at + 8] for at in range(0, len(overflow), 8)]
-        flags = Signal(len(groups), reset_less=True)
-        m.d.sync += flags.eq(Cat(two.valid & reduce(or_, group) for group in groups))
-        m.d.sync += self.saturated.eq(flags.any() | self._intercept(m, one, two))
+        # The OR over all lanes takes two cycles. The registers move only if what they say counts.
+        counts = []
+        for name, enable, wrong in (("left", two.valid, excesses),
+                                    ("left_corrected", two.valid & two.commit, carries)):
+            groups = [reduce(or_, wrong[at:at + 8]).any() for at in range(0, config.lanes, 8)]
+            flags = Signal(len(groups), name=name, reset_less=True)
+            with m.If(enable):
+                m.d.sync += flags.eq(Cat(groups))
+            counts.append(flags.any() & delay(m, enable, 1, name=f"{name}_valid"))
+        m.d.sync += self.saturated.eq(reduce(or_, counts) | self._intercept(m, one, two))
 
         with m.Switch(pair):
             for number in range(config.model_lanes // 2):
@@ -124,7 +130,9 @@ class ModelStore(wiring.Component):
         return m
 
     def _lane(self, m, lane, one, two, old, frozen):
-        """One lane's update; returns the word to store and the flags that it left its range."""
+        """One lane's update; returns the word to store, bits that are 0 if the updated word is in
+        its range, and a bit that is 0 if the corrected word is.
+        """
         config = self.config
         delta = Signal(signed(UPDATE_WIDTH + config.level_width), name=f"delta_{lane}",
                        reset_less=True)
@@ -134,8 +142,8 @@ class ModelStore(wiring.Component):
             m.d.sync += delta.eq(scale(self.levels[lane], self.update))
         with m.If(one.valid):
             m.d.sync += updated.eq(old - delta)
-        overflow = [out_of_range(updated, MODEL_WIDTH)]
         plain = updated[:MODEL_WIDTH].as_signed()
+        excess = updated[MODEL_WIDTH:] ^ plain[-1].replicate(len(updated) - MODEL_WIDTH)
         seen = Signal(signed(MODEL_WIDTH + 1), name=f"seen_{lane}")
         stored = plain
         if config.corrections:
@@ -143,7 +151,6 @@ class ModelStore(wiring.Component):
             with m.If(one.correct):
                 m.d.sync += pending.eq(self.correction[lane])
             m.d.comb += seen.eq(plain + Mux(two.correct, pending, 0))
-            overflow.append(two.commit & out_of_range(seen, MODEL_WIDTH))
             stored = Mux(two.commit, seen[:MODEL_WIDTH].as_signed(), plain)
         else:
             m.d.comb += seen.eq(plain)
@@ -151,7 +158,8 @@ class ModelStore(wiring.Component):
         used = seen if frozen is None else Mux(two.frozen, frozen[lane], seen)
         with m.If(two.valid):
             m.d.sync += self.words[lane].eq(used)
-        return stored, overflow
+        carry = seen[-1] ^ seen[-2] if config.corrections else C(0)
+        return stored, excess, carry
 
     def _frozen(self, m, one, two):
         """The model at the batch's start, beside slot ``two``."""
