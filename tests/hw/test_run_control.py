@@ -207,6 +207,26 @@ def test_first_error_counts():
     assert run({}, during=during)[0] == Error.AUX_READ
 
 
+def test_of_errors_in_one_cycle_the_cause_counts():
+    """An abort before errors that it may bring about, rows before the rest."""
+    for strobes, expected in (({"abort": 1, "row_error": 1}, Error.ABORTED),
+                              ({"row_error": 1, "write_error": 1}, Error.ROW_READ)):
+        async def during(ctx, dut, around, strobes=strobes):
+            put_all_of(ctx, dut, strobes)
+            await around.tick()
+            put_all_of(ctx, dut, dict.fromkeys(strobes, 0))
+
+        assert run({}, during=during, twice=False)[0] == expected
+
+
+@pytest.mark.parametrize("lookahead", range(5))
+def test_longest_rows_of_a_look_ahead(lookahead):
+    depth = CONFIG.line_depth(lookahead + 1)
+    assert run({"lookahead": lookahead, "beats_per_row": depth}, twice=False)[0] == Error.NONE
+    assert run({"lookahead": lookahead, "beats_per_row": depth + 1}, twice=False)[0] \
+        == Error.BAD_CONFIGURATION
+
+
 def test_buses_are_waited_for():
     async def during(ctx, dut, around):
         put_all_of(ctx, dut, {"abort": 1, "buses_idle": 0})

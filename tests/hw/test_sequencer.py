@@ -193,6 +193,13 @@ def test_epoch(recursion, stall, number):
             assert len(waits) + (cycle in entered) == 1, (cycle, waits)
 
 
+def test_an_epoch_without_corrections_after_one_with():
+    runs = Run(12, period=5), Run(12), Run(12, period=5)
+    simulate_epochs(PipelineConfig(bits=8, max_features=40, lookahead=8), *runs)
+    for run in runs:
+        check_meaning(run)
+
+
 @pytest.mark.parametrize("name, run", [
     ("wait_lookahead", Run(10, lookahead=0)), ("wait_recursion", Run(10, lookahead=8)),
     ("wait_correction", Run(30, period=10, lookahead=2)), ("flushing", Run(1))])
