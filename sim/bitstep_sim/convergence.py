@@ -1,4 +1,4 @@
-"""Training losses of default runs at every width, against float64 SGD and least squares.
+"""Training losses of default runs at every width, against least squares and float64 SGD.
 
 ``python -m bitstep_sim.convergence [ENCODING]`` prints the table of docs/encodings.md. The golden
 model trains: every device gives the same models.
@@ -35,7 +35,8 @@ def main() -> None:
         dataset = split(load(name, data_home=SHARED if SHARED.is_dir() else None))[0]
         rows += _rows(dataset, encoding, widths)
         print(f"{name} is done", file=sys.stderr)
-    print(table(["data set", "figure", "float64", *(f"{bits} bits" for bits in widths)], rows))
+    columns = [f"{bits} bit{'s' * (bits > 1)}" for bits in widths]
+    print(table(["data set", "figure", "float64", *columns], rows))
 
 
 def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
@@ -61,16 +62,16 @@ def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
         last = model.coefs[-1:], model.intercepts[-1:]
         losses.append(float(squared_losses(dataset.features, targets, *last)[0]))
         if classification:
-            scores.append(float(accuracies(dataset.features, dataset.labels, classes, *last)[0]))
+            share = float(accuracies(dataset.features, dataset.labels, classes, *last)[0])
+            scores.append(f"{100 * share:.1f} %")
+        else:
+            scores.append(f"{1 - 2 * losses[-1] / np.var(dataset.labels):.4f}")
     reference = _float_losses(dataset, scaler, targets, np.array(steps))
-    rows = [[dataset.name, "training loss / least squares", optimum,
+    rows = [[dataset.name, "loss / least squares", optimum,
              *(_ratio(loss, optimum) for loss in losses)],
-            ["", "training loss / float SGD", "-",
+            ["", "loss / float SGD", "-",
              *(_ratio(loss, float(other)) for loss, other in zip(losses, reference, strict=True))]]
-    if classification:
-        rows.append(["", "training accuracy", "-", *(
-            score if isinstance(score, str) else f"{100 * score:.1f} %" for score in scores)])
-    return rows
+    return [*rows, ["", "accuracy" if classification else "R2", "-", *scores]]
 
 
 def _ratio(loss, other: float) -> str:

@@ -12,6 +12,7 @@ from bitstep.cli.report import REPORT_VERSION, print_report, versions
 from bitstep.cli.rtl import add_configuration_options, configuration
 from bitstep.config import PipelineConfig
 from bitstep.data import dataset_names, load
+from bitstep.data.sources import BUNDLED, REMOTE
 from bitstep.modelfile import is_model, load_model
 from bitstep.quantization import QuantizedDataset
 from bitstep.registers import table as register_table
@@ -31,7 +32,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         help="a model, a quantized data set, a report (.json), a data set or "
                         "its name")
     parser.add_argument("--registers", action="store_true", help="show the register map only")
-    parser.add_argument("--data", action="store_true", help="show the names of data sets only")
+    parser.add_argument("--data", action="store_true", help="show the data sets that have a name")
     add_configuration_options(parser)
     return parser
 
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.registers:
         print(register_table())
     elif arguments.data:
-        print("\n".join(dataset_names()))
+        print(table(["name", "task", "from"], [_data_set(name) for name in dataset_names()]))
     elif arguments.file:
         _show_file(arguments.file)
     else:
@@ -49,6 +50,14 @@ def run(arguments: argparse.Namespace) -> int:
         print()
         _show_configuration(configuration(arguments))
     return 0
+
+
+def _data_set(name: str) -> list[str]:
+    if name in BUNDLED:
+        return [name, BUNDLED[name], "scikit-learn"]
+    if name in REMOTE:
+        return [name, REMOTE[name].task, "LIBSVM's site, or a folder (--data-home, $BITSTEP_DATA)"]
+    return [name, "regression", "drawn: 20,000 rows of N Gaussian features, as in the ZipML paper"]
 
 
 def _show(values: dict[str, Any]) -> None:
