@@ -102,6 +102,7 @@ class RunControl(wiring.Component):
             with m.State(name):
                 yield
                 with m.If(failure):
+                    m.d.sync += settle.eq(0)
                     m.next = "Stop"
 
         m.d.comb += [self.job.payload.address.eq(address),
@@ -167,8 +168,8 @@ class RunControl(wiring.Component):
             with state("Written"):
                 # Four cycles pass before ``write_idle`` tells of this model.
                 m.d.comb += self.model_io.eq(1)
-                m.d.sync += settle.eq(settle + 1)
-                with m.If((settle >= 4) & self.write_idle & ~failure):
+                m.d.sync += settle.eq(Mux(settle == 4, 4, settle + 1))
+                with m.If((settle == 4) & self.write_idle & ~failure):
                     m.d.sync += [settle.eq(0), self.epochs_done.eq(self.epochs_done + 1),
                                  address.eq(address + registers.model_out_stride)]
                     m.next = "Table"
