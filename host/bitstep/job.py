@@ -9,8 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.config import (COEFFICIENT_WIDTH, LABEL_WIDTH, MANTISSA_WIDTH, MAX_LABEL_SHIFT,
-                            MAX_SHIFT, MODEL_WIDTH, SHIFT_UNIT, PipelineConfig)
+from bitstep.config import (
+    COEFFICIENT_WIDTH,
+    LABEL_WIDTH,
+    MANTISSA_WIDTH,
+    MAX_LABEL_SHIFT,
+    MAX_SHIFT,
+    MODEL_WIDTH,
+    SHIFT_UNIT,
+    PipelineConfig,
+)
 from bitstep.registers import LabelFormat
 
 

@@ -190,8 +190,8 @@ def test_model_of_another_configuration(tmp_path, capsys):
 @pytest.mark.parametrize("options, message", [
     (["--step", 300], "left the number range in epoch 1: a weight or the intercept. Choose a"),
     (["--step", 300], "a smaller step, or a larger model_range if the model itself is large"),
-    (["--step", 300], "(the first step was 300, try --step 75)"),
-    (["--step", 300, "--bits", 2], "try --step 75, more --bits, or --encoding nearest: few bits"),
+    (["--step", 300], "(the first step was 300, try --step 75 or --step auto)"),
+    (["--step", 300, "--bits", 2], "try --step 75 or --step auto or more --bits)"),
     (["--model-range", 0.01], "left the number range in epoch 1: a weight or the intercept")])
 def test_step_that_saturates(tmp_path, capsys, options, message):
     data, out = tmp_path / "data.npz", tmp_path / "model.npz"
@@ -207,4 +207,4 @@ def test_training_that_diverges_without_saturation(tmp_path, capsys):
                  "--epochs", "3", "--encoding", "nearest", "--model-range", "1e4"]) == 0
     error = capsys.readouterr().err
     assert "the training loss is 2819.89, but predicting the labels' mean has 25.4569; " in error
-    assert error.endswith("the first step was 1, try --step 0.25\n")
+    assert error.endswith("the first step was 1, try --step 0.25 or --step auto\n")

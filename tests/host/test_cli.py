@@ -373,6 +373,20 @@ def test_predict_with_the_wrong_data(numbers, tmp_path, capsys):
     assert "not a model file" in capsys.readouterr().err
 
 
+def test_predict_of_a_libsvm_file_without_the_last_columns(tmp_path, capsys):
+    train_file, test_file, other = (tmp_path / name for name in ("a.svm", "b.svm", "b.csv"))
+    train_file.write_text("".join(f"{row} 1:{row} 2:1 3:{row % 3}\n" for row in range(20)))
+    test_file.write_text("1 1:1\n2 1:2\n")
+    other.write_text("1,1\n2,2\n")
+    model, out = tmp_path / "m.npz", tmp_path / "p.txt"
+    assert train(train_file, "--out", model, "--bits", 8) == 0
+    assert main(["predict", str(model), str(test_file), "--out", str(out)]) == 0
+    found = load_model(model)
+    np.testing.assert_allclose(np.loadtxt(out), found.predict(np.array([[1., 0, 0], [2, 0, 0]])))
+    assert main(["predict", str(model), str(other)]) == 1
+    assert "trained on 3 features, the data have 1" in capsys.readouterr().err
+
+
 def test_missing_matplotlib(numbers, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
     assert train(numbers[0], "--epochs", 1, "--plot", tmp_path / "p.png") == 1

@@ -57,7 +57,7 @@ def test_step_that_saturates(tmp_path, capsys):
         error = capsys.readouterr().err
         assert error.startswith("bitstep train: error: Training left the number range in epoch 1: ")
         assert "a weight or the intercept" in error
-        assert error.endswith("(the first step was 0.9, try --step 0.23)\n")
+        assert error.endswith("(the first step was 0.9, try --step 0.23 or --step auto)\n")
         assert not out.exists()
 
 

@@ -1,12 +1,14 @@
 """``bitstep predict``: a model file on a data set."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bitstep.cli.common import check_writable, is_quantized, write_text
 from bitstep.data import load
+from bitstep.data.files import is_libsvm
 from bitstep.losses import code_levels
 from bitstep.modelfile import LinearModel, ModelFileError, load_model
 from bitstep.quantization import QuantizedDataset
@@ -36,6 +38,10 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
         features, labels = dataset.features, dataset.labels
+        missing = model.n_features - dataset.n_features
+        if missing > 0 and is_libsvm(Path(arguments.data)):
+            # Columns beyond the last one that is not zero in any row of this file.
+            features = np.pad(features, ((0, 0), (0, missing)))
     predictions = model.predict(features)
     if len(model.classes):
         unknown = np.setdiff1d(labels, model.classes)

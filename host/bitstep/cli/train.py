@@ -29,7 +29,6 @@ from bitstep.devices import available, device_class, open_device
 from bitstep.driver import Driver
 from bitstep.modelfile import LinearModel
 from bitstep.planning import CORRECTED_ENCODINGS, MODEL_RANGE, pipeline_for
-from bitstep.quantization import QuantizedDataset
 from bitstep.runs import SaturationError
 from bitstep.schedules import SCHEDULES, read_steps, schedule_steps
 from bitstep.training import TrainedModel, automatic_step, train_model
@@ -126,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
                     model_range=arguments.model_range, timeout_s=arguments.timeout,
                     on_epoch=bar.to)
         except SaturationError as error:
-            error.args = (f"{error} ({remedy(data, steps[0])})",)
+            error.args = (f"{error} ({remedy(arguments, steps[0])})",)
             raise
         wall_seconds = time.perf_counter() - started
         clock_hz = driver.device.clock_hz
@@ -144,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
     last = report["history"][-1]["train_loss"]
     if last > 1.1 * problem.baseline:      # nothing to learn gives a little above 1
         print(f"bitstep train: warning: the training loss is {last:.6g}, but predicting the "
-              f"labels' mean has {problem.baseline:.6g}; {remedy(data, steps[0])}",
+              f"labels' mean has {problem.baseline:.6g}; {remedy(arguments, steps[0])}",
               file=sys.stderr)
     if model.interrupted:
         print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
@@ -154,12 +153,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def remedy(data: QuantizedDataset, step: float) -> str:
+def remedy(arguments: argparse.Namespace, step: float) -> str:
     """What to try if a training diverged, or left the range of its numbers."""
-    text = f"the first step was {step:.3g}, try --step {step / 4:.2g}"
-    if data.bits <= 3 and data.encoding in CORRECTED_ENCODINGS:
-        text += ", more --bits, or --encoding nearest: few bits of many features are noisy"
-    return text
+    ways = [f"--step {step / 4:.2g}"]
+    if arguments.step not in (None, "auto"):
+        ways.append("--step auto")
+    if arguments.bits <= 3 and arguments.encoding in CORRECTED_ENCODINGS:
+        ways.append("more --bits")      # the noise of few bits, amplified, asks for short steps
+    return f"the first step was {step:.3g}, try {' or '.join(ways)}"
 
 
 def device_options(arguments: argparse.Namespace) -> dict[str, Any]:

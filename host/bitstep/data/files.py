@@ -26,6 +26,11 @@ def has_known_suffix(path: Path) -> bool:
     return suffix in (*TEXT_SUFFIXES, ".csv") or (suffix == ".npz" and not packed)
 
 
+def is_libsvm(path: Path) -> bool:
+    """Whether a file of this name is read as LIBSVM text, which leaves out zeros."""
+    return _suffix(path) in TEXT_SUFFIXES
+
+
 def read_file(path: Path, n_features: int | None, label_column: str, task: str | None) -> Dataset:
     """The data set of a file, read as its suffix asks; parameters as in ``bitstep.data.load``.
 
