@@ -1,7 +1,9 @@
 import multiprocessing
 import subprocess
+import threading
 
 import pytest
+from filelock import FileLock
 
 from bitstep.config import PipelineConfig
 from bitstep_hw.identity import identity
@@ -116,6 +118,28 @@ def test_progress(cache, monkeypatch):
     with pytest.raises(FileNotFoundError):              # nothing was made, as nothing ran
         build("text", progress=lines.append, label="thing")
     assert lines[0] == "compiling thing: Verilog to C++, 0 s"
+
+
+def test_second_process_says_that_it_waits(tmp_path):
+    path, lines, held, go_on = tmp_path / "thing.so", [], threading.Event(), threading.Event()
+
+    def first():
+        with FileLock(path.with_suffix(".lock")):
+            held.set()
+            go_on.wait(10)
+
+    def second(line):
+        lines.append(line)
+        go_on.set()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert held.wait(10)
+    with verilator.locked(path, second, "compiles thing"):
+        assert lines == ["waiting for another process that compiles thing"]
+    with verilator.locked(path, second, "compiles thing"):
+        assert len(lines) == 1
+    thread.join()
 
 
 def test_wheel_runs_without_make_and_perl():
