@@ -40,16 +40,17 @@ def scale(level, value):
     return Mux(level[0], Mux(level[1], -value, value), 0)
 
 
-def multiply(m, a, b, *, stages, name, width, addend=0):
+def multiply(m, a, b, *, stages, valid, name, width, addend=0):
     """Register of ``width`` bits with ``a * b + addend``, ``stages`` (1 or 2) clock edges later.
 
     With two stages the wider operand is cut in two, so that each product is about as narrow as a
     multiplier block, and the parts are added in the second stage. ``addend`` must not change while
-    a product is on its way.
+    a product is on its way. As in :func:`adder_tree`, registers move with ``valid`` alone.
     """
     result = Signal(signed(width), name=name, reset_less=True)
     if stages == 1:
-        m.d.sync += result.eq(a * b + addend)
+        with m.If(valid):
+            m.d.sync += result.eq(a * b + addend)
         return result
     if len(a) > len(b):
         a, b = b, a
@@ -58,9 +59,11 @@ def multiply(m, a, b, *, stages, name, width, addend=0):
     parts = []
     for index, part in enumerate((b[:cut], high)):
         product = Signal((a * part).shape(), name=f"{name}_part{index}", reset_less=True)
-        m.d.sync += product.eq(a * part)
+        with m.If(valid):
+            m.d.sync += product.eq(a * part)
         parts.append(product)
-    m.d.sync += result.eq(parts[0] + (parts[1] << cut) + addend)
+    with m.If(delay(m, valid, 1, name=f"{name}_valid")):
+        m.d.sync += result.eq(parts[0] + (parts[1] << cut) + addend)
     return result
 
 

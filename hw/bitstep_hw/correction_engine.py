@@ -103,7 +103,8 @@ class CorrectionEngine(wiring.Component):
         finished = delay(m, walking, _STAGES, name="finished")
         words = [read.data.word_select(lane, MODEL_WIDTH).as_signed()
                  for lane in range(groups * lanes)]
-        corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"))
+        corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"),
+                                     walking)
         sampling = two.valid & two.sample
         m.d.comb += [
             read.addr.eq(Mux(walking, beat, self.slot.index)),
@@ -120,7 +121,7 @@ class CorrectionEngine(wiring.Component):
             out_of_range(value, MODEL_WIDTH) for value in corrections).any())
         return m
 
-    def _multiply(self, m, words, coefficients, group):
+    def _multiply(self, m, words, coefficients, group, walking):
         """Exact corrections of a group, ``_STAGES`` cycles after its address."""
         config = self.config
         lanes = config.correction_lanes
@@ -129,21 +130,25 @@ class CorrectionEngine(wiring.Component):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
                     m.d.comb += half.eq(1 << SHIFT_UNIT * shift - 1)
+        fetched, chosen, multiplied = (delay(m, walking, cycles, name=f"walking_{cycles}")
+                                       for cycles in (1, 2, 4))
         results = []
         for lane in range(lanes):
             word = Signal(signed(MODEL_WIDTH), name=f"word_{lane}", reset_less=True)
-            with m.Switch(group):
+            with m.If(fetched), m.Switch(group):
                 for number, old in enumerate(words[lane::lanes]):
                     with m.Case(number):
                         m.d.sync += word.eq(old)
             weight = coefficients.data.word_select(lane, COEFFICIENT_WIDTH).as_signed()
-            factor = multiply(m, weight, self.mantissa, stages=1, name=f"factor_{lane}",
+            factor = multiply(m, weight, self.mantissa, stages=1, valid=fetched,
+                              name=f"factor_{lane}",
                               width=COEFFICIENT_WIDTH + MANTISSA_WIDTH)
-            exact = multiply(m, word, factor, stages=2, name=f"exact_{lane}", addend=half,
+            exact = multiply(m, word, factor, stages=2, valid=chosen, name=f"exact_{lane}",
+                             addend=half,
                              width=MODEL_WIDTH + COEFFICIENT_WIDTH + MANTISSA_WIDTH + 1)
             shifted = Signal(signed(len(exact) - SHIFT_UNIT), name=f"shifted_{lane}",
                              reset_less=True)
-            with m.Switch(self.shift):
+            with m.If(multiplied), m.Switch(self.shift):
                 for shift in range(1, MAX_SHIFT + 1):
                     with m.Case(shift):
                         m.d.sync += shifted.eq(exact >> SHIFT_UNIT * shift)

@@ -97,12 +97,14 @@ class Solver(wiring.Component):
         for d in range(near + 1, config.lookahead + 1):
             term = Signal(signed(UPDATE_WIDTH + config.gram_width), name=f"far_{d}",
                           reset_less=True)
-            m.d.sync += term.eq(update_before(d, entry) * self.products[d - 1])
+            with m.If(at[entry]):
+                m.d.sync += term.eq(update_before(d, entry) * self.products[d - 1])
             far.append(term)
         target = Signal(signed(LABEL_WIDTH + MAX_LABEL_SHIFT), reset_less=True)
         m.d.sync += target.eq(self.label << self.label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
-        m.d.sync += residual.eq(self.dot - target - sum(far))
+        with m.If(at[entry - 1]):
+            m.d.sync += residual.eq(self.dot - target - sum(far))
 
         # Near terms: mantissa * G_d first, then times c.
         half = Signal(MAX_SHIFT * SHIFT_UNIT)
@@ -111,18 +113,19 @@ class Solver(wiring.Component):
                 with m.Case(shift):
                     m.d.comb += half.eq(1 << SHIFT_UNIT * shift - 1)
         width = config.dot_width + 2 + MANTISSA_WIDTH + 1
-        scaled = multiply(m, residual, self.mantissa, stages=multiply_stages, name="scaled",
-                          width=width, addend=half)
+        scaled = multiply(m, residual, self.mantissa, stages=multiply_stages,
+                          valid=at[entry - 2], name="scaled", width=width, addend=half)
         ready = entry - 2 - multiply_stages                 # place of ``scaled``
         final = scaled
         for d in range(near, 0, -1):
             start = recursion * d                           # place where c_(i-d) is known
             stages = min(2, entry - start) if recursion > 2 else 1
             factor = multiply(m, self.products[d - 1], self.mantissa, stages=stages,
-                              name=f"factor_{d}", width=config.gram_width + MANTISSA_WIDTH)
+                              valid=at[entry], name=f"factor_{d}",
+                              width=config.gram_width + MANTISSA_WIDTH)
             factor = delay(m, factor, entry - start - stages, name=f"factor_{d}")
             product = multiply(m, update_before(d, start), factor, stages=multiply_stages,
-                               name=f"near_{d}", width=width)
+                               valid=at[start], name=f"near_{d}", width=width)
             at_place = start - multiply_stages
             if d > 1:
                 product = delay(m, product, at_place - ready, name=f"near_{d}")

@@ -106,7 +106,7 @@ class SimDevice:
         self.clock_hz = clock_hz
         self.identity = identity(config)
         if verilog is None:
-            verilog = generate(config, progress=progress)
+            verilog = generate(config, flat=wave is None, progress=progress)
         library = verilator.build(verilog, trace=wave is not None, progress=progress,
                                   label=config.name)
         self.board = Board(

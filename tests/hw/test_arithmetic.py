@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from amaranth import Module, Signal, signed, unsigned
+from amaranth import Const, Module, Signal, signed, unsigned
 from support import Clocked, put, ticks
 
 from bitstep_hw.arithmetic import adder_tree, delay, multiply, out_of_range, scale
@@ -111,7 +111,8 @@ def test_multiply(stages, a_shape, b_shape):
                 assert ctx.get(result) == x * y + 77
             await ctx.tick()
 
-    run(lambda m: multiply(m, a, b, stages=stages, name="product", width=80, addend=addend), bench)
+    run(lambda m: multiply(m, a, b, stages=stages, valid=Const(1), name="product", width=80,
+                           addend=addend), bench)
 
 
 def test_out_of_range():
