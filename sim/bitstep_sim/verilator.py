@@ -43,8 +43,8 @@ CXX_FLAGS = (
     "-DVERILATOR=1",
 )
 # Code that runs every cycle, and code that runs once. All lanes do the same, so vectors for this
-# very machine halve the time; the rest of -O2 compiles half as long again to gain little.
-FAST, SLOW = ("-O1", "-march=native", "-ftree-slp-vectorize"), ("-O0",)
+# very machine halve the time.
+FAST, SLOW = ("-O2", "-march=native", "-fvect-cost-model=dynamic"), ("-O0",)
 
 Progress = Callable[[str], None]
 
