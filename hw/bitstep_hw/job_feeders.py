@@ -1,13 +1,12 @@
 """The blocks of memory that a run reads, in the order in which it reads them."""
 
-import contextlib
-
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.registers import LabelFormat
 from bitstep_hw.axi import JOB_LAYOUT
+from bitstep_hw.fsm import stoppable_states
 
 
 class RowFeeder(wiring.Component):
@@ -97,14 +96,7 @@ class AuxFeeder(wiring.Component):
         taken = Signal()
         job = self.o.payload
         m.d.comb += taken.eq(self.o.valid & self.o.ready)
-        @contextlib.contextmanager
-        def state(name):
-            """A state that ``stop`` leaves."""
-            with m.State(name):
-                yield
-                with m.If(self.stop):
-                    m.next = "Idle"
-
+        state = stoppable_states(m, self.stop, "Idle")
         with m.FSM():
             with m.State("Idle"):
                 with m.If(self.start & ~self.stop):

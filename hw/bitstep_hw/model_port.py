@@ -1,12 +1,11 @@
 """Whole models into and out of the store, two words at a time."""
 
-import contextlib
-
 from amaranth import Module, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import AUX_WIDTH, MAX_FEATURES
+from bitstep_hw.fsm import stoppable_states
 
 
 class ModelPort(wiring.Component):
@@ -75,14 +74,7 @@ class ModelPort(wiring.Component):
                 with m.If(last_index):
                     m.d.sync += [index.eq(0), at_intercept.eq(1)]
 
-        @contextlib.contextmanager
-        def state(name):
-            """A state that ``stop`` leaves."""
-            with m.State(name):
-                yield
-                with m.If(self.stop):
-                    m.next = "Idle"
-
+        state = stoppable_states(m, self.stop, "Idle")
         with m.FSM():
             with m.State("Idle"):
                 m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0), waited.eq(0)]

@@ -1,7 +1,5 @@
 """A whole run: load, epochs, models out, and how it ends."""
 
-import contextlib
-
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -9,6 +7,7 @@ from amaranth.lib.wiring import In, Out
 from bitstep.config import AUX_WIDTH, MAX_LABEL_SHIFT
 from bitstep.registers import Error
 from bitstep_hw.axi import JOB_LAYOUT
+from bitstep_hw.fsm import stoppable_states
 from bitstep_hw.register_bank import WRITABLE
 
 TABLE_LAYOUT = data.StructLayout({
@@ -81,100 +80,39 @@ class RunControl(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        registers = self.registers
         self._too_many = Signal()
         bad, product_ready = self._check(m), self._product(m)
-        to_labels, to_model = Signal(), Signal()
-        take_entry, labels_left = Signal(), Signal(32)
+        failure = self._failure(m)
+        address, settle = Signal(64), Signal(range(_SETTLE))
+        to_labels, to_model, take_entry = Signal(), Signal(), Signal()
         m.d.comb += [
             self.o_labels.payload.eq(self.i.payload), self.o_model.payload.eq(self.i.payload),
             self.o_labels.valid.eq(to_labels & self.i.valid),
             self.o_model.valid.eq(to_model & self.i.valid),
             self.i.ready.eq((to_labels & self.o_labels.ready) | (to_model & self.o_model.ready)
                             | take_entry),
+            self.job.payload.address.eq(address),
+            self.job.payload.beats.eq(self.model_beats),
         ]
-        address, sent, settle = Signal(64), Signal(), Signal(range(_SETTLE))
-        failure = self._failure(m)
-
-        @contextlib.contextmanager
-        def state(name):
-            """A state that any failure leaves for "Stop"."""
-            with m.State(name):
-                yield
-                with m.If(failure):
-                    m.d.sync += settle.eq(0)
-                    m.next = "Stop"
-
-        m.d.comb += [self.job.payload.address.eq(address),
-                     self.job.payload.beats.eq(self.model_beats)]
-        with m.If(self.o_labels.valid & self.o_labels.ready):
+        labels_left, sent = Signal(32), Signal()    # of this epoch
+        with m.If(self.epoch_start):
+            m.d.sync += [labels_left.eq(self.label_beats), sent.eq(0)]
+        with m.Elif(self.o_labels.valid & self.o_labels.ready):
             m.d.sync += labels_left.eq(labels_left - 1)
+        with m.Elif(self.job.valid & self.job.ready):
+            m.d.sync += sent.eq(1)
+        state = stoppable_states(m, failure, "Stop", statements=[settle.eq(0)])
         with m.FSM() as fsm:
             m.d.comb += self.busy.eq(~fsm.ongoing("Idle"))
             with m.State("Idle"):
                 with m.If(self.start):
                     m.d.sync += [self.done.eq(0), self.error.eq(0), self.saturation.eq(0),
-                                 self.epochs_done.eq(0), address.eq(registers.model_out_address)]
+                                 self.epochs_done.eq(0),
+                                 address.eq(self.registers.model_out_address)]
                     m.next = "Check"
-            with state("Check"):
-                with m.If(bad):
-                    m.d.sync += self.error.eq(Error.BAD_CONFIGURATION.value)
-                    m.next = "Stop"
-                with m.Elif(product_ready):
-                    m.d.comb += [self.begin.eq(1), self.load.eq(registers.warm_start),
-                                 self.clear.eq(~registers.warm_start)]
-                    m.next = "Model"
-            with state("Model"):
-                m.d.comb += [to_model.eq(registers.warm_start), self.model_io.eq(1)]
-                with m.If(self.port_done):
-                    m.next = "Model-Loaded"
-            with state("Model-Loaded"):
-                m.d.comb += self.load_coefficients.eq(registers.correction_period != 0)
-                m.next = "Table"
-                with m.If(registers.correction_period != 0):
-                    m.next = "Coefficients"
-            with state("Coefficients"):
-                m.d.comb += [to_model.eq(1), self.model_io.eq(1)]
-                with m.If(self.port_done):
-                    m.next = "Table"
-            with state("Table"):
-                m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
-                with m.If(self.i.valid):
-                    m.d.sync += self.steps.eq(self.i.payload)
-                    m.next = "Start"
-            with state("Start"):
-                m.d.comb += self.epoch_start.eq(1)
-                m.d.sync += labels_left.eq(self.label_beats)
-                m.next = "Epoch"
-            with state("Epoch"):
-                m.d.comb += to_labels.eq(labels_left != 0)
-                with m.If(self.epoch_done):
-                    m.next = "Judge"
-            with state("Judge"):
-                # One cycle after the pipeline's last word, its flags have arrived too.
-                m.d.sync += sent.eq(0)
-                with m.If(self.saturation != 0):
-                    m.d.sync += self.error.eq(Error.SATURATED.value)
-                    m.next = "Stop"
-                with m.Else():
-                    m.d.comb += self.unload.eq(1)
-                    m.next = "Write"
-            with state("Write"):
-                m.d.comb += [self.job.valid.eq(~sent), self.model_io.eq(1)]
-                with m.If(self.job.ready):
-                    m.d.sync += sent.eq(1)
-                with m.If(self.port_done):
-                    m.next = "Written"
-            with state("Written"):
-                # Four cycles pass before ``write_idle`` tells of this model.
-                m.d.comb += self.model_io.eq(1)
-                m.d.sync += settle.eq(Mux(settle == 4, 4, settle + 1))
-                with m.If((settle == 4) & self.write_idle & ~failure):
-                    m.d.sync += [settle.eq(0), self.epochs_done.eq(self.epochs_done + 1),
-                                 address.eq(address + registers.model_out_stride)]
-                    m.next = "Table"
-                    with m.If(self.epochs_done == registers.epochs - 1):
-                        m.next = "Stop"
+            self._load_states(m, state, bad, product_ready, to_model)
+            self._epoch_states(m, state, labels_left, to_labels, take_entry)
+            self._write_states(m, state, failure, sent, address, settle)
             with m.State("Stop"):
                 m.d.comb += self.stop.eq(1)
                 m.d.sync += settle.eq(settle + 1)
@@ -184,6 +122,71 @@ class RunControl(wiring.Component):
                     m.d.sync += [settle.eq(0), self.done.eq(1)]
                     m.next = "Idle"
         return m
+
+    def _load_states(self, m, state, bad, product_ready, to_model):
+        """From the start to the first epoch."""
+        registers = self.registers
+        with state("Check"):
+            with m.If(bad):
+                m.d.sync += self.error.eq(Error.BAD_CONFIGURATION.value)
+                m.next = "Stop"
+            with m.Elif(product_ready):
+                m.d.comb += [self.begin.eq(1), self.load.eq(registers.warm_start),
+                             self.clear.eq(~registers.warm_start)]
+                m.next = "Model"
+        with state("Model"):
+            m.d.comb += [to_model.eq(registers.warm_start), self.model_io.eq(1)]
+            with m.If(self.port_done):
+                m.next = "Model-Loaded"
+        with state("Model-Loaded"):
+            m.d.comb += self.load_coefficients.eq(registers.correction_period != 0)
+            m.next = "Table"
+            with m.If(registers.correction_period != 0):
+                m.next = "Coefficients"
+        with state("Coefficients"):
+            m.d.comb += [to_model.eq(1), self.model_io.eq(1)]
+            with m.If(self.port_done):
+                m.next = "Table"
+
+    def _epoch_states(self, m, state, labels_left, to_labels, take_entry):
+        """An epoch, and whether its model is worth keeping."""
+        with state("Table"):
+            m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
+            with m.If(self.i.valid):
+                m.d.sync += self.steps.eq(self.i.payload)
+                m.next = "Start"
+        with state("Start"):
+            m.d.comb += self.epoch_start.eq(1)
+            m.next = "Epoch"
+        with state("Epoch"):
+            m.d.comb += to_labels.eq(labels_left != 0)
+            with m.If(self.epoch_done):
+                m.next = "Judge"
+        with state("Judge"):
+            # One cycle after the pipeline's last word, its flags have arrived too.
+            with m.If(self.saturation != 0):
+                m.d.sync += self.error.eq(Error.SATURATED.value)
+                m.next = "Stop"
+            with m.Else():
+                m.d.comb += self.unload.eq(1)
+                m.next = "Write"
+
+    def _write_states(self, m, state, failure, sent, address, settle):
+        """An epoch's model on its way to memory."""
+        with state("Write"):
+            m.d.comb += [self.job.valid.eq(~sent), self.model_io.eq(1)]
+            with m.If(self.port_done):
+                m.next = "Written"
+        with state("Written"):
+            # Four cycles pass before ``write_idle`` tells of this model.
+            m.d.comb += self.model_io.eq(1)
+            m.d.sync += settle.eq(Mux(settle == 4, 4, settle + 1))
+            with m.If((settle == 4) & self.write_idle & ~failure):
+                m.d.sync += [settle.eq(0), self.epochs_done.eq(self.epochs_done + 1),
+                             address.eq(address + self.registers.model_out_stride)]
+                m.next = "Table"
+                with m.If(self.epochs_done == self.registers.epochs - 1):
+                    m.next = "Stop"
 
     def _check(self, m):
         """Whether the registers ask for something that this pipeline cannot do; one cycle late."""
