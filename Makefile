@@ -25,7 +25,7 @@ demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated
 test: $(VENV)/.stamp            ## all tests, the cocotb benches among them
 	$(BIN)/python -m pytest -n $(JOBS)
 
-test-slow: $(VENV)/.stamp       ## RTL against golden model for every width and bus; an hour
+test-slow: $(VENV)/.stamp       ## RTL against golden model for every width and bus; half an hour
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 sim: $(VENV)/.stamp             ## every cocotb bench, with a table of what ran

@@ -241,9 +241,3 @@ def _line_depths(config: PipelineConfig) -> tuple[int, ...]:
     return tuple(
         max((beats for beats, d in enumerate(needed, start=1) if d >= line - 1), default=1)
         for line in range(1, config.lookahead + 2))
-
-
-CONFIGS = {
-    "tiny": PipelineConfig(bits=4, max_features=64, lookahead=2),
-    "default": PipelineConfig(),
-}

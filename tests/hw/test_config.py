@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from bitstep.config import CONFIGS, PipelineConfig, level_limit, solver_stages
+from bitstep.config import PipelineConfig, level_limit, solver_stages
 
 C = PipelineConfig
 
@@ -108,11 +108,6 @@ def test_names_and_digests_differ():
     assert len({config.digest() for config in configs}) == len(configs)
     assert all(C(**config.to_dict()) == config for config in configs)
     assert C().name == "w64-b4-single-n4096-d8-r2"
-
-
-def test_named_configurations():
-    assert set(CONFIGS) >= {"tiny", "default"}
-    assert CONFIGS["default"] == C()
 
 
 @pytest.mark.parametrize("changes, message", [

@@ -30,8 +30,10 @@ class EpochModel:
     saturation: Saturation = Saturation(0)  # noqa: RUF009 (an immutable flag)
 
 
-def round_shift(value: int, shift: int) -> int:
-    """``value / 2**shift`` rounded to nearest, ties towards plus infinity (``shift`` >= 1)."""
+def round_shift(value, shift: int):
+    """``value / 2**shift`` rounded to nearest, ties towards plus infinity (``shift`` >= 1); of an
+    integer or of an array of exact integers.
+    """
     return (value + (1 << shift - 1)) >> shift
 
 
@@ -57,8 +59,7 @@ def correction(model: np.ndarray, coefficients: np.ndarray, steps: EpochSteps) -
         Exact integers: the products need up to 68 bits.
     """
     factors = coefficients.astype(object) * steps.correction_mantissa
-    shift = SHIFT_UNIT * steps.correction_shift
-    return (model.astype(object) * factors + (1 << shift - 1)) >> shift
+    return round_shift(model.astype(object) * factors, SHIFT_UNIT * steps.correction_shift)
 
 
 class _Saturated(Exception):
@@ -103,7 +104,7 @@ def _epoch(job, steps, dots, gradients, labels, model, intercept):
     """Model and intercept after one pass over the rows."""
     level, period, batch = job.intercept_level, job.correction_period, job.batch
     coefficients = job.coefficients.astype(np.int64)
-    half, shift = 1 << SHIFT_UNIT * steps.shift - 1, SHIFT_UNIT * steps.shift
+    shift = SHIFT_UNIT * steps.shift
     update_limit, model_limit = 1 << UPDATE_WIDTH - 1, 1 << MODEL_WIDTH - 1
     level_limit = job.config.level_limit
     model = model.copy()
@@ -123,7 +124,7 @@ def _epoch(job, steps, dots, gradients, labels, model, intercept):
         if row % batch == 0:
             seen, seen_intercept = (model.copy() if batch > 1 else model), intercept
         dot = int(dot_row.dot(seen)) + level * seen_intercept
-        update = (steps.mantissa * (dot - label) + half) >> shift     # round_shift, in place
+        update = round_shift(steps.mantissa * (dot - label), shift)
         if not -update_limit <= update < update_limit:
             raise _Saturated(Saturation.UPDATE)
         if update:
