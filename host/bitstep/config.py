@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 BUS_WIDTHS = (64, 128, 256, 512)
-FAMILIES = ("single", "double")
-RECURSIONS = (2, 3, 4)
+FAMILIES = ("single", "double", "float")
+SOLVERS = ("linear", "logistic")
+RECURSIONS = {"linear": (2, 3, 4), "logistic": (6,)}
 
 MODEL_WIDTH = 32            # bits of a model word, signed
 UPDATE_WIDTH = 32           # bits of c, the scaled residual that multiplies a row's levels, signed
@@ -21,7 +22,12 @@ SHIFT_UNIT = 8              # a step is mantissa * 2 ** -(SHIFT_UNIT * shift)
 MAX_SHIFT = 7               # largest ``shift``
 COEFFICIENT_WIDTH = 18      # bits of a diagonal-correction coefficient, signed
 LABEL_WIDTH = 32            # bits of a decoded label, signed
-MAX_LABEL_SHIFT = 40        # largest left shift of a label
+MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
+FLOAT_BITS = 32             # stored bits of a value of family ``float``
+FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
+FULL_WIDTH = 16             # bits of a value of a row at full precision, signed
+MAX_REFETCH_CELL = 4        # largest half-width of an encoding's cell, in half levels
+SIGMOID_FRACTION = 12       # fraction bits of the sigmoid's argument
 AUX_WIDTH = 64              # bits of the bus that carries labels, tables and models
 MAX_FEATURES = 1 << 20
 MAX_LOOKAHEAD = 32
@@ -52,21 +58,32 @@ class PipelineConfig:
     bus_width : {64, 128, 256, 512}
         Bits in a beat of the row bus.
     bits : int
-        Stored bits per value, 1 to 8.
-    family : {"single", "double"}
+        Stored bits per value, 1 to 8; 32 for family ``float``.
+    family : {"single", "double", "float"}
         ``single``: a code is one signed level, used in the dot product and in the gradient
         (encodings ``nearest``, ``stochastic``, ``double-symmetric``, ``compensated``).
         ``double``: a code holds two samples, one for each use (encoding ``double``).
+        ``float``: a value is an IEEE 754 single-precision number in [-1, 1].
     max_features : int
         Features that the memories are sized for; rounded up to whole beats (``capacity``).
     lookahead : int
         Rows by which the model in memory may trail the row being read. 0 waits for every update.
-    recursion : {2, 3, 4}
-        Cycles of the scalar recursion, the least distance between two rows.
+    recursion : int
+        Cycles of the scalar recursion, the least distance between two rows: 2, 3 or 4, and 6 with
+        solver ``logistic``.
     minibatch : bool
         Whether batches of more than one row are possible (costs a second model memory).
     corrections : bool
         Whether the diagonal corrections and L2 are possible (costs a memory and multipliers).
+    solver : {"linear", "logistic"}
+        ``linear``: losses whose derivative is piecewise linear (least squares, squared hinge,
+        hinge). ``logistic``: the logistic loss.
+    proximal : bool
+        Whether proximal steps (L1 and box constraint) are possible.
+    refetch : bool
+        Whether rows that could be on either side of the hinge are read again at full precision.
+        Needs family ``single``, solver ``linear`` and ``lookahead`` 0: whether the next row
+        meets another model is known only when a row is decided.
 
     Raises
     ------
@@ -82,36 +99,66 @@ class PipelineConfig:
     recursion: int = 2
     minibatch: bool = True
     corrections: bool = True
+    solver: str = "linear"
+    proximal: bool = False
+    refetch: bool = False
 
     def __post_init__(self):
         _choice("bus_width", self.bus_width, BUS_WIDTHS)
-        _between("bits", self.bits, 1, 8)
         _choice("family", self.family, FAMILIES)
+        if self.family == "float":
+            _choice("bits of family 'float'", self.bits, (FLOAT_BITS,))
+        else:
+            _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)
         _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
-        _choice("recursion", self.recursion, RECURSIONS)
-        for name in ("minibatch", "corrections"):
+        _choice("solver", self.solver, SOLVERS)
+        _choice(f"recursion of solver {self.solver!r}", self.recursion, RECURSIONS[self.solver])
+        for name in ("minibatch", "corrections", "proximal", "refetch"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if self.family == "double" and self.bits < 2:
             raise ValueError(f"bits must be at least 2 for family 'double', not {self.bits}")
+        if self.refetch and (self.family, self.solver, self.lookahead) != ("single", "linear", 0):
+            raise ValueError(
+                "A pipeline with refetch must have family 'single', solver 'linear' and lookahead "
+                f"0, not {self.family!r}, {self.solver!r} and {self.lookahead}")
 
     # Codes and levels
 
     @property
     def level_limit(self) -> int:
-        """Largest level, which stands for the value 1 of a scaled feature."""
+        """What the value 1 of a scaled feature counts in a dot product: the largest level, or,
+        for family ``float``, 1 with all fraction bits of the sum.
+        """
         return level_limit(self.bits, self.family)
 
     @property
+    def gradient_limit(self) -> int:
+        """What the value 1 of a scaled feature counts in an update."""
+        return 1 if self.family == "float" else self.level_limit
+
+    @property
+    def intercept_limit(self) -> int:
+        """Largest value of INTERCEPT_LEVEL, the one with which an intercept is trained."""
+        return self.gradient_limit
+
+    @property
     def level_width(self) -> int:
-        """Bits of a level, signed."""
-        return self.level_limit.bit_length() + 1
+        """Bits of a decoded level, signed; of the stored value for family ``float``."""
+        return FLOAT_BITS if self.family == "float" else self.level_limit.bit_length() + 1
 
     @property
     def has_zero_code(self) -> bool:
         """Whether the code 0 decodes to level 0, so that padding needs no mask."""
         return self.bits > (1 if self.family == "single" else 2)
+
+    @property
+    def full_fraction(self) -> int:
+        """Fraction bits, in units of a level, of a value of a row at full precision: as many as
+        its 16 bits have room for.
+        """
+        return FULL_WIDTH - max(self.bits, 2)
 
     # Shapes
 
@@ -148,6 +195,14 @@ class PipelineConfig:
         """32-bit words of a model buffer: the rows' lanes, the intercept, one word of padding."""
         return self.beats(n_features) * self.model_lanes + 2
 
+    def full_words(self, n_features: int) -> int:
+        """16-bit words of a row at full precision: a model's order of words up to the last
+        feature's pair, then padding to 64 bits.
+        """
+        beats = self.beats(n_features)
+        last = n_features - (beats - 1) * self.lanes
+        return ceil_div((beats - 1) * self.model_lanes + last, 4) * 4
+
     # Arithmetic
 
     @property
@@ -159,7 +214,13 @@ class PipelineConfig:
     @property
     def gram_width(self) -> int:
         """Bits of a product of two rows (and the intercept's square), signed."""
-        return (self.level_limit ** 2 * (self.capacity + 1)).bit_length() + 1
+        unit = self.level_limit * self.gradient_limit
+        return (unit * (self.capacity + 1)).bit_length() + 1
+
+    @property
+    def max_label_shift(self) -> int:
+        """Largest left shift of a label: enough for every model range and width of a label."""
+        return 62 if self.family == "float" else 40
 
     # Time
 
@@ -169,9 +230,14 @@ class PipelineConfig:
         return ceil_div(max(self.lanes - 1, 1).bit_length(), 2)
 
     @property
+    def product_stages(self) -> int:
+        """Registers of a product in a lane: floating-point products are aligned in a second."""
+        return 2 if self.family == "float" else 1
+
+    @property
     def latency(self) -> int:
         """Cycles from a row's last beat to the first beat that may apply its update."""
-        return 7 + self.tree_stages + solver_stages(self.recursion)
+        return 5 + 2 * self.product_stages + self.tree_stages + solver_stages(self.recursion)
 
     def required_lookahead(self, beats: int) -> int:
         """Least look-ahead with which rows of ``beats`` beats never wait for an update."""
@@ -181,6 +247,10 @@ class PipelineConfig:
     def effective_lookahead(self, beats: int) -> int:
         """Look-ahead that rows of ``beats`` beats use in this configuration."""
         return min(self.lookahead, self.required_lookahead(beats))
+
+    def allows_lookahead(self, lookahead: int, beats: int) -> bool:
+        """Whether rows of ``beats`` beats may use a look-ahead in this configuration."""
+        return lookahead <= self.lookahead and beats <= self.line_depth(lookahead + 1)
 
     def line_depth(self, line: int) -> int:
         """Beats that delay line ``line`` (1 is the nearest row) must hold.
@@ -210,7 +280,10 @@ class PipelineConfig:
     @property
     def name(self) -> str:
         """Short name for files and messages, unique among configurations."""
-        flags = ("" if self.minibatch else "-nobatch") + ("" if self.corrections else "-nocorr")
+        flags = "".join(f"-{flag}" for flag, said in (
+            ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
+            ("logistic", self.solver == "logistic"), ("proximal", self.proximal),
+            ("refetch", self.refetch)) if said)
         return (f"w{self.bus_width}-b{self.bits}-{self.family}-n{self.max_features}"
                 f"-d{self.lookahead}-r{self.recursion}{flags}")
 
@@ -224,7 +297,9 @@ class PipelineConfig:
 
 
 def level_limit(bits: int, family: str) -> int:
-    """Largest level of a code, which stands for the value 1 of a scaled feature."""
+    """What the value 1 of a scaled feature counts in a dot product."""
+    if family == "float":
+        return 1 << FLOAT_GUARD
     if family == "double":
         return max(1, 1 << bits >> 3)
     return max(1, (1 << bits - 1) - 1)
@@ -232,7 +307,7 @@ def level_limit(bits: int, family: str) -> int:
 
 def solver_stages(recursion: int) -> int:
     """Cycles from a finished dot product to the update it gives (see docs/pipeline.md)."""
-    return {2: 4, 3: 4, 4: 5}[recursion]
+    return {2: 4, 3: 4, 4: 5, 6: 7}[recursion]
 
 
 @functools.cache

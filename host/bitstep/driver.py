@@ -203,23 +203,28 @@ class _Run:
         job, config = self.job, self.device.config
         rows = self._buffer(sum(copy.nbytes for copy in job.rows), config.beat_bytes)
         labels = self._buffer(job.labels.nbytes, AUX_BYTES)
-        table = self._buffer(8 * len(job.epochs), AUX_BYTES)
+        table = self._buffer(16 * len(job.epochs), AUX_BYTES)
         self.models = self._buffer(len(job.epochs) * self.layout.n_bytes, AUX_BYTES)
         warm = bool(job.model.any() or job.intercept)
         first = self._buffer(self.layout.n_bytes, AUX_BYTES) if warm else None
         coefficients = self._buffer(self.layout.n_bytes, AUX_BYTES) \
             if job.correction_period else None
+        full = self._buffer(job.n_rows * self.layout.full_bytes, AUX_BYTES) \
+            if job.refetch_cell else None
 
         for index, copy in enumerate(job.rows):
             rows.array[index * copy.nbytes:(index + 1) * copy.nbytes] = copy.reshape(-1)
         labels.array[:job.labels.nbytes] = job.labels
-        words = np.array([epoch.word() for epoch in job.epochs], "<u8")
+        words = np.array([epoch.words() for epoch in job.epochs], "<u8").reshape(-1)
         table.array[:words.nbytes] = words.view(np.uint8)
         if first:
             first.array[:self.layout.n_bytes] = self.layout.pack(job.model, job.intercept)
         if coefficients:
             coefficients.array[:self.layout.n_bytes] = self.layout.pack(job.coefficients, 0)
-        for buffer in (rows, labels, table, first, coefficients):
+        if full:
+            packed = self.layout.pack_full(job.full)
+            full.array[:packed.size] = packed
+        for buffer in (rows, labels, table, first, coefficients, full):
             if buffer:
                 buffer.to_device()
 
@@ -228,9 +233,11 @@ class _Run:
             "LAST_LANES": job.n_features - (job.beats - 1) * config.lanes,
             "EPOCHS": len(job.epochs), "BATCH": job.batch, "LABEL_FORMAT": job.label_format,
             "LABEL_SHIFT": job.label_shift, "INTERCEPT_LEVEL": job.intercept_level,
-            "LOOKAHEAD": config.effective_lookahead(job.beats),
+            "LOOKAHEAD": job.lookahead if config.family == "float"
+            else config.effective_lookahead(job.beats),
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
-            "COPIES": len(job.rows),
+            "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
+            "BOX_LIMIT": job.box_limit, "REFETCH_CELL": job.refetch_cell,
         }.items():
             self.write(name, value)
         for name, value in {
@@ -238,6 +245,7 @@ class _Run:
             "LABELS_ADDRESS": labels.address, "EPOCH_TABLE_ADDRESS": table.address,
             "MODEL_IN_ADDRESS": first.address if first else 0,
             "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
+            "FULL_ADDRESS": full.address if full else 0,
             "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": self.layout.n_bytes,
         }.items():
             self.write_pair(name, value)
@@ -291,6 +299,8 @@ class _ModelLayout:
         self.n_bytes = 4 * self.n_words
         self.position = feature // config.lanes * config.model_lanes + feature % config.lanes
         self.intercept = self.n_words - 2
+        self.full_words = config.full_words(job.n_features)
+        self.full_bytes = 2 * self.full_words
 
     def pack(self, model, intercept):
         """Bytes of one model."""
@@ -298,6 +308,12 @@ class _ModelLayout:
         words[self.position] = model
         words[self.intercept] = intercept
         return words.view(np.uint8)
+
+    def pack_full(self, rows):
+        """Bytes of all rows at full precision."""
+        words = np.zeros((len(rows), self.full_words), "<i2")
+        words[:, self.position] = rows
+        return words.reshape(-1).view(np.uint8)
 
     def unpack(self, words):
         """Models and intercepts from words of shape (n_models, n_words)."""

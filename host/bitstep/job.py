@@ -13,13 +13,16 @@ from bitstep.config import (
     COEFFICIENT_WIDTH,
     LABEL_WIDTH,
     MANTISSA_WIDTH,
-    MAX_LABEL_SHIFT,
+    MAX_REFETCH_CELL,
     MAX_SHIFT,
     MODEL_WIDTH,
     SHIFT_UNIT,
+    SIGMOID_FRACTION,
     PipelineConfig,
 )
-from bitstep.registers import LabelFormat
+from bitstep.registers import LabelFormat, Loss
+
+MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,15 @@ class EpochSteps:
     """The scale factors of one epoch: ``mantissa * 2 ** -(8 * shift)`` each.
 
     ``mantissa``, ``shift`` scale a residual into an update; ``correction_mantissa``,
-    ``correction_shift`` scale a coefficient times a model word into a correction.
+    ``correction_shift`` scale a coefficient times a model word into a correction; ``threshold``
+    is what a proximal step takes off the magnitude of every model word.
     """
 
     mantissa: int
     shift: int
     correction_mantissa: int = 0
     correction_shift: int = 1
+    threshold: int = 0
 
     def __post_init__(self):
         for name in ("mantissa", "correction_mantissa"):
@@ -43,11 +48,14 @@ class EpochSteps:
         for name in ("shift", "correction_shift"):
             if not 1 <= getattr(self, name) <= MAX_SHIFT:
                 raise ValueError(f"{name} must be from 1 to {MAX_SHIFT}, not {getattr(self, name)}")
+        if not 0 <= self.threshold < 1 << MODEL_WIDTH - 1:
+            raise ValueError(f"threshold must be in [0, 2**{MODEL_WIDTH - 1}), "
+                             f"not {self.threshold}")
 
-    def word(self) -> int:
-        """The 64-bit entry of the epoch table (docs/memory-layout.md)."""
+    def words(self) -> tuple[int, int]:
+        """The entry of the epoch table, two words of 64 bits (docs/memory-layout.md)."""
         return (self.mantissa | self.shift << 18
-                | self.correction_mantissa << 32 | self.correction_shift << 50)
+                | self.correction_mantissa << 32 | self.correction_shift << 50, self.threshold)
 
     @staticmethod
     def scale(mantissa: int, shift: int) -> float:
@@ -85,6 +93,17 @@ class TrainingJob:
         Model before the first epoch.
     intercept : int
         Intercept before the first epoch, 32 bits signed.
+    loss : Loss
+        What is minimised; all but least squares need labels of format SIGN.
+    proximal_period : int
+        Rows between proximal steps (soft threshold and box), a multiple of ``batch``; 0 for none.
+    box_limit : int
+        Largest magnitude of a model word after a proximal step; 31 bits.
+    full : ndarray of int16, shape (n_rows, n_features), or None
+        The rows at full precision, in units of ``2 ** -config.full_fraction`` of a level.
+    refetch_cell : int
+        Largest difference of a value of ``full`` to the level of its code, in half levels, 1 to 4;
+        0: no row is fetched again.
 
     Raises
     ------
@@ -105,6 +124,11 @@ class TrainingJob:
     epochs: tuple[EpochSteps, ...]
     model: np.ndarray
     intercept: int = 0
+    loss: Loss = Loss.LEAST_SQUARES
+    proximal_period: int = 0
+    box_limit: int = MODEL_LIMIT
+    full: np.ndarray | None = None
+    refetch_cell: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -115,6 +139,13 @@ class TrainingJob:
     def beats(self) -> int:
         """Beats of a row."""
         return self.config.beats(self.n_features)
+
+    @property
+    def lookahead(self) -> int:
+        """Rows by which the model that a row's dot product is taken with trails. It has no
+        influence on the result, but for family ``float``, whose products are rounded.
+        """
+        return self.config.effective_lookahead(self.beats)
 
     def __post_init__(self):
         config = self.config
@@ -134,15 +165,15 @@ class TrainingJob:
         expected = label_bytes(self.n_rows, self.label_format)
         if self.labels.dtype != np.uint8 or self.labels.shape != (expected,):
             raise ValueError(f"Packed labels must be {expected} bytes, not {self.labels.shape}")
-        if not 0 <= self.label_shift <= MAX_LABEL_SHIFT:
-            raise ValueError(f"label_shift must be from 0 to {MAX_LABEL_SHIFT}, "
+        if not 0 <= self.label_shift <= config.max_label_shift:
+            raise ValueError(f"label_shift must be from 0 to {config.max_label_shift}, "
                              f"not {self.label_shift}")
         magnitude = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
         if magnitude[self.label_format] + self.label_shift >= config.dot_width:
             raise ValueError(f"label_shift must leave labels within {config.dot_width} bits, "
                              f"not {self.label_shift}")
-        if not 0 <= self.intercept_level <= config.level_limit:
-            raise ValueError(f"intercept_level must be from 0 to {config.level_limit}, "
+        if not 0 <= self.intercept_level <= config.intercept_limit:
+            raise ValueError(f"intercept_level must be from 0 to {config.intercept_limit}, "
                              f"not {self.intercept_level}")
         if not 1 <= self.batch < 1 << 32:
             raise ValueError(f"batch must be at least 1, not {self.batch}")
@@ -156,12 +187,59 @@ class TrainingJob:
         if self.correction_period < 0 or self.correction_period % self.batch:
             raise ValueError(f"correction_period must be a multiple of the batch ({self.batch}), "
                              f"not {self.correction_period}")
+        if config.family == "float" and 0 < self.correction_period <= self.lookahead:
+            raise ValueError(f"correction_period must be more than the look-ahead "
+                             f"({self.lookahead}) for family 'float', not "
+                             f"{self.correction_period}")
         self._check_words("coefficients", self.coefficients, COEFFICIENT_WIDTH)
         self._check_words("model", self.model, MODEL_WIDTH)
         if not -(1 << MODEL_WIDTH - 1) <= self.intercept < 1 << MODEL_WIDTH - 1:
             raise ValueError(f"intercept must fit {MODEL_WIDTH} bits, not {self.intercept}")
         if not self.epochs:
             raise ValueError("A training job needs at least one epoch")
+        self._check_loss()
+        self._check_proximal()
+        self._check_full()
+
+    def _check_loss(self):
+        wanted = "logistic" if self.loss == Loss.LOGISTIC else "linear"
+        if self.config.solver != wanted:
+            raise ValueError(f"A loss {self.loss.name} needs a pipeline with solver {wanted!r}, "
+                             f"not {self.config.solver!r}")
+        if self.loss != Loss.LEAST_SQUARES and self.label_format != LabelFormat.SIGN:
+            raise ValueError(f"A loss {self.loss.name} needs labels of format SIGN, "
+                             f"not {self.label_format.name}")
+        if self.loss == Loss.LOGISTIC and self.label_shift < SIGMOID_FRACTION + 1:
+            raise ValueError(f"label_shift must be at least {SIGMOID_FRACTION + 1} for the "
+                             f"logistic loss, not {self.label_shift}")
+
+    def _check_proximal(self):
+        if self.proximal_period and not self.config.proximal:
+            raise ValueError("This pipeline has no proximal steps, so L1 and a box constraint are "
+                             "not possible; build one with proximal=True")
+        if not 0 <= self.proximal_period < 1 << 32 or self.proximal_period % self.batch:
+            raise ValueError(f"proximal_period must be a multiple of the batch ({self.batch}) "
+                             f"below 2**32, not {self.proximal_period}")
+        if not 0 <= self.box_limit <= MODEL_LIMIT:
+            raise ValueError(f"box_limit must be from 0 to {MODEL_LIMIT}, not {self.box_limit}")
+
+    def _check_full(self):
+        if not self.refetch_cell:
+            return
+        if not self.config.refetch:
+            raise ValueError("This pipeline cannot fetch rows again at full precision; build one "
+                             "with refetch=True")
+        if not 1 <= self.refetch_cell <= MAX_REFETCH_CELL:
+            raise ValueError(f"refetch_cell must be from 0 to {MAX_REFETCH_CELL}, "
+                             f"not {self.refetch_cell}")
+        if self.loss != Loss.HINGE or self.batch != 1:
+            raise ValueError("Refetching is for the hinge loss and a batch of 1, not for "
+                             f"{self.loss.name} and {self.batch}")
+        shape = (self.n_rows, self.n_features)
+        if self.full is None or self.full.dtype != np.int16 or self.full.shape != shape:
+            found = "nothing" if self.full is None \
+                else f"{self.full.dtype} of shape {self.full.shape}"
+            raise ValueError(f"Rows at full precision must be int16 of shape {shape}, not {found}")
 
     def _check_words(self, name, words, width):
         if words.shape != (self.n_features,):

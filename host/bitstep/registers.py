@@ -6,7 +6,7 @@ Every register is 32 bits wide; a 64-bit value is two registers, ``NAME_LO`` and
 import enum
 from dataclasses import dataclass
 
-MAP_VERSION = 1
+MAP_VERSION = 2
 ADDRESS_WIDTH = 10          # bits of a byte address on the register bus
 
 
@@ -56,6 +56,15 @@ class Saturation(enum.IntFlag):
     CORRECTION = 4
 
 
+class Loss(enum.IntEnum):
+    """Values of LOSS: what a run minimises (docs/number-formats.md)."""
+
+    LEAST_SQUARES = 0
+    SQUARED_HINGE = 1
+    HINGE = 2
+    LOGISTIC = 3
+
+
 class LabelFormat(enum.IntEnum):
     """Values of LABEL_FORMAT: how a label is stored."""
 
@@ -78,7 +87,9 @@ COUNTERS = (
     ("STALL_LOOKAHEAD", "Cycles that a row waited for an update (look-ahead too small)"),
     ("STALL_RECURSION", "Cycles that a row waited for the scalar recursion"),
     ("STALL_CORRECTION", "Cycles that a row waited for the diagonal correction"),
-    ("FLUSH", "Cycles spent applying the last updates of an epoch or of a correction period"),
+    ("STALL_REFETCH", "Cycles that rows waited for a row at full precision"),
+    ("FLUSH", "Cycles spent applying the last updates of an epoch or of a correction period, and "
+     "in proximal steps"),
     ("MODEL_IO", "Cycles spent loading and writing models and tables"),
     ("SATURATIONS", "Cycles in which a value left its range"),
     ("REFETCHED_ROWS", "Rows read again at full precision"),
@@ -102,8 +113,10 @@ REGISTERS = tuple([
     Register("EPOCHS", 0x04C, "rw", 32, "Epochs, at least 1"),
     Register("BATCH", 0x050, "rw", 32, "Rows of a batch, at least 1"),
     Register("LABEL_FORMAT", 0x054, "rw", 2, "0: 1 bit (1 is +1, 0 is -1), 1: int16, 2: int32"),
-    Register("LABEL_SHIFT", 0x058, "rw", 6, "Left shift of a label, 0 to 40"),
-    Register("INTERCEPT_LEVEL", 0x05C, "rw", 8, "Level of the intercept's constant 1; 0 for none"),
+    Register("LABEL_SHIFT", 0x058, "rw", 6,
+             "Left shift of a label, 0 to 40; to 62 for floating-point rows"),
+    Register("INTERCEPT_LEVEL", 0x05C, "rw", 8, "Level of the intercept's constant 1 (1 for "
+             "floating-point rows); 0 for none"),
     Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's"),
     Register("CORRECTION_PERIOD", 0x064, "rw", 32,
              "Rows between diagonal corrections, a multiple of BATCH; 0 for none"),
@@ -117,6 +130,15 @@ REGISTERS = tuple([
     *_pair("COEFFICIENTS_ADDRESS", 0x098, "rw", "Address of the coefficients, aligned to 8 bytes"),
     *_pair("MODEL_OUT_ADDRESS", 0x0A0, "rw", "Address of epoch 0's model, aligned to 8 bytes"),
     *_pair("MODEL_OUT_STRIDE", 0x0A8, "rw", "Bytes from an epoch's model to the next"),
+    Register("LOSS", 0x0B0, "rw", 2, "What is minimised"),
+    Register("PROXIMAL_PERIOD", 0x0B4, "rw", 32,
+             "Rows between proximal steps, a multiple of BATCH; 0 for none"),
+    Register("BOX_LIMIT", 0x0B8, "rw", 31, "Largest magnitude of a model word after a proximal "
+             "step"),
+    Register("REFETCH_CELL", 0x0BC, "rw", 3, "Largest difference of a row at full precision to "
+             "its codes, in half levels, 1 to 4; 0 for no refetching"),
+    *_pair("FULL_ADDRESS", 0x0C0, "rw", "Address of the rows at full precision, aligned to 8 "
+           "bytes"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)
@@ -157,6 +179,7 @@ the low half of one keeps its high half for the next read of it, so a value does
 | `ERROR` | {_values(Error)} |
 | `SATURATION` | {_values(Saturation)}, added up |
 | `LABEL_FORMAT` | {_values(LabelFormat)} |
+| `LOSS` | {_values(Loss)} |
 """
 
 

@@ -116,8 +116,19 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
             "The job is for {} bits, a {}-bit bus and family {!r}, ".format(*wanted)
             + "the device has a pipeline for {} bits, a {}-bit bus and family {!r}; ".format(
                 *present) + "open the device with the job's configuration")
+    if config.solver != job.config.solver:
+        raise DeviceError(f"The job is for solver {job.config.solver!r}, the device has a pipeline "
+                          f"with solver {config.solver!r}; open the device with the job's "
+                          "configuration")
+    if config.family == "float" and not config.allows_lookahead(job.lookahead, job.beats):
+        raise DeviceError(f"The job is for a look-ahead of {job.lookahead} rows, which is part of "
+                          "the result of floating-point rows; the device's pipeline has a look-"
+                          f"ahead of {config.effective_lookahead(job.beats)} for such rows: open "
+                          "the device with the job's configuration")
     try:
-        replace(job, config=config)     # a job checks itself against its configuration
+        # A job checks itself against its configuration; its look-ahead is checked above.
+        replace(job, config=replace(config, lookahead=job.config.lookahead)
+                if config.family == "float" else config)
     except ValueError as error:
         raise DeviceError(str(error)) from error
 

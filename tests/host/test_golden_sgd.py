@@ -7,7 +7,8 @@ from fakes import make_job
 from bitstep.config import PipelineConfig
 from bitstep.devices.golden import GoldenDevice
 from bitstep.driver import Driver
-from bitstep.golden.sgd import correction, fits, round_shift, train
+from bitstep.golden.rounding import fits, round_shift
+from bitstep.golden.sgd import correction, train
 from bitstep.job import EpochSteps
 from bitstep.planning import plan
 from bitstep.quantization import quantize

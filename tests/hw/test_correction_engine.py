@@ -7,7 +7,8 @@ import pytest
 from support import load_coefficients, put, put_all_of, signed_numbers, take, ticks
 
 from bitstep.config import PipelineConfig
-from bitstep.golden.sgd import correction, fits
+from bitstep.golden.rounding import fits
+from bitstep.golden.sgd import correction
 from bitstep.job import EpochSteps
 from bitstep_hw.correction_engine import CorrectionEngine
 from bitstep_sim.harness import simulate

@@ -16,7 +16,7 @@ from support import (
 )
 
 from bitstep.config import PipelineConfig
-from bitstep.golden.sgd import fits
+from bitstep.golden.rounding import fits
 from bitstep_hw.model_store import ModelStore
 from bitstep_sim.harness import simulate
 

@@ -6,7 +6,7 @@ import pytest
 from support import signed_number, signed_numbers, trace
 
 from bitstep.config import PipelineConfig, solver_stages
-from bitstep.golden.sgd import fits, round_shift
+from bitstep.golden.rounding import fits, round_shift
 from bitstep_hw.solver import Solver
 
 

@@ -44,12 +44,12 @@ class GoldenDevice:
     def train(self, job: TrainingJob, *, timeout_s: float, on_epoch: Callable[[int], None]):
         """Run a job; see :meth:`bitstep.driver.Driver.train`. Time is checked between epochs."""
         check_job(job, self.config)
-        models, intercepts, started = [], [], time.monotonic()
+        models, intercepts, refetched, started = [], [], [], time.monotonic()
 
         def result(saturations=0):
             counters = dict.fromkeys(COUNTER_NAMES) | {
                 "beats": len(models) * job.n_rows * job.beats, "saturations": saturations,
-                "refetched_rows": 0}
+                "refetched_rows": sum(refetched)}
             return collect(models, intercepts, job.n_features, counters)
 
         try:
@@ -58,6 +58,7 @@ class GoldenDevice:
                     raise run_error(Error.SATURATED, epoch.saturation, result(1), len(job.epochs))
                 models.append(epoch.model)
                 intercepts.append(epoch.intercept)
+                refetched.append(epoch.refetched_rows)
                 on_epoch(len(models))
                 elapsed, started = time.monotonic() - started, time.monotonic()
                 if elapsed > timeout_s and len(models) < len(job.epochs):

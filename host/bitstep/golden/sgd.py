@@ -7,6 +7,8 @@ import numpy as np
 
 from bitstep.config import MODEL_WIDTH, SHIFT_UNIT, UPDATE_WIDTH
 from bitstep.golden.levels import decode, unpack_codes, unpack_labels
+from bitstep.golden.rounding import fits, round_shift
+from bitstep.golden.updates import Saturated, proximal_step, update_rule
 from bitstep.job import EpochSteps, TrainingJob
 from bitstep.registers import Saturation
 
@@ -23,26 +25,14 @@ class EpochModel:
         The intercept's word.
     saturation : Saturation
         What left its range in this epoch; a run ends with the first such epoch.
+    refetched_rows : int
+        Rows of this epoch that were fetched again at full precision.
     """
 
     model: np.ndarray
     intercept: int
     saturation: Saturation = Saturation(0)  # noqa: RUF009 (an immutable flag)
-
-
-def round_shift(value, shift: int):
-    """``value / 2**shift`` rounded to nearest, ties towards plus infinity (``shift`` >= 1); of an
-    integer or of an array of exact integers.
-    """
-    return (value + (1 << shift - 1)) >> shift
-
-
-def fits(value, width: int) -> bool:
-    """Whether an integer, or every integer of an array, fits ``width`` bits, signed."""
-    low, high = -(1 << width - 1), (1 << width - 1) - 1
-    if isinstance(value, np.ndarray):
-        return bool(value.size == 0 or (low <= value.min() and value.max() <= high))
-    return low <= value <= high
+    refetched_rows: int = 0
 
 
 def correction(model: np.ndarray, coefficients: np.ndarray, steps: EpochSteps) -> np.ndarray:
@@ -62,84 +52,139 @@ def correction(model: np.ndarray, coefficients: np.ndarray, steps: EpochSteps) -
     return round_shift(model.astype(object) * factors, SHIFT_UNIT * steps.correction_shift)
 
 
-class _Saturated(Exception):
-    def __init__(self, kind: Saturation):
-        self.kind = kind
-
-
 def train(job: TrainingJob) -> Iterator[EpochModel]:
     """Run a job; yield the model after each epoch.
 
     Row by row, with x the model that the row's batch sees (docs/number-formats.md)::
 
         z = q . x + level * intercept
-        c = round(mantissa * (z - (L << label_shift)) / 2 ** (8 * shift))
+        c = the update that the loss asks for (bitstep.golden.updates.update_rule)
         model <- model - c g,   intercept <- intercept - c level
 
     and, before a row whose number is a multiple of the correction period, the correction computed
-    at the previous such row is added and the next one is computed. The run ends after an epoch in
-    which a value leaves its range.
+    at the previous such row is added and the next one is computed; after the rows of a proximal
+    period, and after the last one, every model word takes a proximal step. Rows of family
+    ``float`` follow :mod:`bitstep.golden.float32` instead, whose products are rounded. The run
+    ends after an epoch in which a value leaves its range.
 
     Yields
     ------
     EpochModel
         One an epoch, in order; the last one may be saturated.
     """
+    from bitstep.golden import float32
     labels = unpack_labels(job.labels, job.label_format, job.n_rows) << job.label_shift
     model = job.model.astype(np.int64)
     intercept = int(job.intercept)
-    for epoch, steps in enumerate(job.epochs):
-        codes = unpack_codes(job.rows[epoch % len(job.rows)], job.config, job.n_features)
-        dots, gradients = decode(codes, bits=job.config.bits, family=job.config.family)
+    for number, steps in enumerate(job.epochs):
+        packed = job.rows[number % len(job.rows)]
+        if job.config.family == "float":
+            epoch = float32.FloatEpoch(job, steps, model, intercept)
+            rows = zip(*float32.decode(packed, job), labels.tolist(), strict=True)
+        else:
+            codes = unpack_codes(packed, job.config, job.n_features)
+            dots, gradients = decode(codes, bits=job.config.bits, family=job.config.family)
+            epoch = _Epoch(job, steps, model, intercept)
+            rows = zip(dots, gradients, labels.tolist(), strict=True)
+        saturation = Saturation(0)
         try:
-            model, intercept = _epoch(job, steps, dots, gradients, labels.tolist(), model,
-                                      intercept)
-        except _Saturated as saturated:
-            yield EpochModel(model.astype(np.int32), intercept, saturated.kind)
+            epoch.run(rows)
+        except Saturated as saturated:
+            saturation = saturated.kind
+        model, intercept = epoch.model, epoch.intercept
+        yield EpochModel(model.astype(np.int32), intercept, saturation, epoch.refetched_rows)
+        if saturation:
             return
-        yield EpochModel(model.astype(np.int32), intercept)
 
 
-def _epoch(job, steps, dots, gradients, labels, model, intercept):
-    """Model and intercept after one pass over the rows."""
-    level, period, batch = job.intercept_level, job.correction_period, job.batch
-    coefficients = job.coefficients.astype(np.int64)
-    shift = SHIFT_UNIT * steps.shift
-    update_limit, model_limit = 1 << UPDATE_WIDTH - 1, 1 << MODEL_WIDTH - 1
-    level_limit = job.config.level_limit
-    model = model.copy()
-    bound = model_limit         # no |model word| is larger; finding it anew each row is slow
-    pending = None
-    seen, seen_intercept = model, intercept
-    for row, (dot_row, gradient_row, label) in enumerate(zip(dots, gradients, labels, strict=True)):
-        if period and row % period == 0:
-            if pending is not None:
-                model += pending
-                bound = _checked_bound(model)
-            exact = correction(model, coefficients, steps)
-            if row + period < len(labels):      # a correction that is never added cannot saturate
-                if any(not fits(value, MODEL_WIDTH) for value in exact):
-                    raise _Saturated(Saturation.CORRECTION)
-                pending = exact.astype(np.int64)
-        if row % batch == 0:
-            seen, seen_intercept = (model.copy() if batch > 1 else model), intercept
-        dot = int(dot_row.dot(seen)) + level * seen_intercept
-        update = round_shift(steps.mantissa * (dot - label), shift)
-        if not -update_limit <= update < update_limit:
-            raise _Saturated(Saturation.UPDATE)
+class _Epoch:
+    """Model and intercept on their way through one pass over the rows."""
+
+    def __init__(self, job, steps, model, intercept):
+        self.job, self.steps = job, steps
+        self.model, self.intercept = model.copy(), intercept
+        self.coefficients = job.coefficients.astype(np.int64)
+        self.refetched_rows = 0
+        # No |model word| is larger; finding it anew each row is slow.
+        self.bound = 1 << MODEL_WIDTH - 1
+
+    def run(self, rows):
+        """Take every row, as (dot levels, gradient levels, label in units of a dot product)."""
+        job = self.job
+        level, period, batch = job.intercept_level, job.correction_period, job.batch
+        update_of = update_rule(job, self.steps)
+        pending = None
+        seen, seen_intercept = self.model, self.intercept
+        for row, (dot_row, gradient_row, target) in enumerate(rows):
+            if period and row % period == 0:
+                if pending is not None:
+                    self.model += pending
+                    self.check()
+                pending = self.next_correction(row)
+            if row % batch == 0:
+                seen = self.model.copy() if batch > 1 else self.model
+                seen_intercept = self.intercept
+            dot = int(dot_row.dot(seen)) + level * seen_intercept
+            if job.refetch_cell and self.undecided(dot_row, dot, target):
+                self.refetch(row, target, update_of)
+            else:
+                update = update_of(dot, target)
+                if update:
+                    self.subtract(update * gradient_row, update)
+            if job.proximal_period and (
+                    (row + 1) % job.proximal_period == 0 or row + 1 == job.n_rows):
+                self.model = proximal_step(self.model, self.steps.threshold, job.box_limit)
+
+    def subtract(self, change, update):
+        """Take an update's change from the model and its part from the intercept."""
+        limit = 1 << MODEL_WIDTH - 1
+        self.model -= change
+        self.intercept -= update * self.job.intercept_level
+        self.bound += abs(update) * self.job.config.level_limit
+        if self.bound >= limit:
+            self.check()
+        if not -limit <= self.intercept < limit:
+            raise Saturated(Saturation.MODEL)
+
+    def check(self):
+        """Every model word must fit its width."""
+        if not fits(self.model, MODEL_WIDTH):
+            raise Saturated(Saturation.MODEL)
+        self.bound = int(np.abs(self.model).max())
+
+    def next_correction(self, row):
+        """What the next boundary adds; None if there is none, since what is never added cannot
+        leave its range.
+        """
+        if row + self.job.correction_period >= self.job.n_rows:
+            return None
+        exact = correction(self.model, self.coefficients, self.steps)
+        if any(not fits(value, MODEL_WIDTH) for value in exact):
+            raise Saturated(Saturation.CORRECTION)
+        return exact.astype(np.int64)
+
+    def undecided(self, levels, dot, target):
+        """Whether the row at full precision may be on either side of the hinge.
+
+        A value lies within ``refetch_cell`` half levels of its level q and within the ends of the
+        grid, so twice its product with x lies between twice q x and that plus or minus
+        ``refetch_cell |x|``, where the end of the grid does not forbid it.
+        """
+        limit, size = self.job.config.level_limit, np.abs(self.model)
+        outwards = np.where(self.model > 0, levels, -levels)    # limit: q x is the largest there is
+        high = 2 * dot + self.job.refetch_cell * int(size[outwards != limit].sum())
+        low = 2 * dot - self.job.refetch_cell * int(size[outwards != -limit].sum())
+        if target > 0:      # active below the target
+            return low < 2 * target <= high
+        return low <= 2 * target < high
+
+    def refetch(self, row, target, update_of):
+        """Decide and apply a row at full precision, on the model that its codes met."""
+        fraction, level = self.job.config.full_fraction, self.job.intercept_level
+        self.refetched_rows += 1
+        values = self.job.full[row].astype(np.int64)
+        dot = int(values.dot(self.model)) + (level * self.intercept << fraction)
+        # The side of the hinge is what matters, and a shift of both sides keeps it.
+        update = update_of(dot, target << fraction)
         if update:
-            model -= update * gradient_row
-            intercept -= update * level
-            bound += abs(update) * level_limit
-            if bound >= model_limit:
-                bound = _checked_bound(model)
-            if not -model_limit <= intercept < model_limit:
-                raise _Saturated(Saturation.MODEL)
-    return model, intercept
-
-
-def _checked_bound(model):
-    """Largest magnitude of the model words, which must fit their width."""
-    if not fits(model, MODEL_WIDTH):
-        raise _Saturated(Saturation.MODEL)
-    return int(np.abs(model).max())
+            self.subtract(round_shift(update * values, fraction), update)

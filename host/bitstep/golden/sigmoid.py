@@ -1,0 +1,39 @@
+"""The piecewise-linear sigmoid of the logistic pipeline.
+
+64 chords of the sigmoid between multiples of 1/4 from -8 to 8. With argument t = T / 2^12 and value
+G / 2^16 the error is at most :data:`ERROR_BOUND`: the chord's h^2 / 8 max |s''| with h = 1/4 and
+max |s''| = 1 / (6 sqrt 3), 7.6e-4 together with the rounding of node and product; beyond 8 the
+node's own s(-8) = 3.4e-4 is larger than what is left. Rounding the argument adds 2^-13 / 4.
+"""
+
+import math
+
+from bitstep.config import SIGMOID_FRACTION
+
+VALUE_FRACTION = 16         # fraction bits of the value
+RANGE = 8                   # |t| beyond counts as this
+SEGMENT_FRACTION = SIGMOID_FRACTION - 2     # fraction bits of the place in a chord: 4 chords a unit
+ERROR_BOUND = 8.2e-4        # of the value, for any real argument rounded to T
+
+_LIMIT = RANGE << SIGMOID_FRACTION
+NODES = tuple(round((1 << VALUE_FRACTION) / (1 + math.exp(-node / 4)))
+              for node in range(-4 * RANGE, 4 * RANGE + 1))
+
+
+def sigmoid(argument: int) -> int:
+    """Value of the chord at an argument.
+
+    Parameters
+    ----------
+    argument : int
+        T, for t = T / 2^12; any integer.
+
+    Returns
+    -------
+    int
+        G in [0, 2^16], for the value G / 2^16; monotone in T.
+    """
+    place = min(max(argument, -_LIMIT), _LIMIT - 1) + _LIMIT
+    segment, within = place >> SEGMENT_FRACTION, place & (1 << SEGMENT_FRACTION) - 1
+    low, high = NODES[segment], NODES[segment + 1]
+    return low + ((high - low) * within + (1 << SEGMENT_FRACTION - 1) >> SEGMENT_FRACTION)

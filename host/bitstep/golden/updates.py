@@ -1,0 +1,92 @@
+"""From a dot product to the update of the model, for every loss."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bitstep.config import SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
+from bitstep.golden.rounding import fits, round_shift
+from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
+from bitstep.job import EpochSteps, TrainingJob
+from bitstep.registers import Loss, Saturation
+
+
+class Saturated(Exception):
+    """A value left its range, so the run ends after this epoch."""
+
+    def __init__(self, kind: Saturation):
+        super().__init__(kind)
+        self.kind = kind
+
+
+def unit_update(job: TrainingJob, steps: EpochSteps) -> int:
+    """K = round(mantissa 2^label_shift / 2^(8 shift)): the update of a derivative of 1."""
+    return round_shift(steps.mantissa << job.label_shift, SHIFT_UNIT * steps.shift)
+
+
+def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int], int]:
+    """The function from a dot product z and a target t = L << label_shift to the update c.
+
+    With y = +-1 the label, t = y 2^label_shift, and a row is *active* if y z < 2^label_shift::
+
+        least squares     c = round(mantissa (z - t) / 2^(8 shift))
+        squared hinge     the same for active rows, else 0
+        hinge             -y K for active rows, else 0
+        logistic          -y round(K sigmoid(-y z / 2^label_shift) / 2^16)
+
+    with K of :func:`unit_update` and the piecewise-linear sigmoid of
+    :mod:`bitstep.golden.sigmoid`.
+
+    Raises
+    ------
+    Saturated
+        From the function, if the update does not fit; at once, if K does not.
+    """
+    shift = SHIFT_UNIT * steps.shift
+    limit = 1 << UPDATE_WIDTH - 1
+
+    def least_squares(dot, target):
+        update = round_shift(steps.mantissa * (dot - target), shift)
+        if not -limit <= update < limit:
+            raise Saturated(Saturation.UPDATE)
+        return update
+
+    def active(dot, target):
+        return dot < target if target > 0 else dot > target
+
+    def squared_hinge(dot, target):
+        return least_squares(dot, target) if active(dot, target) else 0
+
+    if job.loss == Loss.LEAST_SQUARES:
+        return least_squares
+    if job.loss == Loss.SQUARED_HINGE:
+        return squared_hinge
+    unit = unit_update(job, steps)
+    if not fits(unit, UPDATE_WIDTH):
+        raise Saturated(Saturation.UPDATE)
+
+    def hinge(dot, target):
+        return (-unit if target > 0 else unit) if active(dot, target) else 0
+
+    def logistic(dot, target):
+        sign = 1 if target > 0 else -1
+        argument = round_shift(-sign * dot, job.label_shift - SIGMOID_FRACTION)
+        return -sign * round_shift(unit * sigmoid(argument), VALUE_FRACTION)
+
+    return hinge if job.loss == Loss.HINGE else logistic
+
+
+def proximal_step(model: np.ndarray, threshold: int, limit: int) -> np.ndarray:
+    """Soft threshold, then box: sign(X) min(max(|X| - threshold, 0), limit) for every word.
+
+    Parameters
+    ----------
+    model : ndarray of int64
+    threshold, limit : int
+        At least 0.
+
+    Returns
+    -------
+    ndarray of int64, same shape
+    """
+    return np.sign(model) * np.clip(np.abs(model) - threshold, 0, limit)
