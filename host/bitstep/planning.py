@@ -15,15 +15,19 @@ from bitstep.config import (
     COEFFICIENT_WIDTH,
     LABEL_WIDTH,
     MANTISSA_WIDTH,
-    MAX_LABEL_SHIFT,
     MAX_SHIFT,
     MODEL_WIDTH,
     SHIFT_UNIT,
+    SIGMOID_FRACTION,
+    UPDATE_WIDTH,
     PipelineConfig,
+    ceil_div,
 )
 from bitstep.golden.levels import unpack_labels
-from bitstep.job import EpochSteps, TrainingJob
-from bitstep.registers import LabelFormat
+from bitstep.golden.rounding import round_shift
+from bitstep.job import MODEL_LIMIT, EpochSteps, TrainingJob
+from bitstep.quantization.encodings import ENCODINGS
+from bitstep.registers import LabelFormat, Loss
 
 if TYPE_CHECKING:
     from bitstep.quantization import QuantizedDataset
@@ -31,7 +35,9 @@ if TYPE_CHECKING:
 CORRECTED_ENCODINGS = ("compensated", "double-symmetric")
 MODEL_RANGE = 32.0          # default of ``model_range``
 MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
+MIN_UNIT = 16               # least update of a derivative of 1: rounded by at most 3 %
 MAX_GROWTH = 0.05           # largest relative change of a weight by one correction
+PROXIMAL_ROWS = 256         # least rows between proximal steps that are chosen by themselves
 
 
 @dataclass(frozen=True)
@@ -86,7 +92,8 @@ class Plan:
     steps : ndarray of float64, shape (len(job.epochs),)
         The steps that the hardware takes: those asked for, rounded to mantissa and shift.
     step_error : float
-        Largest relative difference of ``steps`` to those asked for; below 0.008.
+        Largest relative difference of ``steps`` to those asked for; below 0.008, or 0.04 for
+        the hinge and the logistic loss, whose unit update is an integer, too.
     """
 
     job: TrainingJob
@@ -98,11 +105,17 @@ class Plan:
 def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[float] | np.ndarray,
          batch: int = 1, l2: float = 0.0, fit_intercept: bool = True,
          correction_period: int | str = "auto", model_range: float = MODEL_RANGE,
-         initial: tuple[np.ndarray, float] | None = None, first_epoch: int = 0) -> Plan:
+         initial: tuple[np.ndarray, float] | None = None, first_epoch: int = 0,
+         loss: Loss = Loss.LEAST_SQUARES, refetch: bool = False, l1: float = 0.0,
+         box: float | None = None, proximal_period: int | str = "auto") -> Plan:
     """Make a training job.
 
-    The job minimises 1/(2K) sum (u.x + intercept - y)^2 + l2/2 |x|^2 over scaled features u, by
-    x <- x - step (mean gradient of a batch).
+    The job minimises, over scaled features u and with |x_j| <= box::
+
+        mean over the rows of loss(u.x + intercept, y) + l2/2 |x|_2^2 + l1 |x|_1
+
+    by x <- x - step (mean gradient of a batch), and proximal steps for l1 and box (ZipML, section
+    1: the regulariser R). The intercept is free of all three.
 
     Parameters
     ----------
@@ -115,7 +128,8 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     batch : int
         Rows of a batch, 1 to 2**32 - 1.
     l2 : float
-        Ridge penalty on the scaled weights, not on the intercept; at least 0.
+        Ridge penalty on the scaled weights, not on the intercept; at least 0. For every loss
+        it is part of the diagonal corrections.
     fit_intercept : bool
         Whether an intercept is trained.
     correction_period : int or "auto"
@@ -129,6 +143,20 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     first_epoch : int
         Epochs of ``steps`` that are trained already; the job runs the others, exactly as a job of
         all epochs would have run them.
+    loss : Loss
+        What is minimised; all but least squares need labels of two classes, and an encoding
+        without corrections (``nearest``, ``stochastic``, ``double`` or ``float``).
+    refetch : bool
+        Whether rows that could be on either side of the hinge are fetched again at full precision
+        (ZipML, appendix G.4); for the hinge loss, a batch of 1 and data with ``full``.
+    l1 : float
+        Lasso penalty on the scaled weights; at least 0.
+    box : float or None
+        Largest magnitude of a scaled weight, in label units; None for no limit.
+    proximal_period : int or "auto"
+        Rows between proximal steps, a multiple of ``batch``; ``"auto"``: see
+        :func:`automatic_proximal_period`. Without effect if there is neither ``l1`` nor ``box``.
+        The steps of an epoch, one of which follows its last row, add up to its number of rows.
 
     Returns
     -------
@@ -140,7 +168,8 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         If a parameter is out of range or a step cannot be represented; the message says what to
         do.
     """
-    _check(data, config, batch, l2, model_range)
+    _check(data, config, batch, model_range)
+    _check_objective(data, loss, refetch, l2, l1, box)
     if not fit_intercept and data.label_offset != 0:
         raise ValueError("A model without an intercept needs labels that are not centred; quantize "
                          "with center_labels=False")
@@ -150,6 +179,10 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     if not 0 <= first_epoch < len(steps):
         raise ValueError(f"first_epoch must be from 0 to {len(steps) - 1}, not {first_epoch}")
     shift = _label_shift(data, config, model_range)
+    if loss == Loss.LOGISTIC and shift <= SIGMOID_FRACTION:
+        raise ValueError(f"model_range must be at most "
+                         f"{model_range * 2.0 ** (shift - SIGMOID_FRACTION - 1):.6g} for the "
+                         f"logistic loss, not {model_range:.6g}")
     units = Units(model_unit=data.label_scale * config.level_limit * 2.0 ** -shift,
                   label_offset=data.label_offset)
 
@@ -158,21 +191,36 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     largest = float(np.abs(weights).max(initial=0.0))
     period, coefficients = 0, np.zeros(data.n_features, np.int32)
     if largest > 0.0:
-        period = _period(correction_period, data.n_rows, batch, float(steps.max()) * largest)
+        # With floating-point rows a correction waits for the updates in flight.
+        above = config.effective_lookahead(config.beats(data.n_features)) \
+            if config.family == "float" else 0
+        period = _period(correction_period, data.n_rows, batch, float(steps.max()) * largest,
+                         above)
         top = (1 << COEFFICIENT_WIDTH - 1) - 1
         coefficients = np.rint(weights * (top / largest)).astype(np.int32)
-        corrections = (data.n_rows - 1) // period
-        factors = steps * (data.n_rows / corrections / batch * largest / top)
+        made = (data.n_rows - 1) // period
+        factors = steps * (data.n_rows / made / batch * largest / top)
 
-    epochs = []
+    proximal = l1 > 0 or box is not None
+    rows_between = _proximal_period(proximal_period, data.n_rows, batch) if proximal else 0
+
+    epochs, taken = [], []
+    unit = config.level_limit * config.gradient_limit * batch
     for epoch, step in list(enumerate(steps))[first_epoch:]:
-        mantissa, exponent = step_mantissa(step / (config.level_limit ** 2 * batch), step)
-        if period:
-            epochs.append(EpochSteps(mantissa, exponent, *_correction_mantissa(factors[epoch])))
-        else:
-            epochs.append(EpochSteps(mantissa, exponent))
-    taken = config.level_limit ** 2 * batch * np.array(
-        [EpochSteps.scale(epoch.mantissa, epoch.shift) for epoch in epochs])
+        mantissa, exponent = step_mantissa(step / unit, step)
+        corrections = _correction_mantissa(factors[epoch]) if period else (0, 1)
+        threshold = 0
+        if l1 > 0:
+            # An epoch's steps add up to its rows, of which the last step may follow fewer.
+            share = data.n_rows / ceil_div(data.n_rows, rows_between) / batch
+            # Any above the largest word makes zeros of all of them.
+            threshold = round(min(l1 * step * share / units.model_unit, MODEL_LIMIT))
+        epochs.append(EpochSteps(mantissa, exponent, *corrections, threshold))
+        scale = EpochSteps.scale(mantissa, exponent)
+        if loss in (Loss.HINGE, Loss.LOGISTIC):
+            scale = unit_update(mantissa, exponent, shift, step) * 2.0 ** -shift
+        taken.append(unit * scale)
+    taken = np.array(taken)
 
     model, intercept = np.zeros(data.n_features, np.int32), 0
     if initial is not None:
@@ -182,9 +230,11 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         config=config, n_features=data.n_features,
         rows=(*data.rows[turn:], *data.rows[:turn]), labels=data.labels,
         label_format=LabelFormat(data.label_format), label_shift=shift,
-        intercept_level=config.level_limit if fit_intercept else 0, batch=int(batch),
+        intercept_level=config.intercept_limit if fit_intercept else 0, batch=int(batch),
         correction_period=period, coefficients=coefficients, epochs=tuple(epochs), model=model,
-        intercept=intercept if fit_intercept else 0)
+        intercept=intercept if fit_intercept else 0, loss=Loss(loss),
+        proximal_period=rows_between, box_limit=_box_limit(box, units),
+        full=data.full if refetch else None, refetch_cell=data.refetch_cell if refetch else 0)
     return Plan(job, units, taken, float(np.abs(taken / steps[first_epoch:] - 1).max()))
 
 
@@ -196,36 +246,113 @@ def check_batch(batch: int) -> None:
 
 
 def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
-                 lookahead: int | str = "auto") -> PipelineConfig:
+                 lookahead: int | str = "auto", loss: Loss = Loss.LEAST_SQUARES,
+                 refetch: bool = False, proximal: bool = False) -> PipelineConfig:
     """Pipeline that trains such data: the default one where that is large enough.
 
-    ``lookahead="auto"`` takes what rows of ``n_features`` need so that they never wait. More
-    features than the default's 4,096 are rounded up to a power of two, so that few different
-    pipelines need to be built.
+    More features than the default's 4,096 are rounded up to a power of two, so that few different
+    pipelines need to be built. The recursion takes 2 cycles, 4 for floating-point rows and 6 for
+    the logistic loss, whose sigmoid needs them.
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a row, at least 1.
+    bits, encoding, bus_width
+        Of the data, see :func:`bitstep.quantization.quantize`.
+    lookahead : int or "auto"
+        ``"auto"`` takes what rows of ``n_features`` need so that they never wait, or 0 with
+        ``refetch``.
+    loss : Loss
+        What is to be minimised.
+    refetch : bool
+        Whether rows can be fetched again at full precision.
+    proximal : bool
+        Whether proximal steps (L1 and box constraint) are possible.
+
+    Returns
+    -------
+    PipelineConfig
+
+    Raises
+    ------
+    ValueError
+        If there is no such pipeline.
     """
     if not isinstance(n_features, (int, np.integer)) or n_features < 1:
         raise ValueError(f"n_features must be at least 1, not {n_features!r}")
+    if encoding not in ENCODINGS:
+        raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
+    family = ENCODINGS[encoding].family
+    automatic = lookahead == "auto"
+    if refetch and not automatic and lookahead != 0:
+        raise ValueError("lookahead must be 'auto' or 0 with refetching, because the model that a "
+                         "row meets is known only when the row before it is decided; not "
+                         f"{lookahead!r}")
     features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
-    config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,
-                            family="double" if encoding == "double" else "single",
-                            lookahead=0 if lookahead == "auto" else lookahead)  # type: ignore
-    return config.with_lookahead(int(n_features)) if lookahead == "auto" else config
+    logistic = loss == Loss.LOGISTIC
+    recursion = 6 if logistic else 4 if family == "float" else PipelineConfig().recursion
+    config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features, family=family,
+                            lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
+                            recursion=recursion, solver="logistic" if logistic else "linear",
+                            proximal=proximal, refetch=refetch)
+    return config.with_lookahead(int(n_features)) if automatic and not refetch else config
 
 
-def automatic_period(n_rows: int, batch: int, growth: float) -> int:
+def automatic_proximal_period(n_rows: int, batch: int) -> int:
+    """Rows between proximal steps: the least ``batch * 2**n`` of at least 256 rows.
+
+    The pipeline applies every update before a proximal step and starts anew after it, so steps
+    should be rare; what they cut off between two of them comes back, so there should be several an
+    epoch. The period may be more than the rows: then there is one step an epoch, after the last
+    row.
+    """
+    period = batch
+    while period < min(PROXIMAL_ROWS, n_rows):
+        period *= 2
+    return period
+
+
+def unit_update(mantissa: int, exponent: int, label_shift: int, step: float) -> int:
+    """The update of a derivative of 1, K = round(mantissa 2^label_shift 2^(-8 exponent)).
+
+    Raises
+    ------
+    ValueError
+        If it does not fit 31 bits or is too coarse; the message names ``step``.
+    """
+    unit = round_shift(mantissa << label_shift, SHIFT_UNIT * exponent)
+    limit = (1 << UPDATE_WIDTH - 1) - 1
+    if unit > limit:
+        raise ValueError(f"A step of {step:.6g} is too large for the model's range; choose one of "
+                         f"at most {step * limit / unit:.6g}, or a larger model_range")
+    if unit < MIN_UNIT:
+        exact = mantissa * 2.0 ** (label_shift - SHIFT_UNIT * exponent)
+        raise ValueError(f"A step of {step:.6g} is too small for the model's range; choose one of "
+                         f"at least {step * MIN_UNIT / exact:.6g}, a smaller batch or a smaller "
+                         "model_range")
+    return unit
+
+
+def automatic_period(n_rows: int, batch: int, growth: float, above: int = 0) -> int:
     """Rows between diagonal corrections.
 
     The largest ``batch * 2**n`` for which one correction changes a weight by at most 5 % (it
     acts one period late, so it must stay a small change) and an epoch has at least 16
-    corrections (fewer would act on too few of its rows). Never less than ``batch``.
+    corrections (fewer would act on too few of its rows). Never less than ``batch``, and more
+    than ``above``.
 
     Parameters
     ----------
     growth : float
         Relative change of a weight by the correction of one batch: largest step times largest
         ``|D_j - l2|``.
+    above : int
+        Look-ahead that the period must be more than.
     """
     period = batch
+    while period <= above:
+        period *= 2
     while 2 * period <= n_rows / 16 and 2 * period / batch * growth <= MAX_GROWTH:
         period *= 2
     return period
@@ -270,17 +397,43 @@ def _correction_mantissa(factor):
     return mantissa, shift
 
 
-def _period(correction_period, n_rows, batch, growth):
+def _proximal_period(proximal_period, n_rows, batch):
+    if proximal_period == "auto":
+        return automatic_proximal_period(n_rows, batch)
+    if (not isinstance(proximal_period, (int, np.integer)) or isinstance(proximal_period, bool)
+            or not batch <= proximal_period < 1 << 32 or proximal_period % batch):
+        raise ValueError(f"proximal_period must be 'auto' or a multiple of the batch ({batch}) "
+                         f"below 2**32, not {proximal_period!r}")
+    return int(proximal_period)
+
+
+def _box_limit(box, units):
+    if box is None:
+        return MODEL_LIMIT
+    if box < units.model_unit:
+        raise ValueError(f"box must be at least {units.model_unit:.6g}, the least weight of this "
+                         f"model_range, not {box!r}")
+    # Whatever is beyond a model word is no limit: the word's own range ends the run first.
+    return math.floor(min(box / units.model_unit, MODEL_LIMIT))
+
+
+def _period(correction_period, n_rows, batch, growth, above):
     if n_rows <= batch:
         raise ValueError(f"The batch must be less than the rows ({n_rows}) where L2 or the "
                          f"encoding needs diagonal corrections, which are made between batches; "
                          f"not {batch}")
     if correction_period == "auto":
-        return automatic_period(n_rows, batch, growth)
+        period = automatic_period(n_rows, batch, growth, above)
+        if period >= n_rows:
+            raise ValueError(f"The rows must be more than {period} for L2 with floating-point rows "
+                             f"and this pipeline's look-ahead of {above}, not {n_rows}; choose a "
+                             "smaller lookahead")
+        return period
     if (not isinstance(correction_period, (int, np.integer)) or correction_period < batch
-            or correction_period % batch or correction_period >= n_rows):
+            or correction_period % batch or not above < correction_period < n_rows):
+        more = f", more than the look-ahead ({above})" if above else ""
         raise ValueError(f"correction_period must be 'auto' or a multiple of the batch ({batch}) "
-                         f"below the rows ({n_rows}), not {correction_period!r}")
+                         f"below the rows ({n_rows}){more}, not {correction_period!r}")
     return int(correction_period)
 
 
@@ -294,11 +447,11 @@ def _label_shift(data, config, model_range):
                          f"{largest.bit_length() + 1} bits, not {model_range:.6g}; store them "
                          "with fewer")
     stored_width = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
-    return min(math.floor(math.log2(room / model_range)), MAX_LABEL_SHIFT,
+    return min(math.floor(math.log2(room / model_range)), config.max_label_shift,
                config.dot_width - 1 - stored_width[LabelFormat(data.label_format)])
 
 
-def _check(data, config, batch, l2, model_range):
+def _check(data, config, batch, model_range):
     if data.classes is not None and len(data.classes) > 2:
         raise ValueError(f"A pipeline must be given two classes, not {len(data.classes)}; train "
                          "one class against the rest, bitstep.training.class_outputs gives their "
@@ -310,7 +463,28 @@ def _check(data, config, batch, l2, model_range):
             + f"the pipeline is for {config.bits} bits, a {config.bus_width}-bit bus and family "
             f"{config.family!r}; quantize them again or choose another pipeline")
     check_batch(batch)
-    if not (math.isfinite(l2) and l2 >= 0):
-        raise ValueError(f"l2 must be at least 0, not {l2!r}")
     if not (math.isfinite(model_range) and model_range > 0):
         raise ValueError(f"model_range must be positive, not {model_range!r}")
+
+
+def _check_objective(data, loss, refetch, l2, l1, box):
+    for name, value in (("l2", l2), ("l1", l1)):
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be at least 0, not {value!r}")
+    if box is not None and not (math.isfinite(box) and box > 0):
+        raise ValueError(f"box must be positive, or None for no limit, not {box!r}")
+    loss = Loss(loss)
+    if loss != Loss.LEAST_SQUARES:
+        if LabelFormat(data.label_format) != LabelFormat.SIGN:
+            raise ValueError(f"A loss {loss.name} needs labels of two classes, not of a "
+                             "regression; quantize with task='classification'")
+        if data.encoding in CORRECTED_ENCODINGS:
+            raise ValueError(f"Encoding {data.encoding!r} is corrected for the squared loss alone, "
+                             f"not for {loss.name}; quantize with 'nearest', 'stochastic' or "
+                             "'double'")
+    if refetch and loss != Loss.HINGE:
+        raise ValueError(f"Refetching is for the hinge loss, not for {loss.name}; choose "
+                         "refetch=False")
+    if refetch and data.full is None:
+        raise ValueError("Refetching needs rows at full precision, and the data have none; "
+                         "quantize with full=True")

@@ -14,7 +14,7 @@ from bitstep.driver import Driver
 from bitstep.losses import code_levels
 from bitstep.planning import MODEL_RANGE, plan
 from bitstep.quantization.packing import pack_labels
-from bitstep.registers import LabelFormat
+from bitstep.registers import LabelFormat, Loss
 from bitstep.runs import COUNTER_NAMES, SaturationError, TrainingInterrupted
 
 if TYPE_CHECKING:
@@ -61,7 +61,8 @@ class TrainedModel:
 def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: PipelineConfig, *,
                 steps: np.ndarray, batch: int = 1, l2: float = 0.0, fit_intercept: bool = True,
                 model_range: float = MODEL_RANGE, initial: tuple[np.ndarray, Any] | None = None,
-                first_epoch: int = 0, timeout_s: float = 60.0,
+                first_epoch: int = 0, loss: Loss = Loss.LEAST_SQUARES, refetch: bool = False,
+                l1: float = 0.0, box: float | None = None, timeout_s: float = 60.0,
                 on_epoch: Callable[[int], None] | None = None) -> TrainedModel:
     """Train one linear model for each output.
 
@@ -71,7 +72,7 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
         The same rows, with the labels of each output (one-vs-rest: of each class).
     driver : Driver
         Its device must have a pipeline that can run jobs of ``config``.
-    config, steps, batch, l2, fit_intercept, model_range, first_epoch
+    config, steps, batch, l2, fit_intercept, model_range, first_epoch, loss, refetch, l1, box
         See :func:`bitstep.planning.plan`.
     initial : (ndarray of shape (n_outputs, n_features), ndarray of shape (n_outputs,)) or None
         Model to start from, in the units of the features.
@@ -104,7 +105,8 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
             weights, intercept = data.scaler.scale_model(initial[0][number], initial[1][number])
             start = (weights, float(intercept))
         made = plan(data, config, steps=steps, batch=batch, l2=l2, fit_intercept=fit_intercept,
-                    model_range=model_range, initial=start, first_epoch=first_epoch)
+                    model_range=model_range, initial=start, first_epoch=first_epoch, loss=loss,
+                    refetch=refetch, l1=l1, box=box)
         before, taken = number * n_epochs, made.steps
         try:
             result = driver.train(
@@ -138,7 +140,8 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
                         _sum([counters for _, _, counters in runs]), interrupted)
 
 
-def automatic_step(data: "QuantizedDataset", batch: int = 1, fit_intercept: bool = True) -> float:
+def automatic_step(data: "QuantizedDataset", batch: int = 1, fit_intercept: bool = True,
+                   loss: Loss = Loss.LEAST_SQUARES) -> float:
     """A first step that suits the data, in scaled feature space.
 
     With R the mean of |q|^2 over the rows (q the decoded row, with the intercept's 1), m the
@@ -176,7 +179,8 @@ def automatic_step(data: "QuantizedDataset", batch: int = 1, fit_intercept: bool
             largest = float(np.linalg.norm(vector))
             vector /= largest or 1.0
     noise = 1.0 + NOISE_WEIGHT * float(np.max(data.variance))
-    return STEP_FRACTION * batch / ((mean_square + (batch - 1) * largest) * noise)
+    fraction = STEP_FRACTION * (4 if loss == Loss.LOGISTIC else 1)
+    return fraction * batch / ((mean_square + (batch - 1) * largest) * noise)
 
 
 def class_targets(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -230,7 +234,7 @@ def with_signs(data: "QuantizedDataset", signs: np.ndarray) -> "QuantizedDataset
 def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
     """Counters in the form of the run report (docs/report.md)."""
     causes = ("stall_rows", "stall_labels", "stall_lookahead", "stall_recursion",
-              "stall_correction", "flush", "model_io")
+              "stall_correction", "stall_refetch", "flush", "model_io")
     return {
         "cycles": counters["cycles"], "beats": counters["beats"],
         "stall_cycles": {cause.removeprefix("stall_"): counters[cause] for cause in causes},

@@ -90,5 +90,6 @@ def test_report_counters():
     assert list(counters) == ["cycles", "beats", "stall_cycles", "bytes_read", "saturations",
                               "refetched_rows"]
     assert counters["stall_cycles"]["rows"] == COUNTER_NAMES.index("stall_rows")
+    assert counters["stall_cycles"]["refetch"] == COUNTER_NAMES.index("stall_refetch")
     numbers = [value for value in counters.values() if isinstance(value, int)]
-    assert sorted([*numbers, *counters["stall_cycles"].values()]) == list(range(12))
+    assert sorted([*numbers, *counters["stall_cycles"].values()]) == list(range(13))

@@ -11,9 +11,9 @@ from bitstep.data.errors import DataError
 from bitstep.golden.levels import unpack_codes, unpack_labels
 from bitstep.job import label_bytes
 from bitstep.quantization.blocks import Workspace, row_blocks
-from bitstep.quantization.encodings import ENCODINGS, Grid
+from bitstep.quantization.encodings import ENCODINGS, FULL_CELLS, Grid
 from bitstep.quantization.labels import MAX_CLASSES, quantize_labels
-from bitstep.quantization.packing import pack_codes
+from bitstep.quantization.packing import pack_codes, pack_floats, unpack_floats
 from bitstep.quantization.scaling import Scaler, fit_scaler
 from bitstep.registers import LabelFormat
 
@@ -46,9 +46,13 @@ class QuantizedDataset:
         Features to u in [-1, 1].
     variance : ndarray of float64, shape (n_features,)
         D_k of docs/number-formats.md, in units of u squared: the mean over rows of the variance of
-        the stored level (for ``double`` of one sample, for ``nearest`` 0).
+        the stored level (for ``double`` of one sample, for ``nearest`` and ``float`` 0).
     seed : int
         What the codes were drawn with.
+    full : ndarray of int16, shape (n_rows, n_features), or None
+        The rows at full precision, for refetching: in units of ``2 ** -full_fraction`` of a level
+        (:attr:`bitstep.config.PipelineConfig.full_fraction`), each value in the cells of its
+        codes. Encodings ``nearest`` and ``stochastic`` only.
 
     Raises
     ------
@@ -69,16 +73,26 @@ class QuantizedDataset:
     scaler: Scaler
     variance: np.ndarray = field(repr=False)
     seed: int
+    full: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def family(self) -> str:
-        """Family of pipelines that decode the codes: ``single`` or ``double``."""
+        """Family of pipelines that decode the codes: ``single``, ``double`` or ``float``."""
         return ENCODINGS[self.encoding].family
 
     @property
     def level_limit(self) -> int:
-        """Largest level, which stands for u = 1."""
+        """What u = 1 counts in a dot product: the largest level, or 2**22 for ``float``."""
         return level_limit(self.bits, self.family)
+
+    @property
+    def refetch_cell(self) -> int:
+        """Largest difference of a value at full precision to the level of its code, in half
+        levels (1, 2 or 4); 0 if there are no rows at full precision.
+        """
+        if self.full is None:
+            return 0
+        return FULL_CELLS[self.encoding] * (2 if self.bits == 1 else 1)
 
     @property
     def n_rows(self) -> int:
@@ -119,6 +133,18 @@ class QuantizedDataset:
                              f"{self.scaler.centre.shape} and {self.variance.shape}")
         if not (np.isfinite(self.variance).all() and (self.variance >= 0).all()):
             raise ValueError("variance must be finite and not negative")
+        self._check_full()
+
+    def _check_full(self):
+        if self.full is None:
+            return
+        if self.encoding not in FULL_CELLS:
+            raise ValueError("Rows at full precision are kept for the encodings "
+                             f"{' and '.join(map(repr, FULL_CELLS))}, not for {self.encoding!r}")
+        shape = (self.n_rows, self.n_features)
+        if self.full.shape != shape or self.full.dtype != np.int16:
+            raise ValueError(f"full must be int16 of shape {shape}, not {self.full.dtype} of shape "
+                             f"{self.full.shape}")
 
     def _check_classes(self):
         if self.classes is None:
@@ -165,17 +191,22 @@ class QuantizedDataset:
         Returns
         -------
         ndarray of uint8, shape (stop - start, n_features)
+            Of encoding ``float``: float32, the values.
         """
+        if self.family == "float":
+            return unpack_floats(self.rows[copy][start:stop], self.n_features)
         return unpack_codes(self.rows[copy][start:stop], self.row_config, self.n_features)
 
     def with_labels(self, labels: np.ndarray, *, task: str = "classification",
-                    label_bits: int = 16, center_labels: bool = True) -> "QuantizedDataset":
+                    label_bits: int | None = None,
+                    center_labels: bool = True) -> "QuantizedDataset":
         """This data set with other labels and the same packed rows, which are not copied.
 
         Parameters and errors as in :func:`quantize`; for one class against the rest, pass
         ``labels == class``.
         """
-        stream = quantize_labels(labels, self.n_rows, task=task, label_bits=label_bits,
+        stream = quantize_labels(labels, self.n_rows, task=task,
+                                 label_bits=_label_bits(label_bits, self.family),
                                  center_labels=center_labels)
         return replace(self, labels=stream.packed, label_format=stream.label_format,
                        label_scale=stream.scale, label_offset=stream.offset,
@@ -195,8 +226,8 @@ class QuantizedDataset:
 
 def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
              encoding: str = "compensated", bus_width: int = 64, scaler: str = "minmax",
-             copies: int = 1, seed: int = 0, task: str = "regression", label_bits: int = 16,
-             center_labels: bool = True,
+             copies: int = 1, seed: int = 0, task: str = "regression",
+             label_bits: int | None = None, center_labels: bool = True, full: bool = False,
              progress: Callable[[int], None] | None = None) -> QuantizedDataset:
     """Scale, encode and pack a data set.
 
@@ -211,24 +242,28 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
     labels : array of numbers, shape (n_rows,)
         Finite; 2 to 256 distinct ones for a classification.
     bits : int
-        Stored bits of a value, 1 to 8; at least 2 for the two ``double`` encodings.
-    encoding : {"nearest", "stochastic", "compensated", "double-symmetric", "double"}
+        Stored bits of a value, 1 to 8; at least 2 for the two ``double`` encodings; 32 for
+        ``float``.
+    encoding : {"nearest", "stochastic", "compensated", "double-symmetric", "double", "float"}
         See docs/number-formats.md.
     bus_width : {64, 128, 256, 512}
         Bits of a beat.
     scaler : {"minmax", "maxabs"}
         How columns are taken to [-1, 1].
     copies : int
-        Independently drawn copies of the rows, 1 to 255. ``nearest`` draws nothing, so its copies
-        share one array.
+        Independently drawn copies of the rows, 1 to 255. ``nearest`` and ``float`` draw nothing,
+        so their copies share one array.
     seed : int
         At least 0.
     task : {"regression", "classification"}
         What the labels are.
-    label_bits : {16, 32}
-        Stored bits of a regression's label.
+    label_bits : {16, 32} or None
+        Stored bits of a regression's label; None: 16, or 32 for encoding ``float``.
     center_labels : bool
         Whether a regression's labels are counted from the centre of their range (else from 0).
+    full : bool
+        Whether the rows are kept at full precision, too (16 bits a value), so that a pipeline can
+        fetch them again; for encodings ``nearest`` and ``stochastic``.
     progress : callable, optional
         Called after each block of rows with the number of rows done.
 
@@ -252,12 +287,18 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
         if not isinstance(value, (int, np.integer)) or not low <= value <= high:
             limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
             raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
-    stream = quantize_labels(labels, n_rows, task=task, label_bits=label_bits,
+    if full and encoding not in FULL_CELLS:
+        raise ValueError(f"full must be False for encoding {encoding!r}, not {full!r}: rows are "
+                         "kept at full precision for the encodings "
+                         f"{' and '.join(map(repr, FULL_CELLS))}")
+    stream = quantize_labels(labels, n_rows, task=task,
+                             label_bits=_label_bits(label_bits, grid.family),
                              center_labels=center_labels)
     scaling = fit_scaler(features, scaler)
     draws = ENCODINGS[encoding].draws
     row_bytes = config.beats(n_features) * config.beat_bytes
     rows = tuple(np.empty((n_rows, row_bytes), np.uint8) for _ in range(copies if draws else 1))
+    kept = np.empty(features.shape, np.int16) if full else None
     work = Workspace(n_rows, n_features)
     centre, scale = (np.tile(part, work.joined) for part in (scaling.centre, scaling.scale))
     total = np.zeros(work.wide.shape[1])
@@ -269,7 +310,11 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
         for copy, packed in enumerate(rows):
             stream_of_block = np.random.SeedSequence(seed, spawn_key=(copy, block))
             rng = np.random.Generator(np.random.PCG64(stream_of_block)) if draws else None
-            packed[start:stop] = pack_codes(grid.codes(positions, rng), bits, bus_width)
+            codes = grid.codes(positions, rng)
+            packed[start:stop] = pack_floats(codes, bus_width) if grid.family == "float" \
+                else pack_codes(codes, bits, bus_width)
+        if kept is not None:
+            kept[start:stop] = grid.full_precision(positions, config.full_fraction)
         if draws:
             work.rows[:stop - start] = grid.variance(positions)
             work.rows[stop - start:] = 0
@@ -280,8 +325,14 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
         bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=n_features,
         rows=rows if draws else rows * copies, labels=stream.packed,
         label_format=stream.label_format, label_scale=stream.scale, label_offset=stream.offset,
-        classes=stream.classes, scaler=scaling, seed=int(seed),
+        classes=stream.classes, scaler=scaling, seed=int(seed), full=kept,
         variance=total.reshape(-1, n_features).sum(axis=0) / n_rows)
+
+
+def _label_bits(label_bits, family):
+    if label_bits is None:
+        return 32 if family == "float" else 16
+    return label_bits
 
 
 def _checked(features: np.ndarray) -> np.ndarray:

@@ -1,15 +1,18 @@
-"""The five encodings of docs/number-formats.md: from scaled values to codes.
+"""The encodings of docs/number-formats.md: from scaled values to codes.
 
 Positions on a grid are fixed-point integers with 24 fraction bits, the precision of float32, and
 drawing is an addition: ``(position + random) >> 24`` goes up with exactly the probability that the
 fraction says. So rounding is unbiased but for the 2**-25 of a level at which u itself is rounded,
-and the bytes depend on nothing but integers.
+and the bytes depend on nothing but integers. Encoding ``float`` has no grid: its codes are the
+values themselves, in single precision.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+
+from bitstep.config import FLOAT_BITS, level_limit
 
 FRACTION_BITS = 24
 
@@ -25,6 +28,11 @@ class Encoding(NamedTuple):
     draws: int
     min_bits: int
 
+    @property
+    def max_bits(self) -> int:
+        """The most bits of a code."""
+        return FLOAT_BITS if self.family == "float" else 8
+
 
 ENCODINGS = {
     "nearest": Encoding("single", 0, 1),
@@ -32,22 +40,27 @@ ENCODINGS = {
     "compensated": Encoding("single", 1, 1),
     "double-symmetric": Encoding("single", 2, 2),
     "double": Encoding("double", 2, 2),
+    "float": Encoding("float", 0, FLOAT_BITS),
 }
+
+# Encodings whose rows may be kept at full precision, and how many half intervals a value may lie
+# from the level of its code.
+FULL_CELLS = {"nearest": 1, "stochastic": 2}
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The equally spaced levels on [-1, 1] of an encoding.
+    """The equally spaced levels on [-1, 1] of an encoding; of ``float``, single precision.
 
-    Whatever depends on where levels lie is here: positions, codes and variance. A table of levels
-    for each column would be another class with these three methods.
+    Whatever depends on where levels lie is here: positions, codes, variance and rows at full
+    precision. A table of levels for each column would be another class with these methods.
 
     Parameters
     ----------
     encoding : str
         A key of :data:`ENCODINGS`.
     bits : int
-        Stored bits of a code, up to 8.
+        Stored bits of a code, up to 8; 32 for ``float``.
 
     Raises
     ------
@@ -62,11 +75,15 @@ class Grid:
         if self.encoding not in ENCODINGS:
             raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, "
                              f"not {self.encoding!r}")
-        least = ENCODINGS[self.encoding].min_bits
+        least, most = ENCODINGS[self.encoding].min_bits, ENCODINGS[self.encoding].max_bits
         if (not isinstance(self.bits, (int, np.integer)) or isinstance(self.bits, bool)
-                or not least <= self.bits <= 8):
-            raise ValueError(f"bits must be an integer from {least} to 8 for encoding "
-                             f"{self.encoding!r}, not {self.bits!r}")
+                or not least <= self.bits <= most):
+            if least == most:
+                raise ValueError(f"bits must be {least} for encoding {self.encoding!r}, "
+                                 f"not {self.bits!r}")
+            hint = "; 32 bits have encoding 'float'" if self.bits == FLOAT_BITS else ""
+            raise ValueError(f"bits must be an integer from {least} to {most} for encoding "
+                             f"{self.encoding!r}, not {self.bits!r}{hint}")
 
     @property
     def family(self) -> str:
@@ -75,7 +92,7 @@ class Grid:
 
     @property
     def intervals(self) -> int:
-        """Intervals between the ends -1 and 1 from which a sample is drawn."""
+        """Intervals between the ends -1 and 1 from which a sample is drawn (not of ``float``)."""
         if self.encoding == "double":
             return 1 << self.bits - 2
         if self.encoding == "double-symmetric":
@@ -93,8 +110,11 @@ class Grid:
         Returns
         -------
         ndarray of uint32, same shape
-            0 at u = -1 to ``intervals << 24`` at u = 1.
+            0 at u = -1 to ``intervals << 24`` at u = 1. Of encoding ``float``: float32, u itself.
         """
+        if self.encoding == "float":
+            np.clip(scaled, -1, 1, out=scaled)
+            return scaled.astype(np.float32)
         half = self.intervals * 2.0 ** (FRACTION_BITS - 1)
         np.multiply(scaled, half, out=scaled)
         np.add(scaled, half, out=scaled)
@@ -110,12 +130,15 @@ class Grid:
         positions : ndarray of uint32
         rng : numpy.random.Generator
             Advanced by 64-bit words of its bit generator, one for every two samples; not used by
-            encoding ``nearest``.
+            encodings ``nearest`` and ``float``.
 
         Returns
         -------
         ndarray of uint8, same shape
+            Of encoding ``float``: the positions, which are float32.
         """
+        if self.encoding == "float":
+            return positions
         draws, mask = ENCODINGS[self.encoding].draws, (1 << self.bits) - 1
         if draws == 0:
             drawn = positions + np.uint32(1 << FRACTION_BITS - 1)   # ties go up
@@ -148,7 +171,7 @@ class Grid:
 
         Parameters
         ----------
-        positions : ndarray of uint32
+        positions : ndarray of uint32 (float32)
 
         Returns
         -------
@@ -163,6 +186,41 @@ class Grid:
         result *= fraction
         result *= (2 / self.intervals) ** 2 / (2 if self.encoding == "double-symmetric" else 1)
         return result
+
+    def full_precision(self, positions: np.ndarray, fraction: int) -> np.ndarray:
+        """Values at full precision, in units of ``2 ** -fraction`` of a level.
+
+        Rounded from the position that the code is drawn from, so a value lies in the cell of its
+        code: with ``f`` the fraction bits of an interval, ``v = floor(p / 2**(24 - f) + 1/2)`` is
+        monotone in the position p and exact where p is a multiple of ``2**(24 - f)``. A code of
+        ``nearest`` has positions from half an interval below its level to less than half above,
+        one of ``stochastic`` from less than an interval below to less than one above. These ends,
+        and those of the grid, are such multiples (f is at least 8), so v lies between their
+        values: within half an interval, or one, of the level, and within the grid.
+
+        Parameters
+        ----------
+        positions : ndarray of uint32
+        fraction : int
+            :attr:`bitstep.config.PipelineConfig.full_fraction` of a pipeline for the codes.
+
+        Returns
+        -------
+        ndarray of int16, same shape
+
+        Raises
+        ------
+        ValueError
+            If the encoding is not one of :data:`FULL_CELLS`.
+        """
+        if self.encoding not in FULL_CELLS:
+            raise ValueError("Rows at full precision are kept for the encodings "
+                             f"{' and '.join(map(repr, FULL_CELLS))}, not for {self.encoding!r}")
+        shift = FRACTION_BITS - fraction - (1 if self.bits == 1 else 0)     # 1 bit: 2 levels apart
+        values = positions + np.uint32(1 << shift - 1)
+        values >>= np.uint32(shift)
+        values -= np.uint32(level_limit(self.bits, self.family) << fraction)   # wraps, as int16
+        return values.astype(np.int16)
 
 
 def _draw(positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
@@ -193,16 +251,17 @@ def encode(u: np.ndarray, *, bits: int, encoding: str,
     u : array of float, any shape
         Finite values in [-1, 1]; what lies beyond (by rounding) counts as the end.
     bits : int
-        Stored bits of a code, 1 to 8; at least 2 for the two ``double`` encodings.
-    encoding : {"nearest", "stochastic", "compensated", "double-symmetric", "double"}
+        Stored bits of a code, 1 to 8; at least 2 for the two ``double`` encodings; 32 for
+        ``float``.
+    encoding : {"nearest", "stochastic", "compensated", "double-symmetric", "double", "float"}
         See docs/number-formats.md. ``nearest`` rounds ties up.
     rng : numpy.random.Generator
-        Source of the draws; ``nearest`` needs none.
+        Source of the draws; ``nearest`` and ``float`` need none.
 
     Returns
     -------
     ndarray of uint8, same shape
-        What :func:`bitstep.golden.levels.decode` decodes.
+        What :func:`bitstep.golden.levels.decode` decodes; of ``float``: float32, the values.
 
     Raises
     ------

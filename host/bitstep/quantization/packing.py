@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bitstep.config import BUS_WIDTHS, ceil_div
+from bitstep.config import BUS_WIDTHS, FLOAT_BITS, ceil_div
 from bitstep.job import label_bytes
 from bitstep.registers import LabelFormat
 
@@ -57,6 +57,51 @@ def pack_codes(codes: np.ndarray, bits: int, bus_width: int) -> np.ndarray:
     rows = np.zeros((n_rows, beats, bus_width // 8), np.uint8)
     rows[..., :used] = packed[..., :used]
     return rows.reshape(n_rows, -1)
+
+
+def pack_floats(values: np.ndarray, bus_width: int) -> np.ndarray:
+    """Rows of beats of single-precision numbers, ``bus_width // 32`` in a beat.
+
+    Parameters
+    ----------
+    values : ndarray of float32, shape (n_rows, n_features)
+    bus_width : {64, 128, 256, 512}
+
+    Returns
+    -------
+    ndarray of uint8, shape (n_rows, beats * bus_width / 8)
+        Little-endian, padded with zeros.
+
+    Raises
+    ------
+    ValueError
+        If the values are not float32 in two dimensions, or the bus width is out of range.
+    """
+    if values.dtype != np.float32 or values.ndim != 2 or values.shape[1] < 1:
+        raise ValueError("values must be float32 of shape (n_rows, n_features), not "
+                         f"{values.dtype} of shape {values.shape}")
+    if bus_width not in BUS_WIDTHS:
+        raise ValueError(f"bus_width must be one of {', '.join(map(str, BUS_WIDTHS))}, "
+                         f"not {bus_width}")
+    lanes = bus_width // FLOAT_BITS
+    n_rows, n_features = values.shape
+    rows = np.zeros((n_rows, ceil_div(n_features, lanes) * lanes), "<f4")
+    rows[:, :n_features] = values
+    return rows.view(np.uint8)
+
+
+def unpack_floats(rows: np.ndarray, n_features: int) -> np.ndarray:
+    """Single-precision numbers of packed rows; the inverse of :func:`pack_floats`.
+
+    Parameters
+    ----------
+    rows : ndarray of uint8, shape (n_rows, beats * bus_width / 8)
+
+    Returns
+    -------
+    ndarray of float32, shape (n_rows, n_features)
+    """
+    return np.ascontiguousarray(rows).view("<f4")[:, :n_features].astype(np.float32, copy=False)
 
 
 def _join_neighbours(words: np.ndarray, width: int, gap: int) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitstep.data.errors import DataError
-from bitstep.golden.levels import unpack_codes
+from bitstep.golden.levels import decode, unpack_codes
 from bitstep.quantization.blocks import row_blocks
+from bitstep.quantization.packing import unpack_floats
 from bitstep.quantization.scaling import Scaler
 from bitstep.registers import LabelFormat
 
@@ -49,6 +50,8 @@ def save(dataset: "QuantizedDataset", path: "str | os.PathLike[str]") -> None:
     # Copies without draws are one array, which is stored once.
     first = {id(rows): f"rows_{copy}" for copy, rows in reversed([*enumerate(dataset.rows)])}
     arrays |= {first[id(rows)]: rows for rows in dataset.rows}
+    if dataset.full is not None:
+        arrays["full"] = dataset.full
     classes = dataset.classes
     header = {
         "magic": MAGIC, "version": VERSION, "bits": dataset.bits, "encoding": dataset.encoding,
@@ -85,7 +88,8 @@ def load(path: "str | os.PathLike[str]") -> "QuantizedDataset":
     ------
     StorageError
         If the file is missing, cut short or of another kind; if its version is newer; if a checksum
-        differs; or if the parts do not fit each other or hold codes that no encoder writes.
+        differs; or if the parts do not fit each other or hold codes, or values at full precision,
+        that no encoder writes.
     """
     path = Path(path)
     if not path.is_file():
@@ -146,11 +150,13 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Quantiz
         label_scale=header["label_scale"], label_offset=header["label_offset"],
         classes=None if classes is None else np.array(classes, np.float64),
         scaler=Scaler(header["scaler"], arrays["centre"], arrays["scale"]),
-        variance=arrays["variance"], seed=header["seed"])
+        variance=arrays["variance"], seed=header["seed"], full=arrays.get("full"))
 
 
 def _check_rows(dataset: "QuantizedDataset", name: str, rows: np.ndarray) -> None:
-    """Raise ValueError for a set bit of padding or a code that no encoder writes."""
+    """Raise ValueError for a set bit of padding, a code that no encoder writes or a value at full
+    precision that lies outside the cell of its code.
+    """
     config = dataset.row_config
     real = np.zeros((config.beats(dataset.n_features), config.bus_width), np.uint8)
     lanes = real[:, :config.lanes * config.bits].reshape(len(real), config.lanes, config.bits)
@@ -161,10 +167,26 @@ def _check_rows(dataset: "QuantizedDataset", name: str, rows: np.ndarray) -> Non
     for _, start, stop in row_blocks(*rows.shape):
         if (rows[start:stop] & padding).any():
             raise ValueError(f"padding in {name} is not 0")
-        if config.family == "single" and config.bits > 1:
+        if config.family == "float":
+            values = unpack_floats(rows[start:stop], dataset.n_features)
+            if not (np.abs(values) <= 1).all():     # NaN is refused, too
+                raise ValueError(f"{name} holds a value that is not in [-1, 1]")
+        elif config.family == "single" and (config.bits > 1 or dataset.full is not None):
             codes = unpack_codes(rows[start:stop], config, dataset.n_features)
-            if (codes == impossible).any():
+            if config.bits > 1 and (codes == impossible).any():
                 raise ValueError(f"{name} holds code {impossible}, which stands for no level")
+            if dataset.full is not None:
+                _check_cells(dataset, name, codes, dataset.full[start:stop])
+
+
+def _check_cells(dataset: "QuantizedDataset", name: str, codes: np.ndarray,
+                 full: np.ndarray) -> None:
+    fraction = dataset.row_config.full_fraction
+    levels, _ = decode(codes, bits=dataset.bits, family="single")
+    values = full.astype(np.int64)
+    if (np.abs(2 * (values - (levels << fraction))) > dataset.refetch_cell << fraction).any() \
+            or (np.abs(values) > dataset.level_limit << fraction).any():
+        raise ValueError(f"full holds a value outside the cell of its code in {name}")
 
 
 def _sha256(array: np.ndarray) -> str:
