@@ -4,8 +4,9 @@ from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.config import MAX_LOOKAHEAD
+from bitstep.config import FLOAT_GUARD, MAX_LOOKAHEAD
 from bitstep_hw.arithmetic import adder_tree, delay
+from bitstep_hw.lane_product import level_product
 
 
 class Correlator(wiring.Component):
@@ -13,7 +14,8 @@ class Correlator(wiring.Component):
 
     This is the part of look-ahead that does not depend on the model: the dot product of row i with
     the current model is the one with an older model minus c_(i-d) times these sums. A slot a
-    cycle; the sums of a row leave ``tree_stages + 4`` cycles after its last slot entered.
+    cycle; the sums of a row leave ``tree_stages + 2 * product_stages + 2`` cycles after its last
+    slot entered, one cycle before its dot product.
     Golden model: none of its own, it is an identity of :func:`bitstep.golden.sgd.train`.
 
     Members
@@ -28,7 +30,7 @@ class Correlator(wiring.Component):
         Rows before this one whose updates it does not see: those of its own batch.
     lookahead : In
         Look-ahead of this run; sums beyond are 0.
-    intercept_square : In(15)
+    intercept_square : In(23)
         The intercept's contribution to every product.
     o_valid : Out(1), products : Out(signed(gram_width)).array(lookahead)
         Sums of a row.
@@ -45,7 +47,7 @@ class Correlator(wiring.Component):
             "earlier": level.array(config.lookahead, config.lanes),
             "skip": In(range(MAX_LOOKAHEAD + 1)),
             "lookahead": In(range(MAX_LOOKAHEAD + 1)),
-            "intercept_square": In(15),
+            "intercept_square": In(FLOAT_GUARD + 1),
             "o_valid": Out(1),
             "products": Out(signed(config.gram_width)).array(config.lookahead),
         })
@@ -53,22 +55,21 @@ class Correlator(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        stages = config.tree_stages + 1
+        stages = config.tree_stages + config.product_stages
         valid, first, last, skip = (
             delay(m, value, stages, name=name) for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last),
              ("skip", self.skip)))
         done = Signal()
         m.d.sync += done.eq(valid & last)
-        m.d.comb += self.o_valid.eq(delay(m, done, 2, name="done"))
+        wait = config.product_stages    # until just before the dot product, a product later
+        m.d.comb += self.o_valid.eq(delay(m, done, 1 + wait, name="done"))
         skipped = delay(m, skip, 1, name="skipped")
-        multiplied = delay(m, self.valid, 1, name="multiplied")
+        multiplied = delay(m, self.valid, config.product_stages, name="multiplied")
         for d in range(1, config.lookahead + 1):
-            terms = [Signal(signed(2 * config.level_width - 1), name=f"product_{d}_{lane}",
-                            reset_less=True) for lane in range(config.lanes)]
-            with m.If(self.valid):
-                m.d.sync += [term.eq(a * b) for term, a, b in
-                             zip(terms, self.dot, self.earlier[d - 1], strict=True)]
+            terms = [level_product(m, config, a, b, valid=self.valid, name=f"product_{d}_{lane}")
+                     for lane, (a, b) in
+                     enumerate(zip(self.dot, self.earlier[d - 1], strict=True))]
             total = adder_tree(m, terms, stages=config.tree_stages, valid=multiplied,
                                name=f"tree_{d}")
             row = Signal(signed(config.gram_width), name=f"row_{d}", reset_less=True)
@@ -77,5 +78,5 @@ class Correlator(wiring.Component):
             counted = Signal(signed(config.gram_width), name=f"counted_{d}", reset_less=True)
             m.d.sync += counted.eq(
                 Mux((d > skipped) & (d <= self.lookahead), row + self.intercept_square, 0))
-            m.d.comb += self.products[d - 1].eq(delay(m, counted, 1, name=f"product_{d}"))
+            m.d.comb += self.products[d - 1].eq(delay(m, counted, wait, name=f"product_{d}"))
         return m

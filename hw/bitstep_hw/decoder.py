@@ -10,6 +10,8 @@ def decode(code, *, bits, family, sample):
 
     Golden model: :func:`bitstep.golden.levels.decode`.
     """
+    if family == "float":
+        return code.as_signed()     # the number's bits; products take them apart
     if family == "single":
         return Mux(code, Const(1, signed(2)), Const(-1, signed(2))) if bits == 1 \
             else code.as_signed()

@@ -4,15 +4,17 @@ from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.config import MODEL_WIDTH
-from bitstep_hw.arithmetic import adder_tree, delay, scale
+from bitstep.config import FLOAT_GUARD, MODEL_WIDTH
+from bitstep_hw.arithmetic import adder_tree, delay
+from bitstep_hw.lane_product import integer_product
 
 
 class DotProduct(wiring.Component):
     """Sum over a row of level times model word, and the intercept.
 
-    A slot a cycle; the sum of a row leaves ``tree_stages + 2`` cycles after its last slot entered.
-    Exact: the sum is as wide as the largest row needs.
+    A slot a cycle; the sum of a row leaves ``tree_stages + product_stages + 1`` cycles after its
+    last slot entered. The sum is exact, as wide as the largest row needs; so are its products, but
+    for floating-point values, where each is rounded to 22 fraction bits.
 
     Members
     -------
@@ -22,8 +24,8 @@ class DotProduct(wiring.Component):
         Dot levels of the beat.
     words : In(signed(33)).array(lanes)
         Model words of the beat.
-    intercept_level : In(8), intercept : In(signed(32))
-        The intercept's level and its word, read at a row's first slot.
+    intercept_level : In(23), intercept : In(signed(32))
+        What the intercept's constant 1 counts, and its word, read at a row's first slot.
     o_valid : Out(1), o : Out(signed(dot_width))
         Dot product of a row.
     """
@@ -36,7 +38,7 @@ class DotProduct(wiring.Component):
             "last": In(1),
             "levels": In(signed(config.level_width)).array(config.lanes),
             "words": In(signed(MODEL_WIDTH + 1)).array(config.lanes),
-            "intercept_level": In(8),
+            "intercept_level": In(FLOAT_GUARD + 1),
             "intercept": In(signed(MODEL_WIDTH)),
             "o_valid": Out(1),
             "o": Out(signed(config.dot_width)),
@@ -45,19 +47,18 @@ class DotProduct(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        terms = [Signal(signed(MODEL_WIDTH + config.level_width), name=f"product_{lane}",
-                        reset_less=True) for lane in range(config.lanes)]
-        with m.If(self.valid):
-            m.d.sync += [term.eq(scale(level, word)) for term, level, word in
-                         zip(terms, self.levels, self.words, strict=True)]
+        stages = config.tree_stages + config.product_stages
+        terms = [integer_product(m, config, level, word, fraction=FLOAT_GUARD, valid=self.valid,
+                                 name=f"product_{lane}")
+                 for lane, (level, word) in enumerate(zip(self.levels, self.words, strict=True))]
         total = adder_tree(m, terms, stages=config.tree_stages, name="tree",
-                           valid=delay(m, self.valid, 1, name="multiplied"))
+                           valid=delay(m, self.valid, config.product_stages, name="multiplied"))
 
-        constant = Signal(signed(MODEL_WIDTH + 8), reset_less=True)
+        constant = Signal(signed(MODEL_WIDTH + FLOAT_GUARD + 1), reset_less=True)
         m.d.sync += constant.eq(self.intercept_level * self.intercept)
-        constant = delay(m, constant, config.tree_stages, name="constant")
+        constant = delay(m, constant, stages - 1, name="constant")
         valid, first, last = (
-            delay(m, value, config.tree_stages + 1, name=name) for name, value in
+            delay(m, value, stages, name=name) for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last)))
         row = Signal(signed(config.dot_width), reset_less=True)
         with m.If(valid):

@@ -114,9 +114,9 @@ class AuxFeeder(wiring.Component):
                 with m.If(taken | ~self.load_coefficients):
                     m.next = "Table"
             with state("Table"):
-                m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(entry), job.beats.eq(1)]
+                m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(entry), job.beats.eq(2)]
                 with m.If(taken):
-                    m.d.sync += [entry.eq(entry + 8), left.eq(left - 1)]
+                    m.d.sync += [entry.eq(entry + 16), left.eq(left - 1)]
                     m.next = "Labels"
             with state("Labels"):
                 m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(self.labels_address),

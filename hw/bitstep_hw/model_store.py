@@ -8,7 +8,8 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
-from bitstep_hw.arithmetic import delay, out_of_range, scale
+from bitstep_hw.arithmetic import delay, out_of_range
+from bitstep_hw.lane_product import integer_product
 from bitstep_hw.slot import slot_layout
 
 
@@ -18,8 +19,8 @@ class ModelStore(wiring.Component):
     In the cycle after a slot enters, its words are read and c times the older row's levels is
     formed; then V = X - c g; then U = V + e if a correction is pending. V is written back (U where
     the correction is committed) and U goes to the dot product, or, later in a batch, the model
-    that was frozen at the batch's start. A slot a cycle, the words leave 3 cycles after the slot;
-    two slots with the same index must be at least 2 cycles apart. Nothing is clamped: leaving the
+    that was frozen at the batch's start. A slot a cycle, the words leave
+    ``product_stages + 2`` cycles after the slot; two slots with the same index must be at least 2 cycles apart. Nothing is clamped: leaving the
     range raises a flag (docs/number-formats.md). Storage: ``capacity`` model words, once more with
     ``minibatch``.
 
@@ -35,7 +36,7 @@ class ModelStore(wiring.Component):
     intercept_level : In(8)
         Level of the intercept's constant input.
     correction : In(ArrayLayout(signed(32), lanes))
-        Pending corrections of the slot's words, in the cycle after the slot.
+        Pending corrections of the slot's words, ``product_stages`` cycles after the slot.
     words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
         Words for the dot product.
     sampled : Out(ArrayLayout(signed(32), lanes))
@@ -75,12 +76,14 @@ class ModelStore(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        one, two = Signal.like(self.slot), Signal.like(self.slot)
-        m.d.sync += [one.eq(self.slot), two.eq(one)]
+        # A slot meets its words when the last stage of the product c g begins.
+        slot = self._slot = delay(m, self.slot, config.product_stages - 1, name="slot")
+        one, two = Signal.like(slot), Signal.like(slot)
+        m.d.sync += [one.eq(slot), two.eq(one)]
         index, pair = Signal.like(self.access_index), Signal(range(config.model_lanes // 2))
         outside = Signal()      # the words are reached through ``access``
         m.d.comb += [
-            index.eq(Mux(self.slot.valid, self.slot.index, self.access_index)),
+            index.eq(Mux(slot.valid, slot.index, self.access_index)),
             pair.eq(self.access_pair),
             outside.eq(self.access_write | self.access_clear),
         ]
@@ -134,12 +137,10 @@ class ModelStore(wiring.Component):
         its range, and a bit that is 0 if the corrected word is.
         """
         config = self.config
-        delta = Signal(signed(UPDATE_WIDTH + config.level_width), name=f"delta_{lane}",
-                       reset_less=True)
-        updated = Signal(signed(UPDATE_WIDTH + config.level_width + 1), name=f"updated_{lane}",
+        delta = integer_product(m, config, self.levels[lane], self.update, fraction=0,
+                                valid=self.slot.valid, name=f"delta_{lane}")
+        updated = Signal(signed(max(len(delta), MODEL_WIDTH) + 1), name=f"updated_{lane}",
                          reset_less=True)
-        with m.If(self.slot.valid):
-            m.d.sync += delta.eq(scale(self.levels[lane], self.update))
         with m.If(one.valid):
             m.d.sync += updated.eq(old - delta)
         plain = updated[:MODEL_WIDTH].as_signed()
@@ -170,8 +171,8 @@ class ModelStore(wiring.Component):
         read = store.read_port(transparent_for=(write,))
         held = Signal(words, name="held", reset_less=True)
         m.d.comb += [
-            read.addr.eq(self.slot.index),
-            read.en.eq(self.slot.valid & self.slot.frozen),
+            read.addr.eq(self._slot.index),
+            read.en.eq(self._slot.valid & self._slot.frozen),
             write.addr.eq(two.index),
             write.data.eq(self.sampled),
             write.en.eq(two.valid & two.freeze),
@@ -188,6 +189,7 @@ class ModelStore(wiring.Component):
         overflow = Signal(name="overflow_intercept")
         frozen = Signal(signed(MODEL_WIDTH), name="frozen_intercept", reset_less=True)
         m.d.sync += delta.eq(self.update * self.intercept_level)
+        delta = delay(m, delta, self.config.product_stages - 1, name="delta_intercept")
         m.d.comb += updated.eq(word - delta)
         m.d.sync += overflow.eq(0)
         with m.If(one.valid & one.first):

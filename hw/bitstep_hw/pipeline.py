@@ -5,23 +5,38 @@ from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import (
+    AUX_WIDTH,
+    FLOAT_GUARD,
     LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_FEATURES,
     MAX_LABEL_SHIFT,
     MAX_LOOKAHEAD,
+    MAX_REFETCH_CELL,
     MAX_SHIFT,
+    MODEL_WIDTH,
     UPDATE_WIDTH,
 )
+from bitstep.registers import Loss
 from bitstep_hw.arithmetic import delay
+from bitstep_hw.axi import JOB_LAYOUT
+from bitstep_hw.cell_bounds import CellBounds
 from bitstep_hw.correction_engine import CorrectionEngine
 from bitstep_hw.correlator import Correlator
 from bitstep_hw.decoder import Decoder
 from bitstep_hw.delay_lines import DelayLines
 from bitstep_hw.dot_product import DotProduct
+from bitstep_hw.logistic_solver import LogisticSolver
 from bitstep_hw.model_store import ModelStore
+from bitstep_hw.proximal import Proximal
+from bitstep_hw.refetcher import Refetcher
 from bitstep_hw.sequencer import Sequencer
 from bitstep_hw.solver import Solver
+from bitstep_hw.unit_update import UnitUpdate
+
+# What reaches the store's words between slots.
+_ACCESS_INPUTS = ("access_index", "access_pair", "access_write", "access_intercept",
+                  "access_clear", "access_i")
 
 
 class Pipeline(wiring.Component):
@@ -32,19 +47,25 @@ class Pipeline(wiring.Component):
 
     Members
     -------
-    rows, beats, last_lanes, batch, lookahead, period, intercept_level, label_shift : In
+    rows, beats, last_lanes, batch, lookahead, period, intercept_level, label_shift, loss,
+    proximal_period, box_limit, refetch_cell, full_address : In
         As the registers of these names; constant during an epoch.
-    mantissa, shift, correction_mantissa, correction_shift : In
+    mantissa, shift, correction_mantissa, correction_shift, threshold : In
         The epoch's entry of the epoch table.
     start : In(1), done : Out(1)
         Strobes around an epoch.
     stop : In(1)
         Ends an epoch early; hold it for ``config.latency`` cycles before the next one.
-    misaligned : Out(1), waits : Out(6)
+    misaligned : Out(1), waits : Out(7)
         From the sequencer: a period that is no multiple of the batch; why no row entered (rows,
-        labels, look-ahead, recursion, correction, flush), bit 0 first.
-    beat_entered : Out(1)
-        A beat of a row entered.
+        labels, look-ahead, recursion, correction, refetch, flush), bit 0 first.
+    beat_entered, row_refetched : Out(1)
+        Strobes: a beat of a row entered; a row is fetched again.
+    access_index, access_pair, access_write, access_intercept, access_clear : In
+    access_i : In(64), access_o : Out(64)
+        The model between epochs, as :class:`bitstep_hw.model_store.ModelStore` gives it.
+    full_job : Out(stream.Signature(JOB_LAYOUT)), i_full : In(stream.Signature(64))
+        With ``refetch``: which row at full precision is wanted, and its beats.
     i_rows : In(stream.Signature(bus_width)), i_labels : In(stream.Signature(signed(32)))
         The epoch's rows and labels.
     saturated : Out(3)
@@ -56,6 +77,10 @@ class Pipeline(wiring.Component):
         self.sequencer = Sequencer(config=config)
         self.store = ModelStore(config=config)
         self.engine = CorrectionEngine(config=config) if config.corrections else None
+        full = {"full_job": Out(stream.Signature(JOB_LAYOUT)),
+                "i_full": In(stream.Signature(AUX_WIDTH))}
+        access = {name: self.store.signature.members[name]
+                  for name in (*_ACCESS_INPUTS, "access_o")}
         super().__init__({
             "rows": In(32), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
             "batch": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)), "period": In(32),
@@ -66,7 +91,12 @@ class Pipeline(wiring.Component):
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
             "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
-            "saturated": Out(3), "misaligned": Out(1), "waits": Out(6), "beat_entered": Out(1),
+            "loss": In(Loss), "proximal_period": In(32), "threshold": In(MODEL_WIDTH - 1),
+            "box_limit": In(MODEL_WIDTH - 1), "refetch_cell": In(range(MAX_REFETCH_CELL + 1)),
+            "full_address": In(64),
+            "saturated": Out(3), "misaligned": Out(1), "waits": Out(7), "beat_entered": Out(1),
+            "row_refetched": Out(1),
+            **access, **(full if config.refetch else {}),
         })
 
     def elaborate(self, platform):
@@ -74,7 +104,8 @@ class Pipeline(wiring.Component):
         config = self.config
         m.submodules.sequencer = sequencer = self.sequencer
         m.submodules.store = store = self.store
-        for name in ("rows", "beats", "batch", "lookahead", "period", "start", "stop"):
+        for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period", "start",
+                     "stop"):
             m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
         wiring.connect(m, wiring.flipped(self.i_rows), sequencer.i_rows)
         wiring.connect(m, wiring.flipped(self.i_labels), sequencer.i_labels)
@@ -83,21 +114,28 @@ class Pipeline(wiring.Component):
             self.misaligned.eq(sequencer.misaligned),
             self.waits.eq(Cat(sequencer.wait_rows, sequencer.wait_labels, sequencer.wait_lookahead,
                               sequencer.wait_recursion, sequencer.wait_correction,
-                              sequencer.flushing)),
+                              sequencer.wait_refetch, sequencer.flushing)),
             self.beat_entered.eq(sequencer.slot.valid & ~sequencer.slot.idle_row),
         ]
 
+        product, tree = config.product_stages, config.tree_stages
         slots = [sequencer.slot]
-        for stage in range(1, 6):
+        for stage in range(1, 5 + product):
             slots.append(Signal.like(sequencer.slot, name=f"slot_{stage}"))
             m.d.sync += slots[-1].eq(slots[-2])
+        dotted = slots[4 + product]         # beside the words that the store gives
         dot, late_dot, earlier, older = self._levels(m, slots)
 
         m.submodules.correlator = correlator = Correlator(config=config)
         m.submodules.dot_product = dot_product = DotProduct(config=config)
-        m.submodules.solver = solver = Solver(config=config)
-        square = Signal(15)
-        m.d.sync += square.eq(self.intercept_level[:7] * self.intercept_level[:7])
+        m.submodules.solver = solver = (
+            LogisticSolver if config.solver == "logistic" else Solver)(config=config)
+        m.submodules.unit_update = unit_update = UnitUpdate(config=config)
+        # What the intercept's 1 counts in a dot product, and in a product of two rows.
+        unit, square = Signal(FLOAT_GUARD + 1), Signal(FLOAT_GUARD + 1)
+        m.d.comb += unit.eq(self.intercept_level << (FLOAT_GUARD if config.family == "float" else 0))
+        rewritten = Signal()                # a refetched row left the range
+        m.d.sync += square.eq(self.intercept_level[:7] * unit)
         m.d.comb += [
             correlator.valid.eq(slots[2].valid), correlator.first.eq(slots[2].first),
             correlator.last.eq(slots[2].last), correlator.skip.eq(slots[2].skip),
@@ -105,18 +143,20 @@ class Pipeline(wiring.Component):
             store.slot.eq(slots[2]),
             store.update.eq(self._update(m, slots[1], solver)),
             store.intercept_level.eq(self.intercept_level),
-            dot_product.valid.eq(slots[5].valid), dot_product.first.eq(slots[5].first),
-            dot_product.last.eq(slots[5].last),
-            dot_product.intercept.eq(store.intercept),
-            dot_product.intercept_level.eq(self.intercept_level),
+            dot_product.valid.eq(dotted.valid), dot_product.first.eq(dotted.first),
+            dot_product.last.eq(dotted.last),
+            dot_product.intercept.eq(store.intercept), dot_product.intercept_level.eq(unit),
             solver.clear.eq(self.start),
             solver.valid.eq(correlator.o_valid),
-            solver.idle_row.eq(delay(m, slots[5].idle_row, config.tree_stages + 1, name="idle")),
-            solver.label.eq(delay(m, sequencer.label, config.tree_stages + 6, name="label")),
+            solver.idle_row.eq(delay(m, dotted.idle_row, tree + product, name="idle")),
+            solver.label.eq(delay(m, sequencer.label, 4 + 2 * product + tree, name="label")),
             solver.dot.eq(dot_product.o),
             solver.mantissa.eq(self.mantissa), solver.shift.eq(self.shift),
             solver.label_shift.eq(self.label_shift),
-            self.saturated[0].eq(solver.saturated), self.saturated[1].eq(store.saturated),
+            unit_update.mantissa.eq(self.mantissa), unit_update.shift.eq(self.shift),
+            unit_update.label_shift.eq(self.label_shift),
+            solver.unit.eq(unit_update.unit), solver.unit_too_large.eq(unit_update.too_large),
+            self.saturated[0].eq(solver.saturated), self.saturated[1].eq(store.saturated | rewritten),
         ]
         for target, source in ((correlator.dot, dot), (store.levels, older),
                                (dot_product.levels, late_dot), (dot_product.words, store.words),
@@ -126,19 +166,87 @@ class Pipeline(wiring.Component):
         if self.engine is not None:
             m.submodules.engine = engine = self.engine
             m.d.comb += [
-                engine.slot.eq(slots[2]), engine.beats.eq(self.beats), engine.stop.eq(self.stop),
+                engine.slot.eq(slots[1 + product]), engine.beats.eq(self.beats), engine.stop.eq(self.stop),
                 engine.sampled.eq(store.sampled), store.correction.eq(engine.correction),
                 engine.mantissa.eq(self.correction_mantissa),
                 engine.shift.eq(self.correction_shift),
                 sequencer.corrected.eq(engine.done), self.saturated[2].eq(engine.saturated),
             ]
+        if config.solver == "linear":
+            m.d.comb += solver.loss.eq(self.loss)
+        m.d.comb += [getattr(store, name).eq(getattr(self, name)) for name in _ACCESS_INPUTS]
+        m.d.comb += self.access_o.eq(store.access_o)
+        if config.proximal:
+            self._proximal(m, sequencer, store)
+        if config.refetch:
+            self._refetch(m, sequencer, store, dotted, late_dot, dot_product, solver,
+                          unit_update, rewritten)
         return m
 
+    def _proximal(self, m, sequencer, store):
+        """Proximal steps, when the sequencer has let every update reach its words."""
+        m.submodules.proximal = proximal = Proximal(config=self.config)
+        stepping = Signal()
+        with m.If(sequencer.proximal):
+            m.d.sync += stepping.eq(1)
+        with m.Elif(proximal.done | self.stop):
+            m.d.sync += stepping.eq(0)
+        m.d.comb += [
+            proximal.start.eq(sequencer.proximal), proximal.stop.eq(self.stop),
+            sequencer.proximal_done.eq(proximal.done),
+            proximal.beats.eq(self.beats), proximal.last_lanes.eq(self.last_lanes),
+            proximal.threshold.eq(self.threshold), proximal.limit.eq(self.box_limit),
+            proximal.data.eq(store.access_o),
+        ]
+        with m.If(stepping):
+            m.d.comb += self._reach(store, proximal)
+
+    def _refetch(self, m, sequencer, store, dotted, levels, dot_product, solver, unit_update,
+                 rewritten):
+        """Rows that their codes do not decide: nothing else moves until such a row is applied."""
+        config = self.config
+        m.submodules.bounds = bounds = CellBounds(config=config)
+        m.submodules.refetcher = refetcher = Refetcher(config=config)
+        wiring.connect(m, refetcher.job, wiring.flipped(self.full_job))
+        wiring.connect(m, wiring.flipped(self.i_full), refetcher.i)
+        label = delay(m, sequencer.label, 5 + 2 * config.product_stages + config.tree_stages,
+                      name="bounds_label")
+        decided = solver.o_valid & ~solver.o_idle & ~solver.o_undecided
+        m.d.comb += [
+            *(a.eq(b) for a, b in zip(bounds.levels, levels, strict=True)),
+            *(a.eq(b) for a, b in zip(bounds.words, store.words, strict=True)),
+            bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
+            bounds.last.eq(dotted.last), bounds.cell.eq(self.refetch_cell),
+            bounds.target.eq(label << self.label_shift), bounds.dot.eq(dot_product.o),
+            solver.undecided.eq(bounds.undecided),
+            refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
+            refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(unit_update.unit),
+            refetcher.epoch_start.eq(self.start),
+            refetcher.row_passed.eq(decided | refetcher.done),
+            refetcher.label_shift.eq(self.label_shift),
+            refetcher.intercept_level.eq(self.intercept_level),
+            refetcher.address.eq(self.full_address),
+            refetcher.beats.eq(self.beats), refetcher.last_lanes.eq(self.last_lanes),
+            refetcher.data.eq(store.access_o),
+            sequencer.hold.eq(solver.o_undecided | refetcher.busy),
+            rewritten.eq(refetcher.saturated), self.row_refetched.eq(solver.o_undecided),
+        ]
+        with m.If(refetcher.busy):
+            m.d.comb += [*self._reach(store, refetcher),
+                         store.access_intercept.eq(refetcher.intercept)]
+
+    @staticmethod
+    def _reach(store, walker):
+        """A walker through the model takes the place of ``access``."""
+        return [store.access_index.eq(walker.index), store.access_pair.eq(walker.pair),
+                store.access_write.eq(walker.write), store.access_i.eq(walker.o)]
+
     def _levels(self, m, slots):
-        """Levels of a slot: its own, again 3 cycles later, those of the rows before, and those of
-        the row to apply.
+        """Levels of a slot: its own, again beside the model's words, those of the rows before, and
+        those of the row to apply.
         """
         config = self.config
+        later = 2 + config.product_stages
         m.submodules.lines = lines = DelayLines(config=config)
         beat = Signal(config.bus_width, reset_less=True)
         m.d.sync += beat.eq(self.sequencer.beat)
@@ -159,7 +267,8 @@ class Pipeline(wiring.Component):
         taps = [lines.earlier[line] for line in range(config.lookahead + 1)]
         dot = decoded(beat, 0, "dot")
         # Codes are fewer bits than levels, so the codes wait and are decoded a second time.
-        late_dot = decoded(delay(m, beat, 3, name="beat"), 0, "late_dot", slot=slots[4])
+        late_dot = decoded(delay(m, beat, later, name="beat"), 0, "late_dot",
+                           slot=slots[1 + later])
         earlier = [decoded(taps[d - 1], 1, f"earlier_{d}")
                    for d in range(1, config.lookahead + 1)]
         older = decoded(Array(taps)[self.lookahead], 1, "older")

@@ -4,15 +4,15 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.config import AUX_WIDTH, MAX_LABEL_SHIFT
-from bitstep.registers import Error
+from bitstep.config import AUX_WIDTH, MAX_REFETCH_CELL, MODEL_WIDTH
+from bitstep.registers import Error, LabelFormat, Loss
 from bitstep_hw.axi import JOB_LAYOUT
 from bitstep_hw.fsm import stoppable_states
 from bitstep_hw.register_bank import WRITABLE
 
 TABLE_LAYOUT = data.StructLayout({
     "mantissa": 18, "shift": 3, "_unused": 11, "correction_mantissa": 18, "correction_shift": 3,
-    "_reserved": 11,
+    "_reserved": 11, "threshold": MODEL_WIDTH - 1, "_rest": 33,
 })
 _SETTLE = 64    # cycles: longer than anything may still move in the pipeline once inputs have ended
 
@@ -153,7 +153,12 @@ class RunControl(wiring.Component):
         with state("Table"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                m.d.sync += self.steps.eq(self.i.payload)
+                m.d.sync += self.steps.as_value()[:AUX_WIDTH].eq(self.i.payload)
+                m.next = "Table-Rest"
+        with state("Table-Rest"):
+            m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
+            with m.If(self.i.valid):
+                m.d.sync += self.steps.as_value()[AUX_WIDTH:].eq(self.i.payload)
                 m.next = "Start"
         with state("Start"):
             m.d.comb += self.epoch_start.eq(1)
@@ -196,14 +201,15 @@ class RunControl(wiring.Component):
                     for line in range(1, config.lookahead + 2)]
         addresses = [registers.labels_address, registers.epoch_table_address,
                      registers.model_in_address, registers.coefficients_address,
-                     registers.model_out_address, registers.model_out_stride]
+                     registers.model_out_address, registers.model_out_stride,
+                     registers.full_address]
         row_align = (config.beat_bytes - 1).bit_length()
         wrong = [
             registers.rows == 0, beats == 0, beats > config.max_beats,
             registers.last_lanes == 0, registers.last_lanes > config.lanes,
             registers.epochs == 0, registers.batch == 0, registers.copies == 0,
-            registers.label_format == 3, registers.label_shift > MAX_LABEL_SHIFT,
-            registers.intercept_level > config.level_limit,
+            registers.label_format == 3, registers.label_shift > config.max_label_shift,
+            registers.intercept_level > config.intercept_limit,
             lookahead > config.lookahead, *too_long,
             registers.rows_address[:row_align].any(), registers.copy_stride[:row_align].any(),
             *(address[:3].any() for address in addresses),
@@ -212,6 +218,17 @@ class RunControl(wiring.Component):
             wrong.append(registers.batch != 1)
         if not config.corrections:
             wrong.append(registers.correction_period != 0)
+        logistic, refetching = registers.loss == Loss.LOGISTIC, registers.refetch_cell != 0
+        wrong += [
+            ~logistic if config.solver == "logistic" else logistic,
+            (registers.loss != Loss.LEAST_SQUARES) & (registers.label_format != LabelFormat.SIGN),
+            refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
+            registers.refetch_cell > MAX_REFETCH_CELL,
+        ]
+        if not config.proximal:
+            wrong.append(registers.proximal_period != 0)
+        if not config.refetch:
+            wrong.append(refetching)
         bad = Signal()
         m.d.sync += bad.eq(Cat(wrong).any())
         return bad | self._too_many

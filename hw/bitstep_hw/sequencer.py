@@ -16,12 +16,13 @@ class Sequencer(wiring.Component):
     means never depends on when it is issued: row i is applied to the words of row i + D + 1, with
     D the run's look-ahead, so a row waits until the row D + 1 before has its update, and rows are
     ``recursion`` cycles apart. Rows without data are put in where updates must be applied and no
-    row is left to carry them: D + 1 at an epoch's end, and before a correction whose period is
-    too short. One slot a cycle, or one row every ``recursion`` cycles if rows are shorter.
+    row is left to carry them: D + 1 at an epoch's end and before a proximal step, and before a
+    correction whose period is too short. One slot a cycle, or one row every ``recursion`` cycles
+    if rows are shorter.
 
     Members
     -------
-    rows, beats, batch, lookahead, period : In
+    rows, beats, batch, lookahead, period, proximal_period : In
         As the registers of these names; constant during an epoch.
     start : In(1), done : Out(1)
         Strobes: starts an epoch; all of its updates are applied.
@@ -31,11 +32,16 @@ class Sequencer(wiring.Component):
         The epoch's rows and labels.
     corrected : In(1)
         Strobe: the corrections asked for by the last ``sample`` row are ready.
+    hold : In(1)
+        No slot: a row is fetched again.
+    proximal : Out(1), proximal_done : In(1)
+        Strobes around a proximal step, with every update applied and no slot on its way.
     slot : Out(slot_layout), beat : Out(bus_width), label : Out(signed(32))
         Slot, its beat, and in the last slot of a row its label.
     misaligned : Out(1)
-        A correction fell into a batch: the period is not a multiple of the batch.
-    wait_rows, wait_labels, wait_lookahead, wait_recursion, wait_correction, flushing : Out(1)
+        A correction or a proximal step fell into a batch: its period is no multiple of the batch.
+    wait_rows, wait_labels, wait_lookahead, wait_recursion, wait_correction, wait_refetch,
+    flushing : Out(1)
         Why no row entered in this cycle; none of them while a row does.
     """
 
@@ -47,19 +53,21 @@ class Sequencer(wiring.Component):
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
             "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
-            "corrected": In(1),
+            "corrected": In(1), "hold": In(1),
+            "proximal_period": In(32), "proximal": Out(1), "proximal_done": In(1),
             "slot": Out(slot_layout(config)),
             "beat": Out(config.bus_width),
             "label": Out(signed(LABEL_WIDTH)),
             "misaligned": Out(1),
             "wait_rows": Out(1), "wait_labels": Out(1), "wait_lookahead": Out(1),
-            "wait_recursion": Out(1), "wait_correction": Out(1), "flushing": Out(1),
+            "wait_recursion": Out(1), "wait_correction": Out(1), "wait_refetch": Out(1),
+            "flushing": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         issue, idle = Signal(), Signal()
-        state = Signal(2)                       # 0 waits, 1 rows, 2 flush, 3 settle
+        state = Signal(3)                       # 0 waits, 1 rows, 2 flush, 3 settle, 4 proximal
         rows_left, flush_left = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
         index = Signal(range(self.config.max_beats))
         first, last, row_ends = Signal(), Signal(), Signal()
@@ -70,20 +78,25 @@ class Sequencer(wiring.Component):
         ]
         with m.If(issue):
             m.d.sync += index.eq(Mux(last, 0, index + 1))
-        boundary = self._flags(m, issue, idle, state, row_ends, rows_left)
+        steps = self._proximal(m, row_ends & ~idle)
+        boundary = self._flags(m, issue, idle, state, row_ends, rows_left, steps)
         outstanding = self._may_issue(m, issue, idle, state, first, last, row_ends, boundary)
 
         with m.If(row_ends & ~idle):
             m.d.sync += rows_left.eq(rows_left - 1)
-            with m.If(rows_left == 1):
+            with m.If((rows_left == 1) | steps):
                 m.d.sync += [state.eq(2), flush_left.eq(self.lookahead + 1)]
         with m.If(row_ends & (state == 2)):
             m.d.sync += flush_left.eq(flush_left - 1)
             with m.If(flush_left == 1):
                 m.d.sync += state.eq(3)
+        through = Signal()
         with m.If((state == 3) & (outstanding == 0)):
-            m.d.comb += self.done.eq(1)
-            m.d.sync += state.eq(0)
+            m.d.comb += [self.proximal.eq(self.proximal_period != 0), through.eq(~self.proximal)]
+            m.d.sync += state.eq(4)
+        with m.If(through | ((state == 4) & self.proximal_done)):
+            m.d.comb += self.done.eq(rows_left == 0)
+            m.d.sync += state.eq(Mux(self.done, 0, 1))
         with m.If(self.start):
             m.d.sync += [state.eq(1), rows_left.eq(self.rows), index.eq(0)]
         with m.If(self.stop):
@@ -102,7 +115,16 @@ class Sequencer(wiring.Component):
         ]
         return m
 
-    def _flags(self, m, issue, idle, state, row_ends, rows_left):
+    def _proximal(self, m, counted):
+        """Whether a row that ends now is the last one before a proximal step."""
+        to_step = Signal(32)
+        with m.If(counted):
+            m.d.sync += to_step.eq(Mux(to_step == 0, self.proximal_period - 1, to_step - 1))
+        with m.If(self.start):
+            m.d.sync += to_step.eq(self.proximal_period - 1)
+        return (self.proximal_period != 0) & (to_step == 0)
+
+    def _flags(self, m, issue, idle, state, row_ends, rows_left, steps):
         """What a row means; constant from a row's first slot to its last."""
         position, age = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
         to_boundary, since = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
@@ -119,7 +141,8 @@ class Sequencer(wiring.Component):
             distance.eq(Mux(boundary, 0, since)),
             adds.eq(Mux(boundary, ~opening, added)),
             needs.eq(Mux(boundary, rows_left > self.period, needed)),
-            self.misaligned.eq(issue & boundary & (position != 0)),
+            self.misaligned.eq((issue & boundary & (position != 0)) | (
+                row_ends & ~idle & steps & (position != self.batch - 1) & (rows_left != 1))),
         ]
         reached = distance == self.lookahead
         m.d.comb += [
@@ -159,20 +182,21 @@ class Sequencer(wiring.Component):
         recent = Cat(delay(m, row_ends, age, name=f"recent_{age}")
                      for age in range(1, self.config.recursion)).any()
         active = (state == 1) | (state == 2)
-        causes = [
-            (self.wait_correction, first & uncorrected),
-            (self.wait_recursion, last & recent),
-            (self.wait_lookahead, first & (outstanding > self.lookahead)),
-            (self.wait_rows, ~self.i_rows.valid),
-            (self.wait_labels, last & ~self.i_labels.valid),
+        causes = [      # (signal, cause, whether it concerns rows with data only)
+            (self.wait_refetch, self.hold, False),
+            (self.wait_correction, first & uncorrected, False),
+            (self.wait_recursion, last & recent, False),
+            (self.wait_lookahead, first & (outstanding > self.lookahead), False),
+            (self.wait_rows, ~self.i_rows.valid, True),
+            (self.wait_labels, last & ~self.i_labels.valid, True),
         ]
         blocked = 0
-        for cause, (signal, holds) in enumerate(causes):
-            relevant = holds & ~idle if cause >= 3 else holds
+        for signal, holds, data_only in causes:
+            relevant = holds & ~idle if data_only else holds
             m.d.comb += signal.eq((state == 1) & ~idle & relevant & ~blocked)
             blocked = blocked | relevant
         m.d.comb += [
             issue.eq(active & ~blocked),
-            self.flushing.eq((state == 2) | (state == 3) | ((state == 1) & idle)),
+            self.flushing.eq((state >= 2) | ((state == 1) & idle)),
         ]
         return outstanding

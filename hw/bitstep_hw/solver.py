@@ -13,6 +13,7 @@ from bitstep.config import (
     UPDATE_WIDTH,
     solver_stages,
 )
+from bitstep.registers import Loss
 from bitstep_hw.arithmetic import delay, multiply, out_of_range
 
 
@@ -27,8 +28,11 @@ class Solver(wiring.Component):
     is known, but rows may follow each other at any distance, so how many of them have shifted the
     history of c since is counted (``between``).
 
+    The last step also sees on which side of its target a row is, exactly: rows beyond the hinge
+    give c = 0, and the hinge loss takes the same c for every other row of a label.
+
     Latency is ``solver_stages(recursion)`` cycles from ``dot``, throughput a row every
-    ``recursion`` cycles. Golden model: the lines of :func:`bitstep.golden.sgd.train` for c.
+    ``recursion`` cycles. Golden model: :func:`bitstep.golden.updates.update_rule`.
 
     Members
     -------
@@ -40,10 +44,14 @@ class Solver(wiring.Component):
         Of the row that enters.
     dot : In(signed(dot_width))
         Dot product of the row that entered in the cycle before.
-    mantissa, shift, label_shift : In
-        Constant during an epoch.
+    undecided : In(1)
+        One cycle after the dot product: the row must be fetched again, so its c is 0 here.
+    mantissa, shift, label_shift, loss, unit, unit_too_large : In
+        Constant during an epoch; ``unit`` is K of :class:`bitstep_hw.unit_update.UnitUpdate`.
     o_valid : Out(1), o : Out(signed(32)), saturated : Out(1)
         c of a row, and whether it did not fit.
+    o_idle, o_undecided, o_positive : Out(1)
+        Of the row of ``o``: it has no data, must be fetched again, has label +1.
     """
 
     def __init__(self, *, config):
@@ -55,11 +63,18 @@ class Solver(wiring.Component):
             "products": In(signed(config.gram_width)).array(config.lookahead),
             "label": In(signed(LABEL_WIDTH)),
             "dot": In(signed(config.dot_width)),
+            "undecided": In(1),
+            "loss": In(Loss),
+            "unit": In(UPDATE_WIDTH - 1),
+            "unit_too_large": In(1),
             "mantissa": In(MANTISSA_WIDTH),
             "shift": In(range(MAX_SHIFT + 1)),
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
             "o_valid": Out(1),
             "o": Out(signed(UPDATE_WIDTH)),
+            "o_idle": Out(1),
+            "o_undecided": Out(1),
+            "o_positive": Out(1),
             "saturated": Out(1),
         })
 
@@ -100,7 +115,7 @@ class Solver(wiring.Component):
             with m.If(at[entry]):
                 m.d.sync += term.eq(update_before(d, entry) * self.products[d - 1])
             far.append(term)
-        target = Signal(signed(LABEL_WIDTH + MAX_LABEL_SHIFT), reset_less=True)
+        target = Signal(signed(LABEL_WIDTH + config.max_label_shift), reset_less=True)
         m.d.sync += target.eq(self.label << self.label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
         with m.If(at[entry - 1]):
@@ -138,19 +153,37 @@ class Solver(wiring.Component):
             final = delay(m, final, ready - final_stages, name="final")
         exact = Signal(signed(width), name="exact")
         m.d.comb += exact.eq(final)
-        self._finish(m, delay(m, exact, final_stages - 1, name="exact"), at, idle, history)
+        exact = delay(m, exact, final_stages - 1, name="exact")
+        positive = delay(m, ~self.label[-1], entry - 1, name="positive")
+        undecided = delay(m, self.undecided, entry - 3, name="undecided")
+        active = Mux(positive, exact < half, exact > half)
+        self._finish(m, exact, active, positive, undecided, at, idle, history)
         return m
 
-    def _finish(self, m, exact, at, idle, history):
+    def _finish(self, m, exact, active, positive, undecided, at, idle, history):
         """Shift, check the range, and shift the history of c."""
         shifted = Signal(signed(len(exact) - SHIFT_UNIT))
         with m.Switch(self.shift):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
                     m.d.comb += shifted.eq(exact >> SHIFT_UNIT * shift)
-        m.d.sync += self.saturated.eq(at[1] & ~idle[1] & out_of_range(shifted, UPDATE_WIDTH))
+        update, too_large = Signal(signed(UPDATE_WIDTH)), Signal()
+        with m.Switch(self.loss):
+            with m.Case(Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
+                counts = (self.loss == Loss.LEAST_SQUARES) | active
+                m.d.comb += [update.eq(Mux(counts, shifted, 0)),
+                             too_large.eq(counts & out_of_range(shifted, UPDATE_WIDTH))]
+            with m.Default():
+                m.d.comb += [update.eq(Mux(active, Mux(positive, -self.unit, self.unit), 0)),
+                             too_large.eq(self.unit_too_large)]
+        m.d.sync += [
+            self.saturated.eq(at[1] & ~idle[1] & too_large),
+            self.o_idle.eq(idle[1]),
+            self.o_undecided.eq(at[1] & ~idle[1] & undecided),
+            self.o_positive.eq(positive),
+        ]
         with m.If(at[1]):
-            m.d.sync += history[0].eq(Mux(idle[1], 0, shifted))
+            m.d.sync += history[0].eq(Mux(idle[1] | undecided, 0, update))
             for age in range(1, len(history)):
                 m.d.sync += history[age].eq(history[age - 1])
         with m.If(self.clear):

@@ -37,6 +37,8 @@ class Top(wiring.Component):
         Rows, ``bus_width`` bits a beat.
     m_axi_aux_* : Out(AxiRead), Out(AxiWrite)
         Labels, tables and models, 64 bits a beat.
+    m_axi_full_* : Out(AxiRead)
+        With ``refetch``: rows at full precision, 64 bits a beat.
     interrupt : Out(1)
         A run is done, until the next one starts.
     """
@@ -48,6 +50,8 @@ class Top(wiring.Component):
             **flat_members("m_axi_rows", Out(AxiRead(data_width=config.bus_width))),
             **flat_members("m_axi_aux", Out(AxiRead(data_width=AUX_WIDTH))),
             **flat_members("m_axi_aux", Out(AxiWrite(data_width=AUX_WIDTH))),
+            **(flat_members("m_axi_full", Out(AxiRead(data_width=AUX_WIDTH)))
+               if config.refetch else {}),
             "interrupt": Out(1),
         })
 
@@ -67,6 +71,14 @@ class Top(wiring.Component):
             *connect_flat(self, "m_axi_aux", aux.bus),
             *connect_flat(self, "m_axi_aux", models.bus),
         ]
+        readers = [rows, aux]
+        if config.refetch:
+            # A row at a time: a short queue is enough.
+            m.submodules.full = full = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
+            readers.append(full)
+            wiring.connect(m, pipeline.full_job, full.i_job)
+            wiring.connect(m, full.o, pipeline.i_full)
+            m.d.comb += connect_flat(self, "m_axi_full", full.bus)
         for name in control.register_layout.members:
             m.d.comb += getattr(control.registers, name).eq(getattr(bank, name))
         m.d.comb += [
@@ -74,11 +86,12 @@ class Top(wiring.Component):
             bank.locked.eq(control.busy),
             control.start.eq(bank.start), control.abort.eq(bank.abort),
             control.saturated.eq(pipeline.saturated), control.misaligned.eq(pipeline.misaligned),
-            control.row_error.eq(rows.error), control.aux_error.eq(aux.error),
+            control.row_error.eq(Cat(reader.error for reader in readers if reader is not aux).any()),
+            control.aux_error.eq(aux.error),
             control.write_error.eq(models.error), control.write_idle.eq(models.idle),
-            control.buses_idle.eq(rows.idle & aux.idle & models.idle),
+            control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all()),
             control.epoch_done.eq(pipeline.done),
-            *(master.stop.eq(control.stop) for master in (rows, aux, models, pipeline)),
+            *(master.stop.eq(control.stop) for master in (*readers, models, pipeline)),
             bank.status.eq(Cat(control.busy, control.done, control.error != 0)),
             bank.error.eq(control.error), bank.saturation.eq(control.saturation),
             bank.epochs_done.eq(control.epochs_done),
@@ -87,7 +100,7 @@ class Top(wiring.Component):
         self._connect_pipeline(m, bank, control, pipeline, rows)
         self._connect_feeders(m, bank, control, rows, aux, models)
         self._connect_model(m, bank, control, pipeline, models)
-        self._count(m, bank, control, pipeline, rows, aux)
+        self._count(m, bank, control, pipeline, readers)
         return m
 
     def _connect_pipeline(self, m, bank, control, pipeline, rows):
@@ -106,7 +119,10 @@ class Top(wiring.Component):
             pipeline.mantissa.eq(control.steps.mantissa), pipeline.shift.eq(control.steps.shift),
             pipeline.correction_mantissa.eq(control.steps.correction_mantissa),
             pipeline.correction_shift.eq(control.steps.correction_shift),
+            pipeline.threshold.eq(control.steps.threshold),
             pipeline.start.eq(control.epoch_start),
+            *(getattr(pipeline, name).eq(getattr(bank, name)) for name in (
+                "loss", "proximal_period", "box_limit", "refetch_cell", "full_address")),
         ]
 
     def _connect_feeders(self, m, bank, control, rows, aux, models):
@@ -136,7 +152,7 @@ class Top(wiring.Component):
 
     def _connect_model(self, m, bank, control, pipeline, models):
         m.submodules.port = port = ModelPort(config=self.config)
-        store, engine = pipeline.store, pipeline.engine
+        engine = pipeline.engine
         wiring.connect(m, control.o_model, port.i)
         wiring.connect(m, port.o, models.i)
         m.d.comb += [
@@ -144,23 +160,25 @@ class Top(wiring.Component):
             port.clear.eq(control.clear), port.load.eq(control.load),
             port.load_coefficients.eq(control.load_coefficients), port.unload.eq(control.unload),
             control.port_done.eq(port.done),
-            store.access_index.eq(port.index), store.access_pair.eq(port.pair),
-            store.access_write.eq(port.write), store.access_clear.eq(port.clear_all),
-            store.access_intercept.eq(port.intercept),
-            store.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
-            port.data.eq(store.access_o),
+            pipeline.access_index.eq(port.index), pipeline.access_pair.eq(port.pair),
+            pipeline.access_write.eq(port.write), pipeline.access_clear.eq(port.clear_all),
+            pipeline.access_intercept.eq(port.intercept),
+            pipeline.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
+            port.data.eq(pipeline.access_o),
         ]
         if engine is not None:
             m.d.comb += [engine.load_start.eq(control.load_coefficients),
                          engine.load.eq(port.coefficient), engine.load_i.eq(port.i.payload)]
 
-    def _count(self, m, bank, control, pipeline, rows, aux):
+    def _count(self, m, bank, control, pipeline, readers):
         waits = pipeline.waits
-        read = rows.accepted * (self.config.bus_width // 8) + aux.accepted * (AUX_WIDTH // 8)
+        read = sum(reader.accepted * (reader.data_width // 8) for reader in readers)
         amounts = {
             "CYCLES": control.busy, "BEATS": pipeline.beat_entered, "BYTES_READ": read,
             "STALL_ROWS": waits[0], "STALL_LABELS": waits[1], "STALL_LOOKAHEAD": waits[2],
-            "STALL_RECURSION": waits[3], "STALL_CORRECTION": waits[4], "FLUSH": waits[5],
+            "STALL_RECURSION": waits[3], "STALL_CORRECTION": waits[4],
+            "STALL_REFETCH": waits[5], "FLUSH": waits[6],
+            "REFETCHED_ROWS": pipeline.row_refetched,
             "MODEL_IO": control.model_io, "SATURATIONS": pipeline.saturated.any(),
         }
         for name, _ in COUNTERS:

@@ -231,7 +231,8 @@ def _compile(verilog, folder, trace, compiler, verilator, report) -> Path:
           "-Mdir", folder, source], env=verilator.environment)
 
     include = verilator.root / "include"
-    flags = [*CXX_FLAGS, f"-DVM_TRACE={trace:d}", f"-DVM_TRACE_FST={trace:d}",
+    flags = [*CXX_FLAGS, f"-DBITSTEP_FULL={'m_axi_full_araddr' in verilog:d}",
+             f"-DVM_TRACE={trace:d}", f"-DVM_TRACE_FST={trace:d}",
              "-I", CPP / "fst", "-I", include, "-I", include / "vltstd"]
     jobs = []
     objects = []

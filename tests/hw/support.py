@@ -204,7 +204,9 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
         "last_lanes": job.n_features - (job.beats - 1) * config.lanes,
         "lookahead": config.effective_lookahead(job.beats) if lookahead is None else lookahead,
         "period": job.correction_period, "intercept_level": job.intercept_level,
-        "label_shift": job.label_shift}
+        "label_shift": job.label_shift, "loss": job.loss,
+        "proximal_period": job.proximal_period, "box_limit": job.box_limit,
+        "refetch_cell": job.refetch_cell}
 
     async def epoch(ctx, beats):
         put(ctx, dut.start, 1)
@@ -237,15 +239,15 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
             await load_coefficients(ctx, dut.engine, config, job.coefficients)
         words = np.zeros(job.beats * config.lanes, np.int64)
         words[:job.n_features] = job.model
-        await write_model(ctx, dut.store, config, words.reshape(job.beats, -1), job.intercept)
+        await write_model(ctx, dut, config, words.reshape(job.beats, -1), job.intercept)
         for number, steps in enumerate(job.epochs):
             put_all_of(ctx, dut, {
                 "mantissa": steps.mantissa, "shift": steps.shift,
                 "correction_mantissa": steps.correction_mantissa,
-                "correction_shift": steps.correction_shift})
+                "correction_shift": steps.correction_shift, "threshold": steps.threshold})
             rows = job.rows[number % len(job.rows)]
             saturated, cycles = await epoch(ctx, beats_of(rows, config.beat_bytes))
-            model, intercept = await read_model(ctx, dut.store, config, job.beats)
+            model, intercept = await read_model(ctx, dut, config, job.beats)
             results.append((np.ravel(model)[:job.n_features].tolist(), intercept, saturated,
                             cycles))
 

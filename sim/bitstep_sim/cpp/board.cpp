@@ -29,6 +29,9 @@ public:
         : context{new VerilatedContext}, top{new Vbitstep_top{context.get()}},
           memory(base, size),
           timing{0, latency, Bandwidth(bytes_per_cycle), Stalls(stall, seed)},
+#if BITSTEP_FULL
+          full("m_axi_full", memory, timing, ADDRESS(m_axi_full_ar), READ(m_axi_full_r)),
+#endif
           rows("m_axi_rows", memory, timing, ADDRESS(m_axi_rows_ar), READ(m_axi_rows_r)),
           aux_read("m_axi_aux", memory, timing, ADDRESS(m_axi_aux_ar), READ(m_axi_aux_r)),
           aux_write("m_axi_aux", memory, timing, ADDRESS(m_axi_aux_aw),
@@ -58,9 +61,7 @@ public:
     void reset() {
         top->s_axi_awvalid = top->s_axi_wvalid = top->s_axi_bready = 0;
         top->s_axi_arvalid = top->s_axi_rready = 0;
-        rows.reset();
-        aux_read.reset();
-        aux_write.reset();
+        each_port([](auto& port) { port.reset(); });
         top->rst = 1;
         for (int i = 0; i < 4; ++i) {
             half(0);
@@ -72,17 +73,13 @@ public:
     // A cycle in two parts, so that the register bus can look at what the edge sees.
     void before_edge() {
         half(0);
-        rows.sample();
-        aux_read.sample();
-        aux_write.sample();
+        each_port([](auto& port) { port.sample(); });
     }
 
     void edge() {
         half(1);
         timing.bandwidth.tick();
-        rows.drive();
-        aux_read.drive();
-        aux_write.drive();
+        each_port([](auto& port) { port.drive(); });
         ++timing.cycle;
     }
 
@@ -146,11 +143,24 @@ public:
     std::unique_ptr<Vbitstep_top> top;
     Memory memory;
     Timing timing;
+#if BITSTEP_FULL
+    ReadPort<uint64_t> full;        // only pipelines that fetch rows again have this port
+#endif
     ReadPort<RowsData> rows;
     ReadPort<uint64_t> aux_read;
     WritePort aux_write;
 
 private:
+    template <class Action>
+    void each_port(Action act) {
+        act(rows);
+        act(aux_read);
+        act(aux_write);
+#if BITSTEP_FULL
+        act(full);
+#endif
+    }
+
     void half(uint8_t level) {
         top->clk = level;
         top->eval();

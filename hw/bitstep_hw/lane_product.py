@@ -1,0 +1,61 @@
+"""Products of a lane: of a level or a floating-point value with an integer, or of two of them."""
+
+from amaranth import Cat, Mux, Signal
+
+from bitstep.config import FLOAT_GUARD
+from bitstep_hw.arithmetic import delay, scale
+
+_BIAS = 150         # exponent field of m 2^0, with m's 23 fraction bits counted in
+_FAR = 63           # a shift beyond every product's width: what is left rounds to 0
+
+
+def integer_product(m, config, level, value, *, fraction, valid, name):
+    """Register with ``level * value``, ``config.product_stages`` clock edges later.
+
+    Of a floating-point value the product is rounded once to ``fraction`` fraction bits, to
+    nearest, ties towards plus infinity (:func:`bitstep.golden.float32.align`). The registers move
+    with ``valid`` alone.
+    """
+    if config.family != "float":
+        return _register(m, scale(level, value), valid, name)
+    mantissa, exponent = _parts(level)
+    product = _register(m, mantissa * value, valid, f"{name}_exact")
+    # |level| is at most 1, so its exponent field is at most 127 and the shift at least 1.
+    less = _register(m, (_BIAS - fraction - 1 - exponent)[:8], valid, f"{name}_shift")
+    return _align(m, product, less, len(value) + fraction + 1, valid, name)
+
+
+def level_product(m, config, a, b, *, valid, name):
+    """Register with the product of two levels, ``config.product_stages`` clock edges later; of
+    floating-point values rounded to :data:`bitstep.config.FLOAT_GUARD` fraction bits.
+    """
+    if config.family != "float":
+        return _register(m, a * b, valid, name)
+    (a_mantissa, a_exponent), (b_mantissa, b_exponent) = _parts(a), _parts(b)
+    product = _register(m, a_mantissa * b_mantissa, valid, f"{name}_exact")
+    less = _register(m, (2 * _BIAS - FLOAT_GUARD - 1 - a_exponent - b_exponent)[:9], valid,
+                     f"{name}_shift")
+    return _align(m, product, less, FLOAT_GUARD + 2, valid, name)
+
+
+def _parts(bits):
+    """Signed mantissa and exponent field of an IEEE 754 single-precision number; subnormal
+    numbers count as 0.
+    """
+    exponent = bits[23:31].as_unsigned()
+    mantissa = Mux(exponent.any(), Cat(bits[:23], 1), 0)
+    return Mux(bits[31], -mantissa, mantissa), exponent
+
+
+def _align(m, product, less, width, valid, name):
+    """Register with ``product`` shifted right by ``less + 1``, rounded."""
+    distance = Mux(less > _FAR, _FAR, less)[:6]
+    rounded = ((product >> distance) + 1) >> 1
+    return _register(m, rounded[:width].as_signed(), delay(m, valid, 1, name=f"{name}_valid"), name)
+
+
+def _register(m, value, valid, name):
+    register = Signal(value.shape(), name=name, reset_less=True)
+    with m.If(valid):
+        m.d.sync += register.eq(value)
+    return register
