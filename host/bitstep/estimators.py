@@ -1,4 +1,6 @@
-"""scikit-learn estimators: linear regression and least-squares SVM on quantized rows."""
+"""scikit-learn estimators: linear regression, linear SVMs and logistic regression on quantized
+rows.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,25 +9,35 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bitstep.config import FLOAT_BITS
 from bitstep.devices import open_device
 from bitstep.driver import Driver
-from bitstep.losses import decide, outputs, squared_losses
+from bitstep.losses import decide, mean_losses, outputs
+from bitstep.models import MODELS, Model
 from bitstep.planning import check_batch, pipeline_for
 from bitstep.quantization import QuantizedDataset, quantize
+from bitstep.quantization.encodings import FULL_CELLS
+from bitstep.registers import Loss
 from bitstep.schedules import SCHEDULES, schedule_steps
 from bitstep.training import automatic_step, class_targets, train_model, with_signs
 
+CLASSIFIERS = {kind.sklearn_loss: kind for kind in MODELS.values()
+               if kind.task == "classification"}
+
 _PARAMETERS = """
     Parameters
-    ----------
-    bits : int, default=4
-        Stored bits of a value, 1 to 8.
-    encoding : str, default="compensated"
-        ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric`` or ``double``; see
-        docs/number-formats.md.
+    ----------{first}
+    bits : int or "auto", default="auto"
+        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized.
+        ``auto``: {bits}, or 32 with encoding ``float``.
+    encoding : str, default="auto"
+        ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric``, ``double``, or, for 32
+        bits, ``float``; see docs/number-formats.md. ``auto``: {encoding}, or ``float`` with 32
+        bits.
     epochs : int, default=20
         Passes over the rows.
     step : float or "auto", default="auto"
@@ -38,9 +50,13 @@ _PARAMETERS = """
         Rows of a batch; more than the rows there are means all of them.
     l2 : float, default=0.0
         Ridge penalty, l2 / 2 times the squared norm of the weights of scaled features.
+    l1 : float, default=0.0
+        Lasso penalty, l1 times the sum of the magnitudes of these weights, as soft thresholds.
+    box : float or None, default=None
+        Largest magnitude of these weights; None for no bound.
     copies : int, default=1
         Independently drawn copies of the rows, read in turn by the epochs.
-    scaler : {"minmax", "maxabs"}, default="minmax"
+    scaler : {{"minmax", "maxabs"}}, default="minmax"
         How columns are taken to [-1, 1].
     fit_intercept : bool, default=True
         Whether an intercept is trained; without one, ``scaler`` must be ``maxabs``.
@@ -62,8 +78,7 @@ _ATTRIBUTES = """
     step_ : float
         First step; None with a list of steps.
     history_ : list of dict
-        One entry an epoch: ``epoch``, ``step`` as the hardware took it, ``train_loss`` =
-        1/(2K) sum of squared residuals over the K rows.
+        One entry an epoch: ``epoch``, ``step`` as the hardware took it, ``train_loss``: {loss}.
     counters_ : dict
         Counters of the last run, by lower-case name of :data:`bitstep.registers.COUNTERS`; None
         where the device cannot know.
@@ -74,15 +89,35 @@ _ATTRIBUTES = """
 """
 
 
+_SUM = "1/(2K) sum of squared\n        residuals over the K rows"
+_REGRESSOR_PARAMETERS = _PARAMETERS.format(first="", bits="4", encoding="``compensated``")
+_REGRESSOR_ATTRIBUTES = _ATTRIBUTES.format(loss=_SUM)
+_CLASSIFIER_PARAMETERS = _PARAMETERS.format(
+    first="""
+    loss : {"squared_error", "squared_hinge", "hinge", "log_loss"}, default="squared_error"
+        What is minimised, with f(x) the output and y = +1 or -1: 1/2 (f(x) - y)^2 (least-squares
+        SVM), 1/2 max(0, 1 - y f(x))^2 (L2-SVM), max(0, 1 - y f(x)) (SVM), or log(1 + exp(-y f(x)))
+        (logistic regression).
+    refetch : bool or "auto", default="auto"
+        Loss ``hinge`` only: whether rows whose codes leave open on which side of the margin they
+        are, are read again at 16 bits, and used as such. Needs encoding ``nearest`` or
+        ``stochastic`` and ``batch=1``. ``auto``: with these encodings.""",
+    bits="4, or 8 with other losses\n        than ``squared_error``",
+    encoding="""``compensated`` with loss
+        ``squared_error``, ``nearest`` with ``hinge``, else ``stochastic``""")
+_CLASSIFIER_ATTRIBUTES = _ATTRIBUTES.format(
+    loss="the mean of the loss\n        over rows and outputs")
+
+
 class _LowPrecisionModel(BaseEstimator):
     """What both estimators share."""
 
     coef_: Any
     intercept_: Any
 
-    def __init__(self, *, bits=4, encoding="compensated", epochs=20, step: Any = "auto",
-                 schedule: Any = "inverse", batch=1, l2=0.0, copies=1, scaler="minmax",
-                 fit_intercept=True, device: Any = "golden", warm_start=False,
+    def __init__(self, *, bits: Any = "auto", encoding="auto", epochs=20, step: Any = "auto",
+                 schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
+                 scaler="minmax", fit_intercept=True, device: Any = "golden", warm_start=False,
                  random_state: Any = None):
         self.bits = bits
         self.encoding = encoding
@@ -91,6 +126,8 @@ class _LowPrecisionModel(BaseEstimator):
         self.schedule = schedule
         self.batch = batch
         self.l2 = l2
+        self.l1 = l1
+        self.box = box
         self.copies = copies
         self.scaler = scaler
         self.fit_intercept = fit_intercept
@@ -109,21 +146,28 @@ class _LowPrecisionModel(BaseEstimator):
             raise ValueError("fit_intercept=False needs scaler='maxabs', which does not shift "
                              f"columns, not {self.scaler!r}")
         options = self._device_options()
-        data = self._quantize(features, targets[:, 0], options["bus_width"])
-        outputs = self._outputs(data, targets)
         check_batch(self.batch)
-        batch = min(self.batch, data.n_rows)
+        batch = min(self.batch, len(features))
+        kind = self._kind()
+        bits, encoding = self._rows(kind)
+        refetch = self._refetches(kind, encoding, batch)
+        data = self._quantize(features, targets[:, 0], bits=bits, encoding=encoding, full=refetch,
+                              bus_width=options["bus_width"])
+        outputs = self._outputs(data, targets)
         before = self.n_iter_ if resume else 0
-        step = self.step_ if resume else self._first_step(outputs[0], batch)
+        step = self.step_ if resume else self._first_step(outputs[0], batch, kind)
         steps = schedule_steps(self.schedule, step=step, epochs=before + epochs)
         initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
         config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
-                              bus_width=options["bus_width"], lookahead=options["lookahead"])
+                              bus_width=options["bus_width"], lookahead=options["lookahead"],
+                              loss=kind.loss, refetch=refetch,
+                              proximal=self.l1 > 0 or self.box is not None)
         with self._driver(config, options) as driver:
             trained = train_model(outputs, driver, config, steps=steps, batch=batch, l2=self.l2,
                                   fit_intercept=self.fit_intercept, initial=initial,
-                                  first_epoch=before)
-        losses = squared_losses(features, targets, trained.coefs, trained.intercepts)
+                                  first_epoch=before, loss=kind.loss, refetch=refetch, l1=self.l1,
+                                  box=self.box)
+        losses = mean_losses(kind.loss, features, targets, trained.coefs, trained.intercepts)
         entries = [{"epoch": epoch, "step": float(taken), "train_loss": float(loss)}
                    for epoch, (taken, loss) in enumerate(
                        zip(trained.steps, losses, strict=True), start=before + 1)]
@@ -137,20 +181,39 @@ class _LowPrecisionModel(BaseEstimator):
         if trained.interrupted:
             raise KeyboardInterrupt
 
-    def _quantize(self, features, labels, bus_width):
+    def _kind(self) -> Model:
+        """Loss and default rows of what the parameters ask for."""
+        raise NotImplementedError
+
+    def _rows(self, kind: Model) -> tuple[int, str]:
+        """Bits and encoding, with the defaults filled in."""
+        bits, encoding = self.bits, self.encoding
+        if isinstance(bits, str):
+            if bits != "auto":
+                raise ValueError(f"bits must be 'auto', an integer from 1 to 8, or {FLOAT_BITS}, "
+                                 f"not {bits!r}")
+            bits = FLOAT_BITS if encoding == "float" else kind.bits
+        if encoding == "auto":
+            encoding = "float" if bits == FLOAT_BITS else kind.encoding
+        return bits, encoding
+
+    def _refetches(self, kind: Model, encoding: str, batch: int) -> bool:
+        """Whether rows are fetched again at full precision."""
+        return False
+
+    def _quantize(self, features, labels, **options):
         seed = self.random_state
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-        return quantize(features, labels, bits=self.bits, encoding=self.encoding,
-                        bus_width=bus_width, scaler=self.scaler, copies=self.copies,
-                        seed=int(seed), task="regression", center_labels=self.fit_intercept)
+        return quantize(features, labels, scaler=self.scaler, copies=self.copies, seed=int(seed),
+                        task="regression", center_labels=self.fit_intercept, **options)
 
-    def _first_step(self, data: QuantizedDataset, batch: int) -> float | None:
+    def _first_step(self, data: QuantizedDataset, batch: int, kind: Model) -> float | None:
         if isinstance(self.step, str):
             if self.step != "auto":
                 raise ValueError(f"step must be 'auto' or a positive number, not {self.step!r}")
             if isinstance(self.schedule, str) and self.schedule in SCHEDULES:
-                return automatic_step(data, batch, self.fit_intercept)
+                return automatic_step(data, batch, self.fit_intercept, loss=kind.loss)
             return None
         return self.step
 
@@ -195,13 +258,14 @@ class _LowPrecisionModel(BaseEstimator):
 
 
 class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
-    __doc__ = f"""Linear regression by SGD on rows of 1 to 8 bits a value.
-{_PARAMETERS}
+    __doc__ = f"""Linear regression by SGD on rows of 1 to 8 bits a value, or of floating-point
+    numbers.
+{_REGRESSOR_PARAMETERS}
     Attributes
     ----------
     coef_ : ndarray of float64, shape (n_features,)
         Coefficients, in the units of features and target.
-    intercept_ : float{_ATTRIBUTES}
+    intercept_ : float{_REGRESSOR_ATTRIBUTES}
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
@@ -249,6 +313,9 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         """Predicted targets of rows X, shape (n_rows,)."""
         return self._values(X)[:, 0]
 
+    def _kind(self):
+        return MODELS["linreg"]
+
     def _outputs(self, data, targets):
         return [data]
 
@@ -256,19 +323,26 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
 
 
-class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
-    __doc__ = f"""Least-squares SVM by SGD on rows of 1 to 8 bits a value; one-vs-rest.
+def _has_probabilities(estimator):
+    """Whether a classifier's outputs are log odds."""
+    if estimator.loss != "log_loss":
+        raise AttributeError(f"Probabilities need loss='log_loss', not {estimator.loss!r}")
+    return True
 
-    Labels count as +1 and -1 and their squared residuals are minimised. More than two classes
-    train one model each, on the same packed rows.
-{_PARAMETERS}
+
+class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
+    __doc__ = f"""Linear SVM or logistic regression by SGD on rows of 1 to 8 bits a value, or of
+    floating-point numbers; one-vs-rest.
+
+    Labels count as +1 and -1. More than two classes train one model each, on the same packed rows.
+{_CLASSIFIER_PARAMETERS}
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
         The labels.
     coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of the features.
-    intercept_ : ndarray of float64, shape (1,) or (n_classes,){_ATTRIBUTES}
+    intercept_ : ndarray of float64, shape (1,) or (n_classes,){_CLASSIFIER_ATTRIBUTES}
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -277,7 +351,34 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     >>> model = LowPrecisionClassifier(bits=4, random_state=0).fit(X, y)
     >>> model.score(X, y) > 0.93
     True
+
+    The hinge loss reads a row again, at 16 bits, where its codes leave open on which side of the
+    margin it is:
+
+    >>> svm = LowPrecisionClassifier(loss="hinge", random_state=0).fit(X, y)
+    >>> svm.score(X, y) > 0.95
+    True
+    >>> svm.counters_["refetched_rows"] < 0.1 * 20 * len(X)
+    True
+
+    Logistic regression has probabilities:
+
+    >>> logistic = LowPrecisionClassifier(loss="log_loss", random_state=0).fit(X, y)
+    >>> logistic.predict_proba(X[:3]).shape
+    (3, 2)
     """
+
+    def __init__(self, *, loss="squared_error", refetch: Any = "auto", bits: Any = "auto",
+                 encoding="auto", epochs=20, step: Any = "auto", schedule: Any = "inverse",
+                 batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1, scaler="minmax",
+                 fit_intercept=True, device: Any = "golden", warm_start=False,
+                 random_state: Any = None):
+        super().__init__(
+            bits=bits, encoding=encoding, epochs=epochs, step=step, schedule=schedule, batch=batch,
+            l2=l2, l1=l1, box=box, copies=copies, scaler=scaler, fit_intercept=fit_intercept,
+            device=device, warm_start=warm_start, random_state=random_state)
+        self.loss = loss
+        self.refetch = refetch
 
     def fit(self, X, y):
         """Train on rows X and labels y.
@@ -340,6 +441,47 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         """Predicted labels of rows X, shape (n_rows,)."""
         chosen = decide(self._values(X))
         return self.classes_[chosen]
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X) -> np.ndarray:
+        """Probabilities of the classes, shape (n_rows, n_classes); with loss ``log_loss`` only.
+
+        One-vs-rest: each class's own probability, divided by their sum, as of scikit-learn's
+        SGDClassifier.
+        """
+        positive = 1 / (1 + np.exp(-np.clip(self._values(X), -700, 700)))   # never all of them 0
+        if positive.shape[1] == 1:
+            return np.hstack([1 - positive, positive])
+        return positive / positive.sum(axis=1, keepdims=True)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Logarithms of :meth:`predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    def _kind(self):
+        if self.loss not in CLASSIFIERS:
+            raise ValueError(f"loss must be one of {', '.join(map(repr, CLASSIFIERS))}, "
+                             f"not {self.loss!r}")
+        return CLASSIFIERS[self.loss]
+
+    def _refetches(self, kind, encoding, batch):
+        if isinstance(self.refetch, str) and self.refetch == "auto":
+            wanted = kind.refetch and encoding in FULL_CELLS
+        elif isinstance(self.refetch, (bool, np.bool_)):
+            wanted = bool(self.refetch)
+        else:
+            raise ValueError(f"refetch must be 'auto', True or False, not {self.refetch!r}")
+        if wanted and kind.loss != Loss.HINGE:
+            raise ValueError("refetch=True needs loss='hinge', whose update depends on one side "
+                             f"of a bound only, not {self.loss!r}")
+        if wanted and encoding not in FULL_CELLS:
+            raise ValueError(f"refetch=True needs encoding {' or '.join(map(repr, FULL_CELLS))}, "
+                             f"whose codes bound the value, not {encoding!r}")
+        if wanted and batch != 1:
+            raise ValueError("Refetching needs batch=1, because every row is decided with the "
+                             f"model before it, not {batch}; refetch=False uses the codes alone")
+        return wanted
 
     def _outputs(self, data, targets):
         return [with_signs(data, signs) for signs in targets.T]

@@ -13,15 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.config import BUS_WIDTHS, MAX_LOOKAHEAD
+from bitstep.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD
+from bitstep.data import Dataset, dataset_names
+from bitstep.models import MODELS
+from bitstep.planning import CORRECTED_ENCODINGS
 from bitstep.quantization import ENCODINGS, Grid
 from bitstep.quantization.labels import MAX_CLASSES
 from bitstep.quantization.scaling import SCALERS
+from bitstep.registers import Loss
 
-# How rows become codes. A file of `bitstep quantize` says all of it, so the parser's default is
-# None: who contradicts a file shall hear of it.
-ROW_DEFAULTS = {"bits": 4, "encoding": "compensated", "bus_width": 64, "scaler": "minmax",
-                "copies": 1, "shuffle": True, "seed": 0}
+# How rows become codes; bits and encoding depend on the model. A file of `bitstep quantize` says
+# all of it, so the parser's default is None: who contradicts a file shall hear of it.
+ROW_DEFAULTS = {"bus_width": 64, "scaler": "minmax", "copies": 1, "shuffle": True, "seed": 0}
+DEFAULT_MODELS = {"regression": "linreg", "classification": "ls-svm"}
 
 
 class UsageError(Exception):
@@ -56,20 +60,48 @@ def number(low: float, *, above: bool = True) -> Callable[[str], float]:
     return parse
 
 
+def stored_bits(text: str) -> int:
+    """Type of an option: bits of a code, or those of a floating-point number."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= 8 and value != FLOAT_BITS:
+        raise argparse.ArgumentTypeError(f"must be an integer from 1 to 8, or {FLOAT_BITS} for "
+                                         f"floating-point rows, not {text!r}")
+    return value
+
+
 def or_auto(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     """Type of an option: ``auto``, or what ``parse`` takes."""
     return lambda text: text if text == "auto" else parse(text)
 
 
-def add_pipeline_options(parser: argparse.ArgumentParser) -> None:
-    """Options that say which pipeline reads the data."""
-    parser.add_argument("--bits", type=integer(1, 8), metavar="B",
-                        help="stored bits per value, 1 to 8 (default: 4)")
+def add_pipeline_options(parser: argparse.ArgumentParser, *, by_model: bool = True) -> None:
+    """Options that say which pipeline reads the data.
+
+    Parameters
+    ----------
+    by_model : bool
+        Whether the command has an option ``--model``, on which the defaults depend.
+    """
+    default = _defaults if by_model else lambda name: getattr(MODELS["linreg"], name)
+    parser.add_argument("--bits", type=stored_bits, metavar="B",
+                        help=f"stored bits per value, 1 to 8, or {FLOAT_BITS}: floating-point rows "
+                        f"(default: {default('bits')})")
     parser.add_argument("--encoding", choices=tuple(ENCODINGS), metavar="E",
                         help=f"how values become codes: {', '.join(ENCODINGS)} (default: "
-                        "compensated)")
+                        f"{default('encoding')}; float with --bits {FLOAT_BITS})")
     parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS,
                         help="bits in a beat of the row bus (default: 64)")
+
+
+def _defaults(name: str) -> str:
+    """Defaults of an option, as a text that says for which models they hold."""
+    models: dict[Any, list[str]] = {}
+    for model, kind in MODELS.items():
+        models.setdefault(getattr(kind, name), []).append(model)
+    return "; ".join(f"{value} for {', '.join(names)}" for value, names in models.items())
 
 
 def add_lookahead_option(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +117,10 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
                         "`bitstep info --data`")
     parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets (default: "
                         "$BITSTEP_DATA, else the cache folder)")
-    parser.add_argument("--model", choices=("linreg", "ls-svm"),
-                        help="linear regression or least-squares SVM (default: by the labels)")
+    parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
+                        help="linreg: linear regression; classifiers: ls-svm (squared error), "
+                        "l2-svm (squared hinge), svm (hinge), logistic (log loss), one-vs-rest "
+                        "for more than two classes (default: linreg or ls-svm, by the labels)")
     parser.add_argument("--scaler", choices=SCALERS,
                         help="how columns are taken to [-1, 1] (default: minmax)")
     parser.add_argument("--train-rows", type=integer(1), metavar="N", help="rows to train on; the "
@@ -110,10 +144,36 @@ def fill_defaults(arguments: argparse.Namespace) -> None:
     for name, value in ROW_DEFAULTS.items():
         if getattr(arguments, name, value) is None:
             setattr(arguments, name, value)
+    kind = MODELS[getattr(arguments, "model", None) or "linreg"]
+    bits, encoding = arguments.bits, arguments.encoding
+    if bits is None:
+        arguments.bits = FLOAT_BITS if encoding == "float" else kind.bits
+    if encoding is None:
+        arguments.encoding = "float" if bits == FLOAT_BITS else kind.encoding
+    elif bits is not None and (bits == FLOAT_BITS) != (encoding == "float"):
+        raise UsageError(f"--bits {bits} does not go together with --encoding {encoding}: "
+                         f"{FLOAT_BITS} bits are floating-point numbers, encoding float; leave "
+                         "one of the two out")
     try:
         Grid(arguments.encoding, arguments.bits)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    check_encoding(getattr(arguments, "model", None) or "linreg", arguments.encoding, "--encoding")
+
+
+def check_encoding(model: str, encoding: str, source: str) -> None:
+    """Raise :class:`UsageError` if a model cannot be trained on an encoding.
+
+    Parameters
+    ----------
+    source : str
+        What chose the encoding, for the message.
+    """
+    if MODELS[model].loss != Loss.LEAST_SQUARES and encoding in CORRECTED_ENCODINGS:
+        others = [name for name in ENCODINGS if name not in CORRECTED_ENCODINGS]
+        raise UsageError(f"--model {model} does not go together with {source} {encoding}, whose "
+                         "corrections are those of the squared error: choose one of "
+                         f"{', '.join(others)}")
 
 
 def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
@@ -154,18 +214,41 @@ def is_quantized(path: str) -> bool:
         return False
 
 
-def task_of(model: str | None, task: str, labels: np.ndarray, name: str) -> str:
-    """Task that a model option and a data set's own task ask for."""
-    wanted = {None: task, "linreg": "regression", "ls-svm": "classification"}[model]
-    if wanted == "classification":
-        n_classes = len(np.unique(labels))
-        if n_classes < 2:
-            raise ValueError(f"{name}: a classification must have two classes, but every label is "
-                             f"{labels[0]:g}; check the labels, or how rows were split")
-        if n_classes > MAX_CLASSES:
-            raise ValueError(f"{name}: the labels take {n_classes} values, more than the "
-                             f"{MAX_CLASSES} classes that ls-svm accepts; use --model linreg")
-    return wanted
+def task_of(arguments: argparse.Namespace, dataset: Dataset,
+            labels: np.ndarray | None = None) -> str:
+    """Task that the option ``--model`` asks for, or, without it, the data set's own.
+
+    Parameters
+    ----------
+    labels : ndarray, optional
+        Labels of the rows to train on; default: all.
+
+    Raises
+    ------
+    ValueError
+        If the labels are no classes and the model needs some.
+    """
+    model = arguments.model or DEFAULT_MODELS[dataset.task]
+    if MODELS[model].task == "regression":
+        return "regression"
+    name = dataset.name if labels is None else f"{dataset.name}, the rows to train on"
+    found = np.unique(dataset.labels if labels is None else labels)
+    # A file with more than two labels says nothing of its task; a name does.
+    if arguments.data in dataset_names() and dataset.task == "regression":
+        raise ValueError(f"{name} is a regression, {model} needs classes; use --model linreg, or "
+                         "another data set (`bitstep info --data`)")
+    if len(found) < 2:
+        raise ValueError(f"{name}: a classification must have two classes, but every label is "
+                         f"{found[0]:g}; check the labels, or how rows were split")
+    if len(found) > MAX_CLASSES:
+        raise ValueError(f"{name}: the labels take {len(found)} values, more than the "
+                         f"{MAX_CLASSES} classes that {model} accepts; use --model linreg")
+    broken = found[found != np.rint(found)]
+    if len(found) > 2 and len(broken):
+        raise ValueError(f"{name}: labels of more than two classes must be whole numbers, not "
+                         f"{broken[0]:g}; use --model linreg if they are values, or number the "
+                         "classes")
+    return "classification"
 
 
 def write_text(path: str, text: str) -> None:

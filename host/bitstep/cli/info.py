@@ -10,7 +10,7 @@ import numpy as np
 from bitstep.cli.common import is_quantized, table
 from bitstep.cli.report import REPORT_VERSION, print_report, versions
 from bitstep.cli.rtl import add_configuration_options, configuration
-from bitstep.config import PipelineConfig
+from bitstep.config import FLOAT_GUARD, FULL_WIDTH, PipelineConfig
 from bitstep.data import dataset_names, load
 from bitstep.data.sources import BUNDLED, REMOTE
 from bitstep.modelfile import is_model, load_model
@@ -70,18 +70,30 @@ def _show(values: dict[str, Any]) -> None:
 
 
 def _show_configuration(config: PipelineConfig) -> None:
-    _show({"pipeline": config.name, "lanes": config.lanes, "largest level": config.level_limit,
+    level = {"largest level": config.level_limit} if config.family != "float" else \
+        {"fraction of sums": f"{FLOAT_GUARD} bits"}
+    _show({"pipeline": config.name, "lanes": config.lanes, **level,
            "capacity": f"{config.capacity} features, {config.max_beats} beats",
            "dot product": f"{config.dot_width} bits", "latency": f"{config.latency} cycles",
-           "look-ahead": f"{config.lookahead} rows"})
+           "recursion": f"{config.recursion} cycles", "look-ahead": f"{config.lookahead} rows"})
     print()
     rows = []
     for features in FEATURES:
         if features <= config.capacity:
             beats = config.beats(features)
             rows.append([features, beats, config.required_lookahead(beats),
-                         config.effective_lookahead(beats), max(beats, config.recursion)])
-    print(table(["features", "beats", "look-ahead needed", "used", "cycles per row at best"], rows))
+                         config.effective_lookahead(beats), _pitch(config, beats)])
+    print(table(["features", "beats", "look-ahead needed", "used", "cycles per row"], rows))
+    print("\nCycles per row: with memory that is always ready"
+          + ("; a row that is read again takes more." if config.refetch else "."))
+
+
+def _pitch(config, beats):
+    """Mean cycles from a row to the next: that of its beats, that of the recursion, or, with less
+    look-ahead than needed, that of waiting for updates.
+    """
+    span = (config.latency + beats - 1) / (config.effective_lookahead(beats) + 1)
+    return max(beats, config.recursion, span)
 
 
 def _show_file(path: str) -> None:
@@ -101,6 +113,7 @@ def _show_quantized(path):
            "rows": data.n_rows, "features": data.n_features, "bits": data.bits,
            "encoding": data.encoding, "bus width": data.bus_width, "copies": data.copies,
            "bytes per epoch": f"{data.rows[0].nbytes:,}",
+           "full precision": "no" if data.full is None else f"a copy at {FULL_WIDTH} bits",
            "task": data.task, "labels": data.label_format.name.lower() if data.classes is not None
            else f"{data.label_format.name.lower()}, {data.label_offset:g} + "
            f"{data.label_scale:g} L",
@@ -116,7 +129,7 @@ def _show_model(path):
            "model": model.config.get("model"), "features": model.n_features,
            "outputs": len(model.coef), "classes": _classes(model.classes),
            **{name.replace("_", " "): value for name, value in model.config.items()
-              if name not in hidden}})
+              if name not in hidden and value is not None}})
 
 
 def _show_data(path):

@@ -1,15 +1,27 @@
 """What a command trains on: data set, split, quantization, and the measures of a training run."""
 
 import argparse
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bitstep.cli.common import Bar, UsageError, fill_defaults, is_quantized, task_of
+from bitstep.cli.common import (
+    DEFAULT_MODELS,
+    Bar,
+    UsageError,
+    check_encoding,
+    fill_defaults,
+    is_quantized,
+    task_of,
+)
 from bitstep.data import Dataset, load, split
-from bitstep.losses import accuracies, code_losses, squared_losses
+from bitstep.losses import accuracies, code_losses, mean_losses
+from bitstep.models import MODELS, Model
 from bitstep.quantization import QuantizedDataset, quantize
+from bitstep.quantization.encodings import FULL_CELLS
+from bitstep.registers import Loss
 from bitstep.training import TrainedModel, class_outputs, class_targets
 
 
@@ -20,7 +32,10 @@ class Problem:
     Attributes
     ----------
     name : str
-    task : {"regression", "classification"}
+    model : str
+        A key of :data:`bitstep.models.MODELS`.
+    refetch : bool
+        Whether rows shall be fetched again at full precision.
     outputs : list of QuantizedDataset
         The same packed rows, one set of labels for each output of the model.
     classes : ndarray of float64, shape (n_classes,)
@@ -30,34 +45,51 @@ class Problem:
     """
 
     name: str
-    task: str
+    model: str
+    refetch: bool
     outputs: list[QuantizedDataset]
     classes: np.ndarray
     train: Dataset | None
     test: Dataset | None
 
     @property
+    def kind(self) -> Model:
+        """Task, loss and defaults of the model."""
+        return MODELS[self.model]
+
+    @property
+    def task(self) -> str:
+        """``regression`` or ``classification``."""
+        return self.kind.task
+
+    @property
     def loss_on(self) -> str:
-        """What the training loss is computed on: ``features`` or ``codes``."""
-        return "codes" if self.train is None else "features"
+        """What the training loss is computed on: ``features``, ``codes``, or ``full``: the rows at
+        16 bits, or the floating-point rows, of a quantized data set.
+        """
+        if self.train is not None:
+            return "features"
+        data = self.outputs[0]
+        return "codes" if data.full is None and data.family != "float" else "full"
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
         """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``test_metric``."""
         if self.train is None:
             losses = np.mean([
-                code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number])
+                code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
+                            self.kind.loss)
                 for number, data in enumerate(self.outputs)], axis=0)
         else:
-            losses = squared_losses(self.train.features, self._targets(self.train), model.coefs,
-                                    model.intercepts)
+            losses = mean_losses(self.kind.loss, self.train.features, self._targets(self.train),
+                                 model.coefs, model.intercepts)
         metrics: list[Any] = [None] * model.epochs_done
         if self.test is not None and self.test.n_rows:
             if self.task == "classification":
                 found = accuracies(self.test.features, self.test.labels, self.classes,
                                    model.coefs, model.intercepts)
             else:
-                found = squared_losses(self.test.features, self._targets(self.test), model.coefs,
-                                       model.intercepts)
+                found = mean_losses(self.kind.loss, self.test.features, self._targets(self.test),
+                                    model.coefs, model.intercepts)
             metrics = found.tolist()
         return [{"epoch": epoch, "step": float(step), "train_loss": float(loss),
                  "test_metric": metric}
@@ -76,8 +108,10 @@ class Problem:
     def baseline(self) -> float:
         """Training loss of the best constant, which any useful model is below."""
         if self.train is None:
-            return float(np.mean([np.var(data.label_values()) for data in self.outputs])) / 2
-        return float(np.mean(np.var(self._targets(self.train), axis=0))) / 2
+            targets = np.stack([data.label_values() for data in self.outputs], axis=1)
+        else:
+            targets = self._targets(self.train)
+        return float(np.mean([constant_loss(self.kind.loss, column) for column in targets.T]))
 
     def _targets(self, dataset):
         if self.task == "classification":
@@ -85,32 +119,111 @@ class Problem:
         return dataset.labels[:, None]
 
 
+def constant_loss(loss: Loss, targets: np.ndarray) -> float:
+    """Least mean loss that a constant can have.
+
+    Parameters
+    ----------
+    targets : ndarray of float64, shape (n_rows,)
+        +1 and -1 for all losses but least squares.
+    """
+    if loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):    # the same: the best is within [-1, 1]
+        return float(np.var(targets)) / 2
+    share = np.mean(targets > 0)
+    if loss == Loss.HINGE:
+        return 2 * float(min(share, 1 - share))
+    return -float(sum(part * np.log(part) for part in (share, 1 - share) if part > 0))
+
+
 def prepare(arguments: argparse.Namespace) -> Problem:
-    """Read, split and quantize what a command's DATA names."""
+    """Read, split and quantize what a command's DATA names.
+
+    Raises
+    ------
+    UsageError
+        If options contradict each other or a quantized data set.
+    """
     if is_quantized(arguments.data):
         return _from_codes(arguments)
     fill_defaults(arguments)
+    refetch = resolve_refetch(arguments, has_full=True)
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
-    task = task_of(arguments.model, dataset.task, dataset.labels, dataset.name)
+    task = task_of(arguments, dataset)
     train, test = split(dataset, arguments.train_rows, arguments.shuffle, arguments.seed)
-    task_of(arguments.model, task, train.labels, f"{dataset.name}, the rows to train on")
-    data = quantize_rows(arguments, train)
+    task_of(arguments, dataset, train.labels)
+    data = quantize_rows(arguments, train, full=refetch)
     if task == "regression":
         classes, outputs = np.zeros(0), [data]
     else:
         classes = np.unique(train.labels)
         outputs = class_outputs(data, train.labels, classes)
-    return Problem(dataset.name, task, outputs, classes, train, test)
+    return Problem(dataset.name, arguments.model or DEFAULT_MODELS[task], refetch, outputs, classes,
+                   train, test)
 
 
-def quantize_rows(arguments: argparse.Namespace, dataset: Dataset,
-                  task: str = "regression") -> QuantizedDataset:
-    """Quantize the rows and labels of a data set as a command's options say."""
+def quantize_rows(arguments: argparse.Namespace, dataset: Dataset, task: str = "regression", *,
+                  full: bool = False) -> QuantizedDataset:
+    """Quantize the rows and labels of a data set as a command's options say.
+
+    Parameters
+    ----------
+    task : {"regression", "classification"}
+        How labels are stored.
+    full : bool
+        Whether a copy at full precision is made, for refetching.
+    """
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         return quantize(
             dataset.features, dataset.labels, bits=arguments.bits, encoding=arguments.encoding,
             bus_width=arguments.bus_width, scaler=arguments.scaler, copies=arguments.copies,
-            seed=arguments.seed, task=task, progress=bar.to)
+            seed=arguments.seed, task=task, full=full, progress=bar.to)
+
+
+def resolve_refetch(arguments: argparse.Namespace, *, has_full: bool) -> bool:
+    """Whether a training refetches: as asked for, or, by default, wherever it can.
+
+    Parameters
+    ----------
+    arguments : argparse.Namespace
+        With bits and encoding filled in.
+    has_full : bool
+        Whether the rows at full precision are there or can be made.
+
+    Raises
+    ------
+    UsageError
+        If refetching was asked for, or is the default, but does not go together with another
+        option.
+    """
+    asked, loss = arguments.refetch, MODELS[arguments.model or "linreg"].loss
+    if loss != Loss.HINGE:
+        if asked:
+            raise UsageError("--refetch needs the hinge loss, --model svm, whose update depends on "
+                             "one side of a bound only; "
+                             + (f"not --model {arguments.model}" if arguments.model else
+                                "it is not the default"))
+        return False
+    if arguments.encoding not in FULL_CELLS:
+        if asked and arguments.encoding == "float":
+            raise UsageError("--refetch does not go together with floating-point rows (--bits 32), "
+                             "which are at full precision; leave one of the two out")
+        if asked:
+            raise UsageError("--refetch needs --encoding nearest or stochastic, whose codes bound "
+                             f"the value, not {arguments.encoding}")
+        return False
+    if asked is False or (asked is None and not has_full):
+        return False
+    if not has_full:
+        raise UsageError(f"--refetch needs rows at full precision, which {arguments.data} does not "
+                         "hold: write it with `bitstep quantize --full`")
+    if arguments.batch != 1:
+        raise UsageError("Refetching needs --batch 1, because every row is decided with the model "
+                         f"before it, not {arguments.batch}; --no-refetch uses the codes alone")
+    if arguments.lookahead not in ("auto", 0):
+        raise UsageError("Refetching needs --lookahead 0 (or auto), because a row waits until the "
+                         f"one before is decided, not {arguments.lookahead}; --no-refetch uses the "
+                         "codes alone")
+    return True
 
 
 def _from_codes(arguments):
@@ -129,11 +242,19 @@ def _from_codes(arguments):
                              "quantize again")
         setattr(arguments, name, stored)
     arguments.seed = data.seed
-    if arguments.model not in (None, {"regression": "linreg",
-                                      "classification": "ls-svm"}[data.task]):
-        raise UsageError(f"--model {arguments.model} does not fit {arguments.data}, which was "
-                         f"quantized for a {data.task}")
+    model = arguments.model or DEFAULT_MODELS[data.task]
+    check_encoding(model, data.encoding, f"{arguments.data}, quantized with")
+    if MODELS[model].task != data.task:
+        raise UsageError(f"--model {model} does not fit {arguments.data}, which was quantized for "
+                         f"a {data.task}")
+    refetch = resolve_refetch(arguments, has_full=data.full is not None)
+    if MODELS[model].loss == Loss.HINGE and arguments.refetch is None and not refetch \
+            and data.encoding in FULL_CELLS:
+        print(f"bitstep train: note: {arguments.data} has no rows at full precision, so rows are "
+              "used as quantized; `bitstep quantize --full` writes a file for refetching",
+              file=sys.stderr)
     if data.classes is None:
-        return Problem(arguments.data, data.task, [data], np.zeros(0), None, None)
-    outputs = class_outputs(data, data.label_values(), data.classes)
-    return Problem(arguments.data, data.task, outputs, data.classes, None, None)
+        outputs, classes = [data], np.zeros(0)
+    else:
+        outputs, classes = class_outputs(data, data.label_values(), data.classes), data.classes
+    return Problem(arguments.data, model, refetch, outputs, classes, None, None)

@@ -14,7 +14,9 @@ from bitstep.cli.common import (
     task_of,
 )
 from bitstep.cli.problem import quantize_rows
+from bitstep.config import FULL_WIDTH
 from bitstep.data import load, split
+from bitstep.quantization.encodings import FULL_CELLS
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -23,9 +25,14 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "quantize", help="quantize and pack a data set into one file",
         description="Scale, quantize and pack DATA into one file, which `bitstep train` takes in "
         "its place, on a board without scikit-learn, too.",
-        epilog="Example: bitstep quantize cadata --bits 3 --out cadata-3.npz")
+        epilog="Examples: bitstep quantize cadata --bits 3 --out cadata-3.npz; bitstep quantize "
+        "cod-rna --model svm --out cod-rna.npz")
     add_data_options(parser)
     add_pipeline_options(parser)
+    parser.add_argument("--full", action=argparse.BooleanOptionalAction,
+                        help="add a copy at 16 bits, from which `bitstep train --model svm` reads "
+                        "rows again (default: yes with --model svm and --encoding nearest or "
+                        "stochastic)")
     parser.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
     return parser
 
@@ -36,15 +43,21 @@ def run(arguments: argparse.Namespace) -> int:
     fill_defaults(arguments)
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
+    cells = arguments.encoding in FULL_CELLS
+    if arguments.full and not cells:
+        raise UsageError("--full needs --encoding nearest or stochastic, whose codes bound the "
+                         f"value, not {arguments.encoding}")
+    full = arguments.model == "svm" and cells if arguments.full is None else arguments.full
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
-    task = task_of(arguments.model, dataset.task, dataset.labels, dataset.name)
+    task = task_of(arguments, dataset)
     train, _ = split(dataset, arguments.train_rows, arguments.shuffle, arguments.seed)
-    task_of(arguments.model, task, train.labels, f"{dataset.name}, the rows to train on")
-    data = quantize_rows(arguments, train, task)
+    task_of(arguments, dataset, train.labels)
+    data = quantize_rows(arguments, train, task, full=full)
     data.save(arguments.out)
     copies = f"{data.copies} copies of " if data.copies > 1 else ""
     labels = "a regression" if data.classes is None else f"{len(data.classes)} classes"
     print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features for {labels}, "
-          f"{data.bits} bits {data.encoding}, {copies}{data.rows[0].nbytes:,} bytes of rows")
+          f"{data.bits} bits {data.encoding}, {copies}{data.rows[0].nbytes:,} bytes of rows"
+          + ("" if data.full is None else f", and a copy at {FULL_WIDTH} bits"))
     print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
     return 0

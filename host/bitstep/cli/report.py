@@ -14,6 +14,11 @@ from bitstep.config import PipelineConfig
 from bitstep.training import TrainedModel, report_counters
 
 REPORT_VERSION = 1
+LOSSES = {
+    "squared_error": "1/(2K) sum of squared residuals",
+    "squared_hinge": "1/(2K) sum of max(0, 1 - y f(x))^2",
+    "hinge": "1/K sum of max(0, 1 - y f(x))",
+    "log_loss": "1/K sum of log(1 + exp(-y f(x)))"}
 
 
 def versions() -> dict[str, str | None]:
@@ -41,11 +46,12 @@ def make_report(arguments: argparse.Namespace, problem: Problem, model: TrainedM
         "report_version": REPORT_VERSION,
         "dataset": problem.describe(arguments.data),
         "config": {
-            "model": "linreg" if problem.task == "regression" else "ls-svm",
+            "model": problem.model, "loss": problem.kind.sklearn_loss,
             "bits": data.bits, "encoding": data.encoding, "bus_width": data.bus_width,
             "scaler": data.scaler.kind, "copies": data.copies, "epochs": model.epochs_done,
             "batch": arguments.batch, "step": float(step), "schedule": arguments.schedule,
-            "l2": arguments.l2, "fit_intercept": arguments.intercept,
+            "l2": arguments.l2, "l1": arguments.l1, "box": arguments.box,
+            "refetch": problem.refetch, "fit_intercept": arguments.intercept,
             "model_range": arguments.model_range, "shuffle": arguments.shuffle,
             "lookahead": config.lookahead, "pipeline": config.to_dict()},
         "device": arguments.device,
@@ -79,15 +85,32 @@ def print_report(report: dict[str, Any]) -> None:
         columns[f"test {report['metric']}"] = numbers(found) if report["metric"] == "loss" else [
             f"{100 * share:.2f} %" for share in found]
     print(table(list(columns), list(zip(*columns.values(), strict=True))))
-    print("Loss: 1/(2K) sum of squared residuals over K rows"
-          + (", estimated from the codes (there are no features)."
-             if report["loss_on"] == "codes" else "."))
+    on = {"features": "", "codes": ", estimated from the codes (there are no features)",
+          "full": ", of the rows at full precision"}
+    print(f"Loss: {LOSSES[_loss(config)]} over K rows{on[report['loss_on']]}.")
+    if _loss(config) == "hinge":
+        print(_refetched(report))
     if report["device_seconds"] is not None:
         waits = {cause: cycles for cause, cycles in counters["stall_cycles"].items() if cycles}
         print(f"Device: {duration(report['device_seconds'])} ({counters['cycles']:,} cycles at "
               f"{report['clock_hz'] / 1e6:g} MHz) for {counters['beats']:,} beats of rows; waits: "
               + (", ".join(f"{cause} {cycles:,}" for cause, cycles in waits.items()) or "none"))
     print(f"Wall clock: {duration(report['wall_seconds'])}")
+
+
+def _loss(config):
+    return config.get("loss", "squared_error")      # of reports written before there were others
+
+
+def _refetched(report):
+    """How many of the rows that were visited were read again."""
+    if not report["config"]["refetch"]:
+        return "Refetching: no; every row was used as quantized."
+    counters, config = report["counters"], PipelineConfig(**report["config"]["pipeline"])
+    visited = counters["beats"] // config.beats(report["dataset"]["n_features"])
+    rows = counters["refetched_rows"]
+    return (f"Refetching: {rows:,} of {visited:,} rows ({100 * rows / visited:.2f} %) were read "
+            "again at full precision.")
 
 
 def check_plot(path: str) -> None:
@@ -135,9 +158,9 @@ def plot(report: dict[str, Any], path: str) -> None:
     if len(losses) > 1:
         panels[0].legend(frameon=False)
     of = "loss" if len(losses) > 1 else "training loss"
-    unit = "" if config["model"] == "ls-svm" else "\n(squared units of the label)"
+    unit = "\n(squared units of the label)" if config["model"] == "linreg" else ""
     panels[0].set_ylabel(f"{of}{' from codes' if report['loss_on'] == 'codes' else ''}\n"
-                         f"1/(2K) sum of squared residuals{unit}", fontsize=9)
+                         f"{LOSSES[_loss(config)]}{unit}", fontsize=9)
     if accuracy:
         panels[1].plot(epochs, [100 * share for share in tests], markersize=4, **styles["test"])
         panels[1].set_ylabel("test accuracy in %", fontsize=9)

@@ -29,6 +29,7 @@ from bitstep.devices import available, device_class, open_device
 from bitstep.driver import Driver
 from bitstep.modelfile import LinearModel
 from bitstep.planning import CORRECTED_ENCODINGS, MODEL_RANGE, pipeline_for
+from bitstep.registers import Loss
 from bitstep.runs import SaturationError
 from bitstep.schedules import SCHEDULES, read_steps, schedule_steps
 from bitstep.training import TrainedModel, automatic_step, train_model
@@ -42,10 +43,10 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Declare the options."""
     parser = commands.add_parser(
         "train", help="train a model on a data set",
-        description="Train a linear regression or a least-squares SVM on DATA, which is quantized "
-        "to B bits a value and streamed through the pipeline of a device.",
-        epilog="Example: bitstep train cadata --bits 4 --epochs 20 --out model.npz --report "
-        "run.json. The report is described in docs/report.md.")
+        description="Train a linear model on DATA, which is quantized to B bits a value and "
+        "streamed through the pipeline of a device.",
+        epilog="Examples: bitstep train cadata --bits 4 --epochs 20 --out model.npz --report "
+        "run.json; bitstep train cod-rna --model svm. The report is described in docs/report.md.")
     add_data_options(parser)
     add_pipeline_options(parser)
     training = parser.add_argument_group("training")
@@ -53,15 +54,26 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                           help="passes over the rows (default: 20; with a file of steps: all of "
                           "them)")
     training.add_argument("--step", type=or_auto(number(0)), metavar="S", help="first step, in "
-                          "scaled feature space: x <- x - S (u.x - y) u; or auto: from the data "
-                          "(default: auto)")
+                          "scaled feature space, as in x <- x - S (u.x - y) u; or auto: from the "
+                          "data (default: auto)")
     training.add_argument("--schedule", default="inverse", metavar="NAME|FILE",
                           help="step of each epoch: constant, inverse (S / epoch), inverse-sqrt "
                           "(S / sqrt(epoch)), or a file with one step a line (default: inverse)")
     training.add_argument("--batch", type=integer(1, (1 << 32) - 1), default=1, metavar="N",
                           help="rows of a batch (default: 1)")
     training.add_argument("--l2", type=number(0, above=False), default=0.0, metavar="L",
-                          help="ridge penalty on the weights of scaled features (default: 0)")
+                          help="ridge penalty on the weights of scaled features, L/2 |x|^2 "
+                          "(default: 0)")
+    training.add_argument("--l1", type=number(0, above=False), default=0.0, metavar="L",
+                          help="lasso penalty on the weights of scaled features, L sum |x_j|, by "
+                          "soft thresholds (default: 0)")
+    training.add_argument("--box", type=number(0), metavar="R",
+                          help="keep the weights of scaled features within -R and R (default: no "
+                          "bound)")
+    training.add_argument("--refetch", action=argparse.BooleanOptionalAction,
+                          help="svm: read rows again at 16 bits where their codes leave open "
+                          "whether they are within the margin (default: yes with --encoding "
+                          "nearest and stochastic)")
     training.add_argument("--intercept", action=argparse.BooleanOptionalAction, default=True,
                           help="train an intercept; without one use --scaler maxabs (default: yes)")
     training.add_argument("--model-range", type=number(0), default=MODEL_RANGE, metavar="R",
@@ -106,10 +118,12 @@ def run(arguments: argparse.Namespace) -> int:
     data = problem.outputs[0]
     step = arguments.step
     if by_name and step in (None, "auto"):
-        step = automatic_step(data, arguments.batch, arguments.intercept)
+        step = automatic_step(data, arguments.batch, arguments.intercept, loss=problem.kind.loss)
     steps = schedule_steps(arguments.schedule, step=step, epochs=epochs)
     config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
-                          bus_width=data.bus_width, lookahead=arguments.lookahead)
+                          bus_width=data.bus_width, lookahead=arguments.lookahead,
+                          loss=problem.kind.loss, refetch=problem.refetch,
+                          proximal=arguments.l1 > 0 or arguments.box is not None)
     try:
         device = open_device(arguments.device, config, **options)
     finally:
@@ -121,7 +135,8 @@ def run(arguments: argparse.Namespace) -> int:
             with Bar(epochs * len(problem.outputs), "training", " epochs") as bar:
                 model = train_model(
                     problem.outputs, driver, config, steps=steps, batch=arguments.batch,
-                    l2=arguments.l2, fit_intercept=arguments.intercept,
+                    loss=problem.kind.loss, refetch=problem.refetch, l2=arguments.l2,
+                    l1=arguments.l1, box=arguments.box, fit_intercept=arguments.intercept,
                     model_range=arguments.model_range, timeout_s=arguments.timeout,
                     on_epoch=bar.to)
         except SaturationError as error:
@@ -142,8 +157,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"wrote {path}")
     last = report["history"][-1]["train_loss"]
     if last > 1.1 * problem.baseline:      # nothing to learn gives a little above 1
-        print(f"bitstep train: warning: the training loss is {last:.6g}, but predicting the "
-              f"labels' mean has {problem.baseline:.6g}; {remedy(arguments, steps[0])}",
+        constant = "the labels' mean" if problem.kind.loss == Loss.LEAST_SQUARES \
+            else "the best constant"
+        penalty = " or a smaller --l1" if arguments.l1 else ""
+        print(f"bitstep train: warning: the training loss is {last:.6g}, but predicting "
+              f"{constant} has {problem.baseline:.6g}; {remedy(arguments, steps[0])}{penalty}",
               file=sys.stderr)
     if model.interrupted:
         print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
