@@ -74,7 +74,7 @@ class Proximal(wiring.Component):
                 m.next = "Read"
                 with m.If(walk.last):
                     m.next = "Idle"
-            m.d.comb += self.busy.eq(~machine.ongoing("Idle"))
+        m.d.comb += self.busy.eq(~machine.ongoing("Idle"))
         return m
 
     def _step(self, m, word, reach, *, name):

@@ -27,8 +27,8 @@ class Refetcher(wiring.Component):
 
     The first pass over the model forms the row's dot product, a pair of values a cycle and one
     cycle more a beat of codes, and keeps the row; if the row is active, the second pass subtracts
-    it, 2 cycles a pair and one more a beat. ``done`` comes pairs + beats + 5 cycles after
-    ``start`` for an inactive row, 3 pairs + 2 beats + 5 for an active one, and as many cycles later
+    it, 2 cycles a pair and one more a beat. ``done`` comes pairs + beats + 6 cycles after
+    ``start`` for an inactive row, 3 pairs + 2 beats + 6 for an active one, and as many cycles later
     as ``i`` kept it waiting. Exact, nothing is clamped. Storage: a row of ``capacity`` values.
     Golden model: :meth:`bitstep.golden.sgd._Epoch.refetch`.
 
@@ -45,8 +45,8 @@ class Refetcher(wiring.Component):
     epoch_start, row_passed : In(1)
         Strobes: the next row is the first of the copy; the next row is the one after. The row of
         ``start`` is the one whose ``row_passed`` has not come yet; it may come in the same cycle.
-    label : In(1)
-        With ``start``: the row's label, 1 for +1 and 0 for -1.
+    positive : In(1)
+        With ``start``: the row's label is +1, not -1.
     unit : In(31)
         K, the update of a derivative of 1; constant during an epoch.
     address, beats, last_lanes, intercept_level, label_shift : In
@@ -68,10 +68,11 @@ class Refetcher(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         self.pairs = config.model_lanes // 2
+        self.depth = self.pairs * config.max_beats
         super().__init__({
             "start": In(1), "stop": In(1), "busy": Out(1), "done": Out(1),
             "epoch_start": In(1), "row_passed": In(1),
-            "label": In(1), "unit": In(UPDATE_WIDTH - 1),
+            "positive": In(1), "unit": In(UPDATE_WIDTH - 1),
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)), "intercept_level": In(8),
             "address": In(64), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
             "job": Out(stream.Signature(JOB_LAYOUT)), "i": In(stream.Signature(AUX_WIDTH)),
@@ -82,37 +83,155 @@ class Refetcher(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        m.submodules.walk = walk = ModelWalk(config=config)
-        m.submodules.row = row = memory.Memory(shape=PAIR, depth=self.pairs * config.max_beats,
-                                               init=[])
-        keep = row.write_port()
-        values = row.read_port(transparent_for=(keep,))
-        number = Signal(range(row.depth))       # of the pair in its row
-        take, feed, arrived = Signal(), Signal(), Signal(3)
-        applying = Signal()
-        held = Signal(AUX_WIDTH, reset_less=True)
-        update = Signal(signed(UPDATE_WIDTH), reset_less=True)
-        m.d.sync += arrived.eq(Cat(take | feed, arrived))
+        m.submodules.walk = walk = ModelWalk(config=self.config)
         m.d.comb += [
             walk.beats.eq(self.beats), walk.last_lanes.eq(self.last_lanes),
             self.index.eq(walk.index), self.pair.eq(walk.pair),
-            keep.addr.eq(number), keep.en.eq(take),
-            keep.data.eq(self.i.payload.word_select(number[0], AUX_WIDTH // 2)),
-            values.addr.eq(number),
         ]
+        held = Signal(AUX_WIDTH, reset_less=True)           # the model's pair
+        constant = Signal(signed(MODEL_WIDTH), reset_less=True)     # the intercept's word
+        update = Signal(signed(UPDATE_WIDTH), reset_less=True)      # of the row if it is active
+        positive, idle, applying = Signal(), Signal(), Signal()
+        # A pair goes to the multipliers: in the first pass from the stream, then from memory.
+        take, feed = Signal(), Signal()
+        settled, deciding, writing = Signal(), Signal(), Signal()
 
-        # Both passes multiply the row, with the model and then with the update.
-        words, products, changed = [], [], []
-        for side in range(2):
-            word = held.word_select(side, MODEL_WIDTH).as_signed()
-            products.append(multiply(
-                m, values.data[side], Mux(applying, update, word), stages=2, valid=arrived[0],
-                name=f"product_{side}", width=FULL_WIDTH + MODEL_WIDTH,
-                addend=Mux(applying, 1 << config.full_fraction - 1, 0)))
-            words.append(word)
-        for side, (word, product) in enumerate(zip(words, products, strict=True)):
-            result = Signal(signed(FULL_WIDTH + MODEL_WIDTH + 1), name=f"changed_{side}")
-            m.d.comb += result.eq(word - (product >> config.full_fraction))
-            changed.append(result)
+        self._find_row(m)
+        values = self._row(m, walk, take, feed, idle)
+        arrived = Signal(3)
+        m.d.sync += arrived.eq(Mux(idle, 0, Cat(take | feed, arrived)))
+        words = [held.word_select(side, MODEL_WIDTH).as_signed() for side in range(2)]
+        products = self._products(m, values, words, update, applying, arrived[0])
+        level = Signal(signed(MODEL_WIDTH + 8), reset_less=True)
+        m.d.sync += level.eq(Mux(deciding, update, constant) * self.intercept_level)
+        active = self._active(m, products, level, positive, idle, arrived[2], settled)
+        self._change(m, words, products, constant, level, writing)
+
+        with m.If(idle):
+            m.d.sync += [positive.eq(self.positive),
+                         update.eq(Mux(self.positive, -self.unit, self.unit))]
+        state = stoppable_states(m, self.stop, "Idle")
+        with m.FSM() as machine:
+            with m.State("Idle"):
+                m.d.comb += walk.restart.eq(1)
+                m.d.sync += applying.eq(0)
+                with m.If(self.start & ~self.stop):
+                    m.next = "Intercept"
+            with state("Intercept"):
+                m.d.comb += self.intercept.eq(1)
+                m.d.sync += constant.eq(self.data[:MODEL_WIDTH].as_signed())
+                m.next = "Sum"
+            with state("Sum"):
+                m.d.sync += held.eq(self.data)
+                m.d.comb += [take.eq(self.i.valid & walk.ready), walk.advance.eq(take)]
+                with m.If(take & walk.last):
+                    m.next = "Settle"
+            with state("Settle"):
+                with m.If(arrived == 0):
+                    m.d.comb += settled.eq(1)
+                    m.next = "Compare"
+            with state("Compare"):
+                m.next = "Decide"
+            with state("Decide"):
+                m.d.comb += [deciding.eq(1), walk.restart.eq(1), feed.eq(active),
+                             self.done.eq(~active)]
+                m.d.sync += applying.eq(1)
+                m.next = "Idle"
+                with m.If(active):
+                    m.next = "Write-Intercept"
+            with state("Write-Intercept"):
+                m.d.comb += [writing.eq(1), self.intercept.eq(1)]
+                m.next = "Read"
+            with state("Read"):
+                # The product takes as long as the pair before: it is fed one pair ahead.
+                m.d.sync += held.eq(self.data)
+                m.d.comb += feed.eq(walk.ready & ~walk.last)
+                with m.If(walk.ready):
+                    m.next = "Write"
+            with state("Write"):
+                m.d.comb += [writing.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
+                m.next = "Read"
+                with m.If(walk.last):
+                    m.next = "Idle"
+        m.d.comb += [idle.eq(machine.ongoing("Idle")), self.busy.eq(~idle)]
         return m
+
+    def _find_row(self, m):
+        """Where the next row is, and the job for it."""
+        next_row, address = Signal(64, reset_less=True), Signal(64, reset_less=True)
+        pairs, pending = Signal(range(self.depth + 1)), Signal()
+        beats = Signal(range(self.depth // 2 + 2))
+        m.d.sync += pairs.eq((self.beats - 1) * self.pairs + ((self.last_lanes + 1) >> 1))
+        m.d.comb += [
+            beats.eq((pairs + 1) >> 1),
+            self.job.valid.eq(pending & ~self.stop),
+            self.job.payload.address.eq(address),
+            self.job.payload.beats.eq(beats),
+        ]
+        with m.If(self.epoch_start):
+            m.d.sync += next_row.eq(self.address)
+        with m.Elif(self.row_passed):
+            m.d.sync += next_row.eq(next_row + beats * (AUX_WIDTH // 8))
+        with m.If(self.stop | self.job.ready):
+            m.d.sync += pending.eq(0)
+        with m.If(self.start & ~self.stop):
+            m.d.sync += [pending.eq(1), address.eq(next_row)]
+
+    def _row(self, m, walk, take, feed, clear):
+        """The pair of values that ``take`` or ``feed`` meant, one cycle later."""
+        m.submodules.row = row = memory.Memory(shape=PAIR, depth=self.depth, init=[])
+        write = row.write_port()
+        read = row.read_port(transparent_for=(write,))
+        number = Signal(range(self.depth))
+        m.d.comb += [
+            self.i.ready.eq(take & (number[0] | walk.last)),
+            write.addr.eq(number), write.en.eq(take),
+            write.data.eq(self.i.payload.word_select(number[0], AUX_WIDTH // 2)),
+            read.addr.eq(number), read.en.eq(take | feed),
+        ]
+        with m.If(take | feed):
+            m.d.sync += number.eq(number + 1)
+        with m.If(clear | (take & walk.last)):
+            m.d.sync += number.eq(0)
+        return read.data
+
+    def _products(self, m, values, words, update, applying, valid):
+        """Values times model words or, rounded, times the update; 2 cycles after the values."""
+        rounding = Mux(applying, 1 << self.config.full_fraction - 1, 0)
+        return [multiply(m, value, Mux(applying, update, word), stages=2, valid=valid,
+                         name=f"product_{side}", width=FULL_WIDTH + MODEL_WIDTH, addend=rounding)
+                for side, (value, word) in enumerate(zip(values, words, strict=True))]
+
+    def _active(self, m, products, level, positive, clear, valid, settled):
+        """Whether the row is active, 2 cycles after ``settled``."""
+        fraction = self.config.full_fraction
+        terms = self.config.capacity + 1      # and the intercept
+        total = Signal(signed(FULL_WIDTH + MODEL_WIDTH - 1 + terms.bit_length()), reset_less=True)
+        with m.If(valid):
+            m.d.sync += total.eq(total + products[0] + products[1])
+        with m.If(settled):
+            m.d.sync += total.eq(total + (level << fraction))
+        with m.If(clear):
+            m.d.sync += total.eq(0)
+        target = Signal(self.config.max_label_shift + fraction + 1, reset_less=True)
+        active = Signal(reset_less=True)
+        m.d.sync += [target.eq(C(1 << fraction) << self.label_shift),
+                     active.eq(Mux(positive, total < target, total > -target))]
+        return active
+
+    def _change(self, m, words, products, constant, level, writing):
+        """What is written, and whether it leaves its range."""
+        fraction = self.config.full_fraction
+        # A value has at most 8 bits before its fraction, a level too.
+        changed = [Signal(signed(MODEL_WIDTH + 9), name=f"changed_{side}") for side in range(2)]
+        for side, (word, product) in enumerate(zip(words, products, strict=True)):
+            with m.If(self.intercept):
+                m.d.comb += changed[side].eq(constant - level if side == 0 else 0)
+            with m.Else():
+                m.d.comb += changed[side].eq(word - (product >> fraction))
+        m.d.comb += [
+            self.write.eq(writing),
+            self.o.eq(Cat(result[:MODEL_WIDTH] for result in changed)),
+        ]
+        m.d.sync += self.saturated.eq(
+            writing & Cat(out_of_range(result, MODEL_WIDTH) for result in changed).any())
