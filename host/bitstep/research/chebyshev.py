@@ -223,23 +223,22 @@ def hinge_derivative(radius: float, gap: float, degree: int = 15) -> Polynomial:
 
 def _best_sign(low, terms):
     """Chebyshev coefficients of T_1, T_3, ... closest to 1 on [low, 1], and the deviation."""
-    nodes = 2 * np.arange(terms) + 1
-    # Extremes crowd at both ends, as the Chebyshev points do; a grid crowded alike finds them.
-    grid = (1 + low) / 2 - (1 - low) / 2 * np.cos(np.linspace(0, np.pi, 4000))
-    basis = np.cos(np.arccos(grid)[:, None] * nodes)
+    # x times a polynomial in x^2: the Chebyshev points of x^2 are close to the extremes.
+    angles = np.linspace(0, np.pi, max(4000, 40 * terms))
+    grid = np.sqrt((1 + low ** 2) / 2 - (1 - low ** 2) / 2 * np.cos(angles))
+    basis = np.cos(np.arccos(np.minimum(grid, 1))[:, None] * (2 * np.arange(terms) + 1))
     signs = (-1.0) ** np.arange(terms + 1)
     chosen = np.round(np.linspace(0, len(grid) - 1, terms + 1)).astype(int)
-    for _ in range(50):
+    while True:
         system = np.column_stack([basis[chosen], signs])
         *odd, level = np.linalg.solve(system, np.ones(terms + 1))
         deviation = basis @ odd - 1
+        if np.abs(deviation).max() <= abs(level) * (1 + 1e-9) + 1e-12:
+            break
         # The new points are the extremes between changes of sign.
         pieces = np.split(np.arange(len(grid)), np.flatnonzero(np.diff(deviation > 0)) + 1)
+        assert len(pieces) == terms + 1, "the deviation must alternate"
         chosen = np.array([piece[np.abs(deviation[piece]).argmax()] for piece in pieces])
-        if len(chosen) != terms + 1:
-            raise AssertionError(f"{len(chosen)} alternations instead of {terms + 1}")
-        if np.abs(deviation).max() <= abs(level) * (1 + 1e-9):
-            break
     return np.array(odd), float(np.abs(deviation).max())
 
 

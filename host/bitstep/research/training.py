@@ -5,6 +5,7 @@ quantized once, before the first epoch, as they would be stored; what a method d
 (arrangements of samples, sketches) is fresh.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -236,11 +237,14 @@ class SketchRefetch:
     Raises
     ------
     ValueError
-        If size or failure is out of range.
+        If size or failure is out of range, or a sketch of this size has no bound.
     """
 
     def __init__(self, size: int, failure: float = 0.05, inner: Method | None = None):
         self.gamma, self.size = sketch_error(size, failure), size
+        if math.isinf(self.gamma):
+            raise ValueError(f"size must be at least {math.ceil(12 * math.log(4 / failure))} for "
+                             f"failure {failure:g}, not {size}")
         self.inner = Rounded("hinge") if inner is None else inner
         self.trust_sketch = inner is None
         self.exact = np.zeros((0, 0))
