@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from bitstep.quantization import QuantizedDataset
 
 CORRECTED_ENCODINGS = ("compensated", "double-symmetric")
-MODEL_RANGE = 32.0          # default of ``model_range``
+MODEL_RANGE = 32.0          # default of ``model_range`` for least squares
+MARGIN_RANGE = 128.0        # and for the losses of a margin, whose weights grow without bound, in
+#                             time, on classes that a plane separates
 MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
-MIN_UNIT = 16               # least update of a derivative of 1: rounded by at most 3 %
+MIN_UNIT = 4                # least update of a derivative of 1: a smaller one is rounded by > 12 %
 MAX_GROWTH = 0.05           # largest relative change of a weight by one correction
 PROXIMAL_ROWS = 256         # least rows between proximal steps that are chosen by themselves
 
@@ -92,7 +94,7 @@ class Plan:
     steps : ndarray of float64, shape (len(job.epochs),)
         The steps that the hardware takes: those asked for, rounded to mantissa and shift.
     step_error : float
-        Largest relative difference of ``steps`` to those asked for; below 0.008, or 0.04 for
+        Largest relative difference of ``steps`` to those asked for; below 0.008, or 0.14 for
         the hinge and the logistic loss, whose unit update is an integer, too.
     """
 
@@ -104,7 +106,7 @@ class Plan:
 
 def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[float] | np.ndarray,
          batch: int = 1, l2: float = 0.0, fit_intercept: bool = True,
-         correction_period: int | str = "auto", model_range: float = MODEL_RANGE,
+         correction_period: int | str = "auto", model_range: float | None = None,
          initial: tuple[np.ndarray, float] | None = None, first_epoch: int = 0,
          loss: Loss = Loss.LEAST_SQUARES, refetch: bool = False, l1: float = 0.0,
          box: float | None = None, proximal_period: int | str = "auto") -> Plan:
@@ -135,9 +137,10 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     correction_period : int or "auto"
         Rows between diagonal corrections, a multiple of ``batch`` and less than the rows;
         ``"auto"``: see :func:`automatic_period`. Without effect if nothing is to be corrected.
-    model_range : float
+    model_range : float or None
         Largest weight that must be representable, as a multiple of the largest label. A smaller
-        one gives a finer model; a weight beyond it ends the run with an error.
+        one gives a finer model; a weight beyond it ends the run with an error. None: 32 for least
+        squares, 128 for the other losses.
     initial : (ndarray of shape (n_features,), float) or None
         Weights and intercept in scaled feature space to start from; None starts from zero.
     first_epoch : int
@@ -168,6 +171,8 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         If a parameter is out of range or a step cannot be represented; the message says what to
         do.
     """
+    if model_range is None:
+        model_range = MODEL_RANGE if loss == Loss.LEAST_SQUARES else MARGIN_RANGE
     _check(data, config, batch, model_range)
     _check_objective(data, loss, refetch, l2, l1, box)
     if not fit_intercept and data.label_offset != 0:

@@ -12,7 +12,7 @@ import numpy as np
 from bitstep.config import PipelineConfig
 from bitstep.driver import Driver
 from bitstep.losses import code_levels
-from bitstep.planning import MODEL_RANGE, plan
+from bitstep.planning import plan
 from bitstep.quantization.packing import pack_labels
 from bitstep.registers import LabelFormat, Loss
 from bitstep.runs import COUNTER_NAMES, SaturationError, TrainingInterrupted
@@ -24,6 +24,7 @@ SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 # The automatic step, see there: fraction of 1 / R, and how much longer the batch may make it.
 STEP_FRACTIONS = {Loss.LEAST_SQUARES: (0.2, 1.0), Loss.SQUARED_HINGE: (0.5, 2.0),
                   Loss.HINGE: (2.0, 4.0), Loss.LOGISTIC: (4.0, 4.0)}
+MAX_BOUNDED_STEP = 16.0     # of a loss whose derivative is at most 1
 NOISE_WEIGHT = 12.0         # how much quantization noise shortens it for least squares; tuned too
 
 
@@ -62,7 +63,7 @@ class TrainedModel:
 
 def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: PipelineConfig, *,
                 steps: np.ndarray, batch: int = 1, l2: float = 0.0, fit_intercept: bool = True,
-                model_range: float = MODEL_RANGE, initial: tuple[np.ndarray, Any] | None = None,
+                model_range: float | None = None, initial: tuple[np.ndarray, Any] | None = None,
                 first_epoch: int = 0, loss: Loss = Loss.LEAST_SQUARES, refetch: bool = False,
                 l1: float = 0.0, box: float | None = None, timeout_s: float = 60.0,
                 on_epoch: Callable[[int], None] | None = None) -> TrainedModel:
@@ -163,17 +164,17 @@ def automatic_step(data: "QuantizedDataset", batch: int = 1, fit_intercept: bool
     An update of one row with step 1 / R removes its whole residual, on average; a large batch with
     step 2 / m diverges, with 8 / m for the logistic loss, whose curvature is at most 1/4; and noise
     of rounding, amplified by the corrections, asks for a shorter step (on cadata at 2 bits a five
-    times shorter one). Hinge and logistic derivatives are at most 1, so their step is limited to
-    half of the default ``model_range`` instead. R and m are taken from no more than 2,048 rows,
-    evenly spaced.
+    times shorter one). A row's hinge or logistic derivative is at most 1, so the step is about what
+    a weight can change at once; it is at most 16, an eighth of the default ``model_range``. R and m
+    are taken from no more than 2,048 rows, evenly spaced.
 
     Least squares is tuned on six data sets with 1 to 8 bits. The other losses are tuned with
     float64 SGD, 20 epochs, ``step / epoch`` (breast_cancer, digits and wine one-vs-rest, 8 normal
     features with 0, 9 and 25 % of the labels flipped by noise of the margin, 100 sparse ones),
-    against the best of a grid of powers of 2. With B = 1 the final loss is above that by at most 3.1 %
-    (squared hinge), 0.9 % (hinge) and 3.7 % (logistic) of the loss of a model of zeros. Few, large
-    batches want still longer steps than is safe in general: with B = 32 it is up to 19, 6 and 12 %
-    (the sparse set), so give more epochs, or a step.
+    against the best of a grid of powers of 2. With B = 1 the final loss is above that by at most
+    3.1 % (squared hinge), 0.9 % (hinge) and 3.7 % (logistic) of the loss of a model of zeros. Few,
+    large batches want still longer steps than is safe in general: with B = 32 it is up to 19, 6 and
+    12 % (the sparse set), so give more epochs, or a step.
 
     Parameters
     ----------
@@ -205,7 +206,7 @@ def automatic_step(data: "QuantizedDataset", batch: int = 1, fit_intercept: bool
     if loss == Loss.LEAST_SQUARES:
         step /= 1.0 + NOISE_WEIGHT * float(np.max(data.variance))
     bounded = loss in (Loss.HINGE, Loss.LOGISTIC)
-    return min(step, MODEL_RANGE / 2) if bounded else step
+    return min(step, MAX_BOUNDED_STEP) if bounded else step
 
 
 def class_targets(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
