@@ -16,12 +16,13 @@ from bitstep_hw.slot import slot_layout
 class ModelStore(wiring.Component):
     """Model words of a slot, after the update of the row ``lookahead + 1`` before.
 
-    In the cycle after a slot enters, its words are read and c times the older row's levels is
-    formed; then V = X - c g; then U = V + e if a correction is pending. V is written back (U where
-    the correction is committed) and U goes to the dot product, or, later in a batch, the model
-    that was frozen at the batch's start. A slot a cycle, the words leave
-    ``product_stages + 2`` cycles after the slot; two slots with the same index must be at least 2 cycles apart. Nothing is clamped: leaving the
-    range raises a flag (docs/number-formats.md). Storage: ``capacity`` model words, once more with
+    In the cycle after a slot enters (two cycles for floating-point rows, whose products take one
+    more), its words are read and c times the older row's levels is formed; then V = X - c g; then
+    U = V + e if a correction is pending. V is written back (U where the correction is committed)
+    and U goes to the dot product, or, later in a batch, the model that was frozen at the batch's
+    start. A slot a cycle, the words leave ``product_stages + 2`` cycles after the slot; two slots
+    with the same index must be at least 2 cycles apart. Nothing is clamped: leaving the range
+    raises a flag (docs/number-formats.md). Storage: ``capacity`` model words, once more with
     ``minibatch``.
 
     Between epochs the words are reached two at a time, in the layout of docs/memory-layout.md,

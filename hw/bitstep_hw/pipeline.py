@@ -130,10 +130,11 @@ class Pipeline(wiring.Component):
         m.submodules.dot_product = dot_product = DotProduct(config=config)
         m.submodules.solver = solver = (
             LogisticSolver if config.solver == "logistic" else Solver)(config=config)
-        m.submodules.unit_update = unit_update = UnitUpdate(config=config)
+        m.submodules.unit_update = unit_update = UnitUpdate()
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
         unit, square = Signal(FLOAT_GUARD + 1), Signal(FLOAT_GUARD + 1)
-        m.d.comb += unit.eq(self.intercept_level << (FLOAT_GUARD if config.family == "float" else 0))
+        fraction = FLOAT_GUARD if config.family == "float" else 0
+        m.d.comb += unit.eq(self.intercept_level << fraction)
         rewritten = Signal()                # a refetched row left the range
         m.d.sync += square.eq(self.intercept_level[:7] * unit)
         m.d.comb += [
@@ -156,7 +157,8 @@ class Pipeline(wiring.Component):
             unit_update.mantissa.eq(self.mantissa), unit_update.shift.eq(self.shift),
             unit_update.label_shift.eq(self.label_shift),
             solver.unit.eq(unit_update.unit), solver.unit_too_large.eq(unit_update.too_large),
-            self.saturated[0].eq(solver.saturated), self.saturated[1].eq(store.saturated | rewritten),
+            self.saturated[0].eq(solver.saturated),
+            self.saturated[1].eq(store.saturated | rewritten),
         ]
         for target, source in ((correlator.dot, dot), (store.levels, older),
                                (dot_product.levels, late_dot), (dot_product.words, store.words),
@@ -166,7 +168,8 @@ class Pipeline(wiring.Component):
         if self.engine is not None:
             m.submodules.engine = engine = self.engine
             m.d.comb += [
-                engine.slot.eq(slots[1 + product]), engine.beats.eq(self.beats), engine.stop.eq(self.stop),
+                engine.slot.eq(slots[1 + product]), engine.beats.eq(self.beats),
+                engine.stop.eq(self.stop),
                 engine.sampled.eq(store.sampled), store.correction.eq(engine.correction),
                 engine.mantissa.eq(self.correction_mantissa),
                 engine.shift.eq(self.correction_shift),
@@ -186,11 +189,6 @@ class Pipeline(wiring.Component):
     def _proximal(self, m, sequencer, store):
         """Proximal steps, when the sequencer has let every update reach its words."""
         m.submodules.proximal = proximal = Proximal(config=self.config)
-        stepping = Signal()
-        with m.If(sequencer.proximal):
-            m.d.sync += stepping.eq(1)
-        with m.Elif(proximal.done | self.stop):
-            m.d.sync += stepping.eq(0)
         m.d.comb += [
             proximal.start.eq(sequencer.proximal), proximal.stop.eq(self.stop),
             sequencer.proximal_done.eq(proximal.done),
@@ -198,7 +196,7 @@ class Pipeline(wiring.Component):
             proximal.threshold.eq(self.threshold), proximal.limit.eq(self.box_limit),
             proximal.data.eq(store.access_o),
         ]
-        with m.If(stepping):
+        with m.If(proximal.busy):
             m.d.comb += self._reach(store, proximal)
 
     def _refetch(self, m, sequencer, store, dotted, levels, dot_product, solver, unit_update,

@@ -1,6 +1,6 @@
 """The scalar recursion: from a row's dot product to its update."""
 
-from amaranth import Array, Module, Mux, Signal, signed
+from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,10 +11,11 @@ from bitstep.config import (
     MAX_SHIFT,
     SHIFT_UNIT,
     UPDATE_WIDTH,
-    solver_stages,
 )
 from bitstep.registers import Loss
 from bitstep_hw.arithmetic import delay, multiply, out_of_range
+from bitstep_hw.unit_update import UNIT_WIDTH
+from bitstep_hw.update_history import UpdateHistory
 
 
 class Solver(wiring.Component):
@@ -23,10 +24,8 @@ class Solver(wiring.Component):
     With Z the dot product with the model D + 1 rows ago and G_d the products with the rows
     before, z_i = Z - sum over d of c_(i-d) G_d. The last few terms decide the rate, so for them
     the mantissa is multiplied into G_d beforehand and c_(i-1) meets one product, one subtraction
-    and one shift: ``recursion`` cycles. Time is counted backwards: a row is at place p when its c
-    will be in its register p cycles later. At place p the c of every row at least p cycles ahead
-    is known, but rows may follow each other at any distance, so how many of them have shifted the
-    history of c since is counted (``between``).
+    and one shift: ``recursion`` cycles. Time is counted backwards, in places
+    (:class:`bitstep_hw.update_history.UpdateHistory`).
 
     The last step also sees on which side of its target a row is, exactly: rows beyond the hinge
     give c = 0, and the hinge loss takes the same c for every other row of a label.
@@ -65,7 +64,7 @@ class Solver(wiring.Component):
             "dot": In(signed(config.dot_width)),
             "undecided": In(1),
             "loss": In(Loss),
-            "unit": In(UPDATE_WIDTH - 1),
+            "unit": In(UNIT_WIDTH),
             "unit_too_large": In(1),
             "mantissa": In(MANTISSA_WIDTH),
             "shift": In(range(MAX_SHIFT + 1)),
@@ -82,38 +81,20 @@ class Solver(wiring.Component):
         m = Module()
         config = self.config
         recursion = config.recursion
-        entry = solver_stages(recursion) + 1                # place where a row enters
         multiply_stages = 1 if recursion == 2 else 2        # of c times G, near terms
         final_stages = recursion - multiply_stages          # subtract, shift, round
         near = min(config.lookahead, 2 if recursion == 2 else 1)
 
-        # Whether a row is at place p: at[0] has its c in the register.
-        at = {entry: self.valid}
-        idle = {entry: self.idle_row}
-        for place in range(entry - 1, -1, -1):
-            at[place] = Signal(name=f"at_{place}")
-            idle[place] = Signal(name=f"idle_{place}", reset_less=True)
-            m.d.sync += [at[place].eq(at[place + 1]), idle[place].eq(idle[place + 1])]
-
-        history = Array(Signal(signed(UPDATE_WIDTH), name=f"c_{age}")
-                        for age in range(max(config.lookahead, 1)))
-
-        def update_before(d, place):
-            """c_(i-d) for the row i that is at ``place``."""
-            between = sum(at[p] for p in range(1, place))
-            most = (place - 1) // recursion
-            options = [history[d - 1 - skipped] for skipped in range(min(most, d - 1) + 1)]
-            chosen = Signal(signed(UPDATE_WIDTH), name=f"c_before_{d}")
-            m.d.comb += chosen.eq(Array(options)[between] if len(options) > 1 else options[0])
-            return chosen
-
+        history = UpdateHistory(m, config, valid=self.valid, idle_row=self.idle_row,
+                                clear=self.clear)
+        at, entry = history.at, history.entry
         # Far terms, subtracted before the mantissa is multiplied in.
         far = []
         for d in range(near + 1, config.lookahead + 1):
             term = Signal(signed(UPDATE_WIDTH + config.gram_width), name=f"far_{d}",
                           reset_less=True)
             with m.If(at[entry]):
-                m.d.sync += term.eq(update_before(d, entry) * self.products[d - 1])
+                m.d.sync += term.eq(history.before(d, entry) * self.products[d - 1])
             far.append(term)
         target = Signal(signed(LABEL_WIDTH + config.max_label_shift), reset_less=True)
         m.d.sync += target.eq(self.label << self.label_shift)
@@ -139,7 +120,7 @@ class Solver(wiring.Component):
                               valid=at[entry], name=f"factor_{d}",
                               width=config.gram_width + MANTISSA_WIDTH)
             factor = delay(m, factor, entry - start - stages, name=f"factor_{d}")
-            product = multiply(m, update_before(d, start), factor, stages=multiply_stages,
+            product = multiply(m, history.before(d, start), factor, stages=multiply_stages,
                                valid=at[start], name=f"near_{d}", width=width)
             at_place = start - multiply_stages
             if d > 1:
@@ -157,11 +138,12 @@ class Solver(wiring.Component):
         positive = delay(m, ~self.label[-1], entry - 1, name="positive")
         undecided = delay(m, self.undecided, entry - 3, name="undecided")
         active = Mux(positive, exact < half, exact > half)
-        self._finish(m, exact, active, positive, undecided, at, idle, history)
+        self._finish(m, exact, active, positive, undecided, history)
         return m
 
-    def _finish(self, m, exact, active, positive, undecided, at, idle, history):
-        """Shift, check the range, and shift the history of c."""
+    def _finish(self, m, exact, active, positive, undecided, history):
+        """Shift, check the range, and hand c on."""
+        at, idle = history.at, history.idle
         shifted = Signal(signed(len(exact) - SHIFT_UNIT))
         with m.Switch(self.shift):
             for shift in range(1, MAX_SHIFT + 1):
@@ -182,10 +164,5 @@ class Solver(wiring.Component):
             self.o_undecided.eq(at[1] & ~idle[1] & undecided),
             self.o_positive.eq(positive),
         ]
-        with m.If(at[1]):
-            m.d.sync += history[0].eq(Mux(idle[1] | undecided, 0, update))
-            for age in range(1, len(history)):
-                m.d.sync += history[age].eq(history[age - 1])
-        with m.If(self.clear):
-            m.d.sync += [c.eq(0) for c in history]
-        m.d.comb += [self.o_valid.eq(at[0]), self.o.eq(history[0])]
+        history.push(Mux(undecided, 0, update))
+        m.d.comb += [self.o_valid.eq(at[0]), self.o.eq(history.newest)]

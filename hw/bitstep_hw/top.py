@@ -86,7 +86,7 @@ class Top(wiring.Component):
             bank.locked.eq(control.busy),
             control.start.eq(bank.start), control.abort.eq(bank.abort),
             control.saturated.eq(pipeline.saturated), control.misaligned.eq(pipeline.misaligned),
-            control.row_error.eq(Cat(reader.error for reader in readers if reader is not aux).any()),
+            control.row_error.eq(Cat(bus.error for bus in readers if bus is not aux).any()),
             control.aux_error.eq(aux.error),
             control.write_error.eq(models.error), control.write_idle.eq(models.idle),
             control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all()),

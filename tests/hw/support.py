@@ -187,6 +187,14 @@ def beats_of(rows, beat_bytes):
             for row in rows for at in range(0, rows.shape[1], beat_bytes)]
 
 
+def full_beats(job):
+    """64-bit beats of all rows at full precision, in the layout of docs/memory-layout.md."""
+    config, feature = job.config, np.arange(job.n_features)
+    words = np.zeros((job.n_rows, config.full_words(job.n_features)), "<i2")
+    words[:, feature // config.lanes * config.model_lanes + feature % config.lanes] = job.full
+    return words.reshape(-1).view("<u8").tolist()
+
+
 def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
     """Run a job on a :class:`bitstep_hw.pipeline.Pipeline`.
 
@@ -208,11 +216,16 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
         "proximal_period": job.proximal_period, "box_limit": job.box_limit,
         "refetch_cell": job.refetch_cell}
 
+    full = full_beats(job) if job.refetch_cell else []
+
     async def epoch(ctx, beats):
         put(ctx, dut.start, 1)
         await ctx.tick()
         put(ctx, dut.start, 0)
         waiting = {"i_rows": list(beats), "i_labels": list(labels)}
+        if job.refetch_cell:
+            waiting["i_full"] = []
+            ctx.set(dut.full_job.ready, 1)
         saturated = 0
         for cycle in range(limit):
             for name, values in waiting.items():
@@ -225,6 +238,10 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
                 port = getattr(dut, name)
                 if ctx.get(port.valid) and ctx.get(port.ready):
                     values.pop(0)
+            if job.refetch_cell and ctx.get(dut.full_job.valid):
+                first, count = (ctx.get(dut.full_job.payload.address) // 8,
+                                ctx.get(dut.full_job.payload.beats))
+                waiting["i_full"] += full[first:first + count]
             saturated |= ctx.get(dut.saturated)
             done = ctx.get(dut.done)
             await ctx.tick()
