@@ -1,0 +1,63 @@
+# amaranth: UnusedElaboratable=no
+
+import pytest
+from beside_store import set_shape
+from support import put
+
+from bitstep.config import PipelineConfig
+from bitstep_hw.model_walk import ModelWalk
+from bitstep_sim.harness import simulate
+
+EIGHT = PipelineConfig(bits=8, max_features=24)         # 8 lanes
+ODD = PipelineConfig(bits=3, max_features=63)           # 21 lanes, 22 words a beat
+
+
+@pytest.mark.parametrize("config, n_features", [
+    (EIGHT, 1), (EIGHT, 2), (EIGHT, 3), (EIGHT, 8), (EIGHT, 9), (EIGHT, 23), (EIGHT, 24),
+    (ODD, 1), (ODD, 20), (ODD, 21), (ODD, 22), (ODD, 42), (ODD, 43), (ODD, 63)])
+def test_order(config, n_features):
+    """Every pair that holds a feature, in order and again, and a cycle before each beat."""
+    walk = ModelWalk(config=config)
+    places = {(feature // config.lanes, feature % config.lanes // 2)
+              for feature in range(n_features)}
+
+    async def bench(ctx):
+        set_shape(ctx, walk, config, n_features)
+        put(ctx, walk.restart, 1)
+        await ctx.tick()
+        put(ctx, walk.restart, 0)
+        for _ in range(2):
+            for number, (index, pair) in enumerate(sorted(places)):
+                if pair == 0:
+                    assert not ctx.get(walk.ready)
+                    assert ctx.get(walk.index) == index
+                    await ctx.tick()
+                assert ctx.get(walk.ready)
+                assert (ctx.get(walk.index), ctx.get(walk.pair)) == (index, pair)
+                assert ctx.get(walk.last) == (number == len(places) - 1)
+                put(ctx, walk.advance, 1)
+                await ctx.tick()
+                put(ctx, walk.advance, 0)
+
+    simulate(walk, bench)
+
+
+def test_waits_and_restarts():
+    walk = ModelWalk(config=EIGHT)
+
+    async def bench(ctx):
+        set_shape(ctx, walk, EIGHT, 24)
+        await ctx.tick()
+        for _ in range(6):
+            put(ctx, walk.advance, ctx.get(walk.ready))
+            await ctx.tick()
+        put(ctx, walk.advance, 0)
+        for _ in range(3):
+            assert (ctx.get(walk.index), ctx.get(walk.pair), ctx.get(walk.ready)) == (1, 1, 1)
+            await ctx.tick()
+        put(ctx, walk.restart, 1)
+        put(ctx, walk.advance, 1)
+        await ctx.tick()
+        assert (ctx.get(walk.index), ctx.get(walk.pair), ctx.get(walk.ready)) == (0, 0, 0)
+
+    simulate(walk, bench)
