@@ -14,9 +14,11 @@ import bitstep.devices
 from bitstep.cli import main
 from bitstep.cli.common import StatusLine, duration
 from bitstep.cli.common import numbers as column
+from bitstep.cli.report import LOSSES
 from bitstep.config import PipelineConfig
 from bitstep.driver import Driver
 from bitstep.modelfile import load_model
+from bitstep.models import MODELS
 from bitstep.planning import plan
 from bitstep.quantization import QuantizedDataset
 from bitstep.registers import COUNTERS, REGISTERS
@@ -25,6 +27,9 @@ REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "version
                "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted", "history",
                "counters", "coef", "intercept"]
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", "refetched_rows"]
+CONFIG_KEYS = ["model", "loss", "bits", "encoding", "bus_width", "scaler", "copies", "epochs",
+               "batch", "step", "schedule", "l2", "l1", "box", "refetch", "fit_intercept",
+               "model_range", "shuffle", "lookahead", "pipeline"]
 
 
 @pytest.fixture
@@ -57,9 +62,7 @@ def test_train_and_predict(numbers, tmp_path, capsys):
     stalls = {name.lower().removeprefix("stall_") for name, _ in COUNTERS
               if name.startswith("STALL") or name in ("FLUSH", "MODEL_IO")}
     assert set(found["counters"]["stall_cycles"]) == stalls
-    assert set(found["config"]) == {
-        "model", "bits", "encoding", "bus_width", "scaler", "copies", "epochs", "batch", "step",
-        "schedule", "l2", "fit_intercept", "model_range", "shuffle", "lookahead", "pipeline"}
+    assert list(found["config"]) == CONFIG_KEYS
     assert found["dataset"] == {
         "name": "numbers", "source": numbers[0], "task": "regression", "train_rows": 50,
         "test_rows": 10, "n_features": 3, "classes": None}
@@ -80,10 +83,10 @@ def test_train_and_predict(numbers, tmp_path, capsys):
 
 def test_every_key_is_documented():
     text = (Path(__file__).resolve().parents[2] / "docs" / "report.md").read_text()
-    config = ["model", "bits", "encoding", "bus_width", "scaler", "copies", "epochs", "batch",
-              "step", "schedule", "l2", "fit_intercept", "model_range", "shuffle", "lookahead",
-              "pipeline"]
-    for key in [*REPORT_KEYS, *COUNTER_KEYS, *config, "train_loss", "test_metric"]:
+    stalls = [name.lower().removeprefix("stall_") for name, _ in COUNTERS
+              if name.startswith("STALL")]
+    for key in [*REPORT_KEYS, *COUNTER_KEYS, *CONFIG_KEYS, *stalls, *MODELS, *LOSSES, "train_loss",
+                "test_metric"]:
         assert f"`{key}`" in text, key
 
 
@@ -273,9 +276,10 @@ def test_ctrl_c_of_a_process(tmp_path):
     (["--clock-mhz", "100"], "--clock-mhz is not possible with --device golden"),
     (["--memory-latency", "5"], "--memory-latency is not possible with --device golden"),
     (["--memory-gbps", "5"], "--memory-gbps is not possible with --device golden"),
-    (["--bits", "9"], "argument --bits: must be an integer from 1 to 8, not '9'"),
-    (["--bits", "four"], "must be an integer from 1 to 8, not 'four'"),
-    (["--bits", "1", "--encoding", "double"], "bits must be an integer from 2 to 8 for encoding"),
+    (["--bits", "9"], "--bits: must be an integer from 1 to 8, or 32 for floating-point rows, not"),
+    (["--bits", "four"], "or 32 for floating-point rows, not 'four'"),
+    (["--bits", "32", "--encoding", "nearest"], "--bits 32 does not go together with --encoding n"),
+    (["--bits", "4", "--encoding", "float"], "--bits 4 does not go together with --encoding float"),
     (["--encoding", "fp4"], "invalid choice: 'fp4'"),
     (["--bus-width", "65"], "argument --bus-width: invalid choice: 65"),
     (["--epochs", "0"], "must be an integer of at least 1, not '0'"),
@@ -333,7 +337,12 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
     (["NUMBERS", "--train-rows", "61"], "train_rows must be from 1 to 60"),
     (["NUMBERS", "--batch", "60"], "batch must be less than the rows (60)"),
     (["NUMBERS", "--schedule", "missing.txt"], "readable text file of steps, not 'missing.txt'"),
-    (["diabetes", "--model", "ls-svm", "--no-shuffle", "--train-rows", "1"], "every label is"),
+    (["digits", "--model", "ls-svm", "--no-shuffle", "--train-rows", "1"], "every label is 0"),
+    (["diabetes", "--model", "svm"], "diabetes is a regression, svm needs classes; use --model li"),
+    (["diabetes", "--model", "ls-svm"], "or another data set (`bitstep info --data`)"),
+    (["NUMBERS", "--model", "logistic"], "must be whole numbers, not -1"),
+    (["NUMBERS", "--box", "1e-9"], "box must be at least "),
+    (["NUMBERS", "--l2", "1", "--batch", "60"], "batch must be less than the rows (60)"),
     (["cpus", "--model", "ls-svm"], "no data set 'cpus'")])
 def test_failures(numbers, capsys, arguments, message):
     arguments = [numbers[0] if argument == "NUMBERS" else argument for argument in arguments]
@@ -348,7 +357,10 @@ def test_too_many_classes(tmp_path, capsys):
     path = tmp_path / "many.csv"
     np.savetxt(path, np.column_stack([np.arange(300), np.arange(300)]), delimiter=",")
     assert train(path, "--model", "ls-svm") == 1
-    assert "labels take 300 values, more than the 256 classes" in capsys.readouterr().err
+    assert "labels take 300 values, more than the 256 classes that ls-svm" in \
+        capsys.readouterr().err
+    assert train(path, "--model", "svm") == 1
+    assert "the 256 classes that svm accepts; use --model linreg" in capsys.readouterr().err
 
 
 def test_debug_shows_the_traceback():
@@ -403,6 +415,18 @@ def test_info(capsys):
     assert main(["info", "--bits", "1", "--bus-width", "512", "--features", "4096"]) == 0
     assert PipelineConfig(bits=1, bus_width=512).with_lookahead(4096).name \
         in capsys.readouterr().out
+    assert main(["info", "--bits", "32", "--solver", "logistic", "--proximal"]) == 0
+    shown = capsys.readouterr().out
+    assert "w64-b32-float-n4096" in shown
+    assert "recursion         6 cycles" in shown
+    assert re.search(r"^ +8 +4 +\d+ +\d+ +6$", shown, re.MULTILINE)
+    config = PipelineConfig(refetch=True, lookahead=0)
+    assert main(["info", "--refetch"]) == 0
+    shown = capsys.readouterr().out
+    assert config.name in shown
+    assert f"latency        {config.latency} cycles" in shown
+    assert re.search(rf"^ +90 +6 +\d+ +0 +{config.latency + 5}$", shown, re.MULTILINE)
+    assert "a row that is read again takes more" in shown
     assert main(["info", "--registers"]) == 0
     assert capsys.readouterr().out.count("\n") == len(REGISTERS) + 2
     assert main(["info", "--data"]) == 0
@@ -470,6 +494,17 @@ def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit):
         main(["rtl", "--bits", "1", "--encoding", "double"])
     assert "from 2 to 8 for encoding 'double', not 1" in capsys.readouterr().err
+    for options, message in (
+            (["--solver", "logistic", "--recursion", "2"], "recursion of solver 'logistic' must"),
+            (["--recursion", "6"], "recursion of solver 'linear' must be one of 2, 3, 4, not 6"),
+            (["--recursion", "5"], "argument --recursion: invalid choice: 5"),
+            (["--refetch", "--lookahead", "2"], "family 'single', solver 'linear' and lookahead 0"),
+            (["--refetch", "--bits", "32"], "A pipeline with refetch must have family 'single'"),
+            (["--bits", "32", "--encoding", "double"], "--bits 32 does not go together with")):
+        with pytest.raises(SystemExit) as caught:
+            main(["rtl", *options])
+        assert caught.value.code == 2
+        assert message in capsys.readouterr().err
 
 
 def test_rtl(tmp_path, capsys):
@@ -496,7 +531,8 @@ def test_as_a_process(numbers):
     for option in ("--model", "--bits", "--encoding", "--device", "--bus-width", "--batch",
                    "--lookahead", "--epochs", "--step", "--schedule", "--l2", "--seed", "--out",
                    "--report", "--scaler", "--train-rows", "--shuffle", "--copies", "--clock-mhz",
-                   "--memory-latency", "--memory-gbps", "--wave", "--plot"):
+                   "--memory-latency", "--memory-gbps", "--wave", "--plot", "--refetch", "--l1",
+                   "--box"):
         assert option in run.stdout
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes import FakeDevice
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, SGDClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -19,8 +19,14 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.planning import pipeline_for
 from bitstep.runs import SaturationError
 
+LOSSES = ("squared_error", "squared_hinge", "hinge", "log_loss")
 
-@parametrize_with_checks([LowPrecisionRegressor(), LowPrecisionClassifier()])
+
+@parametrize_with_checks([
+    LowPrecisionRegressor(), LowPrecisionRegressor(bits=32, l1=0.01, box=1e6),
+    *(LowPrecisionClassifier(loss=loss) for loss in LOSSES),
+    LowPrecisionClassifier(loss="hinge", refetch=False, bits=32),
+    LowPrecisionClassifier(loss="log_loss", bits=32)])
 def test_contract_of_scikit_learn(estimator, check):
     check(estimator)
 
@@ -95,6 +101,123 @@ def test_resumed_is_uninterrupted(diabetes, parameters):
         assert [entry["epoch"] for entry in resumed.history_] == [1, 2, 3, 4, 5, 6]
 
 
+CLASSIFIERS = [
+    {"loss": "squared_hinge"}, {"loss": "hinge"}, {"loss": "hinge", "bits": 3},
+    {"loss": "hinge", "refetch": False, "batch": 8}, {"loss": "log_loss"},
+    {"loss": "log_loss", "bits": 32}, {"loss": "hinge", "encoding": "stochastic", "copies": 2},
+    {"loss": "log_loss", "l1": 1e-3, "box": 2.0, "l2": 1e-3}]
+
+
+@pytest.mark.parametrize("parameters", CLASSIFIERS, ids=lambda parameters: "-".join(
+    f"{value}" for value in parameters.values()))
+def test_resumed_classifier_is_uninterrupted(parameters):
+    X, y = load_breast_cancer(return_X_y=True)
+    whole = LowPrecisionClassifier(epochs=4, random_state=3, **parameters).fit(X, y)
+    warm = LowPrecisionClassifier(epochs=2, random_state=3, warm_start=True, **parameters)
+    warm.fit(X, y).fit(X, y)
+    np.testing.assert_array_equal(warm.coef_, whole.coef_)
+    np.testing.assert_array_equal(warm.intercept_, whole.intercept_)
+    assert warm.history_ == whole.history_
+
+
+@pytest.mark.parametrize("loss, theirs", [("squared_hinge", 2.0), ("hinge", 1.0),
+                                          ("log_loss", 1.0)])
+@pytest.mark.parametrize("load", [load_breast_cancer, load_digits])
+def test_losses_are_near_scikit_learn(load, loss, theirs):
+    """Accuracy beside SGDClassifier on the same scaled features; the history is the loss."""
+    X, y = map(np.asarray, load(return_X_y=True))
+    train, test, train_y, test_y = map(np.asarray, train_test_split(X, y, random_state=0,
+                                                                    test_size=0.3))
+    model = LowPrecisionClassifier(loss=loss, random_state=0).fit(train, train_y)
+    scaler = MinMaxScaler((-1, 1)).fit(train)
+    rate = {"squared_hinge": 0.01, "hinge": 0.1, "log_loss": 0.3}[loss]
+    other = SGDClassifier(loss=loss, alpha=1e-6, learning_rate="invscaling", eta0=rate,
+                          power_t=0.25, max_iter=50, tol=None, random_state=0)
+    other.fit(scaler.transform(train), train_y)
+    assert model.score(test, test_y) > other.score(scaler.transform(test), test_y) - 0.02
+    classes = np.unique(y)
+    signs = np.where(train_y[:, None] == (classes[1:] if len(classes) == 2 else classes), 1, -1)
+    margins = signs * (train @ model.coef_.T + model.intercept_)
+    values = {"squared_hinge": np.maximum(1 - margins, 0) ** 2, "hinge": np.maximum(1 - margins, 0),
+              "log_loss": np.logaddexp(0, -margins)}[loss]
+    assert model.history_[-1]["train_loss"] == pytest.approx(values.mean() / theirs)
+
+
+def test_default_rows():
+    """Bits and encoding suit the loss; bits 32 means floating point."""
+    X, y = load_breast_cancer(return_X_y=True)
+    for parameters, same in (
+            ({}, {"bits": 4, "encoding": "compensated"}),
+            ({"loss": "hinge"}, {"bits": 8, "encoding": "nearest", "refetch": True}),
+            ({"loss": "hinge", "encoding": "double"}, {"bits": 8, "refetch": False}),
+            ({"loss": "log_loss"}, {"bits": 8, "encoding": "stochastic", "refetch": False}),
+            ({"loss": "log_loss", "bits": 32}, {"encoding": "float"}),
+            ({"loss": "hinge", "encoding": "float"}, {"bits": 32, "refetch": False})):
+        first, second = (LowPrecisionClassifier(epochs=2, random_state=0, **given).fit(X, y)
+                         for given in (parameters, parameters | same))
+        np.testing.assert_array_equal(first.coef_, second.coef_)
+
+
+def test_refetching():
+    """Nearly the model of exact rows; without it, that of the codes."""
+    X, y = load_breast_cancer(return_X_y=True)
+    refetched, straw, exact = (
+        LowPrecisionClassifier(loss="hinge", random_state=0, bits=bits, refetch=refetch,
+                               device={"name": "golden", "lookahead": 0}).fit(X, y)
+        for bits, refetch in ((3, True), (3, False), (32, False)))
+    assert 0 < refetched.counters_["refetched_rows"] < 20 * len(X)
+    assert straw.counters_["refetched_rows"] == 0
+    best = exact.history_[-1]["train_loss"]
+    assert abs(refetched.history_[-1]["train_loss"] - best) < abs(
+        straw.history_[-1]["train_loss"] - best)
+
+
+def test_probabilities():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = LowPrecisionClassifier(loss="log_loss", random_state=0).fit(X, y)
+    found = model.predict_proba(X)
+    np.testing.assert_allclose(found[:, 1], 1 / (1 + np.exp(-model.decision_function(X))))
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.classes_[found.argmax(axis=1)], model.predict(X))
+    np.testing.assert_allclose(model.predict_log_proba(X), np.log(found))
+    X, y = load_digits(return_X_y=True)
+    model = LowPrecisionClassifier(loss="log_loss", epochs=2, random_state=0).fit(X, y)
+    found = model.predict_proba(X)
+    each = 1 / (1 + np.exp(-model.decision_function(X)))
+    np.testing.assert_allclose(found, each / each.sum(axis=1, keepdims=True))
+    np.testing.assert_array_equal(found.argmax(axis=1), model.predict(X))
+    model.intercept_ -= 1e5         # no class at all is likely
+    with np.errstate(all="raise"):
+        assert np.isfinite(model.predict_proba(X)).all()
+    other = LowPrecisionClassifier(loss="hinge")
+    assert not hasattr(other, "predict_proba")
+    with pytest.raises(AttributeError, match="predict_proba") as caught:
+        other.predict_proba(X)
+    assert "Probabilities need loss='log_loss', not 'hinge'" in str(caught.value.__cause__)
+
+
+def test_l1_and_box(diabetes):
+    X, y = diabetes
+    sparse = LowPrecisionRegressor(l1=10.0, random_state=0).fit(X, y)
+    assert 0 < np.count_nonzero(sparse.coef_) < 10
+    boxed = LowPrecisionRegressor(box=20.0, random_state=0).fit(X, y)
+    scaled = np.abs(boxed.coef_) * np.ptp(X, axis=0) / 2
+    assert scaled.max() == pytest.approx(20.0)
+
+
+def test_floating_point_rows(diabetes):
+    X, y = diabetes
+    model = LowPrecisionRegressor(bits=32, random_state=0).fit(X, y)
+    scaler = MinMaxScaler((-1, 1)).fit(X)
+    u = np.hstack([scaler.transform(X), np.ones((len(X), 1))])
+    weights = np.append(np.zeros(10), (y.min() + y.max()) / 2)
+    for entry in model.history_:
+        for row, target in zip(u, y, strict=True):
+            weights -= entry["step"] * (weights @ row - target) * row
+    loss = np.mean((u @ weights - y) ** 2) / 2
+    assert model.history_[-1]["train_loss"] == pytest.approx(loss, rel=1e-6)
+
+
 def test_partial_fit_of_classes():
     X, y = map(np.asarray, load_digits(return_X_y=True))
     X, y = X[:200], y[:200]
@@ -126,6 +249,11 @@ def test_devices(diabetes):
     ({"step": -1.0}, ValueError, "step must be a positive number, not -1.0"),
     ({"epochs": 0}, ValueError, "epochs must be an integer of at least 1, not 0"),
     ({"bits": 9}, ValueError, "bits must be an integer from 1 to 8"),
+    ({"bits": "few"}, ValueError, "bits must be 'auto', an integer from 1 to 8, or 32, not 'few'"),
+    ({"bits": 32, "encoding": "nearest"}, ValueError, "not 32; 32 bits have encoding 'float'"),
+    ({"bits": 4, "encoding": "float"}, ValueError, "bits must be 32 for encoding 'float', not 4"),
+    ({"l1": -1}, ValueError, "l1 must be at least 0"),
+    ({"box": 0.0}, ValueError, "box must be positive, or None for no limit, not 0.0"),
     ({"bits": 1, "encoding": "double"}, ValueError, "bits must be an integer from 2 to 8"),
     ({"encoding": "fp4"}, ValueError, "encoding must be one of nearest"),
     ({"batch": 0}, ValueError, "batch must be an integer from 1"),
@@ -139,6 +267,24 @@ def test_devices(diabetes):
 def test_bad_parameters(diabetes, parameters, error, message):
     with pytest.raises(error, match=message):
         LowPrecisionRegressor(**parameters).fit(*diabetes)
+
+
+@pytest.mark.parametrize("parameters, message", [
+    ({"loss": "perceptron"}, "loss must be one of 'squared_error', .*, not 'perceptron'"),
+    ({"refetch": True}, "refetch=True needs loss='hinge', .*, not 'squared_error'"),
+    ({"refetch": "always"}, "refetch must be 'auto', True or False, not 'always'"),
+    ({"refetch": 1}, "refetch must be 'auto', True or False, not 1"),
+    ({"loss": "log_loss", "refetch": True}, "refetch=True needs loss='hinge'"),
+    ({"loss": "hinge", "refetch": True, "bits": 32},
+     "refetch=True needs encoding 'nearest' or 'stochastic', .* not 'float'"),
+    ({"loss": "hinge", "batch": 16}, "Refetching needs batch=1, .* not 16; refetch=False uses"),
+    ({"loss": "hinge", "device": {"name": "golden", "lookahead": 3}}, "'auto' or 0 with refetchin"),
+    ({"loss": "hinge", "encoding": "compensated"}, "corrected for the squared loss alone, not for"),
+    ({"loss": "log_loss", "box": -1.0}, "box must be positive")])
+def test_bad_parameters_of_a_classifier(parameters, message):
+    X, y = load_breast_cancer(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        LowPrecisionClassifier(**parameters).fit(X, y)
 
 
 def test_one_class():

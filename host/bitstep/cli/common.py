@@ -158,7 +158,8 @@ def fill_defaults(arguments: argparse.Namespace) -> None:
         Grid(arguments.encoding, arguments.bits)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    check_encoding(getattr(arguments, "model", None) or "linreg", arguments.encoding, "--encoding")
+    check_encoding(getattr(arguments, "model", None) or "linreg", arguments.encoding,
+                   "--encoding ")
 
 
 def check_encoding(model: str, encoding: str, source: str) -> None:
@@ -167,12 +168,12 @@ def check_encoding(model: str, encoding: str, source: str) -> None:
     Parameters
     ----------
     source : str
-        What chose the encoding, for the message.
+        What stands before the encoding in the message.
     """
     if MODELS[model].loss != Loss.LEAST_SQUARES and encoding in CORRECTED_ENCODINGS:
         others = [name for name in ENCODINGS if name not in CORRECTED_ENCODINGS]
-        raise UsageError(f"--model {model} does not go together with {source} {encoding}, whose "
-                         "corrections are those of the squared error: choose one of "
+        raise UsageError(f"--model {model} does not go together with {source}{encoding}, which is "
+                         "corrected for the squared error alone: choose one of "
                          f"{', '.join(others)}")
 
 

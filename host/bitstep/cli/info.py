@@ -10,7 +10,7 @@ import numpy as np
 from bitstep.cli.common import is_quantized, table
 from bitstep.cli.report import REPORT_VERSION, print_report, versions
 from bitstep.cli.rtl import add_configuration_options, configuration
-from bitstep.config import FLOAT_GUARD, FULL_WIDTH, PipelineConfig
+from bitstep.config import FLOAT_GUARD, PipelineConfig
 from bitstep.data import dataset_names, load
 from bitstep.data.sources import BUNDLED, REMOTE
 from bitstep.modelfile import is_model, load_model
@@ -113,7 +113,8 @@ def _show_quantized(path):
            "rows": data.n_rows, "features": data.n_features, "bits": data.bits,
            "encoding": data.encoding, "bus width": data.bus_width, "copies": data.copies,
            "bytes per epoch": f"{data.rows[0].nbytes:,}",
-           "full precision": "no" if data.full is None else f"a copy at {FULL_WIDTH} bits",
+           "full precision": "a copy at 16 bits" if data.full is not None else
+           "of all rows" if data.family == "float" else "no",
            "task": data.task, "labels": data.label_format.name.lower() if data.classes is not None
            else f"{data.label_format.name.lower()}, {data.label_offset:g} + "
            f"{data.label_scale:g} L",

@@ -9,7 +9,7 @@ import numpy as np
 from bitstep.cli.common import check_writable, is_quantized, write_text
 from bitstep.data import load
 from bitstep.data.files import is_libsvm
-from bitstep.losses import code_levels
+from bitstep.losses import row_values
 from bitstep.modelfile import LinearModel, ModelFileError, load_model
 from bitstep.quantization import QuantizedDataset
 
@@ -64,14 +64,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _from_codes(arguments: argparse.Namespace, model: LinearModel) -> tuple[np.ndarray, np.ndarray]:
-    """Features that codes stand for, and labels."""
+    """Features that rows stand for, as exactly as the file has them, and labels."""
     data = QuantizedDataset.load(arguments.data)
     expected = [model.config.get(name) for name in ("bits", "encoding")]
     if expected != [data.bits, data.encoding]:
         raise ModelFileError(
             f"The model was trained with {expected[0]} bits {expected[1]}, {arguments.data} holds "
             f"{data.bits} bits {data.encoding}: quantize it like the model's data")
-    scaled, _ = code_levels(data, slice(None))
+    scaled, _ = row_values(data, slice(None))
     return scaled * data.scaler.scale + data.scaler.centre, data.label_values()
 
 

@@ -198,10 +198,9 @@ def resolve_refetch(arguments: argparse.Namespace, *, has_full: bool) -> bool:
     asked, loss = arguments.refetch, MODELS[arguments.model or "linreg"].loss
     if loss != Loss.HINGE:
         if asked:
-            raise UsageError("--refetch needs the hinge loss, --model svm, whose update depends on "
-                             "one side of a bound only; "
-                             + (f"not --model {arguments.model}" if arguments.model else
-                                "it is not the default"))
+            other = f", not --model {arguments.model}" if arguments.model else ""
+            raise UsageError(f"--refetch needs --model svm{other}: the other losses depend on more "
+                             "of a row than the side of a bound it is on")
         return False
     if arguments.encoding not in FULL_CELLS:
         if asked and arguments.encoding == "float":
@@ -243,7 +242,7 @@ def _from_codes(arguments):
         setattr(arguments, name, stored)
     arguments.seed = data.seed
     model = arguments.model or DEFAULT_MODELS[data.task]
-    check_encoding(model, data.encoding, f"{arguments.data}, quantized with")
+    check_encoding(model, data.encoding, f"the encoding of {arguments.data}, ")
     if MODELS[model].task != data.task:
         raise UsageError(f"--model {model} does not fit {arguments.data}, which was quantized for "
                          f"a {data.task}")

@@ -86,9 +86,9 @@ def print_report(report: dict[str, Any]) -> None:
             f"{100 * share:.2f} %" for share in found]
     print(table(list(columns), list(zip(*columns.values(), strict=True))))
     on = {"features": "", "codes": ", estimated from the codes (there are no features)",
-          "full": ", of the rows at full precision"}
+          "full": " at full precision (there are no features)"}
     print(f"Loss: {LOSSES[_loss(config)]} over K rows{on[report['loss_on']]}.")
-    if _loss(config) == "hinge":
+    if _loss(config) == "hinge" and config["encoding"] != "float":
         print(_refetched(report))
     if report["device_seconds"] is not None:
         waits = {cause: cycles for cause, cycles in counters["stall_cycles"].items() if cycles}

@@ -28,7 +28,7 @@ from bitstep.cli.report import check_plot, make_report, plot, print_report
 from bitstep.devices import available, device_class, open_device
 from bitstep.driver import Driver
 from bitstep.modelfile import LinearModel
-from bitstep.planning import CORRECTED_ENCODINGS, MODEL_RANGE, pipeline_for
+from bitstep.planning import CORRECTED_ENCODINGS, MARGIN_RANGE, MODEL_RANGE, pipeline_for
 from bitstep.registers import Loss
 from bitstep.runs import SaturationError
 from bitstep.schedules import SCHEDULES, read_steps, schedule_steps
@@ -68,17 +68,18 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                           help="lasso penalty on the weights of scaled features, L sum |x_j|, by "
                           "soft thresholds (default: 0)")
     training.add_argument("--box", type=number(0), metavar="R",
-                          help="keep the weights of scaled features within -R and R (default: no "
-                          "bound)")
+                          help="keep the weights of scaled features within -R and R, in "
+                          "units of the label (default: no bound)")
     training.add_argument("--refetch", action=argparse.BooleanOptionalAction,
                           help="svm: read rows again at 16 bits where their codes leave open "
                           "whether they are within the margin (default: yes with --encoding "
                           "nearest and stochastic)")
     training.add_argument("--intercept", action=argparse.BooleanOptionalAction, default=True,
                           help="train an intercept; without one use --scaler maxabs (default: yes)")
-    training.add_argument("--model-range", type=number(0), default=MODEL_RANGE, metavar="R",
+    training.add_argument("--model-range", type=number(0), metavar="R",
                           help="largest weight that is representable, as a multiple of the labels' "
-                          f"half range (default: {MODEL_RANGE:g})")
+                          f"half range (default: {MODEL_RANGE:g} for linreg and ls-svm, "
+                          f"{MARGIN_RANGE:g} for the other models)")
     device = parser.add_argument_group("device")
     device.add_argument("--device", default="sim", metavar="NAME",
                         help="sim, golden or another of `bitstep devices` (default: sim)")
@@ -115,14 +116,16 @@ def run(arguments: argparse.Namespace) -> int:
     epochs = arguments.epochs or (
         DEFAULT_EPOCHS if by_name else len(read_steps(Path(arguments.schedule))))
     problem = prepare(arguments)
-    data = problem.outputs[0]
+    data, loss = problem.outputs[0], problem.kind.loss
+    if arguments.model_range is None:
+        arguments.model_range = MODEL_RANGE if loss == Loss.LEAST_SQUARES else MARGIN_RANGE
     step = arguments.step
     if by_name and step in (None, "auto"):
-        step = automatic_step(data, arguments.batch, arguments.intercept, loss=problem.kind.loss)
+        step = automatic_step(data, arguments.batch, arguments.intercept, loss=loss)
     steps = schedule_steps(arguments.schedule, step=step, epochs=epochs)
     config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
                           bus_width=data.bus_width, lookahead=arguments.lookahead,
-                          loss=problem.kind.loss, refetch=problem.refetch,
+                          loss=loss, refetch=problem.refetch,
                           proximal=arguments.l1 > 0 or arguments.box is not None)
     try:
         device = open_device(arguments.device, config, **options)
@@ -135,8 +138,8 @@ def run(arguments: argparse.Namespace) -> int:
             with Bar(epochs * len(problem.outputs), "training", " epochs") as bar:
                 model = train_model(
                     problem.outputs, driver, config, steps=steps, batch=arguments.batch,
-                    loss=problem.kind.loss, refetch=problem.refetch, l2=arguments.l2,
-                    l1=arguments.l1, box=arguments.box, fit_intercept=arguments.intercept,
+                    loss=loss, refetch=problem.refetch, l2=arguments.l2, l1=arguments.l1,
+                    box=arguments.box, fit_intercept=arguments.intercept,
                     model_range=arguments.model_range, timeout_s=arguments.timeout,
                     on_epoch=bar.to)
         except SaturationError as error:
@@ -157,11 +160,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"wrote {path}")
     last = report["history"][-1]["train_loss"]
     if last > 1.1 * problem.baseline:      # nothing to learn gives a little above 1
-        constant = "the labels' mean" if problem.kind.loss == Loss.LEAST_SQUARES \
-            else "the best constant"
-        penalty = " or a smaller --l1" if arguments.l1 else ""
+        constant = "the labels' mean" if loss == Loss.LEAST_SQUARES else "the best constant"
+        held = "".join(f" or a {change} --{name}" for name, change in (
+            ("l2", "smaller"), ("l1", "smaller"), ("box", "larger")) if getattr(arguments, name))
         print(f"bitstep train: warning: the training loss is {last:.6g}, but predicting "
-              f"{constant} has {problem.baseline:.6g}; {remedy(arguments, steps[0])}{penalty}",
+              f"{constant} has {problem.baseline:.6g}; {remedy(arguments, steps[0])}{held}",
               file=sys.stderr)
     if model.interrupted:
         print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
