@@ -1,12 +1,15 @@
 """Quantized data sets: what a device reads means what the features and labels were."""
 
+import dataclasses
 import hashlib
+import types
 
 import numpy as np
 import pytest
 
 from bitstep.config import BUS_WIDTHS, PipelineConfig
 from bitstep.data import DataError
+from bitstep.golden import float32
 from bitstep.golden.levels import decode, unpack_codes, unpack_labels
 from bitstep.quantization import (
     ENCODINGS,
@@ -158,6 +161,73 @@ def test_progress():
     assert done == [32768, 65536, 98304, 100_000]
 
 
+# Floating-point rows and rows at full precision
+
+@pytest.mark.parametrize("bus_width", BUS_WIDTHS)
+def test_float_rows(bus_width):
+    features, labels = sample(5000, 7)
+    data = quantize(features, labels, bits=32, encoding="float", bus_width=bus_width, copies=3)
+    scaled = data.scaler.transform(features)
+    assert data.codes().dtype == np.float32
+    np.testing.assert_array_equal(data.codes(2, 3, 90), scaled[3:90].astype(np.float32))
+    mantissas, exponents = float32.decode(data.rows[0], make_view(data))
+    np.testing.assert_allclose(mantissas * 2.0 ** (exponents - 150), scaled, atol=2.0 ** -25)
+    assert (data.family, data.level_limit, data.copies) == ("float", 1 << 22, 3)
+    assert all(rows is data.rows[0] for rows in data.rows)
+    assert not data.variance.any()
+    assert data.label_format == LabelFormat.INT32
+    assert data.with_labels(labels, task="regression").label_format == LabelFormat.INT32
+    assert quantize(features, labels, bits=32, encoding="float",
+                    label_bits=16).label_format == LabelFormat.INT16
+    assert (data.full, data.refetch_cell) == (None, 0)
+
+
+def make_view(data):
+    """All that the golden decoder asks of a job."""
+    return types.SimpleNamespace(n_features=data.n_features)
+
+
+@pytest.mark.parametrize(("encoding", "bits", "cell"), [
+    ("nearest", 1, 2), ("nearest", 2, 1), ("nearest", 8, 1), ("stochastic", 1, 4),
+    ("stochastic", 2, 2), ("stochastic", 5, 2)])
+def test_full_precision(encoding, bits, cell):
+    features, labels = sample(5000, 7)      # two blocks
+    options = {"bits": bits, "encoding": encoding, "copies": 2}
+    data = quantize(features, labels, full=True, **options)
+    without = quantize(features, labels, **options)
+    assert all((a == b).all() for a, b in zip(data.rows, without.rows, strict=True))
+    assert data.full is not None
+    assert (data.full.dtype, data.full.shape) == (np.dtype(np.int16), features.shape)
+    assert data.refetch_cell == cell
+    assert (without.full, without.refetch_cell) == (None, 0)
+    fraction = data.row_config.full_fraction
+    np.testing.assert_allclose(data.full / (data.level_limit << fraction),
+                               data.scaler.transform(features), atol=2.0 ** -14)
+    for copy in range(2):
+        levels, _ = decode(data.codes(copy), bits=bits, family="single")
+        apart = np.abs(2 * (data.full.astype(int) - (levels << fraction)))
+        assert apart.max() <= cell << fraction
+    assert data.with_labels(labels > 3).full is data.full
+
+
+@pytest.mark.parametrize("encoding", ["compensated", "double-symmetric", "double", "float"])
+def test_full_precision_is_for_two_encodings(encoding):
+    features, labels = sample()
+    bits = 32 if encoding == "float" else 4
+    with pytest.raises(ValueError, match=f"full must be False for encoding {encoding!r}, not True"):
+        quantize(features, labels, bits=bits, encoding=encoding, full=True)
+    data = quantize(features, labels, bits=bits, encoding=encoding)
+    with pytest.raises(ValueError, match=f"kept for the .*'stochastic', not for {encoding!r}"):
+        dataclasses.replace(data, full=np.zeros((50, 7), np.int16))
+
+
+@pytest.mark.parametrize("full", [np.zeros((50, 7), np.int32), np.zeros((50, 6), np.int16)])
+def test_full_precision_of_another_shape(full):
+    data = quantize(*sample(), bits=4, encoding="nearest")
+    with pytest.raises(ValueError, match=r"full must be int16 of shape \(50, 7\), not int"):
+        dataclasses.replace(data, full=full)
+
+
 # Labels
 
 @pytest.mark.parametrize("label_bits", [16, 32])
@@ -239,6 +309,10 @@ X, Y = sample(20, 3)
 
 @pytest.mark.parametrize(("features", "labels", "options", "message"), [
     (bad(X, 4, np.nan, 2), Y, {}, "features must be finite, not nan (row 4, column 2, counted"),
+    (bad(X, 4, np.nan, 2), Y, {"bits": 32, "encoding": "float"},
+     "features must be finite, not nan (row 4, column 2, counted"),
+    (bad(X, 4, np.inf, 2), Y, {"bits": 32, "encoding": "float"},
+     "features must be finite, not inf (row 4, column 2, counted"),
     (bad(X, 0, -np.inf, 0), Y, {}, "features must be finite, not -inf (row 0, column 0"),
     (X[:0], Y[:0], {}, "at least one row and 1 to 1048576 columns, not shape (0, 3)"),
     (X[:, :0], Y, {}, "at least one row and 1 to 1048576 columns, not shape (20, 0)"),
@@ -257,7 +331,7 @@ X, Y = sample(20, 3)
 ])
 def test_data_errors(features, labels, options, message):
     with pytest.raises(DataError) as error:
-        quantize(features, labels, bits=4, **options)
+        quantize(features, labels, **{"bits": 4, **options})
     assert message in str(error.value)
 
 
@@ -265,6 +339,9 @@ def test_data_errors(features, labels, options, message):
     ({"bits": 0}, "bits must be an integer from 1 to 8 for encoding 'compensated', not 0"),
     ({"bits": 1, "encoding": "double"}, "from 2 to 8 for encoding 'double', not 1"),
     ({"encoding": "x"}, "encoding must be one of nearest, stochastic, compensated"),
+    ({"bits": 32}, "bits must be an integer from 1 to 8 for encoding 'compensated', not 32; 32"),
+    ({"encoding": "float"}, "bits must be 32 for encoding 'float', not 4"),
+    ({"encoding": "double", "full": True}, "full must be False for encoding 'double', not True"),
     ({"bus_width": 32}, "bus_width must be one of 64, 128, 256, 512, not 32"),
     ({"scaler": "x"}, "scaler must be one of minmax, maxabs, not 'x'"),
     ({"copies": 0}, "copies must be an integer from 1 to 255, not 0"),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bitstep.config import level_limit
+from bitstep.config import PipelineConfig, level_limit
 from bitstep.golden.levels import decode
 from bitstep.quantization import ENCODINGS, Grid, encode
 
@@ -206,3 +206,80 @@ def test_words_of_32_bits_are_refused():
 def test_not_finite(value):
     with pytest.raises(ValueError, match="u must be finite"):
         encode(np.array([0, value]), bits=4, encoding="nearest")
+
+
+# Rows at full precision
+
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
+def test_full_precision_lies_in_every_cell_of_its_position(encoding, bits):
+    """Around every level and half-way point, for every code that could be drawn."""
+    grid, fraction = Grid(encoding, bits), PipelineConfig(bits=bits).full_fraction
+    near = [0, 1, 2, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1 << 15, 1 << 22]
+    offsets = np.array([-place for place in near] + near)
+    ties = np.arange(2 * grid.intervals + 1)[:, None] << 23
+    places = np.unique(np.clip(ties + offsets, 0, grid.intervals << 24))
+    positions = places.astype(np.uint32)
+    values = grid.full_precision(positions, fraction)
+    assert values.dtype == np.int16
+    values = values.astype(np.int64)
+    limit = level_limit(bits, "single")
+    width = 2 * limit // grid.intervals         # levels in an interval: 2 for a bit, else 1
+    # In units of 2^-24 of a level, the value is within half of its last bit, ties up.
+    exact = width * places - (limit << 24)
+    error = (values << 24 - fraction) - exact
+    assert (-(1 << 23 - fraction) < error).all()
+    assert (error <= 1 << 23 - fraction).all()
+    assert np.abs(values).max() == limit << fraction
+    if encoding == "nearest":
+        drawn = [decode(grid.codes(positions, None), bits=bits, family="single")[0]]
+        cell = width
+    else:
+        low, high = places >> 24, -(-places >> 24)
+        drawn = [width * end - limit for end in (low, high)]
+        cell = 2 * width
+    for levels in drawn:
+        assert (np.abs(2 * (values - (levels << fraction))) <= cell << fraction).all()
+    # The cell is no wider than it must be.
+    assert max(np.abs(2 * (values - (levels << fraction))).max() for levels in drawn) \
+        > (cell << fraction) - 4
+
+
+def test_full_precision_by_hand():
+    # 4 bits: 7 levels to 1, 12 fraction bits; one bit: levels -1 and 1, 14 fraction bits.
+    grid = Grid("nearest", 4)
+    u = np.array([-1, 0, 1 / 7, 0.5, 1])
+    assert grid.full_precision(grid.positions(u), 12).tolist() == \
+        [-7 << 12, 0, 1 << 12, 7 << 11, 7 << 12]
+    one = Grid("stochastic", 1)
+    u = np.array([-1, -0.25, 0, 0.5, 1])
+    assert one.full_precision(one.positions(u), 14).tolist() == [-16384, -4096, 0, 8192, 16384]
+
+
+@pytest.mark.parametrize("encoding", ["compensated", "double-symmetric", "double", "float"])
+def test_full_precision_is_refused(encoding):
+    grid = Grid(encoding, 32 if encoding == "float" else 4)
+    with pytest.raises(ValueError, match=f"'nearest' and 'stochastic', not for {encoding!r}"):
+        grid.full_precision(np.zeros(1, np.uint32), 12)
+
+
+# Floating-point values
+
+def test_float_values():
+    u = np.array([-1, 0.1, 1 / 3, 2.0 ** -140, 1 + 1e-12, -7])
+    codes = encode(u, bits=32, encoding="float")
+    assert codes.dtype == np.float32
+    assert codes.tolist() == [-1, np.float32(0.1), np.float32(1 / 3), 2.0 ** -140, 1, -1]
+    grid = Grid("float", 32)
+    assert grid.family == "float"
+    assert grid.variance(grid.positions(u)).tolist() == [0] * 6
+
+
+@pytest.mark.parametrize(("encoding", "bits", "message"), [
+    ("float", 8, "bits must be 32 for encoding 'float', not 8"),
+    ("float", 32.0, r"bits must be 32 for encoding 'float', not 32\.0"),
+    ("nearest", 32, "from 1 to 8 for encoding 'nearest', not 32; 32 bits have encoding 'float'"),
+    ("double", 32, "from 2 to 8 for encoding 'double', not 32; 32 bits have encoding 'float'")])
+def test_bits_of_float(encoding, bits, message):
+    with pytest.raises(ValueError, match=message):
+        Grid(encoding, bits)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bitstep.config import BUS_WIDTHS, PipelineConfig
 from bitstep.golden.levels import unpack_codes, unpack_labels
-from bitstep.quantization import pack_codes, pack_labels
+from bitstep.quantization import pack_codes, pack_floats, pack_labels, unpack_floats
 from bitstep.registers import LabelFormat
 
 
@@ -89,3 +89,27 @@ def test_unpacking_undoes_labels(label_format, n_rows):
 def test_labels_refused(labels, label_format, message):
     with pytest.raises(ValueError, match=message):
         pack_labels(np.array(labels), label_format)
+
+
+def test_floats_by_hand():
+    # 1.0 is 0x3F800000, -0.5 is 0xBF000000, two to a beat of 64 bits.
+    rows = pack_floats(np.array([[1, -0.5, 0.25]], np.float32), 64)
+    assert rows.tobytes().hex() == "0000803f000000bf0000803e00000000"
+
+
+@pytest.mark.parametrize("bus_width", BUS_WIDTHS)
+@pytest.mark.parametrize("n_features", [1, 2, 3, 16, 17])
+def test_floats_there_and_back(bus_width, n_features):
+    values = np.random.default_rng(0).uniform(-1, 1, (5, n_features)).astype(np.float32)
+    rows = pack_floats(values, bus_width)
+    beats = PipelineConfig(bus_width=bus_width, bits=32, family="float").beats(n_features)
+    assert rows.shape == (5, beats * bus_width // 8)
+    np.testing.assert_array_equal(unpack_floats(rows, n_features), values)
+    assert not rows[:, 4 * n_features:].any()
+
+
+def test_floats_are_refused():
+    with pytest.raises(ValueError, match=r"must be float32 of .*, not float64 of shape \(1, 1\)"):
+        pack_floats(np.ones((1, 1)), 64)
+    with pytest.raises(ValueError, match="bus_width must be one of 64, 128, 256, 512, not 32"):
+        pack_floats(np.ones((1, 1), np.float32), 32)

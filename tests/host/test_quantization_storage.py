@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from bitstep.data import DataError
+from bitstep.golden.levels import decode
 from bitstep.quantization import (
     ENCODINGS,
     QuantizedDataset,
     StorageError,
     pack_codes,
+    pack_floats,
     quantize,
     storage,
 )
@@ -240,3 +242,103 @@ def test_double_has_no_impossible_code(tmp_path):
     assert (data.codes() == 4).any()
     data.save(tmp_path / "set")
     assert QuantizedDataset.load(tmp_path / "set").n_rows == 30
+
+
+# Rows at full precision, floating-point rows
+
+@pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
+@pytest.mark.parametrize("bits", [1, 3, 8])
+def test_full_precision_there_and_back(tmp_path, encoding, bits):
+    data = make(encoding=encoding, bits=bits, full=True)
+    data.save(tmp_path / "set")
+    again = QuantizedDataset.load(tmp_path / "set")
+    assert again.full is not None
+    assert again.full.dtype == np.int16
+    np.testing.assert_array_equal(again.full, data.full)
+    assert again.refetch_cell == data.refetch_cell
+    make(encoding=encoding, bits=bits).save(tmp_path / "set")
+    assert QuantizedDataset.load(tmp_path / "set").full is None
+
+
+@pytest.mark.parametrize(("encoding", "bits"), [("nearest", 1), ("nearest", 3), ("stochastic", 3)])
+@pytest.mark.parametrize("copy", [0, 1])
+@pytest.mark.parametrize("direction", [-1, 1])
+def test_values_outside_their_cells(tmp_path, encoding, bits, copy, direction):
+    data = make(encoding=encoding, bits=bits, full=True)
+    assert data.full is not None
+    fraction = data.row_config.full_fraction
+    levels, _ = decode(data.codes(copy), bits=bits, family="single")
+    row, column = np.argwhere((levels == -direction) if bits == 1 else (levels == 0))[0]
+    edge = (int(levels[row, column]) << fraction) + direction * (data.refetch_cell << fraction - 1)
+    if bits > 1 and encoding == "nearest":
+        full = data.full.copy()
+        full[row, column] = edge
+        data.save(tmp_path / "set")
+        rewrite(tmp_path / "set", full=full)
+        again = QuantizedDataset.load(tmp_path / "set")
+        np.testing.assert_array_equal(again.full, full)
+    full = data.full.copy()
+    full[row, column] = np.clip(edge + direction, -32768, 32767)
+    data.save(tmp_path / "set")
+    rewrite(tmp_path / "set", full=full)
+    refuse(tmp_path / "set", "full holds a value outside the cell of its code in rows_")
+
+
+@pytest.mark.parametrize("end", [-1, 1])
+def test_values_beyond_the_grid(tmp_path, end):
+    data = make(encoding="nearest", full=True)
+    assert data.full is not None
+    levels, _ = decode(data.codes(), bits=3, family="single")
+    row, column = np.argwhere(levels == 3 * end)[0]
+    full = data.full.copy()
+    full[row, column] = end * ((3 << 13) + 1)
+    data.save(tmp_path / "set")
+    rewrite(tmp_path / "set", full=full)
+    refuse(tmp_path / "set", "full holds a value outside the cell of its code")
+
+
+@pytest.mark.parametrize(("full", "message"), [
+    (np.zeros((30, 24), np.int16), "full must be int16 of shape (30, 25), not int16 of shape (30,"),
+    (np.zeros((30, 25), np.int32), "full must be int16 of shape (30, 25), not int32"),
+])
+def test_full_precision_of_another_shape(tmp_path, full, message):
+    make(encoding="nearest", full=True).save(tmp_path / "set")
+    rewrite(tmp_path / "set", full=full)
+    refuse(tmp_path / "set", message)
+
+
+def test_full_precision_has_a_checksum(tmp_path):
+    make(encoding="nearest", full=True).save(tmp_path / "set")
+    with np.load(tmp_path / "set") as stored:
+        arrays = dict(stored)
+    arrays["full"] = arrays["full"] - 1
+    with (tmp_path / "set").open("wb") as file:
+        np.savez(file, **arrays)
+    refuse(tmp_path / "set", "the SHA-256 of array 'full' is not the one in the header")
+
+
+def test_full_precision_of_an_encoding_without(saved):
+    rewrite(saved, full=np.zeros((30, 25), np.int16))
+    refuse(saved, "are kept for the encodings 'nearest' and 'stochastic', not for 'compensated'")
+
+
+@pytest.mark.parametrize("value", [1.0000001, -2, np.nan, np.inf])
+def test_float_values_out_of_range(tmp_path, value):
+    data = make(bits=32, encoding="float")
+    values = data.codes().copy()
+    values[29, 24] = -1
+    data.save(tmp_path / "set")
+    rewrite(tmp_path / "set", rows_0=pack_floats(values, 64))
+    assert QuantizedDataset.load(tmp_path / "set").codes()[29, 24] == -1
+    values[29, 24] = value
+    rewrite(tmp_path / "set", rows_0=pack_floats(values, 64))
+    refuse(tmp_path / "set", "rows_0 holds a value that is not in [-1, 1]")
+
+
+def test_float_padding(tmp_path):
+    data = make(bits=32, encoding="float")
+    rows = data.rows[0].copy()
+    rows[3, 100] = 1        # the 26th value
+    data.save(tmp_path / "set")
+    rewrite(tmp_path / "set", rows_0=rows)
+    refuse(tmp_path / "set", "padding in rows_0 is not 0")
