@@ -13,6 +13,7 @@ from bitstep.research.training import (
     Rounded,
     Sampled,
     SketchRefetch,
+    Slopes,
     loss_derivatives,
     loss_values,
     train,
@@ -64,16 +65,17 @@ def test_last_batch_may_be_shorter():
     np.testing.assert_allclose(found.weights, [[0.2, 0.2]])     # two means, both of (-1, -1)
 
 
-@pytest.mark.parametrize("loss, polynomial", [
-    ("logistic", logistic_derivative(8.0)), ("hinge", hinge_derivative(8.0, 1.0))])
+@pytest.mark.parametrize("polynomial, levels", [
+    (logistic_derivative(8.0), 16), (hinge_derivative(8.0, 1.0), 16),
+    (logistic_derivative(8.0, 2), 2)])
 @pytest.mark.parametrize("form", ["monomial", "chebyshev", "symmetric"])
-def test_sampled_gradient_is_unbiased(loss, polynomial, form):
+def test_sampled_gradient_is_unbiased(polynomial, levels, form):
     # The mean over many codes and arrangements against P(z) y a, each component within five
-    # standard errors. The same samples for the slope and the row would not pass.
+    # standard errors. With two levels, one sample for both slope and row would be ten off.
     row = np.array([0.35, -0.62, 0.9, 1.0])
     weights = np.array([[1.3, -0.4, 0.8, -0.5]])
     count = 20_000
-    method, rng = Sampled(polynomial, form), np.random.default_rng(4)
+    method, rng = Sampled(polynomial, form, levels), np.random.default_rng(4)
     method.store(np.tile(row, (count, 1)), rng)
     method.start_epoch(rng)
     found = method.slopes(slice(None), np.full(count, -1.0), weights, rng)
@@ -82,6 +84,44 @@ def test_sampled_gradient_is_unbiased(loss, polynomial, form):
     errors = gradients.std(axis=0) / np.sqrt(count)
     assert (errors < 0.01).all()
     assert (np.abs(gradients.mean(axis=0) - expected) < 5 * errors).all()
+
+
+class Stub:
+    """A method whose rows are wrong for every odd row, and which asks for these again."""
+
+    bits = 1.0
+
+    def store(self, rows, rng):
+        self.rows = rows
+
+    def start_epoch(self, rng):
+        pass
+
+    def slopes(self, batch, labels, weights, rng):
+        rows, odd = self.rows[batch].copy(), np.arange(len(labels)) % 2 == 1
+        slopes = loss_derivatives(labels[:, None] * (rows @ weights.T), "logistic")
+        rows[odd] = 99.0
+        return Slopes(slopes, rows, np.repeat(odd[:, None], len(weights), axis=1))
+
+
+def test_exact_rows_are_used_for_refetched_ones():
+    found, exact = run(Stub(), "logistic"), run(Rounded("logistic", "exact"), "logistic")
+    np.testing.assert_allclose(found.weights, exact.weights, rtol=1e-10)
+    assert found.bits_read.tolist() == [17, 17]
+
+
+@pytest.mark.parametrize("encoding, spacing", [
+    ("stochastic", 1 / 15), ("nearest", 1 / 30), ("exact", 0.0)])
+def test_spacing_is_the_largest_error(encoding, spacing):
+    method = Rounded("hinge", encoding, bits=5)
+    rows = np.random.default_rng(0).uniform(-1, 1, (2000, 9))
+    rows[:, -1] = 1
+    method.store(rows, np.random.default_rng(1))
+    assert method.bits == (32 if encoding == "exact" else 5)
+    assert method.spacing == pytest.approx(spacing)
+    off = np.abs(method.stored - rows)
+    assert 0.99 * spacing <= off.max() <= spacing + 1e-6
+    assert off[:, -1].max() == 0
 
 
 def test_sampled_is_eight_bits_and_straw_man_what_it_is_told():
@@ -109,6 +149,25 @@ def test_bounds_never_take_the_wrong_side(encoding):
     assert found.bits_read == pytest.approx(5 + 32 * found.refetched)
     straw = run(Rounded("hinge", encoding, bits=5), "hinge")
     assert (straw.flipped > 0.01).all()
+
+
+def test_an_intercept_needs_no_bounds():
+    method, rng = BoundsRefetch(bits=5), np.random.default_rng(0)
+    method.store(ROWS, rng)
+    found = method.slopes(slice(None), np.ones(len(ROWS)), np.append(np.zeros(8), 1.01)[None], rng)
+    assert found.refetched is not None
+    assert not found.refetched.any()
+    assert not found.slopes.any()
+
+
+def test_each_batch_has_its_own_sketch():
+    method, rng = SketchRefetch(1024), np.random.default_rng(0)
+    method.store(ROWS, rng)
+    first, second = (method.slopes(slice(None), LABELS, np.full((1, 9), 0.7), rng).refetched
+                     for _ in range(2))
+    assert first is not None
+    assert second is not None
+    assert 0 < np.count_nonzero(first != second) < 30
 
 
 @pytest.mark.parametrize("inner", [None, Rounded("hinge")])
