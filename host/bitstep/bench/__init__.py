@@ -1,0 +1,1 @@
+"""Races between pipelines, CPU baselines and scikit-learn, and the report of all of them."""

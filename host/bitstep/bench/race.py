@@ -1,0 +1,259 @@
+"""One race: contestants on the same rows, with the same steps and the same finishing line."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bitstep.bench.contestants import (
+    FLOAT,
+    Contestant,
+    Cpu,
+    Pipeline,
+    Sklearn,
+    Task,
+    run_cpu,
+    run_pipeline,
+)
+from bitstep.bench.profiles import Profile
+from bitstep.bench.reference import optimum, sgd
+from bitstep.bench.shapes import RaceData
+from bitstep.bench.store import RunStore, code_version, digest, machine
+from bitstep.models import MODELS
+from bitstep.quantization import fit_scaler, quantize
+from bitstep.schedules import schedule_steps
+from bitstep.training import automatic_step, class_targets
+
+TOLERANCE = 1.01        # of the optimum: the finishing line
+GRID = tuple(2.0 ** np.arange(-3, 5))   # of the automatic step
+TUNE_VALUES = 4_000_000     # features, times outputs, that tuning visits in an epoch, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Race:
+    """What is run, and how.
+
+    Attributes
+    ----------
+    data : RaceData
+    model : str
+        A key of :data:`bitstep.models.MODELS`.
+    profile : Profile
+    contestants : sequence of Contestant
+    epochs, batch, schedule, l2, seed
+        As for ``bitstep train``.
+    step : float or None
+        None: tuned for the float pipeline, see :func:`tuned_step`.
+    """
+
+    data: RaceData
+    model: str
+    profile: Profile
+    contestants: Sequence[Contestant]
+    epochs: int = 10
+    batch: int = 1
+    schedule: str = "inverse"
+    l2: float = 0.0
+    step: float | None = None
+    seed: int = 0
+
+
+def run_race(race: Race, *, store: RunStore | None = None,
+             progress: Callable[[str], None] = lambda line: None,
+             device_options: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Run every contestant.
+
+    Parameters
+    ----------
+    race : Race
+    store : RunStore, optional
+        Finished runs are taken from it and put into it.
+    progress : callable
+        Called with a line of text before each run.
+    device_options : dict, optional
+        Of the simulated board, such as ``progress``.
+
+    Returns
+    -------
+    dict
+        What JSON can hold: ``data``, ``model``, ``profile``, ``steps``, ``optimum``, ``targets``
+        (the finishing lines: 1.01 x the optimum, and 1.01 x the float pipeline's last loss), and
+        ``results``: one for each contestant, as :func:`bitstep.bench.contestants.run_pipeline`
+        returns it, with ``name``, ``finish`` (see :func:`finish`), ``speedup`` over the float
+        pipeline and over the fastest CPU run.
+    """
+    store = store or RunStore(None)
+    dataset, kind = race.data.dataset, MODELS[race.model]
+    scaler = fit_scaler(dataset.features)
+    scaled = np.ascontiguousarray((dataset.features - scaler.centre) / scaler.scale, np.float32)
+    targets = dataset.labels[:, None] if kind.task == "regression" else class_targets(
+        dataset.labels, np.unique(dataset.labels))
+    identity = [digest(dataset.features, dataset.labels), race.model, race.l2]
+
+    def remembered(what, more, make):
+        key = digest([what, *identity, *more])
+        found = store.get(key)
+        if found is None:
+            progress(f"{race.data.key}, {race.model}: {what}")
+            found = {"value": make()}
+            store.put(key, found)
+        return found["value"]
+
+    best = remembered("optimum", [], lambda: optimum(scaled, targets, loss=kind.loss, l2=race.l2))
+    step = race.step or remembered(
+        "step", [race.epochs, race.batch, race.schedule],
+        lambda: tuned_step(race, scaled, targets, TOLERANCE * best))
+    task = Task(race.data, race.model, race.profile,
+                schedule_steps(race.schedule, step=step, epochs=race.epochs), race.batch, race.l2,
+                race.seed)
+    results = []
+    for contestant in race.contestants:
+        result = _run(contestant, task, store, progress, device_options or {})
+        results.append({"name": contestant.name, "kind": type(contestant).__name__.lower(),
+                        **asdict(contestant), **result})
+    found = {
+        "data": race.data.title, "key": race.data.key, "rows": dataset.n_rows,
+        "full_rows": race.data.full_rows, "n_features": dataset.n_features,
+        "source": race.data.source, "outputs": targets.shape[1], "model": race.model,
+        "loss": kind.sklearn_loss, "profile": asdict(race.profile), "epochs": race.epochs,
+        "batch": race.batch, "schedule": race.schedule, "l2": race.l2, "seed": race.seed,
+        "step": step, "step_tuned": race.step is None, "optimum": best, "results": results}
+    judge(found)
+    return found
+
+
+def _run(contestant, task, store, progress, device_options):
+    """One run, or its stored result."""
+    key = digest([asdict(contestant), type(contestant).__name__, *task.identity(),
+                  asdict(task.profile) if isinstance(contestant, Pipeline) else machine(),
+                  code_version() if isinstance(contestant, Pipeline) else
+                  code_version(["bitstep.baselines"], without=())])
+    found = store.get(key)
+    if found is None:
+        progress(f"{task.data.key}, {task.model}, {task.profile.name}: {contestant.name}")
+        if isinstance(contestant, Pipeline):
+            found = run_pipeline(contestant, task, **device_options)
+        else:
+            try:
+                found = run_cpu(contestant, task)
+            except ImportError as error:
+                return {"status": f"not run: {error}"}      # not stored: it may be installed
+        store.put(key, found)
+    return found
+
+
+def judge(race: dict[str, Any]) -> None:
+    """Add finishing lines, finishes and speedups to the results of a race, in place.
+
+    The first line is 1.01 x the optimum. Where the float pipeline does not reach it within the
+    epochs, the second line decides: 1.01 x the least loss that the float pipeline has.
+    """
+    reference = next((result for result in race["results"]
+                      if result["name"] == FLOAT.name and result["status"] == "ok"), None)
+    race["targets"] = {"optimum": TOLERANCE * race["optimum"]}
+    race["line"] = "optimum"
+    if reference is not None:
+        race["targets"]["float"] = TOLERANCE * min(reference["losses"])
+        if min(reference["losses"]) > race["targets"]["optimum"]:
+            race["line"] = "float"
+    for result in race["results"]:
+        result["finish"] = {line: finish(result, target)
+                            for line, target in race["targets"].items()}
+    line = race["line"]
+    cpus = [result["finish"][line]["seconds"] for result in race["results"]
+            if result["kind"] != "pipeline" and result["finish"][line]]
+    for result in race["results"]:
+        mine, base = result["finish"][line], reference and reference["finish"][line]
+        result["speedup"] = {
+            "float": base["seconds"] / mine["seconds"] if mine and base else None,
+            "cpu": min(cpus) / mine["seconds"] if mine and cpus else None,
+            "cpu_end_to_end": min(cpus) / mine["end_to_end"] if mine and cpus else None}
+
+
+def finish(result: dict[str, Any], target: float) -> dict[str, Any] | None:
+    """When a contestant first has a loss of at most ``target``; None if it never has.
+
+    Returns
+    -------
+    dict or None
+        ``epochs``, ``seconds``, and ``end_to_end``: with the host's quantizing (of a CPU run:
+        scaling) and the transfer.
+    """
+    if result["status"] != "ok":
+        return None
+    reached = [number for number, loss in enumerate(result["losses"])
+               if loss is not None and loss <= target]
+    if not reached:
+        return None
+    seconds = result["seconds"][reached[0]]
+    host = result["host"]
+    return {"epochs": reached[0] + 1, "seconds": seconds,
+            "end_to_end": seconds + host["quantize_s"] + host["transfer_s"]}
+
+
+def tuned_step(race: Race, scaled: np.ndarray, targets: np.ndarray, target: float) -> float:
+    """First step that suits the float pipeline best.
+
+    Of 1/8 to 16 times the automatic step, the one with which SGD in float64 first reaches the
+    finishing line, or, where none does, has the least loss at the end. The float pipeline is that
+    SGD but for the rounding of its arithmetic. A large data set's first rows stand for all.
+    """
+    data = quantize(race.data.dataset.features, race.data.dataset.labels, bits=32,
+                    encoding="float", seed=race.seed)
+    first = automatic_step(data, race.batch, loss=MODELS[race.model].loss) * np.array(GRID)
+    size = len(GRID) * scaled.shape[1] * targets.shape[1]
+    rows = scaled if size * len(scaled) <= len(GRID) * TUNE_VALUES * targets.shape[1] else \
+        scaled[:TUNE_VALUES // scaled.shape[1]]
+    goals = targets[:len(rows)]
+    shares = schedule_steps(race.schedule, step=1.0, epochs=race.epochs)
+    middle = goals.mean(axis=0) if MODELS[race.model].task == "regression" else \
+        np.zeros(goals.shape[1])
+    weights, intercepts = sgd(rows, rows, goals - middle, first_steps=first, shares=shares,
+                              loss=MODELS[race.model].loss, batch=race.batch, l2=race.l2)
+    losses = _grid_losses(race, rows, goals, weights, intercepts + middle)
+    reached = np.where((losses <= target).any(axis=0), (losses <= target).argmax(axis=0),
+                       race.epochs)
+    return float(first[np.lexsort((losses[-1], reached))[0]])
+
+
+def _grid_losses(race, rows, goals, weights, intercepts):
+    """Objective of every epoch and first step; infinite where SGD diverged."""
+    from bitstep.losses import mean_losses
+    epochs, n_first, n_outputs, n_features = weights.shape
+    good = np.isfinite(weights).all(axis=(2, 3)) & (np.abs(weights).max(axis=(2, 3)) < 1e100)
+    flat = np.where(good[..., None, None], weights, 0.0).reshape(-1, n_outputs, n_features)
+    offsets = np.where(good[..., None], intercepts, 0.0).reshape(-1, n_outputs)
+    losses = mean_losses(MODELS[race.model].loss, rows, goals, flat, offsets)
+    losses += race.l2 / 2 * (flat ** 2).sum(axis=2).mean(axis=1)
+    return np.where(good, losses.reshape(epochs, n_first), np.inf)
+
+
+def rows_of(race: dict[str, Any]) -> list[list[Any]]:
+    """The results as rows of a table; see :data:`HEAD`."""
+    line, out = race["line"], []
+    for result in race["results"]:
+        mine = result["finish"][line]
+        host = result.get("host", {})
+        out.append([
+            result["name"], min(result["losses"]) if result["status"] == "ok" else None,
+            mine and mine["epochs"], mine and mine["seconds"],
+            (result["seconds"][-1] / race["epochs"]) if result["status"] == "ok" else None,
+            result.get("gbps"), result["speedup"]["float"], result["speedup"]["cpu"],
+            sum(host.get(name, 0.0) for name in ("quantize_s", "transfer_s")) if host else None,
+            mine and mine["end_to_end"]])
+    return out
+
+
+HEAD = ["contestant", "least loss", "epochs", "seconds", "s an epoch", "GB/s", "x float", "x CPU",
+        "host s", "end to end s"]
+
+
+def to_json(race: dict[str, Any]) -> str:
+    """A race as JSON, with null for what is not finite."""
+    return json.dumps(race, indent=1, default=float)
+
+
+__all__ = ["HEAD", "Cpu", "Race", "Sklearn", "finish", "judge", "rows_of", "run_race", "to_json",
+           "tuned_step"]
