@@ -184,11 +184,7 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         raise ValueError(f"steps must be positive numbers, one an epoch, not {steps.tolist()}")
     if not 0 <= first_epoch < len(steps):
         raise ValueError(f"first_epoch must be from 0 to {len(steps) - 1}, not {first_epoch}")
-    shift = _label_shift(data, config, model_range)
-    if loss == Loss.LOGISTIC and shift <= SIGMOID_FRACTION:
-        raise ValueError(f"model_range must be at most "
-                         f"{model_range * 2.0 ** (shift - SIGMOID_FRACTION - 1):.6g} for the "
-                         f"logistic loss, not {model_range:.6g}")
+    shift = _label_shift(data, config, loss, model_range)
     units = Units(model_unit=data.label_scale * config.level_limit * 2.0 ** -shift,
                   label_offset=data.label_offset)
 
@@ -443,7 +439,7 @@ def _period(correction_period, n_rows, batch, growth, above):
     return int(correction_period)
 
 
-def _label_shift(data, config, model_range):
+def _label_shift(data, config, loss, model_range):
     """Largest label shift that keeps ``model_range`` times the largest label in a model word."""
     stored = unpack_labels(data.labels, LabelFormat(data.label_format), data.n_rows)
     largest = max(int(np.abs(stored).max(initial=0)), 1)
@@ -452,6 +448,10 @@ def _label_shift(data, config, model_range):
         raise ValueError(f"model_range must be at most {room:.6g} for labels stored with "
                          f"{largest.bit_length() + 1} bits, not {model_range:.6g}; store them "
                          "with fewer")
+    least = SIGMOID_FRACTION + 1        # the sigmoid's argument is a dot product shifted right
+    if loss == Loss.LOGISTIC and room * 2.0 ** -least < model_range:
+        raise ValueError(f"model_range must be at most {room * 2.0 ** -least:.6g} for the logistic "
+                         f"loss, not {model_range:.6g}")
     stored_width = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
     return min(math.floor(math.log2(room / model_range)), config.max_label_shift,
                config.dot_width - 1 - stored_width[LabelFormat(data.label_format)])

@@ -7,9 +7,18 @@ import pytest
 from fakes import quantized
 
 from bitstep.config import PipelineConfig
-from bitstep.job import EpochSteps
-from bitstep.planning import Units, automatic_period, pipeline_for, plan, step_mantissa
-from bitstep.registers import LabelFormat
+from bitstep.job import MODEL_LIMIT, EpochSteps
+from bitstep.planning import (
+    Units,
+    automatic_period,
+    automatic_proximal_period,
+    pipeline_for,
+    plan,
+    step_mantissa,
+    unit_update,
+)
+from bitstep.quantization import quantize
+from bitstep.registers import LabelFormat, Loss
 
 CONFIG = PipelineConfig(bits=4)     # s = 7
 DATA = quantized([[7, -7], [1, 2], [3, 4]], [100, -50, 25], label_scale=0.02)
@@ -125,6 +134,13 @@ def test_automatic_period(n_rows, batch, growth, period):
     assert automatic_period(n_rows, batch, growth) == period
 
 
+@pytest.mark.parametrize("batch, above, period", [
+    (1, 0, 1), (1, 3, 4), (1, 4, 8), (6, 5, 6), (6, 6, 12), (4, 32, 64)])
+def test_automatic_period_is_more_than_the_lookahead(batch, above, period):
+    assert automatic_period(20433, batch, 0.3, above) == period
+    assert automatic_period(20433, 1, 1e-5, above) == 1024
+
+
 @pytest.mark.parametrize("period", [0, 3, 34, 33, -4, 2.0, "never"])
 def test_bad_correction_period(period):
     with pytest.raises(ValueError, match=r"multiple of the batch \(2\) below the rows \(33\)"):
@@ -213,3 +229,278 @@ def test_first_epoch_resumes():
     for bad in (-1, 3):
         with pytest.raises(ValueError, match="first_epoch must be from 0 to 2"):
             plan(data, CONFIG, steps=[0.4, 0.2, 0.1], first_epoch=bad)
+
+
+# Losses other than least squares
+
+SIGNS = quantized([[7, -7], [1, 2], [3, -4]], [1, -1, 1], label_format=LabelFormat.SIGN)
+MARGINS = (Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC)
+LOGISTIC = dataclasses.replace(CONFIG, solver="logistic", recursion=6)
+
+
+def config_of(loss):
+    return LOGISTIC if loss == Loss.LOGISTIC else CONFIG
+
+
+@pytest.mark.parametrize("loss", MARGINS)
+def test_losses_have_a_wider_range(loss):
+    # room = 2**31 * 7 / (128 * 1) = 7 * 2**24: two bits less than for least squares
+    made = plan(SIGNS, config_of(loss), steps=[0.1], loss=loss)
+    assert made.job.loss == loss
+    assert made.job.label_shift == 26
+    assert made.units.model_unit == 7 / 2**26
+    assert plan(SIGNS, config_of(loss), steps=[0.1], loss=loss,
+                model_range=32).job.label_shift == 28
+    assert (made.job.proximal_period, made.job.box_limit) == (0, MODEL_LIMIT)
+    assert (made.job.full, made.job.refetch_cell, made.job.correction_period) == (None, 0, 0)
+
+
+def test_steps_of_the_hinge_are_those_of_its_unit():
+    # K = round(1e-5 / 49 2^26) = round(13.6957)
+    made = plan(SIGNS, CONFIG, steps=[1e-5, 1.0], loss=Loss.HINGE)
+    assert made.steps == pytest.approx([14 * 49 / 2**26, 1], rel=1e-3)
+    assert made.step_error == pytest.approx(14 / 13.6957 - 1, rel=1e-3)
+    exact = plan(SIGNS, CONFIG, steps=[1e-5, 1.0], loss=Loss.SQUARED_HINGE)
+    assert exact.step_error < 1e-3
+    # A batch divides the unit, and the hinge's steps with it.
+    assert plan(SIGNS, CONFIG, steps=[4e-5], loss=Loss.HINGE, batch=4).steps == \
+        pytest.approx([4 * 14 * 49 / 2**26], rel=1e-9)
+
+
+def test_unit_update_by_hand():
+    assert unit_update(3 << 8, 1, 4, 0.1) == 48     # 768 * 16 / 256
+    assert unit_update(1 << 9, 1, 1, 0.1) == 4
+    assert unit_update(7 << 6, 1, 1, 0.1) == 4      # 3.5
+    with pytest.raises(ValueError, match=r"step of 0\.1 is too small .* at least 0\.128, a smaller "
+                                         "batch or a smaller model_range"):
+        unit_update(25 << 5, 2, 8, 0.1)     # 3.125: 4 / 3.125 times as much
+    assert unit_update((1 << 18) - 1, 1, 21, 0.1) == (1 << 31) - (1 << 13)
+    with pytest.raises(ValueError, match=r"step of 0\.1 is too large .* at most 0\.05, or a larger "
+                                         "model_range"):
+        unit_update(1 << 17, 1, 23, 0.1)    # 2^32
+
+
+@pytest.mark.parametrize("loss", [Loss.HINGE, Loss.LOGISTIC])
+def test_steps_that_do_not_fit_the_range(loss):
+    # 4 bits: K = step / 49 2^26; 2^31 - 1 at a step of 1,568, 4 at 2.92e-6.
+    with pytest.raises(ValueError, match=r"2000 is too large for .* at most 1568, or a larger"):
+        plan(SIGNS, config_of(loss), steps=[2000], loss=loss)
+    with pytest.raises(ValueError, match=r"2e-06 is too small for .* at least 2\.9206\de-06, a"):
+        plan(SIGNS, config_of(loss), steps=[1, 2e-6], loss=loss)
+    assert plan(SIGNS, config_of(loss), steps=[2000], loss=loss, model_range=256).steps
+    assert len(plan(SIGNS, config_of(loss), steps=[2e-6], loss=loss, model_range=32).steps)
+    assert len(plan(SIGNS, CONFIG, steps=[2000, 2e-6], loss=Loss.SQUARED_HINGE).steps)
+
+
+@pytest.mark.parametrize("loss", MARGINS)
+def test_losses_need_signs(loss):
+    with pytest.raises(ValueError, match=f"A loss {loss.name} needs labels of two classes, not of"):
+        plan(DATA, config_of(loss), steps=[0.1], loss=loss)
+
+
+@pytest.mark.parametrize("loss", MARGINS)
+@pytest.mark.parametrize("encoding", ["compensated", "double-symmetric"])
+def test_losses_without_corrections(loss, encoding):
+    data = dataclasses.replace(SIGNS, encoding=encoding)
+    with pytest.raises(ValueError, match=f"Encoding '{encoding}' is corrected for the squared loss "
+                                         f"alone, not for {loss.name}; quantize with 'nearest'"):
+        plan(data, config_of(loss), steps=[0.1], loss=loss)
+
+
+@pytest.mark.parametrize("loss", MARGINS)
+def test_l2_of_every_loss(loss):
+    data = dataclasses.replace(SIGNS, variance=np.array([0.1, 0.2]))    # without effect
+    job = plan(data, config_of(loss), steps=[0.49], loss=loss, l2=0.05, correction_period=1).job
+    assert job.coefficients.tolist() == [-131071, -131071]
+    factor = EpochSteps.scale(job.epochs[0].correction_mantissa, job.epochs[0].correction_shift)
+    assert factor * 131071 == pytest.approx(0.49 * 3 / 2 * 0.05, rel=1e-3)
+
+
+def test_range_of_the_logistic_loss():
+    # label_shift 13 is 2^31 * 7 / 2^13 = 1,835,008, and 12 would be twice that.
+    assert plan(SIGNS, LOGISTIC, steps=[0.1], loss=Loss.LOGISTIC,
+                model_range=1835008).job.label_shift == 13
+    with pytest.raises(ValueError, match=r"at most 1\.83501e\+06 for the logistic loss, not 2e"):
+        plan(SIGNS, LOGISTIC, steps=[0.1], loss=Loss.LOGISTIC, model_range=2e6)
+
+
+# Refetching
+
+def test_refetching():
+    features = np.array([[0.0, 1], [3, -1], [1, 5]])
+    data = quantize(features, np.array([0, 1, 1]), bits=4, encoding="nearest", full=True,
+                    task="classification")
+    config = pipeline_for(n_features=2, bits=4, encoding="nearest", refetch=True)
+    job = plan(data, config, steps=[0.1], loss=Loss.HINGE, refetch=True).job
+    assert job.full is data.full
+    assert job.refetch_cell == 1
+    straw_man = plan(data, config, steps=[0.1], loss=Loss.HINGE).job
+    assert (straw_man.full, straw_man.refetch_cell) == (None, 0)
+    for loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.LOGISTIC):
+        with pytest.raises(ValueError, match=f"for the hinge loss, not for {loss.name}; choose"):
+            plan(data, config, steps=[0.1], loss=loss, refetch=True)
+    with pytest.raises(ValueError, match="the data have none; quantize with full=True"):
+        plan(SIGNS, config, steps=[0.1], loss=Loss.HINGE, refetch=True)
+    with pytest.raises(ValueError, match="a batch of 1, not for HINGE and 2"):
+        plan(data, config, steps=[0.1], loss=Loss.HINGE, refetch=True, batch=2)
+    with pytest.raises(ValueError, match="build one with refetch=True"):
+        plan(data, CONFIG, steps=[0.1], loss=Loss.HINGE, refetch=True)
+
+
+# Proximal steps
+
+PROXIMAL = dataclasses.replace(CONFIG, proximal=True)
+
+
+def test_thresholds_by_hand():
+    # mu = 0.02 * 7 / 2^22; 33 rows with P = 8 are 5 steps, of 6.6 rows each on average
+    data = dataclasses.replace(corrected(encoding="nearest"), label_scale=0.02)
+    made = plan(data, PROXIMAL, steps=[0.4, 0.2], l1=0.01, proximal_period=8)
+    unit = made.units.model_unit
+    assert made.job.proximal_period == 8
+    assert [epoch.threshold for epoch in made.job.epochs] == \
+        [round(0.01 * 0.4 * 6.6 / unit), round(0.01 * 0.2 * 6.6 / unit)]
+    assert made.job.box_limit == MODEL_LIMIT
+    # A batch of 4 rows makes one step of them.
+    made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=8, batch=4)
+    assert made.job.epochs[0].threshold == round(0.01 * 0.4 * 6.6 / 4 / unit)
+    # A period of all rows, or more, is one step.
+    for period in (33, 1000):
+        made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=period)
+        assert made.job.epochs[0].threshold == round(0.01 * 0.4 * 33 / unit)
+
+
+def test_large_and_small_thresholds():
+    for l1, threshold in ((1e30, MODEL_LIMIT), (1e-30, 0)):
+        job = plan(DATA, PROXIMAL, steps=[0.1], l1=l1).job
+        assert job.epochs[0].threshold == threshold
+        assert job.proximal_period == 4
+
+
+def test_box_by_hand():
+    unit = plan(DATA, PROXIMAL, steps=[0.1]).units.model_unit
+    job = plan(DATA, PROXIMAL, steps=[0.1], box=10.5 * unit).job
+    assert (job.box_limit, job.epochs[0].threshold, job.proximal_period) == (10, 0, 4)
+    assert plan(DATA, PROXIMAL, steps=[0.1], box=1e9).job.box_limit == MODEL_LIMIT
+    assert plan(DATA, PROXIMAL, steps=[0.1], box=unit).job.box_limit == 1
+    with pytest.raises(ValueError, match=r"box must be at least 3\.33786e-08, .* not 3\.3e-08"):
+        plan(DATA, PROXIMAL, steps=[0.1], box=3.3e-8)
+
+
+@pytest.mark.parametrize("n_rows, batch, period", [
+    (20433, 1, 256), (256, 1, 256), (255, 1, 256), (100, 1, 128), (1, 1, 1), (20433, 6, 384),
+    (20433, 1000, 1000), (10, 1000, 1000)])
+def test_automatic_proximal_period(n_rows, batch, period):
+    assert automatic_proximal_period(n_rows, batch) == period
+
+
+@pytest.mark.parametrize("period", [0, 3, -2, 2.0, True, "never", 1 << 32])
+def test_bad_proximal_period(period):
+    with pytest.raises(ValueError, match=r"'auto' or a multiple of the batch \(2\) below 2"):
+        plan(DATA, PROXIMAL, steps=[0.1], batch=2, l1=0.1, proximal_period=period)
+
+
+def test_proximal_steps_need_their_pipeline():
+    with pytest.raises(ValueError, match="build one with proximal=True"):
+        plan(DATA, CONFIG, steps=[0.1], l1=0.1)
+    with pytest.raises(ValueError, match="build one with proximal=True"):
+        plan(DATA, CONFIG, steps=[0.1], box=1.0)
+    assert plan(DATA, PROXIMAL, steps=[0.1]).job.proximal_period == 0
+
+
+@pytest.mark.parametrize("changes, message", [
+    ({"l1": -1.0}, r"l1 must be at least 0, not -1\.0"), ({"l1": np.nan}, "l1 must be at least 0"),
+    ({"l1": np.inf}, "l1 must be at least 0"), ({"box": 0.0}, "box must be positive, or None"),
+    ({"box": -1.0}, "box must be positive, or None for no limit, not -1"),
+    ({"box": np.nan}, "box must be positive"), ({"loss": 7}, "7 is not a valid Loss")])
+def test_bad_penalties(changes, message):
+    with pytest.raises(ValueError, match=message):
+        plan(DATA, PROXIMAL, steps=[0.1], **changes)
+
+
+# Floating-point rows
+
+def float_data(n_rows=64, task="regression", **options):
+    features = np.linspace(-1, 1, 2 * n_rows).reshape(-1, 2) ** 3
+    labels = features[:, 0] > 0 if task == "classification" else features[:, 0] * 50
+    return quantize(features, labels, bits=32, encoding="float", task=task, **options)
+
+
+FLOAT = pipeline_for(n_features=2, bits=32, encoding="float", lookahead=3)
+
+
+def test_float_units_by_hand():
+    # s = 2^22: 2^31 2^22 / (32 * 1) = 2^48 of a sign; step / (2^22 1) = mantissa 2^(-8 shift)
+    data = float_data(task="classification")
+    made = plan(data, FLOAT, steps=[0.5])
+    assert made.job.label_shift == 48
+    assert made.units.model_unit == 2.0**-26
+    assert (made.job.epochs[0].mantissa, made.job.epochs[0].shift) == (1 << 17, 5)
+    assert made.steps.tolist() == [0.5]
+    assert made.job.intercept_level == 1
+    assert plan(data, FLOAT, steps=[0.5], fit_intercept=False).job.intercept_level == 0
+    assert plan(data, FLOAT, steps=[0.5], loss=Loss.HINGE).job.label_shift == 46
+    # A step as large as the range: an active row moves the intercept by it.
+    assert plan(data, FLOAT, steps=[127.5], loss=Loss.HINGE).steps.tolist() == [127.5]
+    with pytest.raises(ValueError, match=r"129 is too large for .* at most 128, or a larger"):
+        plan(data, FLOAT, steps=[129], loss=Loss.HINGE)
+
+
+def test_float_labels():
+    # 32 bits by default: 2^53 / (32 (2^31 - 1)) is a little more than 2^17
+    job = plan(float_data(), FLOAT, steps=[0.5]).job
+    assert (job.label_format, job.label_shift) == (LabelFormat.INT32, 17)
+    job = plan(float_data(label_bits=16), FLOAT, steps=[0.5]).job
+    assert (job.label_format, job.label_shift) == (LabelFormat.INT16, 33)
+    # The largest shift of the register is the end.
+    assert plan(float_data(task="classification"), FLOAT, steps=[0.5],
+                model_range=2.0**-8).job.label_shift == 61
+    assert plan(float_data(task="classification"), FLOAT, steps=[0.5],
+                model_range=2.0**-20).job.label_shift == 62
+
+
+def test_float_corrections_wait_for_the_lookahead():
+    assert FLOAT.effective_lookahead(1) == 3
+    job = plan(float_data(), FLOAT, steps=[0.5], l2=0.5).job
+    assert job.correction_period == 4
+    assert plan(float_data(), FLOAT, steps=[0.5], l2=0.5, correction_period=5).job
+    with pytest.raises(ValueError, match=r"the rows \(64\), more than the look-ahead \(3\), not 3"):
+        plan(float_data(), FLOAT, steps=[0.5], l2=0.5, correction_period=3)
+    with pytest.raises(ValueError, match=r"more than 4 for L2 .* look-ahead of 3, not 4; choose a"):
+        plan(float_data(4), FLOAT, steps=[0.5], l2=0.5)
+    slow = dataclasses.replace(FLOAT, lookahead=0)
+    assert plan(float_data(4), slow, steps=[0.5], l2=0.5).job.correction_period == 1
+
+
+# Pipelines
+
+@pytest.mark.parametrize("options, expected", [
+    ({"encoding": "float", "bits": 32}, ("float", "linear", 4)),
+    ({"encoding": "float", "bits": 32, "loss": Loss.LOGISTIC}, ("float", "logistic", 6)),
+    ({"loss": Loss.LOGISTIC}, ("single", "logistic", 6)),
+    ({"loss": Loss.HINGE}, ("single", "linear", 2)),
+    ({"encoding": "double", "loss": Loss.SQUARED_HINGE}, ("double", "linear", 2))])
+def test_pipeline_of_a_loss(options, expected):
+    config = pipeline_for(**{"n_features": 90, "bits": 8, "encoding": "nearest"} | options)
+    assert (config.family, config.solver, config.recursion) == expected
+    assert config.lookahead == config.required_lookahead(config.beats(90))
+    assert not config.proximal
+    assert not config.refetch
+
+
+def test_pipeline_with_refetching():
+    config = pipeline_for(n_features=8, bits=8, encoding="nearest", refetch=True, proximal=True)
+    assert (config.refetch, config.proximal, config.lookahead) == (True, True, 0)
+    assert pipeline_for(n_features=8, bits=8, encoding="nearest", refetch=True,
+                        lookahead=0) == dataclasses.replace(config, proximal=False)
+    with pytest.raises(ValueError, match=r"'auto' or 0 with refetching, because .* not 3"):
+        pipeline_for(n_features=8, bits=8, encoding="nearest", refetch=True, lookahead=3)
+    for options in ({"encoding": "float", "bits": 32}, {"loss": Loss.LOGISTIC}):
+        with pytest.raises(ValueError, match="refetch must have family 'single', solver 'linear'"):
+            pipeline_for(**{"n_features": 8, "bits": 8, "encoding": "nearest",  # type: ignore
+                            "refetch": True} | options)
+
+
+def test_pipeline_of_an_unknown_encoding():
+    with pytest.raises(ValueError, match=r"encoding must be one of nearest, .*float, not 'x'"):
+        pipeline_for(n_features=8, bits=8, encoding="x")
