@@ -5,6 +5,7 @@ memory of its own, rebuilds the job from them, and runs the golden model.
 """
 
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.sgd import train
 from bitstep.job import EpochSteps, TrainingJob, label_bytes
 from bitstep.quantization import QuantizedDataset, Scaler
-from bitstep.registers import MAP_VERSION, REGISTERS, Control, Error, LabelFormat, Status
+from bitstep.registers import MAP_VERSION, REGISTERS, Control, Error, LabelFormat, Loss, Status
 
 IDENTITY = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677
 
@@ -60,7 +61,8 @@ def quantized(levels, labels, *, bits=4, encoding="nearest", variance=None,
         variance=np.zeros(n_features) if variance is None else np.asarray(variance, float))
 
 
-def make_job(levels, labels, *, bits=4, mantissa=1, shift=1, epochs=1, **changes):
+def make_job(levels, labels, *, bits=4, mantissa=1, shift=1,
+             epochs: int | tuple[EpochSteps, ...] = 1, **changes):
     """A small job from integer levels and labels."""
     levels = np.asarray(levels)
     config = changes.pop("config", PipelineConfig(bits=bits))
@@ -145,7 +147,7 @@ class FakeDevice:
                 self.end(Error.ABORTED)
         elif value & Control.START:
             self.set("STATUS", Status.BUSY)
-            for name in ("ERROR", "EPOCHS_DONE", "SATURATION", "BEATS_LO"):
+            for name in ("ERROR", "EPOCHS_DONE", "SATURATION", "BEATS_LO", "REFETCHED_ROWS_LO"):
                 self.set(name, 0)
             self.run = train(self.job())
 
@@ -180,20 +182,21 @@ class FakeDevice:
         model_bytes = 4 * config.model_words(n_features)
         positions = self.model_positions(n_features)
         label_format = LabelFormat(self.get("LABEL_FORMAT"))
-        table = self.take(self.pair("EPOCH_TABLE_ADDRESS"), 8 * self.get("EPOCHS")).view("<u8")
-        epochs = tuple(EpochSteps(int(word) & 0x3FFFF, int(word) >> 18 & 7,
-                                  int(word) >> 32 & 0x3FFFF, int(word) >> 50 & 7)
-                       for word in table.tolist())
+        table = self.take(self.pair("EPOCH_TABLE_ADDRESS"), 16 * self.get("EPOCHS")).view("<u8")
+        epochs = tuple(EpochSteps(word & 0x3FFFF, word >> 18 & 7, word >> 32 & 0x3FFFF,
+                                  word >> 50 & 7, second & 0x7FFF_FFFF)
+                       for word, second in table.reshape(-1, 2).tolist())
         words = np.zeros(model_bytes // 4, "<i4")
         if self.get("WARM_START"):
             words = self.take(self.pair("MODEL_IN_ADDRESS"), model_bytes).view("<i4")
         coefficients = np.zeros(model_bytes // 4, "<i4")
         if self.get("CORRECTION_PERIOD"):
             coefficients = self.take(self.pair("COEFFICIENTS_ADDRESS"), model_bytes).view("<i4")
-        assert self.get("LOOKAHEAD") <= config.lookahead
+        assert config.allows_lookahead(self.get("LOOKAHEAD"), beats)
         assert self.pair("MODEL_OUT_STRIDE") == model_bytes
         return TrainingJob(
-            config=config, n_features=n_features,
+            # The run's own look-ahead: it has an influence on floating-point rows.
+            config=replace(config, lookahead=self.get("LOOKAHEAD")), n_features=n_features,
             rows=tuple(self.take(self.pair("ROWS_ADDRESS") + copy * self.pair("COPY_STRIDE"),
                                  n_rows * row_bytes).reshape(n_rows, row_bytes)
                        for copy in range(self.get("COPIES"))),
@@ -202,7 +205,18 @@ class FakeDevice:
             intercept_level=self.get("INTERCEPT_LEVEL"), batch=self.get("BATCH"),
             correction_period=self.get("CORRECTION_PERIOD"),
             coefficients=coefficients[positions].astype(np.int32), epochs=epochs,
-            model=words[positions].astype(np.int32), intercept=int(words[-2]))
+            model=words[positions].astype(np.int32), intercept=int(words[-2]),
+            loss=Loss(self.get("LOSS")), proximal_period=self.get("PROXIMAL_PERIOD"),
+            box_limit=self.get("BOX_LIMIT"), full=self.full_rows(positions),
+            refetch_cell=self.get("REFETCH_CELL"))
+
+    def full_rows(self, positions):
+        """Rows at full precision; None if no row may be fetched again."""
+        if not self.get("REFETCH_CELL"):
+            return None
+        n_rows, n_words = self.get("ROWS"), -(-(positions[-1] + 1) // 4) * 4
+        words = self.take(self.pair("FULL_ADDRESS"), 2 * n_rows * n_words).view("<i2")
+        return words.reshape(n_rows, n_words)[:, positions].astype(np.int16)
 
     def step(self):
         """One epoch."""
@@ -229,6 +243,7 @@ class FakeDevice:
         address = self.pair("MODEL_OUT_ADDRESS") + done * self.pair("MODEL_OUT_STRIDE")
         self.memory[address:address + words.nbytes] = words.view(np.uint8)
         self.set("EPOCHS_DONE", done + 1)
+        self.set("REFETCHED_ROWS_LO", self.get("REFETCHED_ROWS_LO") + epoch.refetched_rows)
         self.set("BEATS_LO", (done + 1) * self.get("ROWS") * self.get("BEATS_PER_ROW"))
         if done + 1 == self.get("EPOCHS") or self.early:
             self.end()

@@ -13,7 +13,7 @@ from bitstep.devices.base import DeviceError
 from bitstep.driver import Driver
 from bitstep.golden.sgd import train
 from bitstep.job import EpochSteps
-from bitstep.registers import COUNTERS, Error, LabelFormat, Saturation, Status
+from bitstep.registers import COUNTERS, Error, LabelFormat, Loss, Saturation, Status
 from bitstep.runs import (
     AbortedError,
     BadConfigurationError,
@@ -23,6 +23,7 @@ from bitstep.runs import (
     SaturationError,
     TrainingInterrupted,
 )
+from bitstep_sim.jobs import random_job as simulated_job
 
 CONFIG = PipelineConfig(bits=3, max_features=64)        # 21 lanes, 22 words a beat
 
@@ -50,6 +51,26 @@ def small_job():
     return random_job(n_features=3)
 
 
+NEW_JOBS = {                        # what register or buffer each is about: configuration, changes
+    "loss": ({}, {"loss": Loss.SQUARED_HINGE}),
+    "logistic": ({"solver": "logistic", "recursion": 6}, {"loss": Loss.LOGISTIC}),
+    "proximal": ({"proximal": True}, {"proximal_period": 5}),
+    "full rows": ({"refetch": True, "lookahead": 0}, {"loss": Loss.HINGE, "refetch_cell": 2}),
+    "wider full rows": ({"refetch": True, "lookahead": 0, "bits": 1},
+                        {"loss": Loss.HINGE, "refetch_cell": 4, "copies": 2, "n_features": 64}),
+    "float": ({"bits": 32, "family": "float", "proximal": True},
+              {"loss": Loss.HINGE, "proximal_period": 3, "copies": 2}),
+    "float, corrected": ({"bits": 32, "family": "float", "bus_width": 512},
+                         {"correction_period": 10, "warm": True}),
+}
+
+
+def new_job(name):
+    config, changes = NEW_JOBS[name]
+    return simulated_job(dataclasses.replace(CONFIG, **config),
+                         **{"n_features": 43, "n_rows": 30, "epochs": 3} | changes)
+
+
 def saturating_job():
     return make_job([[3, 3]] * 4, [1000, 900, 800, 700], config=CONFIG, mantissa=60, epochs=9)
 
@@ -69,6 +90,45 @@ def test_every_epoch_as_golden(kind, make):
     assert list(result.counters) == [name.lower() for name, _ in COUNTERS]
     assert result.counters["beats"] == 3 * job.n_rows * job.beats
     assert getattr(device, "buffers", []) == []
+
+
+@pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
+@pytest.mark.parametrize("name", NEW_JOBS)
+def test_losses_and_options_as_golden(kind, name):
+    job = new_job(name)
+    expected = list(train(job))
+    assert not any(epoch.saturation for epoch in expected)
+    device = kind(job.config)
+    result = Driver(device).train(job)
+    np.testing.assert_array_equal(result.models, [epoch.model for epoch in expected])
+    np.testing.assert_array_equal(result.intercepts, [epoch.intercept for epoch in expected])
+    refetched = sum(epoch.refetched_rows for epoch in expected)
+    assert result.counters["refetched_rows"] == refetched
+    assert (refetched > 0) == bool(job.refetch_cell)
+    assert getattr(device, "buffers", []) == []
+
+
+@given(bits=st.integers(1, 8), bus_width=st.sampled_from([64, 128, 512]),
+       n_features=st.integers(1, 150), n_rows=st.integers(1, 9), seed=st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_any_layout_of_full_rows(bits, bus_width, n_features, n_rows, seed):
+    config = PipelineConfig(bits=bits, bus_width=bus_width, max_features=150, refetch=True,
+                            lookahead=0)
+    job = simulated_job(config, n_features=n_features, n_rows=n_rows, seed=seed, loss=Loss.HINGE,
+                        refetch_cell=4)
+    device = FakeDevice(config)
+    Driver(device).train(job)
+    np.testing.assert_array_equal(device.job().full, job.full)
+
+
+def test_unused_registers_are_written():
+    """A run after one that refetched must not do so, too."""
+    device = FakeDevice(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
+    assert Driver(device).train(new_job("full rows")).counters["refetched_rows"]
+    job = small_job()
+    result = Driver(device).train(dataclasses.replace(job, config=device.config))
+    assert result.counters["refetched_rows"] == device.get("REFETCH_CELL") == 0
+    np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job)])
 
 
 @pytest.mark.parametrize("label_format", LabelFormat)
@@ -113,6 +173,19 @@ def test_lookahead_of_the_run():
     assert device.get("LOOKAHEAD") == 1
 
 
+@pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
+def test_lookahead_of_floating_point_rows_is_the_job_s(kind):
+    config = PipelineConfig(bits=32, family="float", max_features=8, minibatch=False)
+    found = []
+    for lookahead in (0, 3, 8):
+        job = simulated_job(dataclasses.replace(config, lookahead=lookahead), n_features=8,
+                            n_rows=50, warm=True)
+        result = Driver(kind(config)).train(job)
+        np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job)])
+        found.append(result.models.tolist())
+    assert found[0] != found[1] != found[2] != found[0]
+
+
 def test_close():
     device = FakeDevice(CONFIG)
     with Driver(device) as driver:
@@ -123,7 +196,7 @@ def test_close():
 # Refused before anything is transferred
 
 @pytest.mark.parametrize("options, message", [
-    ({"version": 7}, "version 7 of the register map, not 1: load a bitstream"),
+    ({"version": 7}, "version 7 of the register map, not 2: load a bitstream"),
     ({"identity": 5}, r"identifies itself as 0{31}5, not 0123456789abcdef.*another bitstream"),
     ({"alignment": 4}, "where .* bytes aligned to 8 are needed")])
 def test_not_the_expected_device(options, message):
@@ -141,7 +214,16 @@ def test_not_the_expected_device(options, message):
     ({"bus_width": 128}, small_job, "a 64-bit bus and family 'single', the device has .* 128-bit"),
     ({"max_features": 21}, random_job, "1 to 21 features for this pipeline, not 25; build one"),
     ({"minibatch": False}, full_job, "no mini-batches, so batch must be 1, not 2"),
-    ({"corrections": False}, full_job, "no diagonal corrections")])
+    ({"corrections": False}, full_job, "no diagonal corrections"),
+    ({}, lambda: new_job("proximal"), "no proximal steps.* build one with proximal=True"),
+    ({"lookahead": 0}, lambda: new_job("full rows"), "cannot fetch rows again.* refetch=True"),
+    ({}, lambda: new_job("logistic"), "for solver 'logistic', the device has .* 'linear'"),
+    ({"solver": "logistic", "recursion": 6}, small_job,
+     "for solver 'linear', the device has .* 'logistic'"),
+    ({}, lambda: new_job("float"), "a 64-bit bus and family 'float', the device has"),
+    ({"bits": 32, "family": "float", "proximal": True, "lookahead": 0},
+     lambda: new_job("float"), "for a look-ahead of 1 rows, which is part of the result"),
+])
 def test_job_for_another_pipeline(kind, change, make, message):
     device = kind(dataclasses.replace(CONFIG, **change))
     with pytest.raises(DeviceError, match=message):
