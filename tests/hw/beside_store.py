@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 
 import numpy as np
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from support import put, read_model, ticks, write_model
 
+from bitstep.config import ceil_div
 from bitstep_hw.model_store import ModelStore
 
 
@@ -24,10 +25,8 @@ def beside_store(config, unit):
     for name in ("index", "pair", "write", "intercept", "i"):
         port = getattr(store, f"access_{name}")
         outer = Signal(port.shape(), name=f"outer_{name}")
-        inner = getattr(unit, "o" if name == "i" else name, None)
-        m.d.comb += port.eq(outer)
-        with m.If(unit.busy):
-            m.d.comb += port.eq(0 if inner is None else inner)
+        inner = getattr(unit, "o" if name == "i" else name, 0)
+        m.d.comb += port.eq(Mux(unit.busy, inner, outer))
         setattr(access, f"access_{name}", outer)
     access.access_o = store.access_o
     m.d.comb += unit.data.eq(store.access_o)
@@ -43,8 +42,8 @@ def set_shape(ctx, unit, config, n_features):
 
 def pairs_of(config, n_features):
     """Pairs of model words that hold features."""
-    beats = config.beats(n_features)
-    return (beats - 1) * config.model_lanes // 2 + -(-(n_features - (beats - 1) * config.lanes) // 2)
+    full = config.beats(n_features) - 1
+    return full * config.model_lanes // 2 + ceil_div(n_features - full * config.lanes, 2)
 
 
 async def write_words(ctx, access, config, words, intercept):

@@ -342,7 +342,7 @@ def test_start_just_after_a_stop():
             put_all_of(ctx, unit, {"start": 0})
             put(ctx, unit.job.ready, 1)
             put(ctx, unit.i.valid, 1)
-            put(ctx, unit.i.payload, 0x7FFF)
+            put(ctx, unit.i.payload, 0x8001)    # would make the row active
             await stop_at(ctx, unit, cycle)
             put(ctx, unit.i.valid, 0)
             epoch = case.epoch()
