@@ -50,7 +50,34 @@ def test_latencies_of_the_documentation():
     assert C(bits=1).latency == 14
     assert C(bus_width=512, bits=1).latency == 16
     assert C(bits=4, recursion=4).latency == 14
-    assert [solver_stages(recursion) for recursion in (2, 3, 4)] == [4, 4, 5]
+    assert C(bits=4, solver="logistic", recursion=6).latency == 16
+    assert C(bits=32, family="float").latency == 14
+    assert C(bits=32, family="float", bus_width=512).latency == 15
+    assert [solver_stages(recursion) for recursion in (2, 3, 4, 6)] == [4, 4, 5, 7]
+
+
+def test_float_rows():
+    config = C(bits=32, family="float", bus_width=128, max_features=9)
+    assert (config.lanes, config.model_lanes, config.capacity) == (4, 4, 12)
+    assert (config.level_limit, config.gradient_limit, config.intercept_limit) == (1 << 22, 1, 1)
+    assert (config.level_width, config.product_stages, config.max_label_shift) == (32, 2, 62)
+    assert config.has_zero_code
+    codes = C(bits=4)
+    assert (codes.gradient_limit, codes.intercept_limit, codes.product_stages) == (7, 7, 1)
+    assert codes.max_label_shift == 40
+
+
+@pytest.mark.parametrize("bits, fraction", [(1, 14), (2, 14), (3, 13), (8, 8)])
+def test_full_precision_fits_16_bits(bits, fraction):
+    config = C(bits=bits, refetch=True, lookahead=0)
+    assert config.full_fraction == fraction
+    assert config.level_limit << fraction < 1 << 15
+
+
+@pytest.mark.parametrize("bits, n_features, words", [
+    (4, 1, 4), (4, 16, 16), (4, 17, 20), (3, 21, 24), (3, 22, 24), (3, 25, 28), (8, 12, 12)])
+def test_words_of_a_row_at_full_precision(bits, n_features, words):
+    assert C(bits=bits).full_words(n_features) == words
 
 
 @pytest.mark.parametrize("beats, lookahead", [(1, 6), (2, 6), (3, 4), (4, 3), (5, 3), (6, 2),
@@ -83,10 +110,11 @@ def test_lines_hold_every_row_that_uses_them(config):
 
 def test_widths_hold_the_extremes():
     for config in (C(bits=8, max_features=4096), C(bits=1, max_features=64),
-                   C(bits=8, family="double", max_features=1 << 20)):
+                   C(bits=8, family="double", max_features=1 << 20),
+                   C(bits=32, family="float", max_features=1000)):
         terms = config.capacity + 1
         assert terms * config.level_limit << 32 < 1 << config.dot_width - 1
-        assert terms * config.level_limit ** 2 < 1 << config.gram_width - 1
+        assert terms * config.level_limit * config.gradient_limit < 1 << config.gram_width - 1
 
 
 @pytest.mark.parametrize("config, lanes", [(C(bits=8), 2), (C(bits=2), 2), (C(bits=1), 4),
@@ -103,7 +131,9 @@ def test_with_lookahead(n_features, lookahead):
 
 def test_names_and_digests_differ():
     configs = [C(), C(bits=3), C(bus_width=128), C(family="double"), C(max_features=64),
-               C(lookahead=2), C(recursion=3), C(minibatch=False), C(corrections=False)]
+               C(lookahead=2), C(recursion=3), C(minibatch=False), C(corrections=False),
+               C(bits=32, family="float"), C(solver="logistic", recursion=6), C(proximal=True),
+               C(refetch=True, lookahead=0), C(lookahead=0)]
     assert len({config.name for config in configs}) == len(configs)
     assert len({config.digest() for config in configs}) == len(configs)
     assert all(C(**config.to_dict()) == config for config in configs)
@@ -116,14 +146,27 @@ def test_names_and_digests_differ():
     ({"bits": 9}, "bits must be an integer from 1 to 8, not 9"),
     ({"bits": 4.0}, r"bits must be an integer from 1 to 8, not 4\.0"),
     ({"bits": True}, "bits must be an integer from 1 to 8, not True"),
-    ({"family": "triple"}, "family must be one of single, double, not 'triple'"),
+    ({"family": "triple"}, "family must be one of single, double, float, not 'triple'"),
+    ({"family": "float"}, "bits of family 'float' must be one of 32, not 4"),
+    ({"bits": 32}, "bits must be an integer from 1 to 8, not 32"),
     ({"family": "double", "bits": 1}, "bits must be at least 2 for family 'double', not 1"),
     ({"max_features": 0}, "max_features must be an integer from 1 to 1048576, not 0"),
     ({"lookahead": -1}, "lookahead must be an integer from 0 to 32, not -1"),
     ({"lookahead": 33}, "lookahead must be an integer from 0 to 32, not 33"),
-    ({"recursion": 1}, "recursion must be one of 2, 3, 4, not 1"),
+    ({"solver": "cubic"}, "solver must be one of linear, logistic, not 'cubic'"),
+    ({"recursion": 1}, "recursion of solver 'linear' must be one of 2, 3, 4, not 1"),
+    ({"recursion": 6}, "recursion of solver 'linear' must be one of 2, 3, 4, not 6"),
+    ({"solver": "logistic"}, "recursion of solver 'logistic' must be one of 6, not 2"),
     ({"minibatch": 1}, "minibatch must be True or False, not 1"),
     ({"corrections": None}, "corrections must be True or False, not None"),
+    ({"proximal": 1}, "proximal must be True or False, not 1"),
+    ({"refetch": "yes"}, "refetch must be True or False, not 'yes'"),
+    ({"refetch": True},
+     "A pipeline with refetch must have .* and lookahead 0, not 'single', 'linear' and 8"),
+    ({"refetch": True, "family": "double", "lookahead": 0},
+     "A pipeline with refetch .* not 'double', 'linear' and 0"),
+    ({"refetch": True, "solver": "logistic", "recursion": 6, "lookahead": 0},
+     "A pipeline with refetch .* not 'single', 'logistic' and 0"),
 ])
 def test_errors(changes, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
