@@ -14,15 +14,17 @@ from bitstep.bench.contestants import (
     Pipeline,
     Sklearn,
     Task,
+    label_middle,
     run_cpu,
     run_pipeline,
+    scale_rows,
 )
 from bitstep.bench.profiles import Profile
 from bitstep.bench.reference import optimum, sgd
 from bitstep.bench.shapes import RaceData
 from bitstep.bench.store import RunStore, code_version, digest, machine
 from bitstep.models import MODELS
-from bitstep.quantization import fit_scaler, quantize
+from bitstep.quantization import quantize
 from bitstep.schedules import schedule_steps
 from bitstep.training import automatic_step, class_targets
 
@@ -86,8 +88,7 @@ def run_race(race: Race, *, store: RunStore | None = None,
     """
     store = store or RunStore(None)
     dataset, kind = race.data.dataset, MODELS[race.model]
-    scaler = fit_scaler(dataset.features)
-    scaled = np.ascontiguousarray((dataset.features - scaler.centre) / scaler.scale, np.float32)
+    scaled = scale_rows(dataset.features)[1]
     targets = dataset.labels[:, None] if kind.task == "regression" else class_targets(
         dataset.labels, np.unique(dataset.labels))
     identity = [digest(dataset.features, dataset.labels), race.model, race.l2]
@@ -102,24 +103,25 @@ def run_race(race: Race, *, store: RunStore | None = None,
         return found["value"]
 
     best = remembered("optimum", [], lambda: optimum(scaled, targets, loss=kind.loss, l2=race.l2))
-    step = race.step or remembered(
-        "step", [race.epochs, race.batch, race.schedule],
-        lambda: tuned_step(race, scaled, targets, TOLERANCE * best))
-    task = Task(race.data, race.model, race.profile,
-                schedule_steps(race.schedule, step=step, epochs=race.epochs), race.batch, race.l2,
-                race.seed)
     results = []
     for contestant in race.contestants:
+        batch = getattr(contestant, "batch", None) or race.batch
+        step = race.step or remembered(
+            f"step for batches of {batch}", [race.epochs, race.schedule],
+            lambda batch=batch: tuned_step(race, batch, scaled, targets, TOLERANCE * best))
+        task = Task(race.data, race.model, race.profile,
+                    schedule_steps(race.schedule, step=step, epochs=race.epochs), batch, race.l2,
+                    race.seed)
         result = _run(contestant, task, store, progress, device_options or {})
         results.append({"name": contestant.name, "kind": type(contestant).__name__.lower(),
-                        **asdict(contestant), **result})
+                        **asdict(contestant), "batch": batch, "step": step, **result})
     found = {
         "data": race.data.title, "key": race.data.key, "rows": dataset.n_rows,
         "full_rows": race.data.full_rows, "n_features": dataset.n_features,
         "source": race.data.source, "outputs": targets.shape[1], "model": race.model,
         "loss": kind.sklearn_loss, "profile": asdict(race.profile), "epochs": race.epochs,
         "batch": race.batch, "schedule": race.schedule, "l2": race.l2, "seed": race.seed,
-        "step": step, "step_tuned": race.step is None, "optimum": best, "results": results}
+        "step_tuned": race.step is None, "optimum": best, "results": results}
     judge(found)
     return found
 
@@ -129,7 +131,7 @@ def _run(contestant, task, store, progress, device_options):
     key = digest([asdict(contestant), type(contestant).__name__, *task.identity(),
                   asdict(task.profile) if isinstance(contestant, Pipeline) else machine(),
                   code_version() if isinstance(contestant, Pipeline) else
-                  code_version(["bitstep.baselines"], without=())])
+                  code_version(["bitstep.baselines"])])
     found = store.get(key)
     if found is None:
         progress(f"{task.data.key}, {task.model}, {task.profile.name}: {contestant.name}")
@@ -151,7 +153,8 @@ def judge(race: dict[str, Any]) -> None:
     epochs, the second line decides: 1.01 x the least loss that the float pipeline has.
     """
     reference = next((result for result in race["results"]
-                      if result["name"] == FLOAT.name and result["status"] == "ok"), None)
+                      if result.get("encoding") == FLOAT.encoding and result["status"] == "ok"),
+                     None)
     race["targets"] = {"optimum": TOLERANCE * race["optimum"]}
     race["line"] = "optimum"
     if reference is not None:
@@ -193,8 +196,9 @@ def finish(result: dict[str, Any], target: float) -> dict[str, Any] | None:
             "end_to_end": seconds + host["quantize_s"] + host["transfer_s"]}
 
 
-def tuned_step(race: Race, scaled: np.ndarray, targets: np.ndarray, target: float) -> float:
-    """First step that suits the float pipeline best.
+def tuned_step(race: Race, batch: int, scaled: np.ndarray, targets: np.ndarray,
+               target: float) -> float:
+    """First step that suits the float pipeline best, with batches of ``batch`` rows.
 
     Of 1/8 to 16 times the automatic step, the one with which SGD in float64 first reaches the
     finishing line, or, where none does, has the least loss at the end. The float pipeline is that
@@ -202,16 +206,15 @@ def tuned_step(race: Race, scaled: np.ndarray, targets: np.ndarray, target: floa
     """
     data = quantize(race.data.dataset.features, race.data.dataset.labels, bits=32,
                     encoding="float", seed=race.seed)
-    first = automatic_step(data, race.batch, loss=MODELS[race.model].loss) * np.array(GRID)
+    first = automatic_step(data, batch, loss=MODELS[race.model].loss) * np.array(GRID)
     size = len(GRID) * scaled.shape[1] * targets.shape[1]
     rows = scaled if size * len(scaled) <= len(GRID) * TUNE_VALUES * targets.shape[1] else \
         scaled[:TUNE_VALUES // scaled.shape[1]]
     goals = targets[:len(rows)]
     shares = schedule_steps(race.schedule, step=1.0, epochs=race.epochs)
-    middle = goals.mean(axis=0) if MODELS[race.model].task == "regression" else \
-        np.zeros(goals.shape[1])
+    middle = label_middle(targets, MODELS[race.model].task)
     weights, intercepts = sgd(rows, rows, goals - middle, first_steps=first, shares=shares,
-                              loss=MODELS[race.model].loss, batch=race.batch, l2=race.l2)
+                              loss=MODELS[race.model].loss, batch=batch, l2=race.l2)
     losses = _grid_losses(race, rows, goals, weights, intercepts + middle)
     reached = np.where((losses <= target).any(axis=0), (losses <= target).argmax(axis=0),
                        race.epochs)

@@ -12,6 +12,7 @@ import numpy as np
 
 from bitstep.data import Dataset, load, split
 from bitstep.data.dataset import synthetic
+from bitstep.data.errors import DataError
 from bitstep.data.files import PACKED_SUFFIXES, TEXT_SUFFIXES
 from bitstep.data.sources import BUNDLED, REMOTE
 
@@ -63,7 +64,15 @@ def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None
         Folder in which files of named data sets are looked for; nothing is downloaded.
     seed : int
         Of the order of rows, and of the generator.
+
+    Raises
+    ------
+    DataError
+        If the data are neither there nor generated; nothing is downloaded.
     """
+    if not is_at_hand(key, data_home):
+        raise DataError(f"{key}: there is no file of it in {data_home or 'a folder --data-home'}, "
+                        f"and races download nothing; `bitstep train {key} --data-home DIR` does")
     found = _local(key, data_home)
     if found is not None:
         dataset, source = load(key, data_home=data_home), found.name
@@ -80,6 +89,11 @@ def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None
     full = dataset.n_rows
     dataset = split(dataset, min(rows or full, full), seed=seed)[0]
     return RaceData(Path(key).stem if source == Path(key).name else key, dataset, source, full)
+
+
+def is_at_hand(key: str, data_home: str | Path | None = None) -> bool:
+    """Whether :func:`race_data` has a data set without a download."""
+    return key not in REMOTE or key in GENERATORS or _local(key, data_home) is not None
 
 
 def _local(key, home):
@@ -182,3 +196,4 @@ def _fields(rng, shape, smooth):
 
 
 GENERATORS = {"YearPredictionMSD": year, "cod-rna": cod_rna, "gisette": gisette, "mnist": mnist}
+COLUMNS = {"YearPredictionMSD": 90, "cod-rna": 8, "gisette": 5000, "mnist": 784}
