@@ -37,6 +37,43 @@ def test_report_is_that_of_golden_and_has_cycles(tmp_path, capsys):
     assert "cycles at 100 MHz) for 1,368 beats of rows" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("options, line", [
+    (["--model", "svm", "--bits", 5], "were read again at full precision"),
+    (["--model", "logistic"], "Loss: 1/K sum of log(1 + exp(-y f(x)))"),
+    (["--model", "ls-svm", "--bits", 32], "32 bits float, device sim")],
+    ids=["svm with refetching", "logistic", "32 bits"])
+def test_every_loss_is_that_of_golden(tmp_path, capsys, options, line):
+    reports = {}
+    for device in ("sim", "golden"):
+        assert main(["train", "breast_cancer", "--device", device, "--epochs", "3", "--train-rows",
+                     "400", "--report", str(tmp_path / device), *map(str, options)]) == 0
+        reports[device] = report_of(tmp_path / device)
+        shown = capsys.readouterr().out.replace("device golden", "device sim")
+        assert line in shown
+    for key in ("coef", "intercept", "history", "dataset", "config"):
+        assert reports["sim"][key] == reports["golden"][key]
+    counters, expected = (reports[device]["counters"] for device in ("sim", "golden"))
+    assert counters["refetched_rows"] == expected["refetched_rows"]
+    assert counters["beats"] == expected["beats"]
+    if "svm" in options:
+        assert 0 < counters["refetched_rows"] < 1200
+        assert counters["stall_cycles"]["refetch"] > 0
+
+
+def test_estimators_of_every_loss():
+    """Refetching of several classes, and logistic regression with L1 and a box."""
+    from sklearn.datasets import load_digits
+
+    from bitstep import LowPrecisionClassifier
+    features, labels = load_digits(return_X_y=True)
+    for parameters in ({"loss": "hinge"}, {"loss": "log_loss", "l1": 1e-3, "box": 3.0}):
+        sim, golden = (
+            LowPrecisionClassifier(random_state=0, epochs=1, device=device, **parameters).fit(
+                features[:300], labels[:300]) for device in ("sim", "golden"))
+        assert sim.coef_.tolist() == golden.coef_.tolist()
+        assert sim.intercept_.tolist() == golden.intercept_.tolist()
+
+
 def test_memory_options_change_time_only(tmp_path):
     options = {"fast": ["--memory-latency", 1], "slow": ["--memory-latency", 90, "--memory-gbps",
                                                         0.1, "--clock-mhz", 50]}
