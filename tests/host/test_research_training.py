@@ -244,7 +244,7 @@ def test_command_needs_numpy_alone():
     assert [line.split(" | ")[2] for line in lines if line.startswith("| method")] == [
         "separable: logistic loss", "separable: hinge loss", "separable: refetched"]
     assert len({line.count("|") for line in lines[:5]}) == 1
-    assert lines[-1].endswith(" s")
+    assert lines[-1].endswith(" s computing")
 
 
 @pytest.mark.parametrize("make, message", [
