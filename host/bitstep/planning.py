@@ -211,17 +211,17 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     for epoch, step in list(enumerate(steps))[first_epoch:]:
         mantissa, exponent = step_mantissa(step / unit, step)
         corrections = _correction_mantissa(factors[epoch]) if period else (0, 1)
+        scale = EpochSteps.scale(mantissa, exponent)
+        if loss in (Loss.HINGE, Loss.LOGISTIC):
+            scale = unit_update(mantissa, exponent, shift, step) * 2.0 ** -shift
+        taken.append(unit * scale)
         threshold = 0
         if l1 > 0:
             # An epoch's steps add up to its rows, of which the last step may follow fewer.
             share = data.n_rows / ceil_div(data.n_rows, rows_between) / batch
             # Any above the largest word makes zeros of all of them.
-            threshold = round(min(l1 * step * share / units.model_unit, MODEL_LIMIT))
+            threshold = round(min(l1 * taken[-1] * share / units.model_unit, MODEL_LIMIT))
         epochs.append(EpochSteps(mantissa, exponent, *corrections, threshold))
-        scale = EpochSteps.scale(mantissa, exponent)
-        if loss in (Loss.HINGE, Loss.LOGISTIC):
-            scale = unit_update(mantissa, exponent, shift, step) * 2.0 ** -shift
-        taken.append(unit * scale)
     taken = np.array(taken)
 
     model, intercept = np.zeros(data.n_features, np.int32), 0

@@ -359,15 +359,15 @@ def test_thresholds_by_hand():
     unit = made.units.model_unit
     assert made.job.proximal_period == 8
     assert [epoch.threshold for epoch in made.job.epochs] == \
-        [round(0.01 * 0.4 * 6.6 / unit), round(0.01 * 0.2 * 6.6 / unit)]
+        [round(0.01 * step * 6.6 / unit) for step in made.steps]
     assert made.job.box_limit == MODEL_LIMIT
     # A batch of 4 rows makes one step of them.
     made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=8, batch=4)
-    assert made.job.epochs[0].threshold == round(0.01 * 0.4 * 6.6 / 4 / unit)
+    assert made.job.epochs[0].threshold == round(0.01 * made.steps[0] * 6.6 / 4 / unit)
     # A period of all rows, or more, is one step.
     for period in (33, 1000):
         made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=period)
-        assert made.job.epochs[0].threshold == round(0.01 * 0.4 * 33 / unit)
+        assert made.job.epochs[0].threshold == round(0.01 * made.steps[0] * 33 / unit)
 
 
 def test_large_and_small_thresholds():
