@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import bitstep.losses
-from bitstep.losses import accuracies, code_losses, squared_losses
+from bitstep.losses import accuracies, code_levels, code_losses, mean_losses, squared_losses
 from bitstep.quantization import quantize
+from bitstep.registers import Loss
 from bitstep.training import automatic_step, class_targets, report_counters, with_signs
 
 FEATURES = np.array([[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]])
@@ -17,6 +18,47 @@ def test_squared_losses_by_hand():
     found = squared_losses(FEATURES, np.array([[3.0], [1.0], [3.0]]),
                            np.array([[[1.0, 1.0]], [[0.0, 0.0]]]), np.array([[0.0], [1.0]]))
     assert found == pytest.approx([5 / 6, 8 / 6])
+
+
+@pytest.mark.parametrize("loss, expected", [
+    # Outputs 3, 2, 1 against 1, -1, 1: margins 3, -2, 1. The zero model with intercept 1 has
+    # margins 1, -1, 1.
+    (Loss.LEAST_SQUARES, [(4 + 9 + 0) / 6, (0 + 4 + 0) / 6]),
+    (Loss.SQUARED_HINGE, [9 / 6, 4 / 6]),
+    (Loss.HINGE, [3 / 3, 2 / 3]),
+    (Loss.LOGISTIC, [(0.0485874 + 2.1269280 + 0.3132617) / 3,
+                     (0.3132617 + 1.3132617 + 0.3132617) / 3])])
+def test_mean_losses_by_hand(loss, expected):
+    found = mean_losses(loss, FEATURES, np.array([[1.0], [-1.0], [1.0]]),
+                        np.array([[[1.0, 1.0]], [[0.0, 0.0]]]), np.array([[0.0], [1.0]]))
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", Loss)
+def test_losses_of_two_outputs(loss):
+    rng = np.random.default_rng(0)
+    targets = np.where(rng.normal(size=(3, 2)) > 0, 1.0, -1.0)
+    coefs, intercepts = rng.normal(size=(4, 2, 2)), rng.normal(size=(4, 2))
+    both = mean_losses(loss, FEATURES, targets, coefs, intercepts)
+    one, two = (mean_losses(loss, FEATURES, targets[:, [number]], coefs[:, [number]],
+                            intercepts[:, [number]]) for number in (0, 1))
+    assert both == pytest.approx((one + two) / 2)
+
+
+def test_losses_of_very_wrong_and_very_right_rows():
+    features, targets = np.array([[1e5], [-1e5]]), np.array([[1.0], [1.0]])
+    model = np.array([[[1.0]]]), np.zeros((1, 1))
+    assert mean_losses(Loss.LOGISTIC, features, targets, *model) == pytest.approx([5e4])
+    assert mean_losses(Loss.HINGE, features, targets, *model) == pytest.approx([(1e5 + 1) / 2])
+    small = mean_losses(Loss.LOGISTIC, np.array([[40.0]]), np.ones((1, 1)), *model)
+    assert small == pytest.approx([np.exp(-40)])       # not lost beside 1
+
+
+def test_squared_losses_are_those_of_least_squares():
+    model = np.array([[[1.0, 1.0]]]), np.array([[0.5]])
+    targets = np.array([[3.0], [1.0], [3.0]])
+    assert squared_losses(FEATURES, targets, *model) == \
+        mean_losses(Loss.LEAST_SQUARES, FEATURES, targets, *model)
 
 
 def test_several_outputs_are_averaged():
@@ -55,6 +97,48 @@ def test_losses_on_codes_are_unbiased(encoding, bits):
     coefs, offsets = data.scaler.unscale_model(weights[:, None], intercepts[:, None])
     expected = squared_losses(features, labels[:, None], coefs, offsets)
     np.testing.assert_allclose(code_losses(data, weights, intercepts), expected, atol=0.004)
+
+
+def two_classes(**options):
+    rng = np.random.default_rng(0)
+    features = rng.uniform(-1, 1, (20_000, 3))
+    signs = np.where(features @ [1.0, -1.0, 0.5] + rng.normal(size=20_000) > 0, 1.0, -1.0)
+    data = quantize(features, signs, task="classification", **options)
+    weights, intercepts = np.array([[0.7, -1.0, 0.2], [2.0, -2.0, 1]]), np.array([0.3, -0.1])
+    coefs, offsets = data.scaler.unscale_model(weights[:, None], intercepts[:, None])
+    exact = [mean_losses(loss, features, signs[:, None], coefs, offsets) for loss in Loss]
+    return data, [code_losses(data, weights, intercepts, loss) for loss in Loss], exact
+
+
+@pytest.mark.parametrize("encoding, bits, full", [
+    ("float", 32, False), ("nearest", 2, True), ("stochastic", 1, True), ("nearest", 8, False)])
+def test_losses_on_exact_rows(encoding, bits, full):
+    _, found, exact = two_classes(encoding=encoding, bits=bits, full=full)
+    np.testing.assert_allclose(found, exact, rtol=2e-3 if bits == 8 else 1e-4)
+
+
+def test_losses_on_drawn_rows_are_too_large():
+    _, found, exact = two_classes(encoding="stochastic", bits=2)
+    for loss, ours, theirs in zip(Loss, found, exact, strict=True):
+        assert loss == Loss.LEAST_SQUARES or (ours > theirs + 0.01).all()
+
+
+@pytest.mark.parametrize("loss", [Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC])
+def test_losses_on_codes_are_those_of_their_first_sample(loss):
+    data, found, _ = two_classes(encoding="double", bits=4)
+    rows, _ = code_levels(data, slice(None))
+    weights = np.array([[[0.7, -1.0, 0.2]], [[2.0, -2.0, 1]]])
+    expected = mean_losses(loss, rows, data.label_values()[:, None], weights,
+                           np.array([[0.3], [-0.1]]))
+    assert found[loss] == pytest.approx(expected)
+
+
+def test_levels_of_float_rows():
+    data, *_ = two_classes(encoding="float", bits=32)
+    dots, gradients = code_levels(data, np.array([5, 2]))
+    assert gradients is dots
+    assert dots.dtype == np.float64
+    np.testing.assert_array_equal(dots, data.codes()[[5, 2]])
 
 
 def test_targets_of_classes():
