@@ -19,6 +19,11 @@ from bitstep_hw.model_walk import ModelWalk
 
 PAIR = data.ArrayLayout(signed(FULL_WIDTH), 2)      # two values of a row
 
+# What is going on. A pair of values goes to the multipliers with ``take``, from the stream in the
+# first pass, or with ``feed``, from memory in the second.
+NOW = data.StructLayout({"idle": 1, "read": 1, "take": 1, "feed": 1, "add_intercept": 1,
+                         "decide": 1})
+
 
 class Refetcher(wiring.Component):
     """Takes one row at full precision through the hinge and into the model
@@ -43,7 +48,7 @@ class Refetcher(wiring.Component):
     stop : In(1)
         Ends the row at once; beats that its job asked for must be discarded by the reader.
     epoch_start, row_passed : In(1)
-        Strobes: the next row is the first of the copy; the next row is the one after. The row of
+        Strobes: the next row is the first one; the next row is the one after. The row of
         ``start`` is the one whose ``row_passed`` has not come yet; it may come in the same cycle.
     positive : In(1)
         With ``start``: the row's label is +1, not -1.
@@ -91,70 +96,75 @@ class Refetcher(wiring.Component):
         held = Signal(AUX_WIDTH, reset_less=True)           # the model's pair
         constant = Signal(signed(MODEL_WIDTH), reset_less=True)     # the intercept's word
         update = Signal(signed(UPDATE_WIDTH), reset_less=True)      # of the row if it is active
-        positive, idle, applying = Signal(), Signal(), Signal()
-        # A pair goes to the multipliers: in the first pass from the stream, then from memory.
-        take, feed = Signal(), Signal()
-        settled, deciding, writing = Signal(), Signal(), Signal()
+        positive, applying, arrived = Signal(), Signal(), Signal(3)
+        now = Signal(NOW)
 
         self._find_row(m)
-        values = self._row(m, walk, take, feed, idle)
-        arrived = Signal(3)
-        m.d.sync += arrived.eq(Mux(idle, 0, Cat(take | feed, arrived)))
+        values = self._row(m, walk, now)
         words = [held.word_select(side, MODEL_WIDTH).as_signed() for side in range(2)]
         products = self._products(m, values, words, update, applying, arrived[0])
         level = Signal(signed(MODEL_WIDTH + 8), reset_less=True)
-        m.d.sync += level.eq(Mux(deciding, update, constant) * self.intercept_level)
-        active = self._active(m, products, level, positive, idle, arrived[2], settled)
-        self._change(m, words, products, constant, level, writing)
+        active = self._active(m, products, level, positive, arrived[2], now)
+        self._change(m, words, products, constant, level)
+        self._control(m, walk, now, arrived == 0, active)
 
-        with m.If(idle):
-            m.d.sync += [positive.eq(self.positive),
+        m.d.sync += [
+            arrived.eq(Mux(now.idle, 0, Cat(now.take | now.feed, arrived))),
+            level.eq(Mux(now.decide, update, constant) * self.intercept_level),
+        ]
+        with m.If(now.idle):
+            m.d.sync += [applying.eq(0), positive.eq(self.positive),
                          update.eq(Mux(self.positive, -self.unit, self.unit))]
+        with m.If(now.decide):
+            m.d.sync += applying.eq(1)
+        with m.If(now.read):
+            m.d.sync += held.eq(self.data)
+        with m.If(self.intercept & ~self.write):
+            m.d.sync += constant.eq(self.data[:MODEL_WIDTH].as_signed())
+        return m
+
+    def _control(self, m, walk, now, empty, active):
+        """The two passes; ``empty``: no pair is on its way through the multipliers."""
+        m.d.comb += self.busy.eq(~now.idle)
         state = stoppable_states(m, self.stop, "Idle")
-        with m.FSM() as machine:
+        with m.FSM():
             with m.State("Idle"):
-                m.d.comb += walk.restart.eq(1)
-                m.d.sync += applying.eq(0)
+                m.d.comb += [now.idle.eq(1), walk.restart.eq(1)]
                 with m.If(self.start & ~self.stop):
                     m.next = "Intercept"
             with state("Intercept"):
                 m.d.comb += self.intercept.eq(1)
-                m.d.sync += constant.eq(self.data[:MODEL_WIDTH].as_signed())
                 m.next = "Sum"
             with state("Sum"):
-                m.d.sync += held.eq(self.data)
-                m.d.comb += [take.eq(self.i.valid & walk.ready), walk.advance.eq(take)]
-                with m.If(take & walk.last):
+                m.d.comb += [now.read.eq(1), now.take.eq(self.i.valid & walk.ready),
+                             walk.advance.eq(now.take)]
+                with m.If(now.take & walk.last):
                     m.next = "Settle"
             with state("Settle"):
-                with m.If(arrived == 0):
-                    m.d.comb += settled.eq(1)
+                m.d.comb += now.add_intercept.eq(empty)
+                with m.If(empty):
                     m.next = "Compare"
             with state("Compare"):
                 m.next = "Decide"
             with state("Decide"):
-                m.d.comb += [deciding.eq(1), walk.restart.eq(1), feed.eq(active),
+                m.d.comb += [now.decide.eq(1), walk.restart.eq(1), now.feed.eq(active),
                              self.done.eq(~active)]
-                m.d.sync += applying.eq(1)
                 m.next = "Idle"
                 with m.If(active):
                     m.next = "Write-Intercept"
             with state("Write-Intercept"):
-                m.d.comb += [writing.eq(1), self.intercept.eq(1)]
+                m.d.comb += [self.write.eq(1), self.intercept.eq(1)]
                 m.next = "Read"
             with state("Read"):
-                # The product takes as long as the pair before: it is fed one pair ahead.
-                m.d.sync += held.eq(self.data)
-                m.d.comb += feed.eq(walk.ready & ~walk.last)
+                # A product takes as long as a pair: the one after is fed while this one is read.
+                m.d.comb += [now.read.eq(1), now.feed.eq(walk.ready & ~walk.last)]
                 with m.If(walk.ready):
                     m.next = "Write"
             with state("Write"):
-                m.d.comb += [writing.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
+                m.d.comb += [self.write.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
                 m.next = "Read"
                 with m.If(walk.last):
                     m.next = "Idle"
-        m.d.comb += [idle.eq(machine.ongoing("Idle")), self.busy.eq(~idle)]
-        return m
 
     def _find_row(self, m):
         """Where the next row is, and the job for it."""
@@ -177,21 +187,21 @@ class Refetcher(wiring.Component):
         with m.If(self.start & ~self.stop):
             m.d.sync += [pending.eq(1), address.eq(next_row)]
 
-    def _row(self, m, walk, take, feed, clear):
+    def _row(self, m, walk, now):
         """The pair of values that ``take`` or ``feed`` meant, one cycle later."""
         m.submodules.row = row = memory.Memory(shape=PAIR, depth=self.depth, init=[])
         write = row.write_port()
         read = row.read_port(transparent_for=(write,))
         number = Signal(range(self.depth))
         m.d.comb += [
-            self.i.ready.eq(take & (number[0] | walk.last)),
-            write.addr.eq(number), write.en.eq(take),
+            self.i.ready.eq(now.take & (number[0] | walk.last)),
+            write.addr.eq(number), write.en.eq(now.take),
             write.data.eq(self.i.payload.word_select(number[0], AUX_WIDTH // 2)),
-            read.addr.eq(number), read.en.eq(take | feed),
+            read.addr.eq(number), read.en.eq(now.take | now.feed),
         ]
-        with m.If(take | feed):
+        with m.If(now.take | now.feed):
             m.d.sync += number.eq(number + 1)
-        with m.If(clear | (take & walk.last)):
+        with m.If(now.idle | (now.take & walk.last)):
             m.d.sync += number.eq(0)
         return read.data
 
@@ -202,16 +212,16 @@ class Refetcher(wiring.Component):
                          name=f"product_{side}", width=FULL_WIDTH + MODEL_WIDTH, addend=rounding)
                 for side, (value, word) in enumerate(zip(values, words, strict=True))]
 
-    def _active(self, m, products, level, positive, clear, valid, settled):
-        """Whether the row is active, 2 cycles after ``settled``."""
+    def _active(self, m, products, level, positive, valid, now):
+        """Whether the row is active, 2 cycles after its intercept is added."""
         fraction = self.config.full_fraction
         terms = self.config.capacity + 1      # and the intercept
         total = Signal(signed(FULL_WIDTH + MODEL_WIDTH - 1 + terms.bit_length()), reset_less=True)
         with m.If(valid):
             m.d.sync += total.eq(total + products[0] + products[1])
-        with m.If(settled):
+        with m.If(now.add_intercept):
             m.d.sync += total.eq(total + (level << fraction))
-        with m.If(clear):
+        with m.If(now.idle):
             m.d.sync += total.eq(0)
         target = Signal(self.config.max_label_shift + fraction + 1, reset_less=True)
         active = Signal(reset_less=True)
@@ -219,7 +229,7 @@ class Refetcher(wiring.Component):
                      active.eq(Mux(positive, total < target, total > -target))]
         return active
 
-    def _change(self, m, words, products, constant, level, writing):
+    def _change(self, m, words, products, constant, level):
         """What is written, and whether it leaves its range."""
         fraction = self.config.full_fraction
         # A value has at most 8 bits before its fraction, a level too.
@@ -229,9 +239,6 @@ class Refetcher(wiring.Component):
                 m.d.comb += changed[side].eq(constant - level if side == 0 else 0)
             with m.Else():
                 m.d.comb += changed[side].eq(word - (product >> fraction))
-        m.d.comb += [
-            self.write.eq(writing),
-            self.o.eq(Cat(result[:MODEL_WIDTH] for result in changed)),
-        ]
+        m.d.comb += self.o.eq(Cat(result[:MODEL_WIDTH] for result in changed))
         m.d.sync += self.saturated.eq(
-            writing & Cat(out_of_range(result, MODEL_WIDTH) for result in changed).any())
+            self.write & Cat(out_of_range(result, MODEL_WIDTH) for result in changed).any())
