@@ -11,20 +11,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bitstep import stepping
 from bitstep.config import (
     COEFFICIENT_WIDTH,
     LABEL_WIDTH,
-    MANTISSA_WIDTH,
-    MAX_SHIFT,
     MODEL_WIDTH,
-    SHIFT_UNIT,
     SIGMOID_FRACTION,
-    UPDATE_WIDTH,
     PipelineConfig,
     ceil_div,
 )
 from bitstep.golden.levels import unpack_labels
-from bitstep.golden.rounding import round_shift
 from bitstep.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.quantization.encodings import ENCODINGS
 from bitstep.registers import LabelFormat, Loss
@@ -37,10 +33,6 @@ MODEL_RANGE = 32.0          # default of ``model_range`` for least squares
 # For the other losses. Where a plane separates the classes, the logistic loss makes weights grow as
 # long as it is trained: to 36 in 20 epochs on 8 normal features.
 MARGIN_RANGE = 128.0
-MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
-MIN_UNIT = 4                # least update of a derivative of 1: a smaller one is rounded by > 12 %
-MAX_GROWTH = 0.05           # largest relative change of a weight by one correction
-PROXIMAL_ROWS = 256         # least rows between proximal steps that are chosen by themselves
 
 
 @dataclass(frozen=True)
@@ -137,7 +129,8 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         Whether an intercept is trained.
     correction_period : int or "auto"
         Rows between diagonal corrections, a multiple of ``batch`` and less than the rows;
-        ``"auto"``: see :func:`automatic_period`. Without effect if nothing is to be corrected.
+        ``"auto"``: see :func:`bitstep.stepping.automatic_period`. Without effect if nothing is to
+        be corrected.
     model_range : float or None
         Largest weight that must be representable, as a multiple of the largest label. A smaller
         one gives a finer model; a weight beyond it ends the run with an error. None: 32 for least
@@ -159,8 +152,9 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         Largest magnitude of a scaled weight, in label units; None for no limit.
     proximal_period : int or "auto"
         Rows between proximal steps, a multiple of ``batch``; ``"auto"``: see
-        :func:`automatic_proximal_period`. Without effect if there is neither ``l1`` nor ``box``.
-        The steps of an epoch, one of which follows its last row, add up to its number of rows.
+        :func:`bitstep.stepping.automatic_proximal_period`. Without effect if there is neither
+        ``l1`` nor ``box``. The steps of an epoch, one of which follows its last row, add up to its
+        number of rows.
 
     Returns
     -------
@@ -196,24 +190,24 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         # With floating-point rows a correction waits for the updates in flight.
         above = config.effective_lookahead(config.beats(data.n_features)) \
             if config.family == "float" else 0
-        period = _period(correction_period, data.n_rows, batch, float(steps.max()) * largest,
-                         above)
+        period = stepping.correction_period(correction_period, data.n_rows, batch,
+                                            float(steps.max()) * largest, above)
         top = (1 << COEFFICIENT_WIDTH - 1) - 1
         coefficients = np.rint(weights * (top / largest)).astype(np.int32)
         made = (data.n_rows - 1) // period
         factors = steps * (data.n_rows / made / batch * largest / top)
 
     proximal = l1 > 0 or box is not None
-    rows_between = _proximal_period(proximal_period, data.n_rows, batch) if proximal else 0
+    rows_between = stepping.proximal_period(proximal_period, data.n_rows, batch) if proximal else 0
 
     epochs, taken = [], []
     unit = config.level_limit * config.gradient_limit * batch
     for epoch, step in list(enumerate(steps))[first_epoch:]:
-        mantissa, exponent = step_mantissa(step / unit, step)
-        corrections = _correction_mantissa(factors[epoch]) if period else (0, 1)
+        mantissa, exponent = stepping.step_mantissa(step / unit, step)
+        corrections = stepping.correction_mantissa(factors[epoch]) if period else (0, 1)
         scale = EpochSteps.scale(mantissa, exponent)
         if loss in (Loss.HINGE, Loss.LOGISTIC):
-            scale = unit_update(mantissa, exponent, shift, step) * 2.0 ** -shift
+            scale = stepping.checked_unit(mantissa, exponent, shift, step) * 2.0 ** -shift
         taken.append(unit * scale)
         threshold = 0
         if l1 > 0:
@@ -301,114 +295,6 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     return config.with_lookahead(int(n_features)) if automatic and not refetch else config
 
 
-def automatic_proximal_period(n_rows: int, batch: int) -> int:
-    """Rows between proximal steps: the least ``batch * 2**n`` of at least 256 rows.
-
-    The pipeline applies every update before a proximal step and starts anew after it, so steps
-    should be rare; what they cut off between two of them comes back, so there should be several an
-    epoch. The period may be more than the rows: then there is one step an epoch, after the last
-    row.
-    """
-    period = batch
-    while period < min(PROXIMAL_ROWS, n_rows):
-        period *= 2
-    return period
-
-
-def unit_update(mantissa: int, exponent: int, label_shift: int, step: float) -> int:
-    """The update of a derivative of 1, K = round(mantissa 2^label_shift 2^(-8 exponent)).
-
-    Raises
-    ------
-    ValueError
-        If it does not fit 31 bits or is too coarse; the message names ``step``.
-    """
-    unit = round_shift(mantissa << label_shift, SHIFT_UNIT * exponent)
-    limit = (1 << UPDATE_WIDTH - 1) - 1
-    if unit > limit:
-        raise ValueError(f"A step of {step:.6g} is too large for the model's range; choose one of "
-                         f"at most {step * limit / unit:.6g}, or a larger model_range")
-    if unit < MIN_UNIT:
-        exact = mantissa * 2.0 ** (label_shift - SHIFT_UNIT * exponent)
-        raise ValueError(f"A step of {step:.6g} is too small for the model's range; choose one of "
-                         f"at least {step * MIN_UNIT / exact:.6g}, a smaller batch or a smaller "
-                         "model_range")
-    return unit
-
-
-def automatic_period(n_rows: int, batch: int, growth: float, above: int = 0) -> int:
-    """Rows between diagonal corrections.
-
-    The largest ``batch * 2**n`` for which one correction changes a weight by at most 5 % (it
-    acts one period late, so it must stay a small change) and an epoch has at least 16
-    corrections (fewer would act on too few of its rows). Never less than ``batch``, and more
-    than ``above``.
-
-    Parameters
-    ----------
-    growth : float
-        Relative change of a weight by the correction of one batch: largest step times largest
-        ``|D_j - l2|``.
-    above : int
-        Look-ahead that the period must be more than.
-    """
-    period = batch
-    while period <= above:
-        period *= 2
-    while 2 * period <= n_rows / 16 and 2 * period / batch * growth <= MAX_GROWTH:
-        period *= 2
-    return period
-
-
-def step_mantissa(scale: float, step: float) -> tuple[int, int]:
-    """Mantissa and shift nearest to ``scale``, with the most significant bits that fit.
-
-    Raises
-    ------
-    ValueError
-        If ``scale`` is too large or too small to be represented; the message names ``step``.
-    """
-    mantissa, shift = _mantissa(scale)
-    limit = 1 << MANTISSA_WIDTH
-    if mantissa >= limit:
-        largest = step * (limit - 1) / mantissa
-        raise ValueError(f"A step of {step:.6g} is too large for the step registers; choose one "
-                         f"of at most {largest:.6g}")
-    if mantissa < MIN_MANTISSA:
-        smallest = step * MIN_MANTISSA * 2.0 ** -(SHIFT_UNIT * MAX_SHIFT) / scale
-        raise ValueError(f"A step of {step:.6g} is too small for the step registers; choose one "
-                         f"of at least {smallest:.6g}, or a smaller batch")
-    return mantissa, shift
-
-
-def _mantissa(scale):
-    """Largest shift at which the rounded mantissa fits, and that mantissa (or shift 1's)."""
-    for shift in range(MAX_SHIFT, 0, -1):
-        mantissa = round(scale * 2.0 ** (SHIFT_UNIT * shift))
-        if mantissa < 1 << MANTISSA_WIDTH or shift == 1:
-            return mantissa, shift
-    raise AssertionError("MAX_SHIFT must be at least 1")
-
-
-def _correction_mantissa(factor):
-    """Like a step's; one too small to be represented changes no model word, so it may be 0."""
-    mantissa, shift = _mantissa(factor)
-    if mantissa >= 1 << MANTISSA_WIDTH:
-        raise ValueError("The diagonal correction is too large to be represented; choose a smaller "
-                         "step, l2 or correction_period")
-    return mantissa, shift
-
-
-def _proximal_period(proximal_period, n_rows, batch):
-    if proximal_period == "auto":
-        return automatic_proximal_period(n_rows, batch)
-    if (not isinstance(proximal_period, (int, np.integer)) or isinstance(proximal_period, bool)
-            or not batch <= proximal_period < 1 << 32 or proximal_period % batch):
-        raise ValueError(f"proximal_period must be 'auto' or a multiple of the batch ({batch}) "
-                         f"below 2**32, not {proximal_period!r}")
-    return int(proximal_period)
-
-
 def _box_limit(box, units):
     if box is None:
         return MODEL_LIMIT
@@ -417,26 +303,6 @@ def _box_limit(box, units):
                          f"model_range, not {box!r}")
     # Whatever is beyond a model word is no limit: the word's own range ends the run first.
     return math.floor(min(box / units.model_unit, MODEL_LIMIT))
-
-
-def _period(correction_period, n_rows, batch, growth, above):
-    if n_rows <= batch:
-        raise ValueError(f"The batch must be less than the rows ({n_rows}) where L2 or the "
-                         f"encoding needs diagonal corrections, which are made between batches; "
-                         f"not {batch}")
-    if correction_period == "auto":
-        period = automatic_period(n_rows, batch, growth, above)
-        if period >= n_rows:
-            raise ValueError(f"The rows must be more than {period} for L2 with floating-point rows "
-                             f"and this pipeline's look-ahead of {above}, not {n_rows}; choose a "
-                             "smaller lookahead")
-        return period
-    if (not isinstance(correction_period, (int, np.integer)) or correction_period < batch
-            or correction_period % batch or not above < correction_period < n_rows):
-        more = f", more than the look-ahead ({above})" if above else ""
-        raise ValueError(f"correction_period must be 'auto' or a multiple of the batch ({batch}) "
-                         f"below the rows ({n_rows}){more}, not {correction_period!r}")
-    return int(correction_period)
 
 
 def _label_shift(data, config, loss, model_range):

@@ -8,17 +8,15 @@ from fakes import quantized
 
 from bitstep.config import PipelineConfig
 from bitstep.job import MODEL_LIMIT, EpochSteps
-from bitstep.planning import (
-    Units,
-    automatic_period,
-    automatic_proximal_period,
-    pipeline_for,
-    plan,
-    step_mantissa,
-    unit_update,
-)
+from bitstep.planning import Units, pipeline_for, plan
 from bitstep.quantization import quantize
 from bitstep.registers import LabelFormat, Loss
+from bitstep.stepping import (
+    automatic_period,
+    automatic_proximal_period,
+    checked_unit,
+    step_mantissa,
+)
 
 CONFIG = PipelineConfig(bits=4)     # s = 7
 DATA = quantized([[7, -7], [1, 2], [3, 4]], [100, -50, 25], label_scale=0.02)
@@ -268,16 +266,16 @@ def test_steps_of_the_hinge_are_those_of_its_unit():
 
 
 def test_unit_update_by_hand():
-    assert unit_update(3 << 8, 1, 4, 0.1) == 48     # 768 * 16 / 256
-    assert unit_update(1 << 9, 1, 1, 0.1) == 4
-    assert unit_update(7 << 6, 1, 1, 0.1) == 4      # 3.5
+    assert checked_unit(3 << 8, 1, 4, 0.1) == 48     # 768 * 16 / 256
+    assert checked_unit(1 << 9, 1, 1, 0.1) == 4
+    assert checked_unit(7 << 6, 1, 1, 0.1) == 4      # 3.5
     with pytest.raises(ValueError, match=r"step of 0\.1 is too small .* at least 0\.128, a smaller "
                                          "batch or a smaller model_range"):
-        unit_update(25 << 5, 2, 8, 0.1)     # 3.125: 4 / 3.125 times as much
-    assert unit_update((1 << 18) - 1, 1, 21, 0.1) == (1 << 31) - (1 << 13)
+        checked_unit(25 << 5, 2, 8, 0.1)     # 3.125: 4 / 3.125 times as much
+    assert checked_unit((1 << 18) - 1, 1, 21, 0.1) == (1 << 31) - (1 << 13)
     with pytest.raises(ValueError, match=r"step of 0\.1 is too large .* at most 0\.05, or a larger "
                                          "model_range"):
-        unit_update(1 << 17, 1, 23, 0.1)    # 2^32
+        checked_unit(1 << 17, 1, 23, 0.1)    # 2^32
 
 
 @pytest.mark.parametrize("loss", [Loss.HINGE, Loss.LOGISTIC])

@@ -9,10 +9,11 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.driver import Driver
 from bitstep.losses import code_levels, mean_losses
 from bitstep.models import MODELS
-from bitstep.planning import automatic_proximal_period, pipeline_for, plan
+from bitstep.planning import pipeline_for, plan
 from bitstep.quantization import ENCODINGS, Grid, quantize
 from bitstep.registers import LabelFormat, Loss
 from bitstep.schedules import schedule_steps
+from bitstep.stepping import automatic_proximal_period
 from bitstep.training import automatic_step, train_model
 
 MARGINS = (Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC)

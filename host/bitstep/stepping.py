@@ -1,0 +1,160 @@
+"""Steps and periods of a job: from real numbers and wishes to what the registers hold."""
+
+import numpy as np
+
+from bitstep.config import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT, UPDATE_WIDTH
+from bitstep.golden.rounding import round_shift
+
+MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
+MIN_UNIT = 4                # least update of a derivative of 1: a smaller one is rounded by > 12 %
+MAX_GROWTH = 0.05           # largest relative change of a weight by one correction
+PROXIMAL_ROWS = 256         # least rows between proximal steps that are chosen by themselves
+
+
+def step_mantissa(scale: float, step: float) -> tuple[int, int]:
+    """Mantissa and shift nearest to ``scale``, with the most significant bits that fit.
+
+    Raises
+    ------
+    ValueError
+        If ``scale`` is too large or too small to be represented; the message names ``step``.
+    """
+    mantissa, shift = _mantissa(scale)
+    limit = 1 << MANTISSA_WIDTH
+    if mantissa >= limit:
+        largest = step * (limit - 1) / mantissa
+        raise ValueError(f"A step of {step:.6g} is too large for the step registers; choose one "
+                         f"of at most {largest:.6g}")
+    if mantissa < MIN_MANTISSA:
+        smallest = step * MIN_MANTISSA * 2.0 ** -(SHIFT_UNIT * MAX_SHIFT) / scale
+        raise ValueError(f"A step of {step:.6g} is too small for the step registers; choose one "
+                         f"of at least {smallest:.6g}, or a smaller batch")
+    return mantissa, shift
+
+
+def correction_mantissa(factor: float) -> tuple[int, int]:
+    """Like a step's; one too small to be represented changes no model word, so it may be 0.
+
+    Raises
+    ------
+    ValueError
+        If ``factor`` is too large.
+    """
+    mantissa, shift = _mantissa(factor)
+    if mantissa >= 1 << MANTISSA_WIDTH:
+        raise ValueError("The diagonal correction is too large to be represented; choose a smaller "
+                         "step, l2 or correction_period")
+    return mantissa, shift
+
+
+def checked_unit(mantissa: int, exponent: int, label_shift: int, step: float) -> int:
+    """The update of a derivative of 1, K = round(mantissa 2^label_shift 2^(-8 exponent)).
+
+    Raises
+    ------
+    ValueError
+        If it does not fit 31 bits or is too coarse; the message names ``step``.
+    """
+    unit = round_shift(mantissa << label_shift, SHIFT_UNIT * exponent)
+    limit = (1 << UPDATE_WIDTH - 1) - 1
+    if unit > limit:
+        raise ValueError(f"A step of {step:.6g} is too large for the model's range; choose one of "
+                         f"at most {step * limit / unit:.6g}, or a larger model_range")
+    if unit < MIN_UNIT:
+        exact = mantissa * 2.0 ** (label_shift - SHIFT_UNIT * exponent)
+        raise ValueError(f"A step of {step:.6g} is too small for the model's range; choose one of "
+                         f"at least {step * MIN_UNIT / exact:.6g}, a smaller batch or a smaller "
+                         "model_range")
+    return unit
+
+
+def automatic_period(n_rows: int, batch: int, growth: float, above: int = 0) -> int:
+    """Rows between diagonal corrections.
+
+    The largest ``batch * 2**n`` for which one correction changes a weight by at most 5 % (it
+    acts one period late, so it must stay a small change) and an epoch has at least 16
+    corrections (fewer would act on too few of its rows). Never less than ``batch``, and more
+    than ``above``.
+
+    Parameters
+    ----------
+    growth : float
+        Relative change of a weight by the correction of one batch: largest step times largest
+        ``|D_j - l2|``.
+    above : int
+        Look-ahead that the period must be more than.
+    """
+    period = batch
+    while period <= above:
+        period *= 2
+    while 2 * period <= n_rows / 16 and 2 * period / batch * growth <= MAX_GROWTH:
+        period *= 2
+    return period
+
+
+def automatic_proximal_period(n_rows: int, batch: int) -> int:
+    """Rows between proximal steps: the least ``batch * 2**n`` of at least 256 rows.
+
+    The pipeline applies every update before a proximal step and starts anew after it, so steps
+    should be rare; what they cut off between two of them comes back, so there should be several an
+    epoch. The period may be more than the rows: then there is one step an epoch, after the last
+    row.
+    """
+    period = batch
+    while period < min(PROXIMAL_ROWS, n_rows):
+        period *= 2
+    return period
+
+
+def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
+                      above: int) -> int:
+    """Rows between diagonal corrections: what was asked for, or :func:`automatic_period`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such period, or the one asked for is not possible.
+    """
+    if n_rows <= batch:
+        raise ValueError(f"The batch must be less than the rows ({n_rows}) where L2 or the "
+                         f"encoding needs diagonal corrections, which are made between batches; "
+                         f"not {batch}")
+    if asked == "auto":
+        period = automatic_period(n_rows, batch, growth, above)
+        if period >= n_rows:
+            raise ValueError(f"The rows must be more than {period} for L2 with floating-point rows "
+                             f"and this pipeline's look-ahead of {above}, not {n_rows}; choose a "
+                             "smaller lookahead")
+        return period
+    if (not isinstance(asked, (int, np.integer)) or asked < batch
+            or asked % batch or not above < asked < n_rows):
+        more = f", more than the look-ahead ({above})" if above else ""
+        raise ValueError(f"correction_period must be 'auto' or a multiple of the batch ({batch}) "
+                         f"below the rows ({n_rows}){more}, not {asked!r}")
+    return int(asked)
+
+
+def proximal_period(asked: int | str, n_rows: int, batch: int) -> int:
+    """Rows between proximal steps: what was asked for, or :func:`automatic_proximal_period`.
+
+    Raises
+    ------
+    ValueError
+        If the period asked for is not possible.
+    """
+    if asked == "auto":
+        return automatic_proximal_period(n_rows, batch)
+    if (not isinstance(asked, (int, np.integer)) or isinstance(asked, bool)
+            or not batch <= asked < 1 << 32 or asked % batch):
+        raise ValueError(f"proximal_period must be 'auto' or a multiple of the batch ({batch}) "
+                         f"below 2**32, not {asked!r}")
+    return int(asked)
+
+
+def _mantissa(scale):
+    """Largest shift at which the rounded mantissa fits, and that mantissa (or shift 1's)."""
+    for shift in range(MAX_SHIFT, 0, -1):
+        mantissa = round(scale * 2.0 ** (SHIFT_UNIT * shift))
+        if mantissa < 1 << MANTISSA_WIDTH or shift == 1:
+            return mantissa, shift
+    raise AssertionError("MAX_SHIFT must be at least 1")
