@@ -192,7 +192,8 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
         ``status`` ("ok", or why there is no model), ``losses`` after every epoch, ``seconds`` of
         device time from the start to the end of every epoch (the sum over the outputs),
         ``cycles``, ``stalls``, ``bytes_read``, ``gbps``, ``host`` (seconds of quantizing and of
-        the transfer), ``refetched`` (share of the rows visited), ``rows_ahead`` (look-ahead used), ``pipeline``.
+        the transfer), ``refetched`` (share of the rows visited), ``rows_ahead`` (the look-ahead
+        that was used), ``pipeline``.
 
     Raises
     ------

@@ -43,7 +43,7 @@ class Experiment:
 
 
 def cpu_contestants() -> tuple[Contestant, ...]:
-    """Every baseline for batches of 1, with 1, 2, 4, ... threads up to the cores of this machine."""
+    """Baselines for batches of 1, with 1, 2, 4, ... threads up to this machine's cores."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     counts, count = [], 1
     while count < (cores or 1):
