@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from bitstep.research.chebyshev import hinge_derivative, logistic_derivative
-from bitstep.research.negative_result import Entry, entries, make_problem, measure, two_classes
-from bitstep.research.training import (
+from bitstep.research.methods import (
     BoundsRefetch,
     Rounded,
     Sampled,
@@ -16,8 +15,9 @@ from bitstep.research.training import (
     Slopes,
     loss_derivatives,
     loss_values,
-    train,
 )
+from bitstep.research.negative_result import Entry, entries, make_problem, measure, two_classes
+from bitstep.research.training import train
 
 PROBLEM = two_classes("small", noise=0.5, flips=0.05, seed=3, n_rows=400)
 ROWS, LABELS = PROBLEM.train_rows, PROBLEM.train_labels

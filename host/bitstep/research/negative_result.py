@@ -11,17 +11,16 @@ import numpy as np
 from bitstep.data import DataError, load
 from bitstep.quantization import fit_scaler
 from bitstep.research.chebyshev import FORMS, hinge_derivative, logistic_derivative
-from bitstep.research.training import (
+from bitstep.research.methods import (
     BoundsRefetch,
     Method,
     Rounded,
-    Run,
     Sampled,
     SketchRefetch,
     check_loss,
     loss_values,
-    train,
 )
+from bitstep.research.training import Run, train
 
 DEGREE = 15
 GAP = 0.1               # of the hinge's polynomial, as a share of radius + 1
