@@ -1,7 +1,8 @@
 """Print what the CPU baselines reach on this machine, as Markdown tables.
 
 Methods take turns, several times over, so that what else runs on the machine meets all of them
-alike; each figure is the median of all epochs.
+alike; each figure is the median of all epochs. CPU time is that of the busiest thread, which is
+what an epoch takes on a machine that does nothing else.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from bitstep.quantization import encode
 from bitstep.registers import Loss
 
 SHAPES = ("448000x90", "2000x90")
+COLUMNS = ("method", "threads", "batch", "ms/epoch", "CPU ms/epoch", "GB/s", "GB/CPU s",
+           "of reading", "CPU time / sgd")
 STEP = 1e-3
 ENCODED_ROWS = 10_000       # at a time: encoding needs float64
 
@@ -60,8 +63,10 @@ def _measure(n_rows, n_features, options):
                                    encoding="nearest")
                             for start in range(0, n_rows, ENCODED_ROWS)])
     races = _races(options)
-    seconds = {race: [] for race in races}
-    copies, reads = ({count: [] for count in range(1, options.threads + 1)} for _ in range(2))
+    runs = {race: [] for race in races}
+    ceilings = {(ceiling, threads): ([], []) for ceiling in (memory_read_ceiling,
+                                                             memory_copy_ceiling)
+                for threads in range(1, options.threads + 1)}
     for _ in range(options.turns):
         for race in races:
             method, threads, batch = race
@@ -71,26 +76,25 @@ def _measure(n_rows, n_features, options):
             else:
                 run = train_cpu(codes if method == "lowprec" else features, targets, method=method,
                                 threads=threads, batch=batch, **common)
-            seconds[race].extend(run.seconds)
-        for threads in copies:
-            copies[threads].append(memory_copy_ceiling(features.nbytes, threads=threads))
-            reads[threads].append(memory_read_ceiling(features.nbytes, threads=threads))
-    baseline = np.median(seconds[races[0]])
+            runs[race].append(run)
+        for (ceiling, threads), speeds in ceilings.items():
+            for cpu_time in (False, True):
+                speeds[cpu_time].append(ceiling(features.nbytes, threads=threads,
+                                                cpu_time=cpu_time))
     lines = [f"**{n_rows} x {n_features}**, {features.nbytes / 1e6:.1f} MB in float32", "",
-             "| method | threads | batch | ms/epoch | GB/s | of reading | time / sgd |",
-             "| --- | --- | --- | --- | --- | --- | --- |"]
-    for race in races:
-        method, threads, batch = race
-        median = np.median(seconds[race])
-        n_bytes = (codes if method == "lowprec" else features).nbytes + targets.nbytes
-        speed = n_bytes / median / 1e9
-        share = speed / np.median(reads[threads])
-        lines.append(f"| {method} | {threads} | {batch} | {median * 1e3:.3g} | {speed:.2f} | "
-                     f"{share:.0%} | {median / baseline:.2f} |")
-    for name, ceilings in (("memory, reading", reads),
-                           ("memory, copying (read + written)", copies)):
-        lines += [f"| {name} | {threads} | | | {np.median(values):.2f} | | |"
-                  for threads, values in ceilings.items()]
+             "| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|"]
+    baseline = None
+    for (method, threads, batch), turns in runs.items():
+        wall = np.median(np.concatenate([run.seconds for run in turns]))
+        cpu = np.median(np.concatenate([run.cpu_seconds for run in turns]))
+        n_bytes, baseline = turns[0].bytes_per_epoch, baseline or cpu
+        share = n_bytes / cpu / 1e9 / np.median(ceilings[memory_read_ceiling, threads][True])
+        lines.append(f"| {method} | {threads} | {batch} | {wall * 1e3:.3g} | {cpu * 1e3:.3g} | "
+                     f"{n_bytes / wall / 1e9:.1f} | {n_bytes / cpu / 1e9:.1f} | {share:.0%} | "
+                     f"{cpu / baseline:.2f} |")
+    names = {memory_read_ceiling: "reading", memory_copy_ceiling: "copying (read + written)"}
+    lines += [f"| {names[ceiling]} | {threads} | | | | {np.median(wall):.1f} | "
+              f"{np.median(cpu):.1f} | | |" for (ceiling, threads), (wall, cpu) in ceilings.items()]
     return "\n".join(lines)
 
 

@@ -123,7 +123,7 @@ def _stream_epoch(kernels, team, loss, rows, targets, model, batch, l2, fit_inte
                 gradient = np.empty(rows.shape[1], np.float32)
                 kernels.stream_batches(*common, step, *factors, intercept_step, start, stop, batch,
                                        gradient)
-        team.run(work, ranges)
+        return team.run(work, ranges)
     return epoch
 
 
@@ -136,6 +136,7 @@ def _blas_epoch(kernels, loss, rows, targets, model, batch, l2, fit_intercept):
         step = np.float32(step)
         kernels.blas_batches(int(loss), rows, targets, model, step, np.float32(l2),
                              step if fit_intercept else np.float32(0), batch, gradient, values)
+        return 0.0
     return epoch
 
 

@@ -37,7 +37,8 @@ def train_sklearn(features: np.ndarray, targets: np.ndarray, *, loss: Loss,
     Raises
     ------
     DivergedError, ValueError
-        As for :func:`bitstep.baselines.train_cpu`.
+        As for :func:`bitstep.baselines.train_cpu`; but scikit-learn clips the derivatives of its
+        losses to 1e12, so that what diverges often stays finite.
     ImportError
         If scikit-learn is missing.
     """
@@ -69,6 +70,7 @@ def train_sklearn(features: np.ndarray, targets: np.ndarray, *, loss: Loss,
             if "overflow" in str(error):    # its word for a model that is no longer finite
                 raise OverflowError from error
             raise
+        return 0.0
 
     def model():
         return estimator.coef_.ravel(), float(estimator.intercept_[0])

@@ -28,6 +28,12 @@ class CpuRun:
     seconds : ndarray of float64, shape (epochs_done,)
         Each epoch alone, by a steady clock: without compilation, without the copy of the model
         that is kept here, and without the stopping rule.
+    cpu_seconds : ndarray of float64, shape (epochs_done,)
+        Processor time of each epoch's busiest thread, waits for memory included. On an idle
+        machine it is as long as ``seconds``; where other programs want the processors too it is
+        the shorter of the two and flatters the CPU, since threads that take turns do not compete
+        for memory or cache lines. Of the threads of BLAS only the caller's counts, which works
+        along with them.
     bytes_per_epoch : int
         Bytes of features and targets, each counted once: what has to come from memory if the data
         do not fit a cache.
@@ -40,6 +46,7 @@ class CpuRun:
     weights: np.ndarray
     intercepts: np.ndarray
     seconds: np.ndarray
+    cpu_seconds: np.ndarray
     bytes_per_epoch: int
 
     @property
@@ -49,7 +56,9 @@ class CpuRun:
 
     @property
     def gigabytes_per_s(self) -> np.ndarray:
-        """Data that each epoch went through, in 10^9 bytes a second; shape (epochs_done,)."""
+        """Data that each epoch went through, in 10^9 bytes a second of ``seconds``; shape
+        (epochs_done,).
+        """
         return self.bytes_per_epoch / self.seconds / 1e9
 
 
@@ -70,14 +79,15 @@ class DivergedError(ArithmeticError):
         self.epoch, self.run = epoch, run
 
 
-def run_epochs(epoch: Callable[[float], None], model: Callable[[], tuple[np.ndarray, float]],
+def run_epochs(epoch: Callable[[float], float], model: Callable[[], tuple[np.ndarray, float]],
                steps: Sequence[float], stop: Stop | None, **about) -> CpuRun:
     """Time epoch after epoch, until the steps end or the stopping rule says so.
 
     Parameters
     ----------
     epoch : callable
-        Takes the step and goes over the data once; OverflowError says that the model diverged.
+        Takes the step, goes over the data once and returns the processor time of the busiest of
+        its other threads, in seconds. OverflowError says that the model diverged.
     model : callable
         Gives weights and intercept as they are now.
     steps, stop
@@ -90,19 +100,21 @@ def run_epochs(epoch: Callable[[float], None], model: Callable[[], tuple[np.ndar
     DivergedError
         If the model is not finite after an epoch.
     """
-    weights, intercepts, seconds = [], [], []
+    weights, intercepts, seconds, cpu_seconds = [], [], [], []
 
     def finished():
         return CpuRun(weights=np.array(weights, np.float64).reshape(len(weights), -1),
                       intercepts=np.array(intercepts, np.float64),
-                      seconds=np.array(seconds, np.float64), **about)
+                      seconds=np.array(seconds, np.float64),
+                      cpu_seconds=np.array(cpu_seconds, np.float64), **about)
 
     for number, step in enumerate(steps, start=1):
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.thread_time()
         try:
-            epoch(step)
+            others = epoch(step)
         except OverflowError as error:
             raise DivergedError(number, finished()) from error
+        cpu_elapsed = time.thread_time() - cpu_start
         elapsed = time.perf_counter() - start
         now, intercept = model()
         now = np.array(now, np.float64)
@@ -111,6 +123,7 @@ def run_epochs(epoch: Callable[[float], None], model: Callable[[], tuple[np.ndar
         weights.append(now)
         intercepts.append(float(intercept))
         seconds.append(elapsed)
+        cpu_seconds.append(max(cpu_elapsed, others))
         if stop is not None and stop(number, now.copy(), float(intercept)):
             break
     return finished()

@@ -1,5 +1,6 @@
 """Persistent threads for kernels that release the GIL, and the extra that kernels need."""
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -44,12 +45,24 @@ class Team:
         if self._pool is not None:
             self._pool.shutdown()
 
-    def run(self, work: Callable[[int, int], object], ranges: Sequence[tuple[int, int]]) -> None:
-        """Call ``work(start, stop)`` for every range, one thread each, and wait for all."""
-        others = [self._pool.submit(work, *span) for span in ranges[1:]] if self._pool else []
+    def run(self, work: Callable[[int, int], object], ranges: Sequence[tuple[int, int]]) -> float:
+        """Call ``work(start, stop)`` for every range, one thread each, and wait for all.
+
+        Returns
+        -------
+        float
+            Processor time of the busiest thread besides the caller, in seconds; 0 if there is none.
+        """
+        others = [self._pool.submit(_timed, work, *span) for span in ranges[1:]] \
+            if self._pool else []
         work(*ranges[0])
-        for other in others:
-            other.result()
+        return max((other.result() for other in others), default=0.0)
+
+
+def _timed(work, start, stop):
+    begin = time.thread_time()
+    work(start, stop)
+    return time.thread_time() - begin
 
 
 def split(count: int, parts: int, multiple: int = 1) -> list[tuple[int, int]]:
