@@ -121,6 +121,16 @@ def test_saturation(values, label, saturation):
     assert epoch.saturation == saturation
 
 
+@pytest.mark.parametrize("period, saturation", [
+    (2, Saturation.CORRECTION),
+    (3, Saturation(0))])        # never added, so it cannot leave its range
+def test_saturated_correction(period, saturation):
+    # x w K 2^-8 = 2^20 2048 2^17 / 2^8
+    *_, last = train(float_job([[0.0]] * 3, [0] * 3, model=words(1 << 20), correction_period=period,
+                               coefficients=words(2048), epochs=(EpochSteps(1, 3, 1 << 17, 1),)))
+    assert last.saturation == saturation
+
+
 # As the integer pipeline, where no product needs rounding
 
 def converted(job, config):
@@ -140,7 +150,8 @@ def converted(job, config):
     {}, {"batch": 3}, {"batch": 20}, {"loss": Loss.HINGE}, {"loss": Loss.SQUARED_HINGE, "batch": 2},
     {"correction_period": 12}, {"correction_period": 12, "batch": 4, "proximal_period": 8},
     {"proximal_period": 1}, {"proximal_period": 3, "correction_period": 10},
-    {"proximal_period": 1, "correction_period": 12}, {"proximal_period": 5, "correction_period": 10, "loss": Loss.HINGE},
+    {"proximal_period": 1, "correction_period": 12},
+    {"proximal_period": 5, "correction_period": 10, "loss": Loss.HINGE},
     {"loss": Loss.LOGISTIC}], ids=str)
 def test_as_integers(lookahead, options):
     """Rows of -1, 0 and 1 make every product exact, so look-ahead changes nothing either."""

@@ -71,6 +71,11 @@ def test_logistic():
     # c = 2048 * 34806 / 65536 = 1087.7, x = (1024 - 3264, 2048 + 1088).
     job = sign_job(ROWS, LABELS, loss=Loss.LOGISTIC, config=LOGISTIC, label_shift=13)
     assert models(job) == [([-2240, 3136], 0)]
+    # K = 5: half of it is rounded up to 3 before the sign.
+    for label in (1, -1):
+        job = sign_job([[1]], [label], loss=Loss.LOGISTIC, config=LOGISTIC, label_shift=13,
+                       mantissa=40, shift=2)
+        assert models(job) == [([3 * label], 0)]
 
 
 def test_sigmoid():
