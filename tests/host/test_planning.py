@@ -494,7 +494,7 @@ def test_pipeline_with_refetching():
     with pytest.raises(ValueError, match=r"'auto' or 0 with refetching, because .* not 3"):
         pipeline_for(n_features=8, bits=8, encoding="nearest", refetch=True, lookahead=3)
     for options in ({"encoding": "float", "bits": 32}, {"loss": Loss.LOGISTIC}):
-        with pytest.raises(ValueError, match="refetch must have family 'single', solver 'linear'"):
+        with pytest.raises(ValueError, match="with refetch must have family 'single'"):
             pipeline_for(**{"n_features": 8, "bits": 8, "encoding": "nearest",  # type: ignore
                             "refetch": True} | options)
 
