@@ -218,10 +218,6 @@ def resolve_refetch(arguments: argparse.Namespace, *, has_full: bool) -> bool:
     if arguments.batch != 1:
         raise UsageError("Refetching needs --batch 1, because every row is decided with the model "
                          f"before it, not {arguments.batch}; --no-refetch uses the codes alone")
-    if arguments.lookahead not in ("auto", 0):
-        raise UsageError("Refetching needs --lookahead 0 (or auto), because a row waits until the "
-                         f"one before is decided, not {arguments.lookahead}; --no-refetch uses the "
-                         "codes alone")
     return True
 
 

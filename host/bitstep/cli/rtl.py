@@ -13,7 +13,9 @@ from bitstep.cli.common import (
     write_text,
 )
 from bitstep.config import MAX_FEATURES, RECURSIONS, SOLVERS, PipelineConfig
+from bitstep.planning import pipeline_for
 from bitstep.quantization import ENCODINGS
+from bitstep.registers import Loss
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -46,7 +48,8 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
                         choices=sorted({r for some in RECURSIONS.values() for r in some}),
                         help="cycles of the scalar recursion: " + "; ".join(
                             f"{', '.join(map(str, some))} with solver {solver}"
-                            for solver, some in RECURSIONS.items()) + " (default: the least)")
+                            for solver, some in RECURSIONS.items())
+                        + " (default: what `bitstep train` takes)")
     parser.add_argument("--minibatch", action=argparse.BooleanOptionalAction, default=True,
                         help="batches of more than one row are possible (default: yes)")
     parser.add_argument("--corrections", action=argparse.BooleanOptionalAction, default=True,
@@ -54,15 +57,18 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--proximal", action=argparse.BooleanOptionalAction, default=False,
                         help="L1 and a box constraint are possible (default: no)")
     parser.add_argument("--refetch", action=argparse.BooleanOptionalAction, default=False,
-                        help="rows can be read again at full precision; with look-ahead 0 "
-                        "(default: no)")
+                        help="rows can be read again at full precision (default: no)")
 
 
 def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     """The configuration that the options describe."""
     fill_defaults(arguments)
     auto = arguments.lookahead == "auto"
-    recursion = arguments.recursion or RECURSIONS[arguments.solver][0]
+    # What a training would choose.
+    usual = pipeline_for(
+        n_features=1, bits=arguments.bits, encoding=arguments.encoding,
+        loss=Loss.LOGISTIC if arguments.solver == "logistic" else Loss.LEAST_SQUARES)
+    recursion = arguments.recursion or usual.recursion
     if arguments.features is not None and arguments.features > arguments.max_features:
         raise UsageError(f"--features must be at most --max-features ({arguments.max_features}), "
                          f"not {arguments.features}")

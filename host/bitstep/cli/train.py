@@ -123,10 +123,13 @@ def run(arguments: argparse.Namespace) -> int:
     if by_name and step in (None, "auto"):
         step = automatic_step(data, arguments.batch, arguments.intercept, loss=loss)
     steps = schedule_steps(arguments.schedule, step=step, epochs=epochs)
-    config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
-                          bus_width=data.bus_width, lookahead=arguments.lookahead,
-                          loss=loss, refetch=problem.refetch,
-                          proximal=arguments.l1 > 0 or arguments.box is not None)
+    try:
+        config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
+                              bus_width=data.bus_width, lookahead=arguments.lookahead, loss=loss,
+                              refetch=problem.refetch,
+                              proximal=arguments.l1 > 0 or arguments.box is not None)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     try:
         device = open_device(arguments.device, config, **options)
     finally:
