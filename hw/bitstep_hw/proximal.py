@@ -81,8 +81,8 @@ class Proximal(wiring.Component):
         """The word after the step, of 32 bits."""
         # Moving towards 0, instead of working on a magnitude, costs one addition and no negation.
         negative = word[-1]
-        moved = Signal(signed(MODEL_WIDTH + 1), name=f"{name}_moved")
-        beyond = Signal(signed(MODEL_WIDTH + 2), name=f"{name}_beyond")
+        moved = Signal(signed(MODEL_WIDTH), name=f"{name}_moved")
+        beyond = Signal(signed(MODEL_WIDTH + 1), name=f"{name}_beyond")
         result = Signal(signed(MODEL_WIDTH), name=name)
         m.d.comb += [
             moved.eq(Mux(negative, word + self.threshold, word - self.threshold)),
