@@ -20,8 +20,8 @@ class Model:
     refetch : bool
         Whether rows are fetched again at full precision if nothing else is asked for.
     sklearn_loss : str
-        Name of the loss in scikit-learn's SGD estimators. Theirs of ``squared_error`` and
-        ``squared_hinge`` are without, and with twice, this one's factor 1/2, respectively.
+        Name of the loss in scikit-learn's SGD estimators, whose ``squared_hinge`` is twice ours: it
+        lacks the factor 1/2.
     text : str
         What it is, for messages.
     """
