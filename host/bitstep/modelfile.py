@@ -32,7 +32,8 @@ class LinearModel:
         Labels of a classification; empty for a regression. Two classes have one output, whose
         positive values mean ``classes[1]``; more have one output each.
     config : dict
-        How it was trained: ``model``, ``encoding``, ``epochs``, ``pipeline`` and others.
+        How it was trained: ``model``, ``loss``, ``encoding``, ``epochs``, ``pipeline`` and others;
+        the report's ``config`` (docs/report.md).
     """
 
     coef: np.ndarray

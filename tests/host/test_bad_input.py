@@ -4,6 +4,7 @@ Details of each reader and check are tested beside them; the simulated board's p
 tests/sim/test_bad_input.py.
 """
 
+import dataclasses
 import gzip
 import io
 import json
@@ -13,6 +14,7 @@ import pytest
 
 from bitstep.cli import main
 from bitstep.modelfile import load_model
+from bitstep.quantization import QuantizedDataset
 
 ROWS = np.random.default_rng(0).uniform(0, 10, (30, 3))
 TARGETS = ROWS @ [1.0, -2.0, 0.5] + 3
@@ -89,8 +91,20 @@ def test_bad_file(tmp_path, capsys, name):
     assert not out.exists()
 
 
-@pytest.mark.parametrize("options", [["--model", "ls-svm"], ["--model", "ls-svm", "--no-shuffle",
-                                                            "--train-rows", 4]])
+@pytest.mark.parametrize("name", ["nan.csv", "infinite.csv", "nan.svm", "nan.npz", "small.npz"])
+def test_bad_file_for_floating_point_rows(tmp_path, capsys, name):
+    """Single precision has NaN and infinity, but no pipeline ever sees one."""
+    content, message = BAD_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    for command in (["train", tmp_path / name, "--device", "golden", "--epochs", 1],
+                    ["quantize", tmp_path / name, "--out", tmp_path / "q.npz"]):
+        if name != "small.npz" or command[0] == "train":
+            assert message in fails(capsys, *command, "--model", "linreg", "--bits", 32)
+    assert not (tmp_path / "q.npz").exists()
+
+
+@pytest.mark.parametrize("options", [["--model", "ls-svm"], ["--model", "svm"],
+                                     ["--model", "ls-svm", "--no-shuffle", "--train-rows", 4]])
 @pytest.mark.parametrize("command", [["train", "--device", "golden"], ["quantize", "--out", "OUT"]])
 def test_one_class(tmp_path, capsys, options, command):
     path = tmp_path / "one.npz"
@@ -153,11 +167,12 @@ def damaged(content, how):
     ("changed", "the file is damaged or was cut short")])
 def test_corrupt_quantized_file(tmp_path, capsys, how, message):
     data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
-    data.write_bytes(archive(X=ROWS, y=TARGETS))
-    assert main(["quantize", str(data), "--out", str(packed)]) == 0
-    packed.write_bytes(damaged(packed.read_bytes(), how))
-    assert message in fails(capsys, "train", packed, "--device", "golden")
-    assert message in fails(capsys, "info", packed)
+    data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
+    for model in ("ls-svm", "svm"):         # without and with a copy at full precision
+        assert main(["quantize", str(data), "--out", str(packed), "--model", model]) == 0
+        packed.write_bytes(damaged(packed.read_bytes(), how))
+        assert message in fails(capsys, "train", packed, "--device", "golden")
+        assert message in fails(capsys, "info", packed)
 
 
 @pytest.mark.parametrize("how", ["cut", "empty", "changed"])
@@ -185,6 +200,27 @@ def test_model_of_another_configuration(tmp_path, capsys):
             capsys, "predict", model, packed)
     assert "this is not a model file" in fails(capsys, "predict", packed, data)
     assert "this is not a model file" in fails(capsys, "predict", data, data)
+
+
+def test_copy_at_full_precision_of_other_rows(tmp_path, capsys):
+    """Whole files of the right sizes, but the copy is not that of the codes."""
+    data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
+    assert main(["quantize", str(data), "--out", str(packed), "--model", "svm"]) == 0
+    stored = QuantizedDataset.load(packed)
+    assert stored.full is not None
+    dataclasses.replace(stored, full=stored.full[::-1].copy()).save(packed)
+    assert "quantize again" in fails(capsys, "train", packed, "--model", "svm", "--device",
+                                     "golden")
+
+
+@pytest.mark.parametrize("model", ["l2-svm", "svm", "logistic"])
+def test_step_that_saturates_with_another_loss(tmp_path, capsys, model):
+    data = tmp_path / "data.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
+    message = fails(capsys, "train", data, "--device", "golden", "--model", model, "--step", 3000)
+    assert "Training left the number range in epoch 1: a weight or the intercept" in message
+    assert message.endswith("(the first step was 3000, try --step 750 or --step auto)")
 
 
 @pytest.mark.parametrize("options, message", [

@@ -33,6 +33,21 @@ def test_round_trip(path):
     assert [entry.name for entry in path.parent.iterdir()] == ["model.npz"]
 
 
+def test_round_trip_of_several_classes(tmp_path):
+    """Every digit of the numbers, and whatever JSON can hold in the configuration."""
+    rng = np.random.default_rng(0)
+    config = {"model": "svm", "loss": "hinge", "refetch": True, "box": None, "l1": 1e-9,
+              "pipeline": {"bits": 8, "refetch": True}}
+    model = LinearModel(rng.normal(size=(3, 5)), rng.normal(size=3), np.array([-1.0, 2, 7]), config)
+    model.save(tmp_path / "m.npz")
+    loaded = load_model(tmp_path / "m.npz")
+    for name in ("coef", "intercept", "classes"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(model, name))
+    assert loaded.config == config
+    rows = rng.normal(size=(9, 5))
+    np.testing.assert_array_equal(loaded.predict(rows), model.predict(rows))
+
+
 def test_predict():
     assert MODEL.predict(np.array([[1.0, 1.0], [0.0, -1.0]])).tolist() == [-0.5, 2.5]
     two = LinearModel(MODEL.coef, MODEL.intercept, np.array([3.0, 7.0]))

@@ -179,12 +179,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def remedy(arguments: argparse.Namespace, step: float) -> str:
     """What to try if a training diverged, or left the range of its numbers."""
-    ways = [f"--step {step / 4:.2g}"]
+    ways = [f"--step {rounded(step / 4, 2)}"]
     if arguments.step not in (None, "auto"):
         ways.append("--step auto")
     if arguments.bits <= 3 and arguments.encoding in CORRECTED_ENCODINGS:
         ways.append("more --bits")      # the noise of few bits, amplified, asks for short steps
-    return f"the first step was {step:.3g}, try {' or '.join(ways)}"
+    return f"the first step was {rounded(step, 3)}, try {' or '.join(ways)}"
+
+
+def rounded(value: float, digits: int) -> str:
+    """A number with some significant digits, without an exponent where :g has none."""
+    return f"{float(f'{value:.{digits}g}'):g}"
 
 
 def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
