@@ -1,5 +1,9 @@
 """CPU baselines against SGD written down in float64, and against each other."""
 
+import platform
+import re
+
+import numba
 import numpy as np
 import pytest
 
@@ -172,7 +176,7 @@ def test_stopping_rule(train):
     (lambda *data, **options: train_cpu(*data, method="hogwild", **options), 1e3)])
 def test_divergence(train, step):
     features, targets = problem(Loss.LEAST_SQUARES)
-    with pytest.raises(DivergedError, match="diverged in epoch 2: .* smaller step") as raised:
+    with pytest.raises(DivergedError, match=r"diverged in epoch 2: .* smaller step") as raised:
         train(features, targets, loss=Loss.LEAST_SQUARES, steps=[0.01, step, 0.01])
     assert raised.value.epoch == 2
     assert raised.value.run.epochs_done == 1
@@ -185,6 +189,24 @@ def test_logistic_loss_of_a_very_wrong_row():
     run = train_cpu(features, targets, method="sgd", loss=Loss.LOGISTIC, steps=[1000.0])
     # First 500 each; the second row's z is 2000, exp(-2000) is 0 and its derivative 1.
     np.testing.assert_array_equal(run.weights, [[-500.0] * 3])
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="reads x86 assembly")
+@pytest.mark.parametrize("method", ["sgd", "lowprec"])
+def test_kernels_are_vectorised(method):
+    from bitstep.baselines import kernels
+    features, targets = problem(Loss.HINGE)
+    rows = encode(features, bits=8, encoding="nearest") if method == "lowprec" else features
+    train_cpu(rows, targets, method=method, loss=Loss.HINGE, steps=[0.1])
+    kind = str(numba.typeof(rows.view(np.int8) if method == "lowprec" else rows))
+    code, = [code for signature, code in kernels.stream.inspect_asm().items()
+             if str(signature[1]) == kind]
+    packed, scalar = (len(re.findall(rf"\bv?(?:mul|fn?m(?:add|sub)\d*){suffix}\b", code))
+                      for suffix in ("ps", "ss"))
+    assert packed > 8
+    assert scalar < packed      # tails of one value, and the derivative
+    if method == "lowprec":
+        assert re.search(r"\bv?cvtdq2ps\b", code)
 
 
 def test_timing():

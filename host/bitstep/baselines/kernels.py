@@ -2,9 +2,9 @@
 
 A model is float32 of shape (n_features + 1,), the intercept last: as a part of the same array it
 is loaded and stored like a weight, so Hogwild's threads see each other's. Rows are float32, or
-int8 levels that are converted in registers. A sum may be formed in any order, which is what makes
-its loop a vector loop; nothing else is relaxed. LLVM vectorises the two loops over a row for the
-machine's widest registers, and a row is in the first-level cache for the second of them.
+int8 levels that are converted in registers. A product is summed in any order, which is what makes
+its loop a vector loop (:mod:`bitstep.baselines.vectors`); nothing else is relaxed. A row is in the
+first-level cache when its update reads it again.
 """
 
 import math
@@ -12,26 +12,12 @@ import math
 import numpy as np
 from numba import njit
 
+from bitstep.baselines.vectors import combine, dot
 from bitstep.registers import Loss
 
 ONE, ZERO = np.float32(1), np.float32(0)
 LEAST_SQUARES, SQUARED_HINGE, HINGE = (
     int(Loss.LEAST_SQUARES), int(Loss.SQUARED_HINGE), int(Loss.HINGE))
-
-
-@njit(nogil=True, fastmath={"reassoc", "nsz", "contract"})
-def _dot(row, model, n_features):
-    total = ZERO
-    for j in range(n_features):
-        total += np.float32(row[j]) * model[j]
-    return total
-
-
-@njit(nogil=True, fastmath={"contract"})
-def _combine(row, model, n_features, keep, change):
-    """model <- keep model - change row."""
-    for j in range(n_features):
-        model[j] = keep * model[j] - change * np.float32(row[j])
 
 
 @njit(nogil=True)
@@ -67,10 +53,10 @@ def stream(loss, rows, targets, model, step, gain, l2, intercept_step, start, st
     keep = ONE - step * l2
     for i in range(start, stop):
         row = rows[i]
-        value = _dot(row, model, n_features) + model[n_features]
+        value = dot(row, model) + model[n_features]
         slope = derivative(loss, value, targets[i])
         if slope != ZERO or keep != ONE:
-            _combine(row, model, n_features, keep, step * gain * slope)
+            combine(row, model, keep, step * gain * slope)
             model[n_features] -= intercept_step * slope
 
 
@@ -90,13 +76,13 @@ def stream_batches(loss, rows, targets, model, step, gain, l2, intercept_step, s
         slopes = ZERO
         for i in range(first, last):
             row = rows[i]
-            value = _dot(row, model, n_features) + model[n_features]
+            value = dot(row, model) + model[n_features]
             slope = derivative(loss, value, targets[i])
             if slope != ZERO:
-                _combine(row, gradient, n_features, ONE, -slope)
+                combine(row, gradient, ONE, -slope)
                 slopes += slope
         keep = ONE - step * l2 * share * np.float32(last - first)
-        _combine(gradient, model, n_features, keep, step * gain * share)
+        combine(gradient, model, keep, step * gain * share)
         model[n_features] -= intercept_step * share * slopes
 
 
@@ -121,7 +107,7 @@ def blas_batches(loss, rows, targets, model, step, l2, intercept_step, batch, gr
             total += slopes[i]
         np.dot(slopes, block, gradient)
         keep = ONE - step * l2 * share * np.float32(last - first)
-        _combine(gradient, weights, n_features, keep, step * share)
+        combine(gradient, weights, keep, step * share)
         model[n_features] -= intercept_step * share * total
 
 
