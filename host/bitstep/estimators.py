@@ -33,11 +33,11 @@ _PARAMETERS = """
     ----------{first}
     bits : int or "auto", default="auto"
         Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized.
-        ``auto``: {bits}, or 32 with encoding ``float``.
+        ``auto``: {bits}; 32 with encoding ``float``.
     encoding : str, default="auto"
         ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric``, ``double``, or, for 32
-        bits, ``float``; see docs/number-formats.md. ``auto``: {encoding}, or ``float`` with 32
-        bits.
+        bits, ``float``; see docs/number-formats.md. ``auto``: {encoding};
+        ``float`` with 32 bits.
     epochs : int, default=20
         Passes over the rows.
     step : float or "auto", default="auto"
@@ -53,7 +53,7 @@ _PARAMETERS = """
     l1 : float, default=0.0
         Lasso penalty, l1 times the sum of the magnitudes of these weights, as soft thresholds.
     box : float or None, default=None
-        Largest magnitude of these weights; None for no bound.
+        Largest magnitude of these weights, in units of the target; None for no bound.
     copies : int, default=1
         Independently drawn copies of the rows, read in turn by the epochs.
     scaler : {{"minmax", "maxabs"}}, default="minmax"
@@ -64,7 +64,7 @@ _PARAMETERS = """
         ``golden`` (NumPy, no tools needed), ``sim`` or another installed device; or a dictionary
         with ``name``, any option of the device, ``bus_width`` (default 64) and ``lookahead``
         (default ``auto``); or what :func:`bitstep.devices.open_device` returned, which stays open.
-        All devices give the same model.
+        All devices give the same model; with 32 bits, ``lookahead`` has a part in its rounding.
     warm_start : bool, default=False
         Whether :meth:`fit` goes on from the model there is: ``epochs`` more epochs, with the
         schedule going on, too.
@@ -78,7 +78,7 @@ _ATTRIBUTES = """
     step_ : float
         First step; None with a list of steps.
     history_ : list of dict
-        One entry an epoch: ``epoch``, ``step`` as the hardware took it, ``train_loss``: {loss}.
+        One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``, {loss}.
     counters_ : dict
         Counters of the last run, by lower-case name of :data:`bitstep.registers.COUNTERS`; None
         where the device cannot know.
@@ -89,7 +89,7 @@ _ATTRIBUTES = """
 """
 
 
-_SUM = "1/(2K) sum of squared\n        residuals over the K rows"
+_SUM = "1/(2K) sum\n        of squared residuals over the K rows"
 _REGRESSOR_PARAMETERS = _PARAMETERS.format(first="", bits="4", encoding="``compensated``")
 _REGRESSOR_ATTRIBUTES = _ATTRIBUTES.format(loss=_SUM)
 _CLASSIFIER_PARAMETERS = _PARAMETERS.format(
@@ -102,11 +102,11 @@ _CLASSIFIER_PARAMETERS = _PARAMETERS.format(
         Loss ``hinge`` only: whether rows whose codes leave open on which side of the margin they
         are, are read again at 16 bits, and used as such. Needs encoding ``nearest`` or
         ``stochastic`` and ``batch=1``. ``auto``: with these encodings.""",
-    bits="4, or 8 with other losses\n        than ``squared_error``",
+    bits="4, or 8 with other losses than ``squared_error``",
     encoding="""``compensated`` with loss
         ``squared_error``, ``nearest`` with ``hinge``, else ``stochastic``""")
 _CLASSIFIER_ATTRIBUTES = _ATTRIBUTES.format(
-    loss="the mean of the loss\n        over rows and outputs")
+    loss="the mean\n        of the loss over rows and outputs")
 
 
 class _LowPrecisionModel(BaseEstimator):
