@@ -128,7 +128,7 @@ def find_verilator() -> Verilator:
 
 
 def build(verilog: str, *, trace: bool = False, progress: Progress | None = None,
-          label: str = "board") -> Path:
+          label: str = "board", main: Path = CPP / "board.cpp") -> Path:
     """Shared library of the simulated board for a top, compiled unless it was before.
 
     Parameters
@@ -141,6 +141,8 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
         Called with a line of text about once a second while something is compiled.
     label : str
         Name in these lines.
+    main : Path
+        C++ file with the interface of the library, for tops that are not behind AXI.
 
     Returns
     -------
@@ -153,7 +155,8 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
         If a tool is missing or fails.
     """
     compiler, verilator = require("g++"), find_verilator()
-    key = _key(verilog, trace, compiler, verilator)
+    other = "" if main.parent == CPP else main.read_text()
+    key = _key(verilog + other, trace, compiler, verilator)
     library = cache_folder() / f"board-{key}.so"
     if library.exists():
         return library
@@ -161,7 +164,7 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
         if not library.exists():        # else another process compiled it meanwhile
             with tempfile.TemporaryDirectory(dir=library.parent, prefix="build-") as folder:
                 result = _compile(verilog, Path(folder), trace, compiler, verilator,
-                                  _Reporter(progress, label))
+                                  _Reporter(progress, label), main)
                 result.replace(library)
     return library
 
@@ -223,7 +226,7 @@ def _run(command, **options) -> None:
                         f"{output[:4000]}")
 
 
-def _compile(verilog, folder, trace, compiler, verilator, report) -> Path:
+def _compile(verilog, folder, trace, compiler, verilator, report, main) -> Path:
     report(0, 0)
     source = folder / f"{TOP}.v"
     source.write_text(verilog)
@@ -244,7 +247,7 @@ def _compile(verilog, folder, trace, compiler, verilator, report) -> Path:
             jobs.append(([compiler, *flags, *FAST, "-c", include / name, "-o", folder / kept.name],
                          folder / kept.name, kept))
     generated = sorted(folder.glob("*.cpp"), key=lambda path: -path.stat().st_size)
-    for path in (*generated, CPP / "board.cpp"):
+    for path in (*generated, main):
         target = folder / f"{path.stem}.o"
         objects.append(target)
         jobs.append(([compiler, *flags, "-I", folder, "-I", CPP,

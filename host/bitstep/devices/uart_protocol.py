@@ -1,0 +1,83 @@
+"""Packets between a host and a board on a serial line: what both ends agree on.
+
+A request is the magic byte, sequence number, command, number of words less 1, address (4 bytes)
+and the CRC-32 of these; writes are followed by the words and the CRC-32 of the words. A reply is
+the magic byte, sequence number, status, number of words less 1, the words of a read, and the
+CRC-32 of all that. Numbers are little-endian, a word has 8 bytes. The board is never the first to
+speak, and says nothing to a header that arrives damaged.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from enum import IntEnum
+
+REQUEST_MAGIC, REPLY_MAGIC = 0xB5, 0x5B
+SIGNATURE = int.from_bytes(b"bitstep\x01", "little")     # the last byte is the protocol's version
+HEADER_BYTES = 8            # of a request, without the checksum
+REPLY_HEADER_BYTES = 4
+CRC_BYTES = 4
+WORD_BYTES = 8
+MAX_WORDS = 256             # of a packet
+INFORMATION_WORDS = 4
+
+
+class Command(IntEnum):
+    """What a request asks for; the address counts bytes, for information words."""
+
+    READ_MEMORY = 1
+    WRITE_MEMORY = 2
+    READ_REGISTER = 3       # a word for each register of 32 bits
+    WRITE_REGISTER = 4      # one
+    READ_INFORMATION = 5
+
+
+class Reply(IntEnum):
+    """How a request ended."""
+
+    OK = 0
+    DAMAGED = 1             # the checksum of the words was wrong; nothing but memory was written
+    REFUSED = 2             # no such command, or outside of the memory
+
+
+@dataclass(frozen=True)
+class Information:
+    """What a board tells of itself.
+
+    Attributes
+    ----------
+    base, n_bytes : int
+        Address and size of the memory that host and pipeline share.
+    clock_hz, baud : int
+        Clock of the pipeline; bits per second on the line.
+    gap_s : float
+        Time without a byte after which the board gives up an unfinished request.
+    """
+
+    base: int
+    n_bytes: int
+    clock_hz: int
+    baud: int
+    gap_s: float
+
+
+def information(*, base: int, n_bytes: int, clock_hz: int, baud: int, gap_s: float) -> list[int]:
+    """The words that READ_INFORMATION gives."""
+    return [SIGNATURE, base | n_bytes << 32, clock_hz | baud << 32, round(gap_s * 1e6)]
+
+
+def parse_information(words: list[int]) -> Information | None:
+    """What these words say; None if they are not those of a board with this protocol."""
+    if len(words) != INFORMATION_WORDS or words[0] != SIGNATURE:
+        return None
+    low = 0xFFFF_FFFF
+    return Information(words[1] & low, words[1] >> 32, words[2] & low, words[2] >> 32,
+                       (words[3] & low) / 1e6)
+
+
+def request(sequence: int, command: Command, address: int, n_words: int,
+            payload: bytes = b"") -> bytes:
+    """Bytes of a request; ``payload`` has ``8 * n_words`` bytes if it writes, else none."""
+    header = struct.pack("<BBBBI", REQUEST_MAGIC, sequence, command, n_words - 1, address)
+    packet = header + struct.pack("<I", zlib.crc32(header))
+    return packet + payload + struct.pack("<I", zlib.crc32(payload)) if payload else packet

