@@ -14,12 +14,14 @@ from bitstep.bench.race import Race, run_race, to_json
 from bitstep.bench.shapes import is_at_hand, race_data
 from bitstep.bench.store import RunStore, code_version, machine
 
-COLUMNS = ("experiment", "figure", "data", "rows", "features", "model", "profile", "contestant",
-           "kind", "bits", "encoding", "refetch", "threads", "batch", "step", "epoch", "loss",
-           "accuracy", "seconds", "cycles", "gbps", "refetched")
-SUMMARY = ("experiment", "figure", "data", "model", "profile", "contestant", "status", "line",
-           "target", "epochs", "seconds", "end_to_end_s", "x_float", "x_cpu", "x_cpu_end_to_end",
-           "seconds_an_epoch", "gbps", "refetched", "quantize_s", "transfer_s")
+COLUMNS: tuple[str, ...] = (
+    "experiment", "figure", "data", "rows", "features", "model", "profile", "contestant", "kind",
+    "bits", "encoding", "lookahead", "refetch", "threads", "batch", "step", "epoch", "loss",
+    "accuracy", "seconds", "cycles", "gbps", "refetched")
+SUMMARY: tuple[str, ...] = (
+    "experiment", "figure", "data", "model", "profile", "contestant", "status", "line", "target",
+    "epochs", "seconds", "end_to_end_s", "x_float", "x_cpu", "x_cpu_end_to_end",
+    "seconds_an_epoch", "gbps", "refetched", "quantize_s", "transfer_s")
 
 
 def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
@@ -121,7 +123,7 @@ def _write_tables(out, races):
             for result in race["results"]:
                 writer.writerows(_epochs_of(race, result))
     with open(out / "summary.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(SUMMARY))
+        writer = csv.DictWriter(file, SUMMARY)
         writer.writeheader()
         for _, race, _ in races:
             for result in race["results"]:

@@ -37,7 +37,8 @@ are taken at ends of epochs.</p>
 <p><b>Device time</b> of a pipeline is the number of clock cycles that an RTL simulation of the
 whole run took, memory latency and bandwidth included, divided by the profile's clock; nothing is
 extrapolated. <b>CPU time</b> is that of compiled kernels on the machine named below: an epoch's is
-the median of three runs. Data that fit a cache flatter the CPU. <b>Host</b> is what comes before:
+the least of five runs (of fewer if they are long), because other work on the machine only ever adds
+to it. Data that fit a cache flatter the CPU. <b>Host</b> is what comes before:
 quantizing (scaling, for the CPU) here, and the transfer at the profile's bandwidth;
 <b>end to end</b> has it added to the time to the line.</p>
 """

@@ -36,7 +36,7 @@ def draw(kind: str, race: dict[str, Any], stem: Path) -> bool:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     results = [result for result in race["results"] if result["status"] == "ok"]
-    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     if not results or not KINDS[kind](figure, race, results):
         return False
@@ -69,8 +69,8 @@ def _time(figure, race, results):
                   **_style(result, results))
     axes.set_xscale("log")
     _finish_line(axes, race, chosen)
-    axes.set_xlabel(f"seconds (log scale): device time on {race['profile']['name']}"
-                    + (", CPU time on this machine" if any(
+    axes.set_xlabel(f"seconds (log scale): device time, profile {race['profile']['name']}"
+                    + ("; CPU time of this machine" if any(
                         result["kind"] != "pipeline" for result in chosen) else ""))
     return _dress(figure, axes, race)
 
@@ -80,17 +80,18 @@ def _speedup(figure, race, results):
     bars = [result for result in results if result["speedup"]["float"]]
     if len(bars) < 2:
         return False
-    figure.set_size_inches(7.2, 1.3 + 0.3 * len(bars))
+    figure.set_size_inches(8.4, 1.3 + 0.3 * len(bars))
     axes = figure.add_subplot()
     values = [result["speedup"]["float"] for result in bars]
     axes.barh(range(len(bars)), values, height=0.7,
               color=[_style(result, results)["color"] for result in bars])
-    axes.axvline(1, color="black", linewidth=0.8)
+    axes.axvline(1, color="black", linewidth=0.8, zorder=0)
+    text = {"va": "center", "fontsize": 8, "xytext": (4, 0), "textcoords": "offset points",
+            "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.8}}
     for at, (value, result) in enumerate(zip(values, bars, strict=True)):
         epochs = result["finish"][race["line"]]["epochs"]
-        axes.annotate(f" {value:.2g}x, {epochs} epoch{'s' * (epochs > 1)}" if value < 100 else
-                      f" {value:.0f}x, {epochs} epoch{'s' * (epochs > 1)}", (value, at),
-                      va="center", fontsize=8)
+        shown = f"{value:.3g}" if value < 100 else f"{value:.0f}"
+        axes.annotate(f"{shown}x, {epochs} epoch{'s' * (epochs > 1)}", (value, at), **text)
     axes.set_yticks(range(len(bars)), [result["name"] for result in bars], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, max(values) * 1.22)
@@ -227,7 +228,9 @@ def _style(result, results):
                  and other["encoding"] != "float"]
     if result["encoding"] == "float":
         floats = [other for other in results if other.get("encoding") == "float"]
-        return {"color": FLOAT_COLOUR, "marker": "s", "markersize": 4, "linewidth": 1.4,
+        # Low precision often follows float exactly: a hollow ring stays visible around it.
+        return {"color": FLOAT_COLOUR, "marker": "o" if result is floats[0] else "s",
+                "markersize": 9, "markerfacecolor": "none", "linewidth": 1.0,
                 "linestyle": "-" if result is floats[0] else "--"}
     at = pipelines.index(result)
     return {"color": PIPELINE_COLOURS[at % len(PIPELINE_COLOURS)],
@@ -270,4 +273,4 @@ def _dress(figure, axes, race):
 def _title(race):
     rows = f"{race['rows']:,} x {race['n_features']:,}"
     made = "synthetic, shaped like " if race["source"].startswith("synthetic, shaped") else ""
-    return f"{made}{race['key']}, {rows}: {race['model']} on {race['profile']['name']}"
+    return f"{made}{race['key']}, {rows}: {race['model']}, profile {race['profile']['name']}"

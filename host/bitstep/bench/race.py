@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.bench.board_runs import run_pipeline
 from bitstep.bench.contestants import (
     FLOAT,
     Contestant,
@@ -15,10 +16,9 @@ from bitstep.bench.contestants import (
     Sklearn,
     Task,
     label_middle,
-    run_cpu,
-    run_pipeline,
     scale_rows,
 )
+from bitstep.bench.cpu_runs import run_cpu
 from bitstep.bench.profiles import Profile
 from bitstep.bench.reference import optimum, sgd
 from bitstep.bench.shapes import RaceData
@@ -82,7 +82,7 @@ def run_race(race: Race, *, store: RunStore | None = None,
     dict
         What JSON can hold: ``data``, ``model``, ``profile``, ``steps``, ``optimum``, ``targets``
         (the finishing lines: 1.01 x the optimum, and 1.01 x the float pipeline's last loss), and
-        ``results``: one for each contestant, as :func:`bitstep.bench.contestants.run_pipeline`
+        ``results``: one for each contestant, as :func:`bitstep.bench.board_runs.run_pipeline`
         returns it, with ``name``, ``finish`` (see :func:`finish`), ``speedup`` over the float
         pipeline and over the fastest CPU run.
     """
@@ -131,7 +131,7 @@ def _run(contestant, task, store, progress, device_options):
     key = digest([asdict(contestant), type(contestant).__name__, *task.identity(),
                   asdict(task.profile) if isinstance(contestant, Pipeline) else machine(),
                   code_version() if isinstance(contestant, Pipeline) else
-                  code_version(["bitstep.baselines"])])
+                  code_version(["bitstep.baselines"], bench=("contestants.py", "cpu_runs.py"))])
     found = store.get(key)
     if found is None:
         progress(f"{task.data.key}, {task.model}, {task.profile.name}: {contestant.name}")

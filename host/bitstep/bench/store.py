@@ -11,6 +11,10 @@ from typing import Any
 
 import numpy as np
 
+# Of the packages, what does not change a run.
+NO_PART = {"bench", "baselines", "cli", "data", "research", "estimators.py", "modelfile.py",
+           "performance.py", "convergence.py"}
+
 
 class RunStore:
     """One JSON file for each run, named by a hash of everything that its result depends on.
@@ -56,29 +60,29 @@ def digest(*parts: Any) -> str:
 
 
 def code_version(packages: Iterable[str] = ("bitstep", "bitstep_hw", "bitstep_sim"), *,
-                 without: Iterable[str] = ("cli", "research", "baselines")) -> str:
-    """Hash of the sources that a device's results depend on.
+                 bench: Iterable[str] = ("contestants.py", "board_runs.py")) -> str:
+    """Hash of the sources that a run's result depends on.
 
     Parameters
     ----------
     packages : iterable of str
-        Found, not imported; those not installed are left out.
-    without : iterable of str
-        Folders that do not matter.
+        Found, not imported; those not installed are left out, and so is what is no part of a run:
+        commands, readers of files, estimators.
+    bench : iterable of str
+        Files of this package that count.
     """
-    total, without = hashlib.sha256(), set(without)
+    here = Path(__file__).parent
+    files = [(f"bench/{name}", here / name) for name in bench]
     for package in packages:
         spec = importlib.util.find_spec(package)
-        if spec is None:
-            continue
-        for folder in spec.submodule_search_locations or ():
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
             for path in sorted(Path(folder).rglob("*")):
                 parts = path.relative_to(folder).parts
-                if path.suffix not in (".py", ".cpp", ".h") or without & set(parts):
-                    continue
-                if parts[0] == "bench" and parts[-1] not in ("contestants.py", "reference.py"):
-                    continue
-                total.update("/".join((package, *parts)).encode() + b"\0" + path.read_bytes())
+                if path.suffix in (".py", ".cpp", ".h") and not NO_PART & set(parts):
+                    files.append(("/".join((package, *parts)), path))
+    total = hashlib.sha256()
+    for name, path in files:
+        total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()[:16]
 
 
