@@ -30,7 +30,9 @@ def train_cpu(features: np.ndarray, targets: np.ndarray, *, method: str, loss: L
     ========= ===================================================================================
     sgd       One thread; a row is read once, for its product and its update.
     hogwild   Hogwild! (Niu et al., 2011): threads do the same on disjoint ranges of rows, with
-              one shared model and no locks. With one thread it is ``sgd``, bit for bit.
+              one shared model and no locks. With one thread it is ``sgd``, bit for bit. With more
+              it needs as many idle processors: a thread that is interrupted within an update
+              writes back a stale part of the model when it goes on.
     minibatch One thread calls BLAS for the two products of a batch; BLAS may use ``threads``, but
               OpenBLAS takes one for batches as small as 256 x 90.
     lowprec   ``hogwild`` on 8-bit codes with a float32 model: Buckwild! (De Sa et al., 2015) with
