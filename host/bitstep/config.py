@@ -26,6 +26,7 @@ MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
 FLOAT_BITS = 32             # stored bits of a value of family ``float``
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
 FULL_WIDTH = 16             # bits of a value of a row at full precision, signed
+SLACK_WIDTH = 63            # bits of what updates on their way may change, unsigned
 MAX_REFETCH_CELL = 4        # largest half-width of an encoding's cell, in half levels
 SIGMOID_FRACTION = 12       # fraction bits of the sigmoid's argument
 AUX_WIDTH = 64              # bits of the bus that carries labels, tables and models
@@ -81,9 +82,8 @@ class PipelineConfig:
     proximal : bool
         Whether proximal steps (L1 and box constraint) are possible.
     refetch : bool
-        Whether rows that could be on either side of the hinge are read again at full precision.
-        Needs family ``single``, solver ``linear`` and ``lookahead`` 0: whether the next row
-        meets another model is known only when a row is decided.
+        Whether rows that could be on either side of the hinge are read again at full precision
+        (costs memories, multipliers and a port). Needs family ``single`` and solver ``linear``.
 
     Raises
     ------
@@ -119,10 +119,9 @@ class PipelineConfig:
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if self.family == "double" and self.bits < 2:
             raise ValueError(f"bits must be at least 2 for family 'double', not {self.bits}")
-        if self.refetch and (self.family, self.solver, self.lookahead) != ("single", "linear", 0):
-            raise ValueError(
-                "A pipeline with refetch must have family 'single', solver 'linear' and lookahead "
-                f"0, not {self.family!r}, {self.solver!r} and {self.lookahead}")
+        if self.refetch and (self.family, self.solver) != ("single", "linear"):
+            raise ValueError("A pipeline with refetch must have family 'single' and solver "
+                             f"'linear', not {self.family!r} and {self.solver!r}")
 
     # Codes and levels
 
@@ -216,6 +215,11 @@ class PipelineConfig:
         """Bits of a product of two rows (and the intercept's square), signed."""
         unit = self.level_limit * self.gradient_limit
         return (unit * (self.capacity + 1)).bit_length() + 1
+
+    @property
+    def reach_width(self) -> int:
+        """Bits of the sum of a model's magnitudes, times the largest cell, unsigned."""
+        return MODEL_WIDTH + 3 + self.capacity.bit_length()
 
     @property
     def max_label_shift(self) -> int:

@@ -228,13 +228,15 @@ class _Run:
             if buffer:
                 buffer.to_device()
 
+        lookahead = job.lookahead if config.family == "float" \
+            else config.effective_lookahead(job.beats)
         for name, value in {
             "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
             "LAST_LANES": job.n_features - (job.beats - 1) * config.lanes,
             "EPOCHS": len(job.epochs), "BATCH": job.batch, "LABEL_FORMAT": job.label_format,
             "LABEL_SHIFT": job.label_shift, "INTERCEPT_LEVEL": job.intercept_level,
-            "LOOKAHEAD": job.lookahead if config.family == "float"
-            else config.effective_lookahead(job.beats),
+            "LOOKAHEAD": lookahead,
+            "REFETCH_SLACK": job.refetch_cell * lookahead * job.n_features * config.level_limit,
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "REFETCH_CELL": job.refetch_cell,

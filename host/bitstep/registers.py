@@ -137,6 +137,9 @@ REGISTERS = tuple([
              "step"),
     Register("REFETCH_CELL", 0x0BC, "rw", 3, "Largest difference of a row at full precision to "
              "its codes, in half levels, 1 to 4; 0 for no refetching"),
+    Register("REFETCH_SLACK", 0x0C8, "rw", 32, "Bound of what the updates on their way add to the "
+             "reach of a row's cells, in units of K: REFETCH_CELL times LOOKAHEAD times the largest "
+             "sum of a row's levels; 0 without refetching"),
     *_pair("FULL_ADDRESS", 0x0C0, "rw", "Address of the rows at full precision, aligned to 8 "
            "bytes"),
 ] + [

@@ -27,6 +27,11 @@ class CellBounds(wiring.Component):
         Dot levels and model words of the beat.
     cell : In(3)
         As the register REFETCH_CELL, 0 to 4; constant during an epoch.
+    ends : In(1)
+        Whether the ends of the grid count. Without them the sums hold for every model whose words
+        differ in sign, too.
+    reach : Out
+        ``cell`` times the sum of |X_j|, larger than what the ends leave, with the dot product.
     target, dot : In
         L << label_shift and the dot product of the row, in the cycle in which ``DotProduct`` has
         its result.
@@ -41,6 +46,8 @@ class CellBounds(wiring.Component):
             "levels": In(signed(config.level_width)).array(config.lanes),
             "words": In(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "cell": In(3),
+            "ends": In(1),
+            "reach": Out(config.reach_width),
             "target": In(signed(LABEL_WIDTH + config.max_label_shift)),
             "dot": In(signed(config.dot_width)),
             "undecided": Out(1),
@@ -56,7 +63,8 @@ class CellBounds(wiring.Component):
             up = Signal.like(size, name=f"up_{lane}", reset_less=True)
             down = Signal.like(size, name=f"down_{lane}", reset_less=True)
             m.d.comb += size.eq(Mux(word[-1], -word, word))
-            top, bottom = level == config.level_limit, level == -config.level_limit
+            top = self.ends & (level == config.level_limit)
+            bottom = self.ends & (level == -config.level_limit)
             with m.If(self.valid):
                 m.d.sync += [up.eq(Mux(Mux(word[-1], bottom, top), 0, size)),
                              down.eq(Mux(Mux(word[-1], top, bottom), 0, size))]
@@ -80,6 +88,7 @@ class CellBounds(wiring.Component):
                 m.d.sync += row.eq(Mux(first, 0, row) + scaled)
             rows.append(row)
         above, below = rows
+        m.d.comb += self.reach.eq(above)
 
         # Doubled, since ``cell`` counts half levels. A row whose dot product is its target is
         # inactive, so the target belongs to the upper side of a +1 and to the lower side of a -1.

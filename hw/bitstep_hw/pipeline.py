@@ -15,6 +15,7 @@ from bitstep.config import (
     MAX_REFETCH_CELL,
     MAX_SHIFT,
     MODEL_WIDTH,
+    SLACK_WIDTH,
     UPDATE_WIDTH,
 )
 from bitstep.registers import Loss
@@ -30,6 +31,7 @@ from bitstep_hw.logistic_solver import LogisticSolver
 from bitstep_hw.model_store import ModelStore
 from bitstep_hw.proximal import Proximal
 from bitstep_hw.refetcher import Refetcher
+from bitstep_hw.replay import Replay
 from bitstep_hw.sequencer import Sequencer
 from bitstep_hw.solver import Solver
 from bitstep_hw.unit_update import UnitUpdate
@@ -48,7 +50,7 @@ class Pipeline(wiring.Component):
     Members
     -------
     rows, beats, last_lanes, batch, lookahead, period, intercept_level, label_shift, loss,
-    proximal_period, box_limit, refetch_cell, full_address : In
+    proximal_period, box_limit, refetch_cell, refetch_slack, full_address : In
         As the registers of these names; constant during an epoch.
     mantissa, shift, correction_mantissa, correction_shift, threshold : In
         The epoch's entry of the epoch table.
@@ -93,7 +95,7 @@ class Pipeline(wiring.Component):
             "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
             "loss": In(Loss), "proximal_period": In(32), "threshold": In(MODEL_WIDTH - 1),
             "box_limit": In(MODEL_WIDTH - 1), "refetch_cell": In(range(MAX_REFETCH_CELL + 1)),
-            "full_address": In(64),
+            "refetch_slack": In(32), "full_address": In(64),
             "saturated": Out(3), "misaligned": Out(1), "waits": Out(7), "beat_entered": Out(1),
             "row_refetched": Out(1),
             **access, **(full if config.refetch else {}),
@@ -107,15 +109,13 @@ class Pipeline(wiring.Component):
         for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period", "start",
                      "stop"):
             m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
-        wiring.connect(m, wiring.flipped(self.i_rows), sequencer.i_rows)
-        wiring.connect(m, wiring.flipped(self.i_labels), sequencer.i_labels)
         m.d.comb += [
             self.done.eq(sequencer.done),
             self.misaligned.eq(sequencer.misaligned),
             self.waits.eq(Cat(sequencer.wait_rows, sequencer.wait_labels, sequencer.wait_lookahead,
                               sequencer.wait_recursion, sequencer.wait_correction,
                               sequencer.wait_refetch, sequencer.flushing)),
-            self.beat_entered.eq(sequencer.slot.valid & ~sequencer.slot.idle_row),
+            self.beat_entered.eq(self.i_rows.valid & self.i_rows.ready),
         ]
 
         product, tree = config.product_stages, config.tree_stages
@@ -184,6 +184,9 @@ class Pipeline(wiring.Component):
         if config.refetch:
             self._refetch(m, sequencer, store, dotted, late_dot, dot_product, solver,
                           unit_update, rewritten)
+        else:
+            wiring.connect(m, wiring.flipped(self.i_rows), sequencer.i_rows)
+            wiring.connect(m, wiring.flipped(self.i_labels), sequencer.i_labels)
         return m
 
     def _proximal(self, m, sequencer, store):
@@ -201,7 +204,10 @@ class Pipeline(wiring.Component):
 
     def _refetch(self, m, sequencer, store, dotted, levels, dot_product, solver, unit_update,
                  rewritten):
-        """Rows that their codes do not decide: nothing else moves until such a row is applied."""
+        """Rows that their codes do not decide. With look-ahead the codes are judged by a bound for
+        every model that the updates on their way may make; a row that this leaves open comes
+        again alone. Nothing else moves while a row at full precision is applied.
+        """
         config = self.config
         m.submodules.bounds = bounds = CellBounds(config=config)
         m.submodules.refetcher = refetcher = Refetcher(config=config)
@@ -209,8 +215,30 @@ class Pipeline(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i_full), refetcher.i)
         label = delay(m, sequencer.label, 5 + 2 * config.product_stages + config.tree_stages,
                       name="bounds_label")
-        decided = solver.o_valid & ~solver.o_idle & ~solver.o_undecided
+        decided = Signal()
+        # Rows on their way, and the one that is being read.
+        depth = 1 << (2 * config.max_beats + 63).bit_length()
+        for name, stream_in, stream_out, length, amount in (
+                ("rows", self.i_rows, sequencer.i_rows, depth, self.beats),
+                ("labels", self.i_labels, sequencer.i_labels, 64, 1)):
+            m.submodules[f"replay_{name}"] = replay = Replay(
+                shape=stream_in.payload.shape(), depth=length)
+            wiring.connect(m, wiring.flipped(stream_in), replay.i)
+            wiring.connect(m, replay.o, stream_out)
+            m.d.comb += [
+                replay.release.eq(decided), replay.amount.eq(amount),
+                replay.rewind.eq(sequencer.rewind),
+                # Labels beyond an epoch's last row are of no use; rows there are none.
+                replay.clear.eq(self.stop | (self.start if name == "labels" else 0)),
+            ]
+        slack = Signal(SLACK_WIDTH, reset_less=True)
+        m.d.sync += slack.eq(unit_update.unit * self.refetch_slack)
         m.d.comb += [
+            decided.eq(solver.o_decided | refetcher.done),
+            sequencer.decided.eq(decided), sequencer.retry.eq(solver.o_retry),
+            solver.refetching.eq(self.refetch_cell != 0), solver.slack.eq(slack),
+            solver.reach.eq(bounds.reach), bounds.ends.eq(sequencer.probe),
+            solver.probe.eq(sequencer.probe), solver.squash.eq(sequencer.squash),
             *(a.eq(b) for a, b in zip(bounds.levels, levels, strict=True)),
             *(a.eq(b) for a, b in zip(bounds.words, store.words, strict=True)),
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
@@ -220,7 +248,7 @@ class Pipeline(wiring.Component):
             refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
             refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(unit_update.unit),
             refetcher.epoch_start.eq(self.start),
-            refetcher.row_passed.eq(decided | refetcher.done),
+            refetcher.row_passed.eq(decided),
             refetcher.label_shift.eq(self.label_shift),
             refetcher.intercept_level.eq(self.intercept_level),
             refetcher.address.eq(self.full_address),

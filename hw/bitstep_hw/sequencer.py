@@ -32,8 +32,13 @@ class Sequencer(wiring.Component):
         The epoch's rows and labels.
     corrected : In(1)
         Strobe: the corrections asked for by the last ``sample`` row are ready.
-    hold : In(1)
-        No slot: a row is fetched again.
+    decided : In(1), retry : In(1), hold : In(1)
+        Strobes of a row's decision: it has its update; or only the model's words can tell, so it
+        and the rows after it must come again. While ``hold`` is 1, a row is fetched again and no
+        slot is issued. Only with ``refetch``.
+    rewind : Out(1), probe : Out(1), squash : Out(1)
+        Strobe: go back to the oldest row that is not decided. The row on its way meets exactly the
+        words in the store; the rows on their way count for nothing.
     proximal : Out(1), proximal_done : In(1)
         Strobes around a proximal step, with every update applied and no slot on its way.
     slot : Out(slot_layout), beat : Out(bus_width), label : Out(signed(32))
@@ -53,7 +58,8 @@ class Sequencer(wiring.Component):
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
             "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
-            "corrected": In(1), "hold": In(1),
+            "corrected": In(1), "decided": In(1), "retry": In(1), "hold": In(1),
+            "rewind": Out(1), "probe": Out(1), "squash": Out(1),
             "proximal_period": In(32), "proximal": Out(1), "proximal_done": In(1),
             "slot": Out(slot_layout(config)),
             "beat": Out(config.bus_width),
@@ -67,8 +73,9 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         issue, idle = Signal(), Signal()
-        state = Signal(3)                       # 0 waits, 1 rows, 2 flush, 3 settle, 4 proximal
-        rows_left, flush_left = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
+        # 0 waits, 1 rows, 2 flush, 3 settle, 4 proximal step, 5 one row again, 6 its decision
+        state = Signal(3)
+        rows_left, flush_left = Signal(32), Signal(range(MAX_LOOKAHEAD + 3))
         index = Signal(range(self.config.max_beats))
         first, last, row_ends = Signal(), Signal(), Signal()
         m.d.comb += [
@@ -78,29 +85,46 @@ class Sequencer(wiring.Component):
         ]
         with m.If(issue):
             m.d.sync += index.eq(Mux(last, 0, index + 1))
-        steps = self._proximal(m, row_ends & ~idle)
-        boundary = self._flags(m, issue, idle, state, row_ends, rows_left, steps)
-        outstanding = self._may_issue(m, issue, idle, state, first, last, row_ends, boundary)
+        # Rows that are not decided: those that come again after ``retry``.
+        open_rows = Signal(range(MAX_LOOKAHEAD + 2))
+        if self.config.refetch:
+            m.d.sync += open_rows.eq(
+                Mux(self.retry, 0, open_rows + (row_ends & ~idle) - self.decided))
+        again = Mux(self.retry, open_rows, 0)
+        steps = self._proximal(m, row_ends & ~idle, again)
+        boundary, uncorrected = self._flags(m, issue, idle, state, row_ends, rows_left, steps,
+                                            again)
+        outstanding = self._may_issue(m, issue, idle, state, first, last, row_ends, uncorrected,
+                                      boundary & (open_rows != 0))
 
+        then_flush = Signal()
+        ends = (rows_left == 1) | steps
         with m.If(row_ends & ~idle):
-            m.d.sync += rows_left.eq(rows_left - 1)
-            with m.If((rows_left == 1) | steps):
+            m.d.sync += [rows_left.eq(rows_left - 1), then_flush.eq(ends)]
+            with m.If(state == 5):
+                m.d.sync += state.eq(6)
+            with m.Elif(ends):
                 m.d.sync += [state.eq(2), flush_left.eq(self.lookahead + 1)]
         with m.If(row_ends & (state == 2)):
             m.d.sync += flush_left.eq(flush_left - 1)
             with m.If(flush_left == 1):
                 m.d.sync += state.eq(3)
         through = Signal()
-        with m.If((state == 3) & (outstanding == 0)):
+        with m.If((state == 3) & (outstanding == 0) & self.squash):
+            m.d.comb += self.rewind.eq(1)
+            m.d.sync += [state.eq(5), self.squash.eq(0)]
+        with m.Elif((state == 3) & (outstanding == 0)):
             m.d.comb += [self.proximal.eq(self.proximal_period != 0), through.eq(~self.proximal)]
             m.d.sync += state.eq(4)
         with m.If(through | ((state == 4) & self.proximal_done)):
             m.d.comb += self.done.eq(rows_left == 0)
             m.d.sync += state.eq(Mux(self.done, 0, 1))
+        if self.config.refetch:
+            self._retry(m, state, rows_left, flush_left, then_flush, first, again)
         with m.If(self.start):
             m.d.sync += [state.eq(1), rows_left.eq(self.rows), index.eq(0)]
         with m.If(self.stop):
-            m.d.sync += state.eq(0)
+            m.d.sync += [state.eq(0), self.squash.eq(0), open_rows.eq(0)]
 
         m.d.comb += [
             self.slot.valid.eq(issue),
@@ -115,16 +139,27 @@ class Sequencer(wiring.Component):
         ]
         return m
 
-    def _proximal(self, m, counted):
+    def _retry(self, m, state, rows_left, flush_left, then_flush, first, again):
+        """A row whose look-ahead leaves it open comes again when nothing is on its way: all
+        updates before it are applied by rows without data, the rows after it are forgotten.
+        """
+        m.d.comb += self.probe.eq((state == 5) | (state == 6) | (self.lookahead == 0))
+        with m.If(self.retry):
+            # What has begun as a row with data ends as one without.
+            m.d.sync += [self.squash.eq(1), rows_left.eq(rows_left + again), state.eq(2),
+                         flush_left.eq(self.lookahead + 1 + ~first)]
+        with m.If((state == 6) & self.decided):
+            m.d.sync += [state.eq(Mux(then_flush, 2, 1)), flush_left.eq(self.lookahead + 1)]
+
+    def _proximal(self, m, counted, again):
         """Whether a row that ends now is the last one before a proximal step."""
-        to_step = Signal(32)
-        with m.If(counted):
-            m.d.sync += to_step.eq(Mux(to_step == 0, self.proximal_period - 1, to_step - 1))
-        with m.If(self.start):
+        to_step = Signal(32)        # wraps below 0, so that rows may come again
+        m.d.sync += to_step.eq(to_step - counted + again)
+        with m.If(self.start | self.proximal):
             m.d.sync += to_step.eq(self.proximal_period - 1)
         return (self.proximal_period != 0) & (to_step == 0)
 
-    def _flags(self, m, issue, idle, state, row_ends, rows_left, steps):
+    def _flags(self, m, issue, idle, state, row_ends, rows_left, steps, again):
         """What a row means; constant from a row's first slot to its last."""
         position, age = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
         to_boundary, since = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
@@ -167,24 +202,27 @@ class Sequencer(wiring.Component):
                     position.eq(Mux(position == self.batch - 1, 0, position + 1)),
                     to_boundary.eq(Mux(to_boundary == 0, self.period - 1, to_boundary - 1)),
                 ]
+        with m.If(self.retry):
+            # A boundary that comes again is a row as any other: its correction is under way.
+            m.d.sync += to_boundary.eq(to_boundary + again)
         with m.If(self.corrected):
             m.d.sync += pending.eq(0)
         with m.If(self.start):
             m.d.sync += [position.eq(0), age.eq(0), to_boundary.eq(0), since.eq(0),
                          opening.eq(1), added.eq(0), needed.eq(0), pending.eq(0)]
-        return boundary & ~opening & pending
+        return boundary, boundary & ~opening & pending
 
-    def _may_issue(self, m, issue, idle, state, first, last, row_ends, uncorrected):
+    def _may_issue(self, m, issue, idle, state, first, last, row_ends, uncorrected, undecided):
         """Whether a slot may enter now; returns the number of rows without an update."""
         outstanding = Signal(range(MAX_LOOKAHEAD + 2))
         finished = delay(m, row_ends, self.config.latency - 1, name="finished")
         m.d.sync += outstanding.eq(outstanding + row_ends - finished)
         recent = Cat(delay(m, row_ends, age, name=f"recent_{age}")
                      for age in range(1, self.config.recursion)).any()
-        active = (state == 1) | (state == 2)
+        active = (state == 1) | (state == 2) | (state == 5)
         causes = [      # (signal, cause, whether it concerns rows with data only)
-            (self.wait_refetch, self.hold, False),
-            (self.wait_correction, first & uncorrected, False),
+            (self.wait_refetch, self.hold | self.retry, False),
+            (self.wait_correction, first & (uncorrected | undecided), False),
             (self.wait_recursion, last & recent, False),
             (self.wait_lookahead, first & (outstanding > self.lookahead), False),
             (self.wait_rows, ~self.i_rows.valid, True),
@@ -195,8 +233,12 @@ class Sequencer(wiring.Component):
             relevant = holds & ~idle if data_only else holds
             m.d.comb += signal.eq((state == 1) & ~idle & relevant & ~blocked)
             blocked = blocked | relevant
+        # From the strobe ``retry`` until the row that comes again is decided.
+        retrying = self.retry | self.squash | (state == 5) | (state == 6)
+        with m.If(retrying):
+            m.d.comb += self.wait_refetch.eq(1)
         m.d.comb += [
             issue.eq(active & ~blocked),
-            self.flushing.eq((state >= 2) | ((state == 1) & idle)),
+            self.flushing.eq(((state >= 2) | ((state == 1) & idle)) & ~retrying),
         ]
         return outstanding

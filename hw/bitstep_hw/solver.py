@@ -1,6 +1,6 @@
 """The scalar recursion: from a row's dot product to its update."""
 
-from amaranth import Module, Mux, Signal, signed
+from amaranth import C, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -10,6 +10,7 @@ from bitstep.config import (
     MAX_LABEL_SHIFT,
     MAX_SHIFT,
     SHIFT_UNIT,
+    SLACK_WIDTH,
     UPDATE_WIDTH,
 )
 from bitstep.registers import Loss
@@ -43,14 +44,22 @@ class Solver(wiring.Component):
         Of the row that enters.
     dot : In(signed(dot_width))
         Dot product of the row that entered in the cycle before.
-    undecided : In(1)
-        One cycle after the dot product: the row must be fetched again, so its c is 0 here.
+    undecided : In(1), reach : In
+        With ``refetch``. One cycle after the dot product: the row must be fetched again, so its c
+        is 0 here; counts if ``probe``. With the dot product: by how much twice the dot product of
+        the row at full precision may differ, with the model of the dot product.
+    refetching : In(1), slack : In
+        Whether rows are fetched again in this run; by how much the updates on their way may change
+        ``reach``; constant during an epoch.
+    probe, squash : In(1)
+        The words in the store are the model that the row meets; no row counts.
     mantissa, shift, label_shift, loss, unit, unit_too_large : In
         Constant during an epoch; ``unit`` is K of :class:`bitstep_hw.unit_update.UnitUpdate`.
     o_valid : Out(1), o : Out(signed(32)), saturated : Out(1)
         c of a row, and whether it did not fit.
-    o_idle, o_undecided, o_positive : Out(1)
-        Of the row of ``o``: it has no data, must be fetched again, has label +1.
+    o_decided, o_undecided, o_retry, o_positive : Out(1)
+        With ``refetch``, of the row of ``o``: its c is right; it must be fetched again; it may be
+        on either side as far as look-ahead can tell; it has label +1.
     """
 
     def __init__(self, *, config):
@@ -62,7 +71,8 @@ class Solver(wiring.Component):
             "products": In(signed(config.gram_width)).array(config.lookahead),
             "label": In(signed(LABEL_WIDTH)),
             "dot": In(signed(config.dot_width)),
-            "undecided": In(1),
+            "undecided": In(1), "reach": In(config.reach_width), "slack": In(SLACK_WIDTH),
+            "refetching": In(1), "probe": In(1), "squash": In(1),
             "loss": In(Loss),
             "unit": In(UNIT_WIDTH),
             "unit_too_large": In(1),
@@ -71,9 +81,7 @@ class Solver(wiring.Component):
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
             "o_valid": Out(1),
             "o": Out(signed(UPDATE_WIDTH)),
-            "o_idle": Out(1),
-            "o_undecided": Out(1),
-            "o_positive": Out(1),
+            "o_decided": Out(1), "o_undecided": Out(1), "o_retry": Out(1), "o_positive": Out(1),
             "saturated": Out(1),
         })
 
@@ -136,12 +144,42 @@ class Solver(wiring.Component):
         m.d.comb += exact.eq(final)
         exact = delay(m, exact, final_stages - 1, name="exact")
         positive = delay(m, ~self.label[-1], entry - 1, name="positive")
-        undecided = delay(m, self.undecided, entry - 3, name="undecided")
         active = Mux(positive, exact < half, exact > half)
-        self._finish(m, exact, active, positive, undecided, history)
+        forgotten = C(0)
+        if config.refetch:
+            reach = self._reach(m, at[entry - 1])
+            away = multiply(m, reach, self.mantissa, stages=multiply_stages, valid=at[entry - 2],
+                            name="away", width=len(reach) + MANTISSA_WIDTH + 1)
+            away = delay(m, away, entry - 3 - multiply_stages, name="away")
+            forgotten = self._undecided(m, (exact - half) << 1, away, positive, history)
+        self._finish(m, exact, active, positive, forgotten, history)
         return m
 
-    def _finish(self, m, exact, active, positive, undecided, history):
+    def _reach(self, m, valid):
+        """By how much twice the dot product may differ, all counted; beside the residual."""
+        total = Signal(max(len(self.reach), len(self.slack)) + 1, reset_less=True)
+        with m.If(valid):
+            m.d.sync += total.eq(self.reach + self.slack)
+        return total
+
+    def _undecided(self, m, distance, away, positive, history):
+        """Whether the row at place 1 has no update of its own, and what is to be done with it.
+
+        ``distance`` is twice that from the target and ``away`` how far the row at full precision
+        may be from its codes, both times the mantissa.
+        """
+        counts = history.at[1] & ~history.idle[1] & ~self.squash
+        open_row = self.refetching & (distance <= away) & (distance >= -away)
+        undecided = delay(m, self.undecided, history.entry - 3, name="undecided")
+        retry = counts & ~self.probe & open_row
+        refetch = counts & self.probe & undecided
+        m.d.sync += [
+            self.o_retry.eq(retry), self.o_undecided.eq(refetch), self.o_positive.eq(positive),
+            self.o_decided.eq(counts & ~retry & ~refetch),
+        ]
+        return retry | refetch | self.squash
+
+    def _finish(self, m, exact, active, positive, forgotten, history):
         """Shift, check the range, and hand c on."""
         at, idle = history.at, history.idle
         shifted = Signal(signed(len(exact) - SHIFT_UNIT))
@@ -154,15 +192,11 @@ class Solver(wiring.Component):
             with m.Case(Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
                 counts = (self.loss == Loss.LEAST_SQUARES) | active
                 m.d.comb += [update.eq(Mux(counts, shifted, 0)),
-                             too_large.eq(counts & out_of_range(shifted, UPDATE_WIDTH))]
+                             too_large.eq(counts & ~forgotten
+                                          & out_of_range(shifted, UPDATE_WIDTH))]
             with m.Default():
                 m.d.comb += [update.eq(Mux(active, Mux(positive, -self.unit, self.unit), 0)),
                              too_large.eq(self.unit_too_large)]
-        m.d.sync += [
-            self.saturated.eq(at[1] & ~idle[1] & too_large),
-            self.o_idle.eq(idle[1]),
-            self.o_undecided.eq(at[1] & ~idle[1] & undecided),
-            self.o_positive.eq(positive),
-        ]
-        history.push(Mux(undecided, 0, update))
+        m.d.sync += self.saturated.eq(at[1] & ~idle[1] & too_large)
+        history.push(Mux(forgotten, 0, update))
         m.d.comb += [self.o_valid.eq(at[0]), self.o.eq(history.newest)]

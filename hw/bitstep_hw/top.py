@@ -122,7 +122,8 @@ class Top(wiring.Component):
             pipeline.threshold.eq(control.steps.threshold),
             pipeline.start.eq(control.epoch_start),
             *(getattr(pipeline, name).eq(getattr(bank, name)) for name in (
-                "loss", "proximal_period", "box_limit", "refetch_cell", "full_address")),
+                "loss", "proximal_period", "box_limit", "refetch_cell",
+                "refetch_slack", "full_address")),
         ]
 
     def _connect_feeders(self, m, bank, control, rows, aux, models):

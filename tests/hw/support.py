@@ -215,6 +215,8 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
         "label_shift": job.label_shift, "loss": job.loss,
         "proximal_period": job.proximal_period, "box_limit": job.box_limit,
         "refetch_cell": job.refetch_cell}
+    constant["refetch_slack"] = \
+        job.refetch_cell * constant["lookahead"] * job.n_features * config.level_limit
 
     full = full_beats(job) if job.refetch_cell else []
 

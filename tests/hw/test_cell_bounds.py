@@ -17,24 +17,29 @@ CONFIGS = [PipelineConfig(bits=bits, max_features=features, lookahead=0, refetch
 LOWEST, HIGHEST = -1 << MODEL_WIDTH, (1 << MODEL_WIDTH) - 1     # a word and its correction
 
 
-def undecided(config, cell, levels, words, dot, target):
-    """What the golden model says."""
+def undecided(config, cell, levels, words, dot, target, *, ends):
+    """What the golden model says; without ends of the grid, what the sum of |X_j| says."""
+    if not ends:
+        reach = cell * sum(map(abs, words))
+        active = {value < 2 * target if target > 0 else value > 2 * target
+                  for value in (2 * dot - reach, 2 * dot + reach)}
+        return len(active) == 2
     job = SimpleNamespace(config=config, refetch_cell=cell, coefficients=np.zeros(0, np.int32))
     epoch = _Epoch(job, None, np.array(words, dtype=np.int64), 0)
     return bool(epoch.undecided(np.array(levels, dtype=np.int64), dot, target))
 
 
-def bounds(config, cell, levels, words):
+def bounds(config, cell, levels, words, *, ends=True):
     """How far twice the row's dot product may be below and above that of its codes."""
     below = above = 0
     for level, word in zip(levels, words, strict=True):
-        ends = level * (1 if word > 0 else -1)
-        below += cell * abs(word) * (ends != -config.level_limit)
-        above += cell * abs(word) * (ends != config.level_limit)
+        outwards = level * (1 if word > 0 else -1)
+        below += cell * abs(word) * (not ends or outwards != -config.level_limit)
+        above += cell * abs(word) * (not ends or outwards != config.level_limit)
     return below, above
 
 
-def check(config, cell, rows, rng, *, gap=0.0, targets=None):
+def check(config, cell, rows, rng, *, gap=0.0, targets=None, ends=True):
     """Rows of (levels, words), whose targets lie on the bounds, just beside, or as given.
 
     Returns the verdicts.
@@ -60,14 +65,19 @@ def check(config, cell, rows, rng, *, gap=0.0, targets=None):
         if number in outcomes:
             levels, words = rows[outcomes[number]]
             dot = sum(a * b for a, b in zip(levels, words, strict=True))
-            below, above = bounds(config, cell, levels, words)
+            below, above = bounds(config, cell, levels, words, ends=ends)
             near = rng.choice([2 * dot - below, 2 * dot + above]) // 2 + rng.choice([-1, 0, 1])
             cycle["target"] = targets[outcomes[number]] if targets else near or 1
             cycle["dot"] = dot
-            verdicts.append(undecided(config, cell, levels, words, dot, cycle["target"]))
+            verdicts.append(undecided(config, cell, levels, words, dot, cycle["target"],
+                                      ends=ends))
             if verdicts[-1]:
                 expected.append(number + 1)
-    recorded = trace(CellBounds(config=config), cycles, ["undecided"], cell=cell)
+    recorded = trace(CellBounds(config=config), cycles, ["undecided", "reach"],
+                     cell=cell, ends=ends)
+    for number, row in outcomes.items():
+        if not ends:
+            assert recorded[number]["reach"] == cell * sum(map(abs, rows[row][1]))
     assert [number for number, cycle in enumerate(recorded) if cycle["undecided"]] == expected
     return verdicts
 
@@ -85,11 +95,12 @@ def random_row(config, rng, beats):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("cell", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("gap", [0.0, 0.5])
-def test_on_the_bounds(config, cell, gap):
+@pytest.mark.parametrize("ends", [True, False])
+def test_on_the_bounds(config, cell, gap, ends):
     rng = random.Random(f"{config.name}-{cell}-{gap}")
     beats = [1, 1, config.max_beats, 1, *(rng.randint(1, config.max_beats) for _ in range(40))]
     verdicts = check(config, cell, [random_row(config, rng, count) for count in beats], rng,
-                     gap=gap)
+                     gap=gap, ends=ends)
     assert any(verdicts) == (cell > 0)
     assert not all(verdicts)
 
@@ -101,7 +112,8 @@ def test_extremes(config, word):
     limit, rng = config.level_limit, random.Random(0)
     for level in {-limit, limit, 0 if config.bits > 1 else limit}:
         row = [level] * config.capacity, [word] * config.capacity
-        check(config, 4, [row] * 12, rng)
+        for ends in (True, False):
+            check(config, 4, [row] * 12, rng, ends=ends)
 
 
 @pytest.mark.parametrize("level, target, verdict", [
@@ -142,6 +154,7 @@ def test_rows_decide_alike_with_every_value_in_their_cells():
 
     async def bench(ctx):
         ctx.set(dut.cell, 1)
+        ctx.set(dut.ends, 1)
         for levels, words, target in cases:
             rest = [0] * (config.lanes - 2)
             for lane, (level, word) in enumerate(zip([*levels, *rest], [*words, *rest],
