@@ -252,7 +252,7 @@ def _finish_line(axes, race, results):
         return
     low = min(values.min(), target)
     # One contestant that diverges must not press all others to the floor.
-    high = min(values.max(), 20 * max(np.median(values), target))
+    high = min(values.max(), 1e4 * max(np.median(values), target))
     if high > 5 * low:
         axes.set_yscale("log")
         axes.set_ylim(low / 1.2, high * 1.2)

@@ -23,6 +23,7 @@ from bitstep.bench.profiles import Profile
 from bitstep.bench.reference import optimum, sgd
 from bitstep.bench.shapes import RaceData
 from bitstep.bench.store import RunStore, code_version, digest, machine
+from bitstep.losses import mean_losses
 from bitstep.models import MODELS
 from bitstep.quantization import quantize
 from bitstep.schedules import schedule_steps
@@ -30,7 +31,6 @@ from bitstep.training import automatic_step, class_targets
 
 TOLERANCE = 1.01        # of the optimum: the finishing line
 GRID = tuple(2.0 ** np.arange(-3, 5))   # of the automatic step
-TUNE_VALUES = 4_000_000     # features, times outputs, that tuning visits in an epoch, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,33 +202,28 @@ def tuned_step(race: Race, batch: int, scaled: np.ndarray, targets: np.ndarray,
 
     Of 1/8 to 16 times the automatic step, the one with which SGD in float64 first reaches the
     finishing line, or, where none does, has the least loss at the end. The float pipeline is that
-    SGD but for the rounding of its arithmetic. A large data set's first rows stand for all.
+    SGD but for the rounding of its arithmetic.
     """
     data = quantize(race.data.dataset.features, race.data.dataset.labels, bits=32,
                     encoding="float", seed=race.seed)
     first = automatic_step(data, batch, loss=MODELS[race.model].loss) * np.array(GRID)
-    size = len(GRID) * scaled.shape[1] * targets.shape[1]
-    rows = scaled if size * len(scaled) <= len(GRID) * TUNE_VALUES * targets.shape[1] else \
-        scaled[:TUNE_VALUES // scaled.shape[1]]
-    goals = targets[:len(rows)]
     shares = schedule_steps(race.schedule, step=1.0, epochs=race.epochs)
     middle = label_middle(targets, MODELS[race.model].task)
-    weights, intercepts = sgd(rows, rows, goals - middle, first_steps=first, shares=shares,
+    weights, intercepts = sgd(scaled, scaled, targets - middle, first_steps=first, shares=shares,
                               loss=MODELS[race.model].loss, batch=batch, l2=race.l2)
-    losses = _grid_losses(race, rows, goals, weights, intercepts + middle)
+    losses = _grid_losses(race, scaled, targets, weights, intercepts + middle)
     reached = np.where((losses <= target).any(axis=0), (losses <= target).argmax(axis=0),
                        race.epochs)
     return float(first[np.lexsort((losses[-1], reached))[0]])
 
 
-def _grid_losses(race, rows, goals, weights, intercepts):
+def _grid_losses(race, rows, targets, weights, intercepts):
     """Objective of every epoch and first step; infinite where SGD diverged."""
-    from bitstep.losses import mean_losses
     epochs, n_first, n_outputs, n_features = weights.shape
     good = np.isfinite(weights).all(axis=(2, 3)) & (np.abs(weights).max(axis=(2, 3)) < 1e100)
     flat = np.where(good[..., None, None], weights, 0.0).reshape(-1, n_outputs, n_features)
     offsets = np.where(good[..., None], intercepts, 0.0).reshape(-1, n_outputs)
-    losses = mean_losses(MODELS[race.model].loss, rows, goals, flat, offsets)
+    losses = mean_losses(MODELS[race.model].loss, rows, targets, flat, offsets)
     losses += race.l2 / 2 * (flat ** 2).sum(axis=2).mean(axis=1)
     return np.where(good, losses.reshape(epochs, n_first), np.inf)
 
