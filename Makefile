@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow sim lint rtl bench area docs clean
+.PHONY: demo test test-slow sim lint rtl bench area bitstream bitstream-check docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.stamp: pyproject.toml
@@ -45,6 +46,14 @@ bench: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantiza
 area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
 	$(BIN)/python -m bitstep_hw.area
+
+bitstream: $(VENV)/.stamp       ## a board's bitstream and its manifest: BOARD=ecp5-85; half an hour
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
+	$(BIN)/python -m bitstep_hw.boards $(BOARD)
+
+bitstream-check: $(VENV)/.stamp ## that bitstreams/ holds what the sources give; half an hour
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
+	$(BIN)/python -m bitstep_hw.boards ecp5-85 --check
 
 docs: $(VENV)/.stamp            ## what is generated in docs/
 	$(BIN)/python -m bitstep.registers > docs/registers.md

@@ -83,7 +83,7 @@ def test_transmits_bytes(divisor):
     expected = [bit for byte in data for bit in frame(byte)]
     # A byte takes one cycle more than its bits: that in which the next one is taken.
     samples, at = [], start
-    for number in range(len(expected)):
+    for _ in expected:
         samples.append(line[at + divisor // 2])
         at += divisor
     assert samples == expected

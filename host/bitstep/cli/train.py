@@ -36,7 +36,8 @@ from bitstep.training import TrainedModel, automatic_step, train_model
 
 DEFAULT_EPOCHS = 20
 DEVICE_OPTIONS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
-                  "memory_gbps": "memory_gbps", "wave": "wave"}
+                  "memory_gbps": "memory_gbps", "wave": "wave", "port": "port",
+                  "manifest": "manifest"}
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -90,6 +91,10 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     device.add_argument("--memory-gbps", type=number(0), metavar="F",
                         help="sim: memory bandwidth in 10^9 bytes per second")
     device.add_argument("--wave", metavar="FILE", help="sim: write a waveform (.fst); slow")
+    device.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
+                        "/dev/ttyUSB0")
+    device.add_argument("--manifest", metavar="FILE.json", help="uart: what was made with the "
+                        "bitstream on the board (bitstreams/)")
     device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
                         "time without progress of the device in seconds (default: 600)")
     output = parser.add_argument_group("output")

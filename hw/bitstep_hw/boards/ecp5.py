@@ -1,22 +1,32 @@
-"""Clock and resources on an ECP5, as place and route confirms them:
-``python -m bitstep_hw.boards.ecp5 --clock-only bits=4 bits=1,recursion=3``.
+"""Bitstreams for a ULX3S-85F, and clock and resources on its FPGA as place and route confirms them:
+``python -m bitstep_hw.boards.ecp5 bits=4,lookahead=1``.
 """
 
 import argparse
 import dataclasses
+import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from amaranth.back import rtlil
 
 from bitstep.config import PipelineConfig
+from bitstep.registers import MAP_VERSION
+from bitstep_hw.boards import ulx3s
 from bitstep_hw.boards.clock_harness import ClockHarness
-from bitstep_hw.boards.timing import clocks, describe_paths, resources
-from bitstep_hw.boards.tools import Flow, Target, ToolError
+from bitstep_hw.boards.serial_system import SystemConfig
+from bitstep_hw.boards.timing import Clock, clocks, describe_paths, resources
+from bitstep_hw.boards.tools import Flow, ToolError, versions
+from bitstep_hw.identity import identity
 from bitstep_hw.top import Top
 
+BOARD = "ulx3s-85f"
 FOLDER = Path("build/ecp5")
+BITSTREAMS = Path("bitstreams")
+# What `make bitstream` builds: see docs/boards-ecp5.md for what other choices cost.
+DEFAULT = "bits=4,lookahead=1,max_features=1024"
 
 
 def parse_config(text: str) -> PipelineConfig:
@@ -29,7 +39,7 @@ def parse_config(text: str) -> PipelineConfig:
         If there is no such field or its value is out of range.
     """
     fields = {field.name: field.default for field in dataclasses.fields(PipelineConfig)}
-    choices: dict = {"lookahead": "auto"}
+    choices: dict[str, Any] = {"lookahead": "auto"}
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
         if name not in fields:
@@ -56,41 +66,147 @@ def _value(name, text, default):
     return text
 
 
-def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, folder: Path) -> dict:
-    """Synthesize, place and route the top for ``config`` alone; returns nextpnr's report."""
-    rtl = rtlil.convert(ClockHarness(Top(config)), name="clock_harness", emit_src=False)
-    flow = Flow(folder, rtl, top="clock_harness", target=Target())
-    routed = flow.place_and_route(clock_mhz=clock_mhz, seed=seed)
+def _option(text: str) -> PipelineConfig:
+    try:
+        return parse_config(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _report(routed: Path) -> dict:
     return json.loads((routed / "report.json").read_text(encoding="utf-8"))
 
 
-def main() -> int:
-    """Measure each configuration, and print a line and the critical path as soon as it is known."""
+def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, folder: Path,
+            placed_only: bool = False) -> dict:
+    """Synthesize, place and route the top for ``config`` alone; returns nextpnr's report.
+
+    Parameters
+    ----------
+    placed_only : bool
+        Whether to stop before routing, whose delays are then estimates: half the time.
+    """
+    rtl = rtlil.convert(ClockHarness(Top(config)), name="clock_harness", emit_src=False)
+    flow = Flow(folder, rtl, top="clock_harness", target=ulx3s.TARGET)
+    return _report(flow.place_and_route(clock_mhz=clock_mhz, seed=seed, placed_only=placed_only))
+
+
+def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, dict]:
+    """Bitstream of the board for ``system``, and its manifest.
+
+    Raises
+    ------
+    ToolError
+        If a tool is missing or fails, or the clock is not reached; the message says which is.
+    """
+    rtl = rtlil.convert(ulx3s.Ulx3s(system), name="ulx3s", emit_src=False)
+    flow = Flow(folder, rtl, top="ulx3s", target=ulx3s.TARGET)
+    routed = flow.place_and_route(clock_mhz=system.clock_hz / 1e6, seed=seed,
+                                  constraints=ulx3s.constraints())
+    report = _report(routed)
+    clock = clocks(report)[0]
+    if clock.achieved_mhz < clock.constraint_mhz:
+        raise ToolError(
+            f"{system.pipeline.name} reaches {clock.achieved_mhz:.1f} MHz on this board, not "
+            f"{clock.constraint_mhz:g}: build it with --clock-mhz {clock.achieved_mhz // 5 * 5:g}, "
+            f"or try another --seed\n{describe_paths(report)}")
+    bitstream = flow.pack(routed)
+    return bitstream, manifest(system, report, clock, bitstream, seed=seed)
+
+
+def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, *,
+             seed: int) -> dict[str, Any]:
+    """What is known of a bitstream; the device ``uart`` reads it."""
+    surroundings = dataclasses.asdict(system)
+    del surroundings["pipeline"]
+    return {
+        "board": BOARD,
+        "config": system.pipeline.to_dict(),
+        "identity": f"{identity(system.pipeline):032x}",
+        "register_map": MAP_VERSION,
+        "system": surroundings,
+        "clock_mhz": {"constraint": clock.constraint_mhz,
+                      "achieved": round(clock.achieved_mhz, 2)},
+        "resources": {name: {"used": used, "available": available}
+                      for name, (used, available) in resources(report).items()},
+        "tools": versions(),
+        "seed": seed,
+        "bitstream": {"bytes": bitstream.stat().st_size,
+                      "sha256": hashlib.sha256(bitstream.read_bytes()).hexdigest()},
+    }
+
+
+def _print_measured(config, arguments):
+    report = measure(config, clock_mhz=arguments.clock_mhz, seed=arguments.seed,
+                     folder=arguments.folder, placed_only=arguments.placed_only)
+    clock = clocks(report)[0]
+    used = ", ".join(f"{name} {number:,} of {total:,}"
+                     for name, (number, total) in resources(report).items())
+    how = "estimated after placement" if arguments.placed_only else "placed and routed"
+    print(f"{config.name}: {clock.achieved_mhz:.1f} MHz ({how}, aimed at "
+          f"{clock.constraint_mhz:.0f}); {used}")
+    print(describe_paths(report), flush=True)
+
+
+def _write_built(config, arguments):
+    system = SystemConfig(pipeline=config, memory_bytes=arguments.memory_kib * 1024,
+                          clock_hz=round(arguments.clock_mhz * 1e6), baud=arguments.baud)
+    bitstream, found = build(system, seed=arguments.seed, folder=arguments.folder)
+    stem = f"{BOARD}-{config.name}"
+    target = arguments.folder / f"{stem}.bit"
+    target.write_bytes(bitstream.read_bytes())
+    text = json.dumps(found, indent=2) + "\n"
+    print(f"{target}: {found['bitstream']['bytes']:,} bytes, "
+          f"{found['clock_mhz']['achieved']:.1f} MHz reached for "
+          f"{found['clock_mhz']['constraint']:g}, "
+          + ", ".join(f"{name} {entry['used']:,} of {entry['available']:,}"
+                      for name, entry in found["resources"].items()))
+    path = BITSTREAMS / f"{stem}.json"
+    if arguments.check:
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            raise ToolError(f"{path} is not what this build gives: build it again with "
+                            "`make bitstream` and commit it")
+        print(f"{path} is what this build gives")
+        return
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(f"wrote {path}", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build or measure each configuration."""
     parser = argparse.ArgumentParser(
-        description="Clock and resources on an ECP5-85, speed grade 6, by Yosys and nextpnr.")
-    parser.add_argument("configs", nargs="+", type=parse_config, metavar="CONFIG",
-                        help="field=value,... as in bits=4,lookahead=6")
-    parser.add_argument("--clock-only", action="store_true", required=True,
-                        help="measure the pipeline alone")
-    parser.add_argument("--clock-mhz", type=float, default=150.0,
-                        help="clock that place and route aims at (%(default)s)")
+        description="Bitstreams for a ULX3S-85F, or clock and resources of pipelines alone on its "
+        "FPGA (ECP5-85, speed grade 6), by Yosys, nextpnr and ecppack. Takes from 5 minutes to "
+        "half an hour a configuration; what was done before is not done again.")
+    parser.add_argument("configs", nargs="*", type=_option, metavar="CONFIG",
+                        help=f"field=value,... (default: {DEFAULT})")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--clock-only", action="store_true",
+                      help="measure pipelines alone; make no bitstream")
+    kind.add_argument("--check", action="store_true",
+                      help="build, and compare with the manifest in bitstreams/")
+    parser.add_argument("--placed-only", action="store_true",
+                        help="with --clock-only: stop before routing, and estimate its delays")
+    parser.add_argument("--clock-mhz", type=float, help="clock that place and route aims at, and "
+                        "which the bitstream has (default: 40; 150 with --clock-only)")
+    parser.add_argument("--memory-kib", type=int, default=128,
+                        help="shared memory in KiB (%(default)s)")
+    parser.add_argument("--baud", type=int, default=1_000_000, help="of the line (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the placer (%(default)s)")
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where results are kept (%(default)s)")
-    arguments = parser.parse_args()
-    for config in arguments.configs:
+    chosen = parser.parse_args(arguments)
+    if chosen.placed_only and not chosen.clock_only:
+        parser.error("--placed-only is for --clock-only: a bitstream must be routed")
+    if chosen.clock_mhz is None:
+        chosen.clock_mhz = 150.0 if chosen.clock_only else 40.0
+    for config in chosen.configs or [parse_config(DEFAULT)]:
         try:
-            report = measure(config, clock_mhz=arguments.clock_mhz, seed=arguments.seed,
-                             folder=arguments.folder)
-        except ToolError as error:
+            (_print_measured if chosen.clock_only else _write_built)(config, chosen)
+        except (ToolError, ValueError) as error:
             print(error, file=sys.stderr)
             return 1
-        clock = clocks(report)[0]
-        used = ", ".join(f"{name} {number:,} of {total:,}"
-                         for name, (number, total) in resources(report).items())
-        print(f"{config.name}: {clock.achieved_mhz:.1f} MHz (aimed at "
-              f"{clock.constraint_mhz:.0f}); {used}")
-        print(describe_paths(report), flush=True)
     return 0
 
 

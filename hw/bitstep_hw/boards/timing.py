@@ -60,7 +60,8 @@ def describe_paths(report: dict) -> str:
                 merged[-1][1] += step["delay"]
             else:
                 merged.append([at, step["delay"], f"{step['type']:<9} {what}", 0])
-        lines += [f"  {at:6.2f} (+{delay:.2f}) {what}" + (f" and {more} short steps" if more else "")
+        lines += [f"  {at:6.2f} (+{delay:.2f}) {what}"
+                  + (f" and {more} short steps" if more else "")
                   for at, delay, what, more in merged]
     return "\n".join(lines)
 

@@ -1,0 +1,20 @@
+"""A bitstream by the name of its board: ``python -m bitstep_hw.boards BOARD [options]``."""
+
+import sys
+
+from bitstep_hw.boards import ecp5
+
+BOARDS = {"ecp5-85": ecp5.main}
+
+
+def main(arguments: list[str]) -> int:
+    """Hand the options to the flow of the board."""
+    if not arguments or arguments[0] not in BOARDS:
+        print(f"The board must be one of {', '.join(BOARDS)}, "
+              f"not {arguments[0] if arguments else 'nothing'}", file=sys.stderr)
+        return 2
+    return BOARDS[arguments[0]](arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
