@@ -257,8 +257,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     bits, encoding, bus_width
         Of the data, see :func:`bitstep.quantization.quantize`.
     lookahead : int or "auto"
-        ``"auto"`` takes what rows of ``n_features`` need so that they never wait, or 0 with
-        ``refetch``.
+        ``"auto"`` takes what rows of ``n_features`` need so that they never wait.
     loss : Loss
         What is to be minimised.
     refetch : bool
@@ -281,10 +280,6 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
     family = ENCODINGS[encoding].family
     automatic = lookahead == "auto"
-    if refetch and not automatic and lookahead != 0:
-        raise ValueError("lookahead must be 'auto' or 0 with refetching, because the model that a "
-                         "row meets is known only when the row before it is decided; not "
-                         f"{lookahead!r}")
     features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
     logistic = loss == Loss.LOGISTIC
     recursion = 6 if logistic else 4 if family == "float" else PipelineConfig().recursion
@@ -292,7 +287,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
                             recursion=recursion, solver="logistic" if logistic else "linear",
                             proximal=proximal, refetch=refetch)
-    return config.with_lookahead(int(n_features)) if automatic and not refetch else config
+    return config.with_lookahead(int(n_features)) if automatic else config
 
 
 def _box_limit(box, units):

@@ -187,7 +187,6 @@ def test_loss_of_the_best_constant(loss, share, expected):
     ("--model svm --refetch --bits 32", "--refetch does not go together with floating-point rows"),
     ("--model svm --batch 16", "Refetching needs --batch 1, because every row is decided with"),
     ("--model svm --refetch --batch 2", "not 2; --no-refetch uses the codes alone"),
-    ("--model svm --lookahead 3", "lookahead must be 'auto' or 0 with refetching, because the mod"),
     ("--box 0", "argument --box: must be a number above 0, not '0'"),
     ("--box -1", "argument --box: must be a number above 0, not '-1'"),
     ("--l1 -1", "argument --l1: must be a number of at least 0, not '-1'"),

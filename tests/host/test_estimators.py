@@ -279,7 +279,6 @@ def test_bad_parameters(diabetes, parameters, error, message):
     ({"loss": "hinge", "refetch": True, "bits": 32},
      "refetch=True needs encoding 'nearest' or 'stochastic', .* not 'float'"),
     ({"loss": "hinge", "batch": 16}, "Refetching needs batch=1, .* not 16; refetch=False uses"),
-    ({"loss": "hinge", "device": {"name": "golden", "lookahead": 3}}, "'auto' or 0 with refetchin"),
     ({"loss": "hinge", "encoding": "compensated"}, "corrected for the squared loss alone, not for"),
     ({"loss": "log_loss", "box": -1.0}, "box must be positive")])
 def test_bad_parameters_of_a_classifier(parameters, message):

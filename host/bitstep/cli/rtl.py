@@ -82,9 +82,7 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             proximal=arguments.proximal, refetch=arguments.refetch)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if not auto or config.refetch:
-        return config
-    return config.with_lookahead(arguments.features)
+    return config.with_lookahead(arguments.features) if auto else config
 
 
 def run(arguments: argparse.Namespace) -> int:
