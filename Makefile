@@ -43,6 +43,10 @@ rtl: $(VENV)/.stamp             ## Verilog of the default pipeline
 bench: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantization; half an hour
 	$(BIN)/python -m bitstep_sim.performance
 
+curves: $(VENV)/.stamp          ## every race of the speedup report, into build/curves; hours
+	@mkdir -p build
+	$(BIN)/bitstep curves --out build/curves
+
 area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
 	$(BIN)/python -m bitstep_hw.area

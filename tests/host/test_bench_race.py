@@ -227,7 +227,9 @@ def test_store(tmp_path):
     store = RunStore(tmp_path / "runs")
     assert store.get("a") is None
     store.put("a", {"losses": [1.0, float("nan")]})
-    assert np.isnan(store.get("a")["losses"][1])
+    stored = store.get("a")
+    assert stored is not None
+    assert np.isnan(stored["losses"][1])
     (tmp_path / "runs" / "a.json").write_text('{"loss')
     assert store.get("a") is None
     nothing = RunStore(None)

@@ -142,7 +142,7 @@ def _cycles(figure, race, results):
              for result in results if result["kind"] == "pipeline"
              and result["lookahead"] == "auto" and not result["refetch"]
              and result["encoding"] in ("float", "compensated", "nearest")}
-    if 32 not in found or len(found) < 3:
+    if 32 not in found or len(found) < 2:
         return False
     axes = figure.add_subplot()
     widths = sorted(found)
