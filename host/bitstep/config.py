@@ -235,8 +235,17 @@ class PipelineConfig:
 
     @property
     def product_stages(self) -> int:
-        """Registers of a product in a lane: floating-point products are aligned in a second."""
-        return 2 if self.family == "float" else 1
+        """Registers of a product in a lane: 2 for a fast clock (``recursion`` 4), and for
+        floating-point products, which are aligned in the second.
+        """
+        return 2 if self.family == "float" or self.recursion == 4 else 1
+
+    @property
+    def solver_lead(self) -> int:
+        """Cycles by which a row's products with the rows before reach the solver before its dot
+        product.
+        """
+        return 3 if self.recursion == 4 else 1
 
     @property
     def latency(self) -> int:

@@ -43,8 +43,8 @@ def scale(level, value):
 def multiply(m, a, b, *, stages, valid, name, width, addend=0):
     """Register of ``width`` bits with ``a * b + addend``, ``stages`` (1 or 2) clock edges later.
 
-    With two stages the wider operand is cut in two, so that each product is about as narrow as a
-    multiplier block, and the parts are added in the second stage. ``addend`` must not change while
+    With two stages the operands are cut into pieces that fit a multiplier block of 18 x 18 bits,
+    and the products of the pieces are added in the second stage. ``addend`` must not change while
     a product is on its way. As in :func:`adder_tree`, registers move with ``valid`` alone.
     """
     result = Signal(signed(width), name=name, reset_less=True)
@@ -52,19 +52,27 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
         with m.If(valid):
             m.d.sync += result.eq(a * b + addend)
         return result
-    if len(a) > len(b):
-        a, b = b, a
-    cut = len(b) // 2
-    high = b[cut:].as_signed() if b.shape().signed else b[cut:]
-    parts = []
-    for index, part in enumerate((b[:cut], high)):
-        product = Signal((a * part).shape(), name=f"{name}_part{index}", reset_less=True)
-        with m.If(valid):
-            m.d.sync += product.eq(a * part)
-        parts.append(product)
+    total = addend
+    for a_place, a_piece in _pieces(a):
+        for b_place, b_piece in _pieces(b):
+            product = Signal((a_piece * b_piece).shape(), name=f"{name}_{a_place}_{b_place}",
+                             reset_less=True)
+            with m.If(valid):
+                m.d.sync += product.eq(a_piece * b_piece)
+            total = total + (product << a_place + b_place)
     with m.If(delay(m, valid, 1, name=f"{name}_valid")):
-        m.d.sync += result.eq(parts[0] + (parts[1] << cut) + addend)
+        m.d.sync += result.eq(total)
     return result
+
+
+def _pieces(value):
+    """Pieces of ``value`` with their places: 17 bits each, and what is left, with its sign."""
+    width, signed_value = len(value), value.shape().signed
+    place = 0
+    while width - place > 17 + signed_value:
+        yield place, value[place:place + 17]
+        place += 17
+    yield place, value[place:].as_signed() if signed_value else value[place:]
 
 
 def out_of_range(value, width):

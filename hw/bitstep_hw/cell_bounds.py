@@ -68,12 +68,14 @@ class CellBounds(wiring.Component):
             with m.If(self.valid):
                 m.d.sync += [up.eq(Mux(Mux(word[-1], bottom, top), 0, size)),
                              down.eq(Mux(Mux(word[-1], top, bottom), 0, size))]
-            upwards.append(up)
-            downwards.append(down)
+            later = config.product_stages - 1       # as long as a product takes
+            upwards.append(delay(m, up, later, name=f"up_{lane}"))
+            downwards.append(delay(m, down, later, name=f"down_{lane}"))
 
-        multiplied = delay(m, self.valid, 1, name="multiplied")
+        multiplied = delay(m, self.valid, config.product_stages, name="multiplied")
         valid, first, last = (
-            delay(m, value, config.tree_stages + 1, name=name) for name, value in
+            delay(m, value, config.tree_stages + config.product_stages, name=name)
+            for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last)))
         rows = []
         for name, terms in (("above", upwards), ("below", downwards)):

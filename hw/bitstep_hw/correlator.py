@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.config import FLOAT_GUARD, MAX_LOOKAHEAD
 from bitstep_hw.arithmetic import adder_tree, delay
-from bitstep_hw.lane_product import level_product
+from bitstep_hw.lane_product import level_product, level_product_stages
 
 
 class Correlator(wiring.Component):
@@ -14,8 +14,8 @@ class Correlator(wiring.Component):
 
     This is the part of look-ahead that does not depend on the model: the dot product of row i with
     the current model is the one with an older model minus c_(i-d) times these sums. A slot a
-    cycle; the sums of a row leave ``tree_stages + 2 * product_stages + 2`` cycles after its last
-    slot entered, one cycle before its dot product.
+    cycle; the sums of a row leave ``solver_lead`` cycles before its dot product, which does so
+    ``tree_stages + 2 * product_stages + 3`` cycles after the row's last slot entered here.
     Golden model: none of its own, it is an identity of :func:`bitstep.golden.sgd.train`.
 
     Members
@@ -55,17 +55,18 @@ class Correlator(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        stages = config.tree_stages + config.product_stages
+        product = level_product_stages(config)
+        stages = config.tree_stages + product
         valid, first, last, skip = (
             delay(m, value, stages, name=name) for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last),
              ("skip", self.skip)))
         done = Signal()
         m.d.sync += done.eq(valid & last)
-        wait = config.product_stages    # until just before the dot product, a product later
+        wait = 1 + 2 * config.product_stages - product - config.solver_lead
         m.d.comb += self.o_valid.eq(delay(m, done, 1 + wait, name="done"))
         skipped = delay(m, skip, 1, name="skipped")
-        multiplied = delay(m, self.valid, config.product_stages, name="multiplied")
+        multiplied = delay(m, self.valid, product, name="multiplied")
         for d in range(1, config.lookahead + 1):
             terms = [level_product(m, config, a, b, valid=self.valid, name=f"product_{d}_{lane}")
                      for lane, (a, b) in

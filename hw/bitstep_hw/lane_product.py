@@ -3,7 +3,7 @@
 from amaranth import Cat, Mux, Signal
 
 from bitstep.config import FLOAT_GUARD
-from bitstep_hw.arithmetic import delay, scale
+from bitstep_hw.arithmetic import delay, multiply, scale
 
 _BIAS = 150         # exponent field of m 2^0, with m's 23 fraction bits counted in
 _FAR = 63           # a shift beyond every product's width: what is left rounds to 0
@@ -17,7 +17,13 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
     with ``valid`` alone.
     """
     if config.family != "float":
-        return _register(m, scale(level, value), valid, name)
+        if config.product_stages == 1:
+            return _register(m, scale(level, value), valid, name)
+        if len(level) <= 2:
+            first = _register(m, scale(level, value), valid, f"{name}_early")
+            return _register(m, first, delay(m, valid, 1, name=f"{name}_valid"), name)
+        return multiply(m, level, value, stages=2, valid=valid, name=name,
+                        width=len(level) + len(value) - 1)
     mantissa, exponent = _parts(level)
     product = _register(m, mantissa * value, valid, f"{name}_exact")
     # |level| is at most 1, so its exponent field is at most 127 and the shift at least 1.
@@ -26,7 +32,7 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
 
 
 def level_product(m, config, a, b, *, valid, name):
-    """Register with the product of two levels, ``config.product_stages`` clock edges later; of
+    """Register with the product of two levels, :func:`level_product_stages` clock edges later; of
     floating-point values rounded to :data:`bitstep.config.FLOAT_GUARD` fraction bits.
     """
     if config.family != "float":
@@ -36,6 +42,11 @@ def level_product(m, config, a, b, *, valid, name):
     less = _register(m, (2 * _BIAS - FLOAT_GUARD - 1 - a_exponent - b_exponent)[:9], valid,
                      f"{name}_shift")
     return _align(m, product, less, FLOAT_GUARD + 2, valid, name)
+
+
+def level_product_stages(config):
+    """Registers of :func:`level_product`."""
+    return 2 if config.family == "float" else 1
 
 
 def _parts(bits):

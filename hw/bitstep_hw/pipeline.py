@@ -118,7 +118,10 @@ class Pipeline(wiring.Component):
             self.beat_entered.eq(self.i_rows.valid & self.i_rows.ready),
         ]
 
-        product, tree = config.product_stages, config.tree_stages
+        product = config.product_stages
+        # Cycles from a slot to its row's entry into the solver, and to its dot product.
+        dot_after = 5 + 2 * product + config.tree_stages
+        entered = dot_after - config.solver_lead
         slots = [sequencer.slot]
         for stage in range(1, 5 + product):
             slots.append(Signal.like(sequencer.slot, name=f"slot_{stage}"))
@@ -149,8 +152,8 @@ class Pipeline(wiring.Component):
             dot_product.intercept.eq(store.intercept), dot_product.intercept_level.eq(unit),
             solver.clear.eq(self.start),
             solver.valid.eq(correlator.o_valid),
-            solver.idle_row.eq(delay(m, dotted.idle_row, tree + product, name="idle")),
-            solver.label.eq(delay(m, sequencer.label, 4 + 2 * product + tree, name="label")),
+            solver.idle_row.eq(delay(m, dotted.idle_row, entered - 4 - product, name="idle")),
+            solver.label.eq(delay(m, sequencer.label, entered, name="label")),
             solver.dot.eq(dot_product.o),
             solver.mantissa.eq(self.mantissa), solver.shift.eq(self.shift),
             solver.label_shift.eq(self.label_shift),
@@ -182,7 +185,8 @@ class Pipeline(wiring.Component):
         if config.proximal:
             self._proximal(m, sequencer, store)
         if config.refetch:
-            self._refetch(m, sequencer, store, dotted, late_dot, dot_product, solver,
+            label = delay(m, sequencer.label, dot_after, name="bounds_label")
+            self._refetch(m, sequencer, store, dotted, late_dot, label, dot_product, solver,
                           unit_update, rewritten)
         else:
             wiring.connect(m, wiring.flipped(self.i_rows), sequencer.i_rows)
@@ -202,8 +206,8 @@ class Pipeline(wiring.Component):
         with m.If(proximal.busy):
             m.d.comb += self._reach(store, proximal)
 
-    def _refetch(self, m, sequencer, store, dotted, levels, dot_product, solver, unit_update,
-                 rewritten):
+    def _refetch(self, m, sequencer, store, dotted, levels, label, dot_product, solver,
+                 unit_update, rewritten):
         """Rows that their codes do not decide. With look-ahead the codes are judged by a bound for
         every model that the updates on their way may make; a row that this leaves open comes
         again alone. Nothing else moves while a row at full precision is applied.
@@ -213,8 +217,6 @@ class Pipeline(wiring.Component):
         m.submodules.refetcher = refetcher = Refetcher(config=config)
         wiring.connect(m, refetcher.job, wiring.flipped(self.full_job))
         wiring.connect(m, wiring.flipped(self.i_full), refetcher.i)
-        label = delay(m, sequencer.label, 5 + 2 * config.product_stages + config.tree_stages,
-                      name="bounds_label")
         decided = Signal()
         # Rows on their way, and the one that is being read.
         depth = 1 << (2 * config.max_beats + 63).bit_length()

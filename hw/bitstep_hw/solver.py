@@ -12,6 +12,7 @@ from bitstep.config import (
     SHIFT_UNIT,
     SLACK_WIDTH,
     UPDATE_WIDTH,
+    solver_stages,
 )
 from bitstep.registers import Loss
 from bitstep_hw.arithmetic import delay, multiply, out_of_range
@@ -39,11 +40,12 @@ class Solver(wiring.Component):
     clear : In(1)
         Forgets every c; between epochs.
     valid : In(1), idle_row : In(1)
-        A row enters, one cycle before its dot product; a row that only fills a slot has c = 0.
+        A row enters, ``solver_lead`` cycles before its dot product; a row that only fills a slot
+        has c = 0.
     products : In(signed(gram_width)).array(lookahead), label : In(signed(32))
         Of the row that enters.
     dot : In(signed(dot_width))
-        Dot product of the row that entered in the cycle before.
+        Dot product of the row that entered ``solver_lead`` cycles before.
     undecided : In(1), reach : In
         With ``refetch``. One cycle after the dot product: the row must be fetched again, so its c
         is 0 here; counts if ``probe``. With the dot product: by how much twice the dot product of
@@ -96,18 +98,15 @@ class Solver(wiring.Component):
         history = UpdateHistory(m, config, valid=self.valid, idle_row=self.idle_row,
                                 clear=self.clear)
         at, entry = history.at, history.entry
+        dotted = solver_stages(recursion)                   # place of the dot product
         # Far terms, subtracted before the mantissa is multiplied in.
-        far = []
-        for d in range(near + 1, config.lookahead + 1):
-            term = Signal(signed(UPDATE_WIDTH + config.gram_width), name=f"far_{d}",
-                          reset_less=True)
-            with m.If(at[entry]):
-                m.d.sync += term.eq(history.before(d, entry) * self.products[d - 1])
-            far.append(term)
+        far = [self._far_term(m, history, d, entry - dotted)
+               for d in range(near + 1, config.lookahead + 1)]
         target = Signal(signed(LABEL_WIDTH + config.max_label_shift), reset_less=True)
-        m.d.sync += target.eq(self.label << self.label_shift)
+        label = delay(m, self.label, entry - dotted - 1, name="label")
+        m.d.sync += target.eq(label << self.label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
-        with m.If(at[entry - 1]):
+        with m.If(at[dotted]):
             m.d.sync += residual.eq(self.dot - target - sum(far))
 
         # Near terms: mantissa * G_d first, then times c.
@@ -118,8 +117,8 @@ class Solver(wiring.Component):
                     m.d.comb += half.eq(1 << SHIFT_UNIT * shift - 1)
         width = config.dot_width + 2 + MANTISSA_WIDTH + 1
         scaled = multiply(m, residual, self.mantissa, stages=multiply_stages,
-                          valid=at[entry - 2], name="scaled", width=width, addend=half)
-        ready = entry - 2 - multiply_stages                 # place of ``scaled``
+                          valid=at[dotted - 1], name="scaled", width=width, addend=half)
+        ready = dotted - 1 - multiply_stages                # place of ``scaled``
         final = scaled
         for d in range(near, 0, -1):
             start = recursion * d                           # place where c_(i-d) is known
@@ -147,13 +146,27 @@ class Solver(wiring.Component):
         active = Mux(positive, exact < half, exact > half)
         forgotten = C(0)
         if config.refetch:
-            reach = self._reach(m, at[entry - 1])
-            away = multiply(m, reach, self.mantissa, stages=multiply_stages, valid=at[entry - 2],
+            reach = self._reach(m, at[dotted])
+            away = multiply(m, reach, self.mantissa, stages=multiply_stages, valid=at[dotted - 1],
                             name="away", width=len(reach) + MANTISSA_WIDTH + 1)
-            away = delay(m, away, entry - 3 - multiply_stages, name="away")
-            forgotten = self._undecided(m, (exact - half) << 1, away, positive, history)
+            away = delay(m, away, dotted - 2 - multiply_stages, name="away")
+            undecided = delay(m, self.undecided, dotted - 2, name="undecided")
+            forgotten = self._undecided(m, (exact - half) << 1, away, undecided, positive, history)
         self._finish(m, exact, active, positive, forgotten, history)
         return m
+
+    def _far_term(self, m, history, d, lead):
+        """c_(i-d) times G_d, ready with the dot product, ``lead`` cycles after the row entered."""
+        product, valid = self.products[d - 1], history.at[history.entry]
+        update = history.before(d, history.entry)
+        if lead == 1:
+            return multiply(m, update, product, stages=1, valid=valid, name=f"far_{d}",
+                            width=len(update) + len(product))
+        # The choice among the updates takes a cycle of its own.
+        return multiply(m, delay(m, update, 1, name=f"far_{d}_update"),
+                        delay(m, product, 1, name=f"far_{d}_product"), stages=lead - 1,
+                        valid=delay(m, valid, 1, name=f"far_{d}_valid"), name=f"far_{d}",
+                        width=len(update) + len(product))
 
     def _reach(self, m, valid):
         """By how much twice the dot product may differ, all counted; beside the residual."""
@@ -162,7 +175,7 @@ class Solver(wiring.Component):
             m.d.sync += total.eq(self.reach + self.slack)
         return total
 
-    def _undecided(self, m, distance, away, positive, history):
+    def _undecided(self, m, distance, away, undecided, positive, history):
         """Whether the row at place 1 has no update of its own, and what is to be done with it.
 
         ``distance`` is twice that from the target and ``away`` how far the row at full precision
@@ -170,7 +183,6 @@ class Solver(wiring.Component):
         """
         counts = history.at[1] & ~history.idle[1] & ~self.squash
         open_row = self.refetching & (distance <= away) & (distance >= -away)
-        undecided = delay(m, self.undecided, history.entry - 3, name="undecided")
         retry = counts & ~self.probe & open_row
         refetch = counts & self.probe & undecided
         m.d.sync += [

@@ -34,7 +34,7 @@ class UpdateHistory:
 
     def __init__(self, m, config, *, valid, idle_row, clear):
         self._m, self._clear, self._recursion = m, clear, config.recursion
-        self.entry = solver_stages(config.recursion) + 1
+        self.entry = solver_stages(config.recursion) + config.solver_lead
         self.at, self.idle = {self.entry: valid}, {self.entry: idle_row}
         for place in range(self.entry - 1, -1, -1):
             self.at[place] = Signal(name=f"at_{place}")
