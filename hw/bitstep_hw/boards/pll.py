@@ -6,51 +6,57 @@ from amaranth import C, ClockSignal, Instance, Module, Signal
 from amaranth.lib import cdc, wiring
 from amaranth.lib.wiring import In, Out
 
-# Limits of the data sheet (FPGA-DS-02012, table of sysCLOCK PLL timing), in MHz.
-_PHASE_DETECTOR_MHZ = (10, 400)
+# Limits of the data sheet (FPGA-DS-02012, sysCLOCK PLL timing), in MHz.
 _OSCILLATOR_MHZ = (400, 800)
+_PHASE_DETECTOR_MHZ = (10, 400)
 _MAX_DIVIDER = 128
 _MAX_FEEDBACK_DIVIDER = 80
 
 
 @dataclass(frozen=True)
 class Dividers:
-    """Settings of a PLL whose output is fed back: ``input * feedback / reference``."""
+    """Settings of a PLL: its first output, divided by ``feedback``, follows the input; its second
+    one is the clock.
+    """
 
-    reference: int
     feedback: int
-    output: int
+    first: int
+    second: int
+
+    def oscillator_mhz(self, input_mhz: float) -> float:
+        """What the PLL's own oscillator runs at."""
+        return input_mhz * self.feedback * self.first
 
     def mhz(self, input_mhz: float) -> float:
-        """The clock that they give."""
-        return input_mhz * self.feedback / self.reference
+        """The clock."""
+        return self.oscillator_mhz(input_mhz) / self.second
 
 
 def find_dividers(input_mhz: float, mhz: float) -> Dividers:
-    """Dividers that come nearest to a clock, the phase detector as fast as possible.
+    """Dividers that come nearest to a clock, the oscillator near the middle of its range.
 
     Raises
     ------
     ValueError
         If none comes within 1 %.
     """
-    low, high = _PHASE_DETECTOR_MHZ
+    low, high = _OSCILLATOR_MHZ
+    if not _PHASE_DETECTOR_MHZ[0] <= input_mhz <= _PHASE_DETECTOR_MHZ[1]:
+        raise ValueError(f"The PLL's input must have 10 to 400 MHz, not {input_mhz:g}")
     candidates = []
-    for reference in range(1, _MAX_DIVIDER + 1):
-        if not low <= input_mhz / reference <= high:
-            continue
-        for feedback in range(1, _MAX_FEEDBACK_DIVIDER + 1):
-            reached = input_mhz * feedback / reference
-            # The middle of the oscillator's range, as far from its limits as can be.
-            output = min(max(1, round(sum(_OSCILLATOR_MHZ) / 2 / reached)), _MAX_DIVIDER)
-            if _OSCILLATOR_MHZ[0] <= reached * output <= _OSCILLATOR_MHZ[1]:
-                candidates.append((abs(reached - mhz), reference,
-                                   Dividers(reference, feedback, output)))
-    best = min(candidates, key=lambda candidate: candidate[:2], default=None)
+    for feedback in range(1, _MAX_FEEDBACK_DIVIDER + 1):
+        for first in range(1, _MAX_DIVIDER + 1):
+            oscillator = input_mhz * feedback * first
+            if low <= oscillator <= high:
+                second = min(max(1, round(oscillator / mhz)), _MAX_DIVIDER)
+                error = abs(oscillator / second - mhz)
+                candidates.append((error, abs(oscillator - (low + high) / 2), feedback,
+                                   Dividers(feedback, first, second)))
+    best = min(candidates, key=lambda candidate: candidate[:3], default=None)
     if best is None or best[0] > mhz / 100:
         raise ValueError(f"No setting of the PLL gives {mhz:g} MHz from {input_mhz:g} MHz; choose "
-                         "a multiple of 5 MHz from 10 to 400")
-    return best[2]
+                         "a multiple of 5 MHz from 10 to 160, or 200")
+    return best[3]
 
 
 class Pll(wiring.Component):
@@ -76,24 +82,27 @@ class Pll(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        dividers, clock = self.dividers, Signal()
+        dividers, first, clock = self.dividers, Signal(), Signal()
         m.submodules.pll = Instance(
             "EHXPLLL",
             a_FREQUENCY_PIN_CLKI=f"{self.input_mhz:g}",
-            a_FREQUENCY_PIN_CLKOP=f"{dividers.mhz(self.input_mhz):g}",
+            a_FREQUENCY_PIN_CLKOP=f"{self.input_mhz * dividers.feedback:g}",
+            a_FREQUENCY_PIN_CLKOS=f"{dividers.mhz(self.input_mhz):g}",
             # The loop filter, as Lattice's tools set it for these ranges.
             a_ICP_CURRENT="12", a_LPF_RESISTOR="8", a_MFG_ENABLE_FILTEROPAMP="1",
             a_MFG_GMCREF_SEL="2",
             p_PLLRST_ENA="DISABLED", p_INTFB_WAKE="DISABLED", p_STDBY_ENABLE="DISABLED",
             p_DPHASE_SOURCE="DISABLED", p_OUTDIVIDER_MUXA="DIVA", p_OUTDIVIDER_MUXB="DIVB",
             p_OUTDIVIDER_MUXC="DIVC", p_OUTDIVIDER_MUXD="DIVD",
-            p_CLKI_DIV=dividers.reference, p_CLKFB_DIV=dividers.feedback, p_FEEDBK_PATH="CLKOP",
-            p_CLKOP_ENABLE="ENABLED", p_CLKOP_DIV=dividers.output,
-            p_CLKOP_CPHASE=dividers.output // 2, p_CLKOP_FPHASE=0,
-            i_CLKI=self.oscillator, i_CLKFB=clock, i_RST=C(0), i_STDBY=C(0),
+            p_CLKI_DIV=1, p_CLKFB_DIV=dividers.feedback, p_FEEDBK_PATH="CLKOP",
+            p_CLKOP_ENABLE="ENABLED", p_CLKOP_DIV=dividers.first,
+            p_CLKOP_CPHASE=dividers.first // 2, p_CLKOP_FPHASE=0,
+            p_CLKOS_ENABLE="ENABLED", p_CLKOS_DIV=dividers.second,
+            p_CLKOS_CPHASE=dividers.first // 2, p_CLKOS_FPHASE=0,
+            i_CLKI=self.oscillator, i_CLKFB=first, i_RST=C(0), i_STDBY=C(0),
             i_PHASESEL0=C(0), i_PHASESEL1=C(0), i_PHASEDIR=C(1), i_PHASESTEP=C(1),
             i_PHASELOADREG=C(1), i_PLLWAKESYNC=C(0), i_ENCLKOP=C(0),
-            o_CLKOP=clock, o_LOCK=self.locked)
+            o_CLKOP=first, o_CLKOS=clock, o_LOCK=self.locked)
         m.d.comb += ClockSignal("sync").eq(clock)
         m.submodules.synchronizer = cdc.ResetSynchronizer(self.reset | ~self.locked,
                                                           domain="sync")

@@ -22,6 +22,7 @@ MULTIPLIER_BITS = 9
 # The steps before and after the multipliers are those of `synth_ecp5`, which would put every
 # product into a multiplier, however narrow.
 _SYNTHESIS = """
+read_verilog -lib -specify +/lattice/cells_sim_ecp5.v +/lattice/cells_bb_ecp5.v
 read_rtlil design.il
 hierarchy -check -top {top}
 proc
@@ -154,7 +155,8 @@ class Flow:
                 "--speed", str(self.target.speed), "--json", "../design.json",
                 "--lpf", "pins.lpf", "--lpf-allow-unconstrained",
                 "--freq", f"{clock_mhz:g}", "--seed", str(seed), "--timing-allow-fail",
-                "--report", "report.part", "--log", "nextpnr.log", "--quiet",
+                "--report", "report.part", "--detailed-timing-report",
+                "--log", "nextpnr.log", "--quiet",
                 *(["--no-route"] if placed_only else ["--textcfg", "design.config"]),
             ], folder, timeout_s)
             _write(folder / "seconds", f"{time.monotonic() - started:.0f}\n")

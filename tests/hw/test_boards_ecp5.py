@@ -1,0 +1,225 @@
+# amaranth: UnusedElaboratable=no
+
+import json
+
+import pytest
+from amaranth.back import rtlil
+
+from bitstep.config import PipelineConfig
+from bitstep.devices.uart import read_manifest
+from bitstep_hw.boards import __main__ as boards
+from bitstep_hw.boards import ecp5, tools, ulx3s
+from bitstep_hw.boards.clock_harness import ClockHarness
+from bitstep_hw.boards.link import Link
+from bitstep_hw.boards.pll import Dividers, find_dividers
+from bitstep_hw.boards.serial_system import SystemConfig
+from bitstep_hw.boards.timing import Clock, clocks, describe_paths, resources
+from bitstep_hw.boards.uart import UartReceiver
+from bitstep_hw.identity import identity
+
+TINY = PipelineConfig(bits=4, max_features=64, lookahead=1)
+SYSTEM = SystemConfig(pipeline=TINY, memory_bytes=4096, clock_hz=40_000_000)
+
+
+def step(kind, delay, start, end, net=None):
+    names = {"from": {"cell": start[0], "port": start[1]}, "to": {"cell": end[0], "port": end[1]}}
+    return {"type": kind, "delay": delay, **names, **({"net": net} if net else {})}
+
+
+REPORT = {
+    "fmax": {"$glbnet$clk": {"achieved": 46.9, "constraint": 40.0},
+             "$glbnet$slow": {"achieved": 24.0, "constraint": 25.0}},
+    "utilization": {"TRELLIS_COMB": {"used": 10, "available": 83640},
+                    "TRELLIS_FF": {"used": 20, "available": 83640}},
+    "critical_paths": [{"from": "posedge clk", "to": "posedge clk", "path": [
+        step("clk-to-q", 0.5, ("solver.sum_TRELLIS_FF_Q_3", "CLK"), ("solver.sum_TRELLIS_FF_Q_3",
+                                                                     "Q")),
+        step("routing", 1.25, ("solver.sum_TRELLIS_FF_Q_3", "Q"),
+             ("solver.next_CCU2C_S0", "A0"), "solver.sum[3]"),
+        step("logic", 0.4, ("solver.next_CCU2C_S0", "A0"), ("solver.next_CCU2C_S0", "COUT")),
+        step("logic", 0.06, ("solver.next_CCU2C_S0_1", "CIN"), ("solver.next_CCU2C_S0_1", "COUT")),
+        step("logic", 0.06, ("solver.next_CCU2C_S0_2", "CIN"), ("solver.next_CCU2C_S0_2", "COUT")),
+        step("setup", 0.0, ("solver.next_TRELLIS_FF_Q", "DI"), ("solver.next_TRELLIS_FF_Q", "DI")),
+    ]}],
+}
+
+
+def test_report():
+    assert clocks(REPORT) == [Clock("$glbnet$slow", 24.0, 25.0), Clock("$glbnet$clk", 46.9, 40.0)]
+    assert resources(REPORT) == {"LUT4": (10, 83640), "FF": (20, 83640)}
+    text = describe_paths(REPORT).splitlines()
+    assert text[0] == "posedge clk -> posedge clk: 2.27 ns, 1.25 of it routing"
+    assert text[1].split() == ["from", "solver.sum.CLK"]
+    assert any(line.startswith("    1.75 (+1.25) routing") and line.endswith("net solver.sum[3]")
+               for line in text)
+    assert "and 3 short steps" in text[-1]
+
+
+@pytest.mark.parametrize(("text", "config"), [
+    ("bits=4,lookahead=1,max_features=64", TINY),
+    ("bits=8,lookahead=auto", PipelineConfig(bits=8).with_lookahead()),
+    ("", PipelineConfig().with_lookahead()),
+    ("minibatch=False,refetch=True", PipelineConfig(minibatch=False, refetch=True, lookahead=0)),
+    ("bits=32,family=float,recursion=4,lookahead=2",
+     PipelineConfig(bits=32, family="float", recursion=4, lookahead=2)),
+])
+def test_parse_config(text, config):
+    assert ecp5.parse_config(text) == config
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("lanes=4", "'lanes' is no field of a configuration; fields are: bus_width, bits"),
+    ("bits=four", "bits must be an integer, not 'four'"),
+    ("minibatch=no", "minibatch must be True or False, not 'no'"),
+    ("bits=9", "bits must be an integer from 1 to 8, not 9"),
+])
+def test_bad_config(text, message, capsys):
+    with pytest.raises(ValueError, match=message):
+        ecp5.parse_config(text)
+    with pytest.raises(SystemExit):
+        ecp5.main([text])
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("mhz", "second"), [(40, 15), (50, 12), (75, 8), (100, 6), (150, 4)])
+def test_pll(mhz, second):
+    found = find_dividers(25, mhz)
+    assert found.second == second
+    assert found.mhz(25) == mhz
+    assert found.oscillator_mhz(25) == 600
+
+
+def test_pll_by_hand():
+    assert Dividers(feedback=4, first=6, second=5).mhz(25) == 25 * 4 * 6 / 5 == 120
+
+
+@pytest.mark.parametrize("mhz", [*range(10, 161, 5), 200])
+def test_pll_multiples_of_5(mhz):
+    assert find_dividers(25, mhz).mhz(25) == pytest.approx(mhz, rel=0.01)
+
+
+def test_pll_input():
+    with pytest.raises(ValueError, match="input must have 10 to 400 MHz, not 5"):
+        find_dividers(5, 100)
+
+
+@pytest.mark.parametrize("mhz", [0.5, 1000])
+def test_pll_out_of_reach(mhz):
+    with pytest.raises(ValueError, match=f"No setting of the PLL gives {mhz:g} MHz from 25 MHz"):
+        find_dividers(25, mhz)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"pipeline": PipelineConfig(bus_width=128)}, "row bus must have 64 bits .*, not 128"),
+    ({"clock_hz": 40_000_000, "baud": 3_000_000}, "not 3000000; the nearest is 3076923"),
+])
+def test_bad_system(options, message):
+    with pytest.raises(ValueError, match=message):
+        SystemConfig(**{"pipeline": TINY, **options})
+
+
+def test_bad_gap():
+    with pytest.raises(ValueError, match="at least 2 cycles, not 1"):
+        Link(base=0, n_bytes=4096, clock_hz=1, baud=1, gap_cycles=1)
+
+
+def test_every_port_has_a_pin():
+    text = ulx3s.constraints()
+    for name, member in ulx3s.Ulx3s(SYSTEM).signature.members.items():
+        ports = [name] if member.shape == 1 else [f"{name}[{i}]" for i in range(member.shape)]
+        for port in ports:
+            assert f'LOCATE COMP "{port}" SITE' in text
+            assert f'IOBUF PORT "{port}"' in text
+    sites = [line.split('"')[3] for line in text.splitlines() if line.startswith("LOCATE")]
+    assert len(sites) == len(set(sites)) == 13
+
+
+def test_top_has_its_pll():
+    text = rtlil.convert(ulx3s.Ulx3s(SYSTEM), name="ulx3s", emit_src=False)
+    assert "EHXPLLL" in text
+    assert "CLKFB_DIV" in text
+
+
+def test_clock_harness_has_three_pins():
+    text = rtlil.convert(ClockHarness(UartReceiver(divisor=8)), name="top", emit_src=False)
+    head = text[text.index(r"module \top" + "\n"):].partition("\nend\n")[0]
+    assert {"i", "load", "o", "clk", "rst"} == {
+        line.split("\\")[1].strip() for line in head.splitlines()
+        if line.strip().startswith("wire") and ("input" in line or "output" in line)}
+
+
+def test_manifest_is_read_by_the_device(tmp_path):
+    bitstream = tmp_path / "board.bit"
+    bitstream.write_bytes(b"12345")
+    found = ecp5.manifest(SYSTEM, REPORT, clocks(REPORT)[0], bitstream, seed=3)
+    path = tmp_path / "board.json"
+    path.write_text(json.dumps(found))
+    assert read_manifest(path) == (TINY, identity(TINY), 1_000_000)
+    assert found["bitstream"]["bytes"] == 5
+    assert found["resources"]["LUT4"] == {"used": 10, "available": 83640}
+
+
+class FakeFlow:
+    """Flow whose tools take no time."""
+
+    def __init__(self, folder, *_, **__):
+        self.folder = folder
+
+    def place_and_route(self, **_):
+        (self.folder / "report.json").write_text(json.dumps(REPORT))
+        return self.folder
+
+    def pack(self, routed):
+        (routed / "design.bit").write_bytes(b"bits")
+        return routed / "design.bit"
+
+
+def test_clock_that_is_not_reached(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ecp5, "Flow", FakeFlow)
+    monkeypatch.chdir(tmp_path)
+    assert boards.main(["ecp5-85", "bits=4,max_features=64,lookahead=1", "--memory-kib", "4",
+                        "--folder", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "reaches 24.0 MHz on this board, not 25: build it with --clock-mhz 20" in error
+    assert not (tmp_path / "bitstreams").exists()
+
+
+def test_bitstream_and_check(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ecp5, "Flow", FakeFlow)
+    monkeypatch.setitem(REPORT["fmax"], "$glbnet$slow", {"achieved": 60.0, "constraint": 25.0})
+    monkeypatch.chdir(tmp_path)
+    options = ["bits=4,max_features=64,lookahead=1", "--memory-kib", "4", "--folder", str(tmp_path)]
+    path = tmp_path / "bitstreams" / f"ulx3s-85f-{TINY.name}.json"
+    assert ecp5.main([*options, "--check"]) == 1
+    assert "is not what this build gives" in capsys.readouterr().err
+    assert ecp5.main(options) == 0
+    assert "46.9 MHz reached for 40" in capsys.readouterr().out
+    assert read_manifest(path)[0] == TINY
+    assert ecp5.main([*options, "--check"]) == 0
+    path.write_text(path.read_text().replace(f"{identity(TINY):032x}", "0" * 32))
+    assert ecp5.main([*options, "--check"]) == 1
+
+
+def test_unknown_board(capsys):
+    assert boards.main(["ecp5-12"]) == 2
+    assert "must be one of ecp5-85, not ecp5-12" in capsys.readouterr().err
+    assert boards.main([]) == 2
+
+
+def test_missing_tool(monkeypatch):
+    monkeypatch.setattr(tools, "PACKAGES", ("amaranth", "no-such-tool"))
+    with pytest.raises(tools.ToolError, match=r'no-such-tool is not installed: pip install "bitst'):
+        tools.versions()
+
+
+def test_failing_tool(tmp_path, monkeypatch):
+    monkeypatch.setattr(tools, "_CALL",
+                        "import sys; print('cannot place', {package!r}); sys.exit(1)")
+    with pytest.raises(tools.ToolError, match=r"nextpnr failed in .*:\ncannot place yowasp_next"):
+        tools._run("nextpnr", [], tmp_path, 10.0)
+
+
+def test_slow_tool(tmp_path, monkeypatch):
+    monkeypatch.setattr(tools, "_CALL", "import time; time.sleep(10)")
+    with pytest.raises(tools.ToolError, match=r"yosys took more than 0\.2 s in .*raise the limit"):
+        tools._run("yosys", [], tmp_path, 0.2)
