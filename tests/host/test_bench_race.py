@@ -247,8 +247,8 @@ def test_digest():
 
 def test_code_version():
     assert code_version() == code_version()
-    assert code_version(["bitstep.baselines"]) != code_version()
-    assert code_version(["no_such_package"]) != code_version()
+    assert code_version(("bitstep.baselines",)) != code_version()
+    assert code_version(("no_such_package",)) != code_version()
 
 
 def test_names_are_unique():

@@ -184,6 +184,12 @@ def _full() -> Iterator[Experiment]:
         contestants=(FLOAT, *refetching(2, 3, 4, 5, 6, 7, 8)),
         plots=("epochs", "time", "speedup", "refetched"))
     yield Experiment(
+        key="cycles-4096", title="Cycles of wide rows",
+        text="Rows of 4,096 features at every width, from a memory without a limit: what is left of "
+        "32 / b when a row ends within a beat and an epoch ends with the model's way to memory.",
+        data="noisy-4096", model="linreg", profile="paper-ideal", epochs=2,
+        contestants=(FLOAT, *compensated(*ALL_WIDTHS)), plots=("cycles",))
+    yield Experiment(
         key="pynq-mnist", title="PYNQ-Z1: MNIST's shape",
         text="64-bit bus at 100 MHz; ten classes, times are their sum.", data="mnist",
         profile="pynq-z1", model="ls-svm", epochs=10, l2=0.001,

@@ -93,13 +93,16 @@ def run_race(race: Race, *, store: RunStore | None = None,
         dataset.labels, np.unique(dataset.labels))
     identity = [digest(dataset.features, dataset.labels), race.model, race.l2]
 
+    memory = {}
+
     def remembered(what, more, make):
         key = digest([what, *identity, *more])
-        found = store.get(key)
+        found = memory.get(key) or store.get(key)
         if found is None:
             progress(f"{race.data.key}, {race.model}: {what}")
             found = {"value": make()}
             store.put(key, found)
+        memory[key] = found
         return found["value"]
 
     best = remembered("optimum", [], lambda: optimum(scaled, targets, loss=kind.loss, l2=race.l2))
@@ -131,7 +134,7 @@ def _run(contestant, task, store, progress, device_options):
     key = digest([asdict(contestant), type(contestant).__name__, *task.identity(),
                   asdict(task.profile) if isinstance(contestant, Pipeline) else machine(),
                   code_version() if isinstance(contestant, Pipeline) else
-                  code_version(["bitstep.baselines"], bench=("contestants.py", "cpu_runs.py"))])
+                  code_version(("bitstep.baselines",), bench=("contestants.py", "cpu_runs.py"))])
     found = store.get(key)
     if found is None:
         progress(f"{task.data.key}, {task.model}, {task.profile.name}: {contestant.name}")

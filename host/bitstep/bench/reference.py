@@ -4,6 +4,7 @@ import numpy as np
 
 from bitstep.registers import Loss
 
+DENSE_COLUMNS = 1024        # that least squares of any rank are solved for by singular values
 SMOOTHING = (1e-1, 1e-2, 1e-3)      # of the hinge's corner, while its optimum is looked for
 
 
@@ -52,7 +53,11 @@ def _least_squares(features, targets, l2):
     rows = rows - centre
     goal = targets - targets.mean(axis=0)
     gram = rows.T @ rows / len(rows) + l2 * np.eye(rows.shape[1])
-    weights = np.linalg.lstsq(gram, rows.T @ goal / len(rows), rcond=1e-13)[0]
+    pull = rows.T @ goal / len(rows)
+    if len(gram) <= DENSE_COLUMNS:
+        weights = np.linalg.lstsq(gram, pull, rcond=1e-13)[0]
+    else:       # a hundred times faster; what it adds to the penalty does not show in the loss
+        weights = np.linalg.solve(gram + 1e-12 * np.trace(gram) * np.eye(len(gram)), pull)
     residuals = rows @ weights - goal
     return float((residuals ** 2).mean() / 2 + l2 / 2 * (weights ** 2).sum(axis=0).mean())
 

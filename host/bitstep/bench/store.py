@@ -1,11 +1,11 @@
 """Results of finished runs in a folder, so that what was run once is not run again."""
 
+import functools
 import hashlib
 import importlib.util
 import json
 import os
 import platform
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -59,16 +59,17 @@ def digest(*parts: Any) -> str:
     return total.hexdigest()[:32]
 
 
-def code_version(packages: Iterable[str] = ("bitstep", "bitstep_hw", "bitstep_sim"), *,
-                 bench: Iterable[str] = ("contestants.py", "board_runs.py")) -> str:
-    """Hash of the sources that a run's result depends on.
+@functools.cache
+def code_version(packages: tuple[str, ...] = ("bitstep", "bitstep_hw", "bitstep_sim"), *,
+                 bench: tuple[str, ...] = ("contestants.py", "board_runs.py")) -> str:
+    """Hash of the sources that a run's result depends on, as they were at the first call.
 
     Parameters
     ----------
-    packages : iterable of str
+    packages : tuple of str
         Found, not imported; those not installed are left out, and so is what is no part of a run:
         commands, readers of files, estimators.
-    bench : iterable of str
+    bench : tuple of str
         Files of this package that count.
     """
     here = Path(__file__).parent
