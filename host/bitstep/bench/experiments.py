@@ -185,8 +185,8 @@ def _full() -> Iterator[Experiment]:
         plots=("epochs", "time", "speedup", "refetched"))
     yield Experiment(
         key="cycles-4096", title="Cycles of wide rows",
-        text="Rows of 4,096 features at every width, from a memory without a limit: what is left of "
-        "32 / b when a row ends within a beat and an epoch ends with the model's way to memory.",
+        text="Rows of 4,096 features at every width, from a memory without a limit: what is left "
+        "of 32 / b when a row ends within a beat and an epoch ends with the model's way to memory.",
         data="noisy-4096", model="linreg", profile="paper-ideal", epochs=2,
         contestants=(FLOAT, *compensated(*ALL_WIDTHS)), plots=("cycles",))
     yield Experiment(
