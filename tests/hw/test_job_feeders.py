@@ -49,7 +49,7 @@ def test_rows(stall, epochs, copies):
 def test_auxiliary_blocks(stall, model, coefficients, epochs):
     expected = [(0x1000, 9)] * model + [(TOP, 9)] * coefficients
     for epoch in range(epochs):
-        expected += [(0x3000 + 8 * epoch, 1), (0x4000, 25)]
+        expected += [(0x3000 + 16 * epoch, 2), (0x4000, 25)]
     blocks = collect(AuxFeeder(), len(expected), stall=stall, epochs=epochs, rows=100,
                      label_format=LabelFormat.INT16.value, load_model=model,
                      load_coefficients=coefficients, model_beats=9, **ADDRESSES)

@@ -4,20 +4,29 @@ import pytest
 from support import put, put_all_of, ticks
 
 from bitstep.config import PipelineConfig
-from bitstep.registers import Error, Saturation
+from bitstep.registers import Error, LabelFormat, Loss, Saturation
 from bitstep_hw.run_control import RunControl
 from bitstep_sim.harness import simulate
 
 CONFIG = PipelineConfig(bits=8, max_features=800, lookahead=4)      # 8 lanes, 100 beats
 SIMPLE = PipelineConfig(bits=8, max_features=800, minibatch=False, corrections=False)
+FULL = PipelineConfig(bits=8, max_features=800, lookahead=4, proximal=True, refetch=True)
+LOGISTIC = PipelineConfig(bits=8, max_features=800, solver="logistic", recursion=6)
+FLOAT = PipelineConfig(bits=32, family="float", max_features=800)
 GOOD = {
     "rows": 10, "beats_per_row": 3, "last_lanes": 8, "epochs": 2, "batch": 1, "label_format": 1,
     "label_shift": 40, "intercept_level": 127, "lookahead": 1, "correction_period": 0,
     "warm_start": 0, "copies": 1, "rows_address": 0x1000, "copy_stride": 240,
     "labels_address": 0x2008, "epoch_table_address": 0x3000, "model_in_address": 0x4000,
     "coefficients_address": 0x5000, "model_out_address": 0x6000, "model_out_stride": 104,
+    "loss": Loss.LEAST_SQUARES, "proximal_period": 0, "box_limit": 0, "refetch_cell": 0,
+    "refetch_slack": 0, "full_address": 0x7000,
 }
-ENTRY = 5 | 2 << 18 | 7 << 32 | 3 << 50
+SIGNS = {"label_format": LabelFormat.SIGN}
+HINGE = {**SIGNS, "loss": Loss.HINGE}
+THRESHOLD = (1 << 31) - 3
+# The two words of a table entry; bits that mean nothing are 1.
+ENTRY = (5 | 2 << 18 | 0x7FF << 21 | 7 << 32 | 3 << 50 | 0x7FF << 53, THRESHOLD | -1 << 31)
 LABEL_BEATS = 3
 STROBES = ("begin", "clear", "load", "load_coefficients", "unload", "epoch_start")
 
@@ -32,7 +41,7 @@ class Surroundings:
         self.ctx, self.dut, self.events, self.cycle = ctx, dut, [], 0
         self.due = {}
         put_all_of(ctx, dut, {"buses_idle": 1, "write_idle": 1, "label_beats": LABEL_BEATS})
-        put(ctx, dut.i.payload, ENTRY)
+        put(ctx, dut.i.payload, ENTRY[0])
         for stream in (dut.job, dut.o_labels, dut.o_model):
             put(ctx, stream.ready, 1)
         put(ctx, dut.i.valid, 1)
@@ -54,12 +63,14 @@ class Surroundings:
             seen.append("model")
         if ctx.get(dut.i.ready) and not labels and not model:
             seen.append("entry")
+        next_word = ENTRY[seen[-1:] == ["entry"] and self.events[-1:] != ["entry"]]
         if ctx.get(dut.job.valid):
             block = ctx.get(dut.job.payload)
             seen.append(("write", block.address, block.beats))
         self.events += seen
         self.cycle += 1
         await ctx.tick()
+        put(ctx, dut.i.payload, next_word & (1 << 64) - 1)
 
     async def start(self, registers):
         """Set the registers and start."""
@@ -108,7 +119,7 @@ def good_events(*, model=("clear",), coefficients=(), epochs=2):
     """Events of a run in order."""
     events = ["begin", *model, *coefficients]
     for epoch in range(epochs):
-        events += ["entry", "epoch_start", *["label"] * LABEL_BEATS, "unload",
+        events += ["entry", "entry", "epoch_start", *["label"] * LABEL_BEATS, "unload",
                    ("write", 0x6000 + 104 * epoch, 13)]
     return events
 
@@ -133,7 +144,8 @@ def test_table_entry_and_sizes():
             await around.tick()
         steps = ctx.get(dut.steps)
         assert [steps[name] for name in ("mantissa", "shift", "correction_mantissa",
-                                         "correction_shift")] == [5, 2, 7, 3]
+                                         "correction_shift", "threshold")] \
+            == [5, 2, 7, 3, THRESHOLD]
         assert (ctx.get(dut.row_beats), ctx.get(dut.model_beats)) == (3 * 10, 3 * 4 + 1)
 
     run({}, during=during)
@@ -146,7 +158,7 @@ BAD = [
     {"lookahead": 4, "beats_per_row": 100},                 # more than the delay lines hold
     {"rows_address": 0x1004}, {"copy_stride": 4}, {"labels_address": 0x2004},
     {"epoch_table_address": 1}, {"model_in_address": 2}, {"coefficients_address": 4},
-    {"model_out_address": 0x6004}, {"model_out_stride": 4},
+    {"model_out_address": 0x6004}, {"model_out_stride": 4}, {"full_address": 0x7004},
     {"rows": (1 << 32) - 1, "beats_per_row": 2},            # more beats than a block can have
 ]
 
@@ -157,10 +169,47 @@ def test_bad_configuration(changes):
     assert (error, epochs, events) == (Error.BAD_CONFIGURATION, 0, [])
 
 
-@pytest.mark.parametrize("changes", [{"batch": 2}, {"correction_period": 8}], ids=str)
+@pytest.mark.parametrize("changes", [
+    {"batch": 2}, {"correction_period": 8}, {"proximal_period": 1},
+    {**HINGE, "refetch_cell": 1}], ids=str)
 def test_what_a_simple_pipeline_cannot_do(changes):
     assert run(changes, config=SIMPLE)[0] == Error.BAD_CONFIGURATION
-    assert run(changes)[0] == Error.NONE
+    assert run(changes, config=FULL, twice=False)[0] == Error.NONE
+
+
+@pytest.mark.parametrize("config, losses", [
+    (CONFIG, {Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE}), (LOGISTIC, {Loss.LOGISTIC})])
+@pytest.mark.parametrize("loss", Loss)
+def test_losses_of_a_solver(config, losses, loss):
+    error = run({**SIGNS, "loss": loss}, config=config, twice=False)[0]
+    assert error == (Error.NONE if loss in losses else Error.BAD_CONFIGURATION)
+
+
+@pytest.mark.parametrize("loss", [Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC])
+@pytest.mark.parametrize("label_format", [LabelFormat.INT16, LabelFormat.INT32])
+def test_losses_that_need_signs(loss, label_format):
+    config = LOGISTIC if loss == Loss.LOGISTIC else CONFIG
+    assert run({"loss": loss, "label_format": label_format}, config=config, twice=False)[0] \
+        == Error.BAD_CONFIGURATION
+
+
+@pytest.mark.parametrize("changes, expected", [
+    ({**HINGE, "refetch_cell": 4}, Error.NONE),
+    *[(changes, Error.BAD_CONFIGURATION) for changes in (
+        {**HINGE, "refetch_cell": 5}, {**HINGE, "refetch_cell": 7},
+        {**HINGE, "refetch_cell": 1, "batch": 2},
+        {**SIGNS, "refetch_cell": 1, "loss": Loss.LEAST_SQUARES},
+        {**SIGNS, "refetch_cell": 1, "loss": Loss.SQUARED_HINGE})]], ids=str)
+def test_what_refetching_needs(changes, expected):
+    assert run(changes, config=FULL, twice=False)[0] == expected
+
+
+@pytest.mark.parametrize("changes, expected", [
+    ({"label_shift": 62}, Error.NONE), ({"label_shift": 63}, Error.BAD_CONFIGURATION),
+    ({"intercept_level": 2}, Error.BAD_CONFIGURATION)], ids=str)
+def test_limits_of_floating_point_rows(changes, expected):
+    changes = {"intercept_level": 1, "last_lanes": 2, **changes}
+    assert run(changes, config=FLOAT, twice=False)[0] == expected
 
 
 @pytest.mark.parametrize("changes", [
