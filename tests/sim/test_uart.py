@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bitstep.cli import main
 from bitstep.config import PipelineConfig
 from bitstep.devices.base import DeviceError
 from bitstep.devices.golden import GoldenDevice
@@ -237,9 +238,9 @@ def test_lights(line, manifest):
     Driver(device).train(job, on_epoch=lambda _: seen.append(line.lights))
     assert seen[0] & 0b011110 == 0b011010               # active, rows, models; not damaged
     assert line.lights & 0b100110 == 0b100010           # active, done
-    device.link.transport = Faulty(line, writes={1: flipped})
-    device.read(0)
-    assert line.lights & 0b000100
+    line.write(flipped(bytes([0xB5, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0])))
+    line.sleep(0.005)
+    assert line.lights & 0b000100                       # a damaged request
 
 
 def test_refetching(tmp_path):
@@ -262,3 +263,30 @@ def test_information(line, manifest):
     device = open_device(line, manifest)
     assert (device.clock_hz, device.memory_bytes) == (800_000, 16 * 1024)
     assert device.link.gap_s == 0.01
+
+
+def test_command_line(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("sklearn")
+    pipeline = PipelineConfig(bits=2, max_features=64, lookahead=1)
+    system = replace(SYSTEM, pipeline=pipeline)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({"config": pipeline.to_dict(),
+                                "identity": f"{identity(pipeline):032x}",
+                                "system": {"baud": system.baud}}))
+    monkeypatch.setattr("bitstep.devices.uart.SerialTransport",
+                        lambda port, baud: UartBoard(system))
+    common = ["train", "breast_cancer", "--bits", "2", "--epochs", "3", "--train-rows", "400"]
+    assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(path),
+                 "--report", str(tmp_path / "uart")]) == 0
+    assert main([*common, "--device", "golden", "--report", str(tmp_path / "golden")]) == 0
+    reports = [json.loads((tmp_path / name).read_text()) for name in ("uart", "golden")]
+    for key in ("coef", "intercept", "history", "dataset"):
+        assert reports[0][key] == reports[1][key]
+    assert reports[0]["counters"]["beats"] == 3 * 400
+    capsys.readouterr()
+    assert main([*common[:3], "4", *common[4:], "--device", "uart", "--port", "/dev/ttyUSB0",
+                 "--manifest", str(path)]) == 1
+    assert "the device has a pipeline for 2 bits" in capsys.readouterr().err
+    assert main(["train", "digits", "--bits", "2", "--device", "uart", "--port", "/dev/ttyUSB0",
+                 "--manifest", str(path)]) == 1
+    assert "the board's memory has 16,384, of which 16,384 are free" in capsys.readouterr().err

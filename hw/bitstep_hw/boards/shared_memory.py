@@ -185,7 +185,10 @@ class SharedMemory(wiring.Component):
 
         m.submodules.row_slave = rows = _ReadSlave(**shape)
         wiring.connect(m, wiring.flipped(self.rows), rows.bus)
-        read = store.read_port()
+        # Transparent, though no row is ever written while it is read: so Yosys finds that one of the
+        # memory's two ports is enough for the other read port and the write port.
+        write = store.write_port(granularity=8)
+        read = store.read_port(transparent_for=(write,))
         row_address = Signal.like(rows.address)
         m.d.sync += [row_address.eq(rows.address), rows.word.eq(read.data)]
         m.d.comb += [rows.grant.eq(rows.request), read.addr.eq(row_address)]
@@ -202,9 +205,8 @@ class SharedMemory(wiring.Component):
         address, word = Signal.like(rows.address), Signal(WORD_WIDTH)
         strobe = Signal(WORD_BYTES)
         other = store.read_port()
-        write = store.write_port(granularity=8)
         m.d.comb += [other.addr.eq(address), write.addr.eq(address), write.data.eq(word),
-                     write.en.eq(strobe), other.en.eq(~strobe.any())]
+                     write.en.eq(strobe)]
         found = Signal(WORD_WIDTH)
         m.d.sync += [found.eq(other.data), strobe.eq(0)]
         with m.If(self.host_request):
