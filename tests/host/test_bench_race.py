@@ -58,8 +58,8 @@ def test_speedups_by_hand():
 
 
 def test_line_is_floats_where_it_misses_the_optimum():
-    race = judged(result("float", [4.0, 2.0], 1.0, encoding="float"),
-                  result("4 bits", [2.0, 2.0], 1.0))
+    race = judged(result("float", [1.5, 2.0], 1.0, encoding="float"),
+                  result("4 bits", [2.0, 2.0], 0.5))
     assert race["line"] == "float"
     assert race["targets"] == {"optimum": 1.01, "float": 2.02}
     assert race["results"][1]["speedup"]["float"] == 2.0

@@ -115,7 +115,7 @@ def test_page_stands_alone(tmp_path):
 
 def test_page_says_when_the_line_is_floats(tmp_path):
     page = page_of(tmp_path, made_race(optimum=0.5))
-    assert "1.01 x float's least loss (float does not reach 1.01 x the optimum)" in page
+    assert "1.01 x float's last loss (float does not reach 1.01 x the optimum)" in page
 
 
 def test_page_without_a_winner(tmp_path):

@@ -10,9 +10,10 @@ from bitstep.bench import plots
 from bitstep.bench.experiments import Experiment, experiments
 from bitstep.bench.page import write_page
 from bitstep.bench.profiles import profile
-from bitstep.bench.race import Race, run_race, to_json
+from bitstep.bench.race import Race, run_race
 from bitstep.bench.shapes import is_at_hand, race_data
 from bitstep.bench.store import RunStore, code_version, machine
+from bitstep.cli.common import write_json
 
 COLUMNS: tuple[str, ...] = (
     "experiment", "figure", "data", "rows", "features", "model", "profile", "contestant", "kind",
@@ -75,7 +76,7 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
         race = run_experiment(
             experiment, store=store, data_home=data_home, device_options=device_options,
             progress=lambda line, number=number: progress(f"{number} of {len(chosen)}: {line}"))
-        (out / "races" / f"{experiment.key}.json").write_text(to_json(race), "utf-8")
+        write_json(str(out / "races" / f"{experiment.key}.json"), race)
         drawn = [kind for kind in experiment.plots
                  if plots.draw(kind, race, out / "plots" / f"{experiment.key}-{kind}")]
         races.append((experiment, race, drawn))

@@ -32,7 +32,7 @@ tuned for. All are judged by the same loss, in float64, on the features as they 
 were quantized.</p>
 <p><b>The finishing line</b> is 1.01 times the least loss that any linear model has on these rows
 (least squares solved directly, the others by L-BFGS). Where the float pipeline does not get there
-within the epochs, the line is 1.01 times the least loss that it has, and the race says so. Times
+within the epochs, the line is 1.01 times the loss that it ends with, and the race says so. Times
 are taken at ends of epochs.</p>
 <p><b>Device time</b> of a pipeline is the number of clock cycles that an RTL simulation of the
 whole run took, memory latency and bandwidth included, divided by the profile's clock; nothing is
@@ -164,7 +164,7 @@ def _row(race, result):
 
 def _line(race):
     return "1.01 x the optimum" if race["line"] == "optimum" else \
-        "1.01 x float's least loss (float does not reach 1.01 x the optimum)"
+        "1.01 x float's last loss (float does not reach 1.01 x the optimum)"
 
 
 def _times(value):

@@ -239,7 +239,7 @@ def _style(result, results):
 
 
 def _line_text(race):
-    return "1.01 x the optimum" if race["line"] == "optimum" else "1.01 x float's least loss"
+    return "1.01 x the optimum" if race["line"] == "optimum" else "1.01 x float's last loss"
 
 
 def _finish_line(axes, race, results):

@@ -176,7 +176,7 @@ def print_race(race: dict[str, Any]) -> None:
     print(f"{race['data']}: {race['model']} on profile {board['name']} ({board['bus_width']} bits, "
           f"{board['clock_hz'] / 1e6:g} MHz), {race['epochs']} epochs")
     print(table(HEAD, rows_of(race)))
-    line = {"optimum": "1.01 x the optimum", "float": "1.01 x the float pipeline's least loss, "
+    line = {"optimum": "1.01 x the optimum", "float": "1.01 x the float pipeline's last loss, "
             "which does not reach 1.01 x the optimum"}[race["line"]]
     print(f"Times are to a loss of {race['targets'][race['line']]:.6g}: {line} "
           f"({race['optimum']:.6g}).")
