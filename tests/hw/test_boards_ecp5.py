@@ -13,7 +13,13 @@ from bitstep_hw.boards.clock_harness import ClockHarness
 from bitstep_hw.boards.link import Link
 from bitstep_hw.boards.pll import Dividers, find_dividers
 from bitstep_hw.boards.serial_system import SystemConfig
-from bitstep_hw.boards.timing import Clock, clocks, describe_paths, resources
+from bitstep_hw.boards.timing import (
+    Clock,
+    clocks,
+    describe_endpoints,
+    describe_paths,
+    resources,
+)
 from bitstep_hw.boards.uart import UartReceiver
 from bitstep_hw.identity import identity
 
@@ -53,6 +59,25 @@ def test_report():
     assert any(line.startswith("    1.75 (+1.25) routing") and line.endswith("net solver.sum[3]")
                for line in text)
     assert "and 3 short steps" in text[-1]
+
+
+def test_endpoints():
+    def net(start, *ends):
+        return {"net": "n", "driver": "d", "port": "Q", "event": start, "endpoints": [
+            {"cell": cell, "port": port, "delay": [0.1, delay], "event": "posedge clk"}
+            for cell, port, delay in ends]}
+
+    report = {"detailed_net_timings": [
+        net("posedge clk", ("a.far_5_TRELLIS_FF_Q_3", "DI", 12.0),
+            ("a.far_4_TRELLIS_FF_Q", "DI", 11)),
+        net("posedge clk", ("b.ram.0.1", "ADA3", 9.5), ("c_TRELLIS_FF_Q", "CE", 3.0)),
+        net("<async>", ("d_TRELLIS_FF_Q", "LSR", 20.0)),
+    ]}
+    assert describe_endpoints(report, 9.0).splitlines() == [
+        "3 endpoints are later than 9 ns", "   12.00 ns      2 late  a.far_#",
+        "    9.50 ns      1 late  b.ram.#.#.ADA3"]
+    assert describe_endpoints(report, 9.0, most=1).splitlines()[2] == "  and 1 more"
+    assert describe_endpoints({}, 9.0) == "0 endpoints are later than 9 ns"
 
 
 @pytest.mark.parametrize(("text", "config"), [

@@ -17,7 +17,13 @@ from bitstep.registers import MAP_VERSION
 from bitstep_hw.boards import ulx3s
 from bitstep_hw.boards.clock_harness import ClockHarness
 from bitstep_hw.boards.serial_system import SystemConfig
-from bitstep_hw.boards.timing import Clock, clocks, describe_paths, resources
+from bitstep_hw.boards.timing import (
+    Clock,
+    clocks,
+    describe_endpoints,
+    describe_paths,
+    resources,
+)
 from bitstep_hw.boards.tools import Flow, ToolError, versions
 from bitstep_hw.identity import identity
 from bitstep_hw.top import Top
@@ -145,7 +151,8 @@ def _print_measured(config, arguments):
     how = "estimated after placement" if arguments.placed_only else "placed and routed"
     print(f"{config.name}: {clock.achieved_mhz:.1f} MHz ({how}, aimed at "
           f"{clock.constraint_mhz:.0f}); {used}")
-    print(describe_paths(report), flush=True)
+    print(describe_paths(report))
+    print(describe_endpoints(report, arguments.late_ns), flush=True)
 
 
 def _write_built(config, arguments):
@@ -188,6 +195,8 @@ def main(arguments: list[str] | None = None) -> int:
                       help="build, and compare with the manifest in bitstreams/")
     parser.add_argument("--placed-only", action="store_true",
                         help="with --clock-only: stop before routing, and estimate its delays")
+    parser.add_argument("--late-ns", type=float, default=9.0, help="with --clock-only: list the "
+                        "registers whose data arrives later (%(default)s)")
     parser.add_argument("--clock-mhz", type=float, help="clock that place and route aims at, and "
                         "which the bitstream has (default: 40; 150 with --clock-only)")
     parser.add_argument("--memory-kib", type=int, default=128,

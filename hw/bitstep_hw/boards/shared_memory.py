@@ -185,7 +185,7 @@ class SharedMemory(wiring.Component):
 
         m.submodules.row_slave = rows = _ReadSlave(**shape)
         wiring.connect(m, wiring.flipped(self.rows), rows.bus)
-        # Transparent, though no row is ever written while it is read: so Yosys finds that one of the
+        # Transparent, though no row is written while rows are read: so Yosys finds that one of the
         # memory's two ports is enough for the other read port and the write port.
         write = store.write_port(granularity=8)
         read = store.read_port(transparent_for=(write,))

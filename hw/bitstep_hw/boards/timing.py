@@ -1,6 +1,7 @@
 """Clock, critical paths and resources from nextpnr's report."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 # What the report counts, by the names of Lattice's documents.
@@ -64,6 +65,34 @@ def describe_paths(report: dict) -> str:
                   + (f" and {more} short steps" if more else "")
                   for at, delay, what, more in merged]
     return "\n".join(lines)
+
+
+def describe_endpoints(report: dict, limit_ns: float, *, most: int = 40) -> str:
+    """Registers whose data arrives later than a limit, those of all lanes and rows as one line:
+    the latest arrival in ns, how many of the bits are late, and their name with # for numbers.
+
+    Parameters
+    ----------
+    limit_ns : float
+        Arrival, without the register's own setup time.
+    most : int
+        Lines at most, the latest first.
+    """
+    worst: dict[str, float] = {}
+    late: Counter[str] = Counter()
+    for net in report.get("detailed_net_timings", ()):
+        for end in net["endpoints"]:
+            arrival = max(end["delay"])
+            if arrival > limit_ns and net["event"] == end["event"]:
+                name = re.sub(r"\d+", "#", _tidy(end["cell"]).removesuffix(" ..."))
+                name += "" if end["port"] in ("DI", "M") else f".{end['port']}"
+                worst[name] = max(worst.get(name, 0.0), arrival)
+                late[name] += 1
+    names = sorted(worst, key=lambda name: -worst[name])
+    lines = [f"  {worst[name]:6.2f} ns  {late[name]:5} late  {name}" for name in names[:most]]
+    if len(names) > most:
+        lines.append(f"  and {len(names) - most} more")
+    return "\n".join([f"{sum(late.values())} endpoints are later than {limit_ns:g} ns", *lines])
 
 
 def _endpoint(place: dict) -> str:
