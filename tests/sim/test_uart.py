@@ -290,3 +290,26 @@ def test_command_line(tmp_path, monkeypatch, capsys):
     assert main(["train", "digits", "--bits", "2", "--device", "uart", "--port", "/dev/ttyUSB0",
                  "--manifest", str(path)]) == 1
     assert "the board's memory has 16,384, of which 16,384 are free" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_data_set_that_does_not_fit_as_floats(tmp_path, monkeypatch):
+    """The 1,797 digits of 64 features are 449 KiB as floats, and 56 KiB with 4 bits."""
+    pytest.importorskip("sklearn")
+    pipeline = PipelineConfig(bits=4, max_features=1024, lookahead=1)
+    system = replace(SYSTEM, pipeline=pipeline, memory_bytes=128 * 1024)
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({"config": pipeline.to_dict(),
+                                "identity": f"{identity(pipeline):032x}",
+                                "system": {"baud": system.baud}}))
+    lines = []
+    monkeypatch.setattr("bitstep.devices.uart.SerialTransport",
+                        lambda port, baud: lines.append(UartBoard(system)) or lines[0])
+    common = ["train", "digits", "--bits", "4", "--epochs", "10"]
+    assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(path),
+                 "--report", str(tmp_path / "uart")]) == 0
+    assert main([*common, "--device", "golden", "--report", str(tmp_path / "golden")]) == 0
+    reports = [json.loads((tmp_path / name).read_text()) for name in ("uart", "golden")]
+    for key in ("coef", "intercept", "history"):
+        assert reports[0][key] == reports[1][key]
+    print(reports[0]["counters"], reports[0]["history"][-1])

@@ -33,12 +33,12 @@ class Dividers:
 
 
 def find_dividers(input_mhz: float, mhz: float) -> Dividers:
-    """Dividers that come nearest to a clock, the oscillator near the middle of its range.
+    """Dividers that give a clock, the oscillator near the middle of its range.
 
     Raises
     ------
     ValueError
-        If none comes within 1 %.
+        If there are none.
     """
     low, high = _OSCILLATOR_MHZ
     if not _PHASE_DETECTOR_MHZ[0] <= input_mhz <= _PHASE_DETECTOR_MHZ[1]:
@@ -53,9 +53,9 @@ def find_dividers(input_mhz: float, mhz: float) -> Dividers:
                 candidates.append((error, abs(oscillator - (low + high) / 2), feedback,
                                    Dividers(feedback, first, second)))
     best = min(candidates, key=lambda candidate: candidate[:3], default=None)
-    if best is None or best[0] > mhz / 100:
+    if best is None or best[0] > mhz / 10_000:
         raise ValueError(f"No setting of the PLL gives {mhz:g} MHz from {input_mhz:g} MHz; choose "
-                         "a multiple of 5 MHz from 10 to 160, or 200")
+                         "a multiple of 5 MHz from 10 to 160, 175 or 200")
     return best[3]
 
 
