@@ -17,9 +17,9 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; max-width: 62rem; m
 h1 { font-size: 1.7rem; } h2 { font-size: 1.3rem; margin-top: 3rem; border-top: 1px solid #ccc;
      padding-top: 1rem; }
 table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.2rem 0.6rem; border-bottom: 1px solid #ddd; text-align: right;
-         white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th, td { padding: 0.2rem 0.45rem; border-bottom: 1px solid #ddd; text-align: right; }
+th { vertical-align: bottom; } td { white-space: nowrap; }
+th:first-child, td:first-child, .text td, .text th { text-align: left; white-space: normal; }
 tr.float { font-weight: 600; } tr.other { color: #555; }
 .wide { overflow-x: auto; } figure { margin: 1.5rem 0; } img { max-width: 100%; height: auto; }
 figcaption { font-size: 0.85rem; color: #444; } .facts { font-size: 0.9rem; color: #333; }
@@ -98,7 +98,7 @@ def _overview(races):
                      _times(speed["cpu"])])
     head = ("race", "data", "fastest quantized pipeline", "profile", "line", "x float",
             "x fastest CPU")
-    return _table(head, [("", row) for row in rows])
+    return _table(head, [("", row) for row in rows], "text")
 
 
 def _link(experiment):
@@ -171,11 +171,11 @@ def _times(value):
     return "-" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
-def _table(head, rows):
+def _table(head, rows, kind="numbers"):
     cells = "".join(f"<th>{name}</th>" for name in head)
-    body = "\n".join(f"<tr class='{kind}'>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
-                     for kind, row in rows)
-    return f"<div class='wide'><table><tr>{cells}</tr>\n{body}</table></div>"
+    body = "\n".join(f"<tr class='{of}'>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
+                     for of, row in rows)
+    return f"<div class='wide'><table class='{kind}'><tr>{cells}</tr>\n{body}</table></div>"
 
 
 def _about(races, about):

@@ -11,9 +11,7 @@ from bitstep.bench.board_runs import run_pipeline
 from bitstep.bench.contestants import (
     FLOAT,
     Contestant,
-    Cpu,
     Pipeline,
-    Sklearn,
     Task,
     label_middle,
     scale_rows,
@@ -250,6 +248,3 @@ def rows_of(race: dict[str, Any]) -> list[list[Any]]:
 
 HEAD = ["contestant", "least loss", "epochs", "seconds", "s an epoch", "GB/s", "x float", "x CPU",
         "host s", "end to end s"]
-
-
-__all__ = ["HEAD", "Cpu", "Race", "Sklearn", "finish", "judge", "rows_of", "run_race", "tuned_step"]

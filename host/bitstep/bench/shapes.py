@@ -14,7 +14,7 @@ from bitstep.data import Dataset, load, split
 from bitstep.data.dataset import synthetic
 from bitstep.data.errors import DataError
 from bitstep.data.files import PACKED_SUFFIXES, TEXT_SUFFIXES
-from bitstep.data.sources import BUNDLED, REMOTE
+from bitstep.data.sources import BUNDLED, REMOTE, _home
 
 SHAPED = "synthetic, shaped like "
 
@@ -61,7 +61,8 @@ def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None
     rows : int, optional
         Rows to draw; default: all, or as many as there are.
     data_home : path, optional
-        Folder in which files of named data sets are looked for; nothing is downloaded.
+        Folder in which files of named data sets are looked for, by default that of
+        :func:`bitstep.data.load`; nothing is downloaded.
     seed : int
         Of the order of rows, and of the generator.
 
@@ -71,8 +72,8 @@ def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None
         If the data are neither there nor generated; nothing is downloaded.
     """
     if not is_at_hand(key, data_home):
-        raise DataError(f"{key}: there is no file of it in {data_home or 'a folder --data-home'}, "
-                        f"and races download nothing; `bitstep train {key} --data-home DIR` does")
+        raise DataError(f"{key}: there is no file of it in {_home(data_home)}, and races download "
+                        f"nothing; `bitstep train {key}` does")
     found = _local(key, data_home)
     if found is not None:
         dataset, source = load(key, data_home=data_home), found.name
@@ -98,13 +99,14 @@ def is_at_hand(key: str, data_home: str | Path | None = None) -> bool:
 
 def _local(key, home):
     """File of a named data set in a folder, as ``load`` finds it."""
-    if home is None or key not in REMOTE:
+    if key not in REMOTE:
         return None
+    folder = _home(home)
     remote = Path(REMOTE[key].file).name
     for stem in (remote, key, remote.removesuffix(".bz2")):
         for suffix in ("", *TEXT_SUFFIXES):
             for packed in ("", *PACKED_SUFFIXES):
-                path = Path(home).expanduser() / (stem + suffix + packed)
+                path = folder / (stem + suffix + packed)
                 if path.is_file():
                     return path
     return None

@@ -39,7 +39,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("data", metavar="DATA", help="a file, a name (`bitstep info --data`), or "
                         "noisy-N: synthetic rows with noisy labels; YearPredictionMSD, cod-rna, "
                         "gisette and mnist are generated where --data-home has no file")
-    parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets")
+    parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets "
+                        "(default: $BITSTEP_DATA, else the cache folder)")
     parser.add_argument("--rows", type=integer(2), metavar="N", help="rows to draw (default: all)")
     parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
                         help=f"{', '.join(MODELS)} (default: linreg or ls-svm, by the labels)")

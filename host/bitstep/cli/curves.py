@@ -22,8 +22,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--only", action="append", metavar="KEY", help="run this experiment only; "
                         "may be repeated (--list shows the keys)")
     parser.add_argument("--list", action="store_true", help="show the experiments and run nothing")
-    parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets; "
-                        "without a file a generator of the same shape stands in")
+    parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets "
+                        "(default: $BITSTEP_DATA, else the cache folder); without a file a "
+                        "generator of the same shape stands in")
     return parser
 
 
