@@ -209,7 +209,8 @@ def test_generators(key, shape, classes):
 
 
 def test_a_file_comes_before_a_generator(tmp_path):
-    assert race_data("cod-rna", rows=50, data_home=tmp_path).source == "synthetic, shaped like cod-rna"
+    made = race_data("cod-rna", rows=50, data_home=tmp_path)
+    assert made.source == "synthetic, shaped like cod-rna"
     lines = [f"{1 if row % 2 else -1} 1:{row}.5 8:2\n" for row in range(20)]
     (tmp_path / "cod-rna.svm").write_text("".join(lines))
     found = race_data("cod-rna", rows=10, data_home=tmp_path)

@@ -70,8 +70,8 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     started, store, races, skipped = time.perf_counter(), RunStore(out / "runs"), [], []
     for number, experiment in enumerate(chosen, start=1):
         if not is_at_hand(experiment.data, data_home):
-            skipped.append(f"{experiment.title}: there is no file of {experiment.data}, and nothing "
-                           "generates one.")
+            skipped.append(f"{experiment.title}: there is no file of {experiment.data}, and "
+                           "nothing generates one.")
             continue
         race = run_experiment(
             experiment, store=store, data_home=data_home, device_options=device_options,
