@@ -54,7 +54,7 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
         n_features=data.n_features, bits=data.bits, encoding=data.encoding,
         bus_width=profile.bus_width, loss=task.kind.loss, refetch=contestant.refetch,
         lookahead=0 if contestant.lookahead == "auto" else contestant.lookahead)
-    if contestant.lookahead == "auto" and not contestant.refetch:
+    if contestant.lookahead == "auto":
         config = config.with_lookahead()        # for rows of any length: fewer boards to compile
     beats = config.beats(data.n_features)
     result = {

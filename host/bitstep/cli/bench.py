@@ -141,6 +141,8 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
     kind = MODELS[model]
     if arguments.refetch and kind.loss != Loss.HINGE:
         raise UsageError("--refetch needs --model svm")
+    if arguments.refetch and arguments.batch != 1:
+        raise UsageError(f"--refetch needs --batch 1, not {arguments.batch}")
     found: list[Any] = [FLOAT] if arguments.float else []
     encodings = arguments.encoding or [kind.encoding]
     for encoding in encodings:
@@ -151,7 +153,7 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
                 raise UsageError(f"--encoding {encoding} needs --bits of at least "
                                  f"{ENCODINGS[encoding].min_bits}, not {bits}")
             one = Pipeline(bits=bits, encoding=encoding, refetch=arguments.refetch,
-                           lookahead="auto" if arguments.refetch else arguments.lookahead)
+                           lookahead=arguments.lookahead)
             if not trains(one, kind.loss):
                 raise UsageError(f"--encoding {encoding} is corrected for least squares, not for "
                                  f"{model}; choose nearest, stochastic or double")
