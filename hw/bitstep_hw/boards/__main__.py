@@ -1,10 +1,12 @@
 """A bitstream by the name of its board: ``python -m bitstep_hw.boards BOARD [options]``."""
 
+import functools
 import sys
 
-from bitstep_hw.boards import ecp5
+from bitstep_hw.boards import ecp5, pynq
 
-BOARDS = {"ecp5-85": ecp5.main}
+BOARDS = {"ecp5-85": ecp5.main,
+          **{name: functools.partial(pynq.main, name) for name in pynq.BOARDS}}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,171 @@
+# Packages the pipeline as an IP, connects it to the processing system, and builds the bitstream.
+# Run by `vivado -mode batch -source build.tcl`, Vivado 2020.2 or later (Tcl 8.5 is enough). All that
+# depends on board and pipeline is in settings.tcl beside this file, which is generated.
+
+set here [file dirname [file normalize [info script]]]
+source [file join $here settings.tcl]
+
+# Texts and the like: a Vivado that does not know the property must still build.
+proc try_property {name value object} {
+    if {[catch {set_property $name $value $object} message]} {
+        puts "WARNING: property $name was not set: $message"
+    }
+}
+
+proc pin {name} { return [get_bd_pins $name] }
+proc bus {name} { return [get_bd_intf_pins $name] }
+
+proc add_registers {core} {
+    global registers registers_bytes
+    set maps [ipx::get_memory_maps s_axi -of_objects $core]
+    if {[llength $maps] == 0} {
+        set maps [ipx::add_memory_map s_axi $core]
+        set_property slave_memory_map_ref s_axi [ipx::get_bus_interfaces s_axi -of_objects $core]
+    }
+    set map [lindex $maps 0]
+    set blocks [ipx::get_address_blocks reg0 -of_objects $map]
+    if {[llength $blocks] == 0} {
+        set blocks [ipx::add_address_block reg0 $map]
+    }
+    set block [lindex $blocks 0]
+    set_property range $registers_bytes $block
+    try_property width 32 $block
+    try_property usage register $block
+    foreach register $registers {
+        lassign $register name offset access description
+        set entry [ipx::add_register $name $block]
+        set_property address_offset $offset $entry
+        set_property size 32 $entry
+        try_property access $access $entry
+        try_property description $description $entry
+    }
+}
+
+proc package_ip {} {
+    global here part ip_folder ip_vendor ip_library ip_name ip_version families config_name
+    file delete -force $ip_folder
+    create_project -force ip [file join $here ip_project] -part $part
+    add_files -norecurse [list [file join $here bitstep_top.v] [file join $here bitstep_ip.v]]
+    set_property top $ip_name [current_fileset]
+    update_compile_order -fileset sources_1
+    ipx::package_project -root_dir $ip_folder -vendor $ip_vendor -library $ip_library \
+        -taxonomy /UserIP -import_files -set_current true
+    set core [ipx::current_core]
+    set_property name $ip_name $core
+    set_property version $ip_version $core
+    try_property display_name bitstep $core
+    try_property description "bitstep pipeline $config_name" $core
+    try_property supported_families $families $core
+    # The clock of the processing system is rarely the round number that an IP is packaged with.
+    try_property ipi_drc {ignore_freq_hz true} $core
+    add_registers $core
+    ipx::create_xgui_files $core
+    ipx::update_checksums $core
+    ipx::save_core $core
+    close_project
+}
+
+# A SmartConnect from one master to some slaves; it adapts protocol, width and address.
+proc connect_buses {name from to} {
+    global clock_pin
+    set cell [create_bd_cell -type ip -vlnv xilinx.com:ip:smartconnect $name]
+    set_property -dict [list CONFIG.NUM_SI 1 CONFIG.NUM_MI [llength $to]] $cell
+    connect_bd_intf_net [bus $from] [bus $name/S00_AXI]
+    set index 0
+    foreach slave $to {
+        connect_bd_intf_net [bus [format "%s/M%02d_AXI" $name $index]] [bus $slave]
+        incr index
+    }
+    connect_bd_net [pin $clock_pin] [pin $name/aclk]
+    connect_bd_net [pin reset_0/peripheral_aresetn] [pin $name/aresetn]
+}
+
+proc make_design {} {
+    global ps ps_cell ps_settings ip_vlnv ip_instance clock_pin reset_pin interrupt_pin master
+    global master_clock memory_ports registers_address interrupts_address slave_bytes family
+    create_bd_design bitstep
+    create_bd_cell -type ip -vlnv xilinx.com:ip:$ps_cell $ps
+    if {$family eq "zynq"} {
+        # What boots the board sets up the memory and pins: no preset is needed, only the ports.
+        apply_bd_automation -rule xilinx.com:bd_rule:processing_system7 -config \
+            {make_external "FIXED_IO, DDR" Master "Disable" Slave "Disable"} [get_bd_cells $ps]
+    }
+    set_property -dict $ps_settings [get_bd_cells $ps]
+    create_bd_cell -type ip -vlnv $ip_vlnv $ip_instance
+    create_bd_cell -type ip -vlnv xilinx.com:ip:proc_sys_reset reset_0
+    # pynq finds interrupts only behind this controller.
+    create_bd_cell -type ip -vlnv xilinx.com:ip:axi_intc axi_intc_0
+    set_property CONFIG.C_IRQ_CONNECTION 1 [get_bd_cells axi_intc_0]
+
+    connect_bd_net [pin $clock_pin] [pin reset_0/slowest_sync_clk] [pin $ps/$master_clock] \
+        [pin $ip_instance/aclk] [pin axi_intc_0/s_axi_aclk]
+    connect_bd_net [pin $reset_pin] [pin reset_0/ext_reset_in]
+    connect_bd_net [pin reset_0/peripheral_aresetn] [pin $ip_instance/aresetn] \
+        [pin axi_intc_0/s_axi_aresetn]
+    connect_buses registers_0 $ps/$master [list $ip_instance/s_axi axi_intc_0/s_axi]
+    foreach port $memory_ports {
+        lassign $port name slave slave_clock segments
+        connect_bd_net [pin $clock_pin] [pin $ps/$slave_clock]
+        connect_buses ${name}_0 $ip_instance/$name [list $ps/$slave]
+    }
+    connect_bd_net [pin $ip_instance/interrupt] [pin axi_intc_0/intr]
+    connect_bd_net [pin axi_intc_0/irq] [pin $interrupt_pin]
+
+    assign_bd_address -offset $registers_address -range $slave_bytes -target_address_space \
+        [get_bd_addr_spaces $ps/Data] [get_bd_addr_segs $ip_instance/s_axi/reg0] -force
+    assign_bd_address -offset $interrupts_address -range $slave_bytes -target_address_space \
+        [get_bd_addr_spaces $ps/Data] [get_bd_addr_segs axi_intc_0/S_AXI/Reg] -force
+    foreach port $memory_ports {
+        lassign $port name slave slave_clock segments
+        foreach segment [get_bd_addr_segs $segments] {
+            assign_bd_address -target_address_space \
+                [get_bd_addr_spaces $ip_instance/$name] $segment
+        }
+    }
+    validate_bd_design
+    save_bd_design
+}
+
+proc find_file {folder pattern} {
+    set found [glob -nocomplain -directory $folder -types f $pattern]
+    foreach inner [glob -nocomplain -directory $folder -types d *] {
+        set found [concat $found [find_file $inner $pattern]]
+    }
+    return [lindex $found 0]
+}
+
+proc copy_result {source target} {
+    if {$source eq ""} {
+        error "Vivado ended without a file for $target: see vivado.log"
+    }
+    file copy -force $source $target
+}
+
+package_ip
+create_project -force bitstep [file join $here project] -part $part
+set_property ip_repo_paths $ip_folder [current_project]
+update_ip_catalog
+make_design
+set wrapper [make_wrapper -files [get_files bitstep.bd] -top]
+add_files -norecurse $wrapper
+set_property top bitstep_wrapper [current_fileset]
+update_compile_order -fileset sources_1
+launch_runs impl_1 -to_step write_bitstream -jobs $jobs
+wait_on_run impl_1
+if {[get_property PROGRESS [get_runs impl_1]] ne "100%"} {
+    error "The implementation ended as [get_property STATUS [get_runs impl_1]]: see vivado.log"
+}
+open_run impl_1
+set slack [get_property SLACK [lindex [get_timing_paths -max_paths 1] 0]]
+report_timing_summary -file [file join $here timing.rpt]
+report_utilization -file [file join $here utilization.rpt]
+
+set result [open [file join $here result.txt.part] w]
+puts $result "vivado [version -short]"
+puts $result "slack_ns $slack"
+close $result
+copy_result [find_file [file join $here project bitstep.runs impl_1] *.bit] \
+    [file join $here bitstep.bit]
+copy_result [find_file [file join $here project] bitstep.hwh] [file join $here bitstep.hwh]
+# Last, so that who finds it finds all the others.
+file rename -force [file join $here result.txt.part] [file join $here result.txt]
