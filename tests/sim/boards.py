@@ -80,7 +80,17 @@ def check_against_golden(device, job):
     assert all(epoch.saturation == Saturation(0) for epoch in expected), "a badly chosen job"
     result = Driver(device).train(job)
     compare(result, expected)
+    rows = len(job.epochs) * job.n_rows
+    assert result.counters["beats"] == rows * job.beats
+    assert result.counters["refetched_rows"] == sum(epoch.refetched_rows for epoch in expected)
     return result
+
+
+def lookahead_registers(job, lookahead):
+    """Registers that a run with another look-ahead needs; the result is the same."""
+    return {"LOOKAHEAD": lookahead,
+            "REFETCH_SLACK": job.refetch_cell * lookahead * job.n_features
+            * job.config.level_limit}
 
 
 def compare(result, expected):

@@ -4,12 +4,12 @@ import dataclasses
 import itertools
 
 import pytest
-from boards import TestedDevice, check_against_golden, open_board
+from boards import TestedDevice, check_against_golden, lookahead_registers, open_board
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bitstep.config import BUS_WIDTHS, PipelineConfig
-from bitstep.registers import LabelFormat
+from bitstep.registers import LabelFormat, Loss
 from bitstep_sim.jobs import random_job
 
 PROFILE = {"deadline": None, "derandomize": True, "database": None,
@@ -23,7 +23,10 @@ CONFIGS = [
     PipelineConfig(bits=2, family="double", max_features=80, lookahead=8, recursion=4),
     PipelineConfig(bits=5, max_features=80, lookahead=8),
 ]
-
+REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, proximal=True)
+FLOAT = PipelineConfig(bits=32, family="float", max_features=6, lookahead=6, proximal=True)
+LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic", recursion=6)
+LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
 
 
 def _every_width():
@@ -42,6 +45,19 @@ MORE_CONFIGS = [
     PipelineConfig(bits=4, bus_width=128, max_features=100, minibatch=False),
     PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False),
     PipelineConfig(bits=2, max_features=100, lookahead=3, minibatch=False, corrections=False),
+    *(PipelineConfig(bits=bits, max_features=60, lookahead=lookahead, recursion=recursion,
+                     refetch=True, proximal=bits % 2 == 0, corrections=bits != 6)
+      for bits, lookahead, recursion in ((1, 7, 2), (1, 0, 4), (2, 4, 3), (4, 7, 4), (5, 0, 2),
+                                         (6, 9, 3), (7, 3, 2), (8, 7, 2))),
+    PipelineConfig(bits=4, bus_width=256, max_features=200, lookahead=7, refetch=True),
+    *(PipelineConfig(bits=32, family="float", bus_width=bus_width, max_features=3 * lanes - 1,
+                     lookahead=lookahead, recursion=recursion, proximal=recursion == 3)
+      for bus_width, lanes, lookahead, recursion in (
+          (64, 2, 0, 2), (64, 2, 12, 3), (128, 4, 4, 4), (256, 8, 2, 2), (512, 16, 7, 3))),
+    *(PipelineConfig(bits=bits, family=family, max_features=40, lookahead=lookahead,
+                     solver="logistic", recursion=6, proximal=lookahead == 2)
+      for bits, family, lookahead in ((1, "single", 2), (8, "single", 0), (3, "double", 4),
+                                      (32, "float", 3))),
 ]
 
 
@@ -50,9 +66,16 @@ def allowed_lookahead(config, beats):
     return [d for d in range(config.lookahead + 1) if beats <= config.line_depth(d + 1)]
 
 
+def losses(config):
+    """What a pipeline can minimise."""
+    return (Loss.LOGISTIC,) if config.solver == "logistic" else LINEAR
+
+
 @st.composite
 def jobs(draw, config):
-    """A job and a value of LOOKAHEAD."""
+    """A job and a value of LOOKAHEAD. Look-ahead is part of the meaning of floating-point rows, so
+    there the job asks for it.
+    """
     lanes, beats = config.lanes, config.max_beats
     n_features = draw(st.sampled_from(sorted({
         1, 2, max(lanes - 1, 1), lanes, lanes + 1, 2 * lanes, config.capacity - 1, config.capacity
@@ -63,15 +86,27 @@ def jobs(draw, config):
                      | st.just(config.effective_lookahead(beats)))
     d = lookahead
     n_rows = draw(st.sampled_from([1, 2, d + 1, d + 2, 2 * d + 1, 2 * d + 3]) | st.integers(1, 60))
+    loss = draw(st.sampled_from(losses(config)))
+    cell = 0
+    if config.refetch:      # that is what the pipeline was made for
+        loss = draw(st.just(Loss.HINGE) | st.just(loss))
+        cell = draw(st.sampled_from(range(1, 5))) if loss == Loss.HINGE else 0
+        n_rows = draw(st.just(n_rows) | st.integers(100, 300))      # until rows become inactive
     batch = draw(st.sampled_from([1, 2, 3, max(d, 1), d + 1, d + 2, 2 * d + 2, n_rows + 5])
-                 if config.minibatch else st.just(1))
+                 if config.minibatch and not cell else st.just(1))
     multiple = draw(st.sampled_from([0, 1, 2, 3, 7, 40]) if config.corrections else st.just(0))
+    steps = draw(st.sampled_from([0, 1, 2, 5, 30]) if config.proximal else st.just(0))
+    if config.family == "float":
+        config = dataclasses.replace(config, lookahead=lookahead)
+        if multiple and batch * multiple <= lookahead:
+            multiple += lookahead
     job = random_job(
         config, n_features=n_features, n_rows=n_rows, batch=batch,
-        correction_period=batch * multiple, seed=draw(st.integers(0, 1000)),
+        correction_period=batch * multiple, proximal_period=batch * steps,
+        seed=draw(st.integers(0, 1000)), loss=loss, refetch_cell=cell,
         epochs=draw(st.integers(1, 4)), label_format=draw(st.sampled_from(LabelFormat)),
         copies=draw(st.integers(1, 3)), intercept=draw(st.booleans()), warm=draw(st.booleans()))
-    return job, lookahead
+    return job, job.lookahead if config.family == "float" else lookahead
 
 
 MEMORIES = st.one_of(
@@ -91,16 +126,17 @@ def check_config(config, examples):
     def check(job_and_lookahead, memory):
         job, lookahead = job_and_lookahead
         with open_board(config, **memory) as board:
-            device = TestedDevice(board, registers={"LOOKAHEAD": lookahead})
+            device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
             check_against_golden(device, job)
             assert board.board.stray_accesses == 0
 
     check()
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC],
+                         ids=lambda config: config.name)
 def test_any_job(config):
-    check_config(config, 150)
+    check_config(config, 300 if config.refetch else 150)
 
 
 @pytest.mark.slow
@@ -120,6 +156,21 @@ def test_board_keeps_nothing_between_runs(config):
                 n_rows=5 + 7 * number, seed=number, batch=batch, epochs=1 + number % 3,
                 correction_period=batch * (number % 4), warm=number % 2 == 1,
                 intercept=number % 5 != 0, label_format=LabelFormat(number % 3)))
+
+
+@pytest.mark.parametrize("config", [REFETCH, FLOAT, LOGISTIC], ids=lambda config: config.name)
+def test_board_keeps_nothing_of_losses_and_steps(config):
+    """One board for many jobs: losses, proximal steps, refetching and corrections change."""
+    with open_board(config, stall_probability=0.1) as board:
+        for number in range(16):
+            loss = losses(config)[number % len(losses(config))]
+            cell = (1 + number % 2) * (config.refetch and loss == Loss.HINGE)
+            check_against_golden(board, random_job(
+                config, n_features=[config.capacity, 1, config.lanes + 1, 2][number // 2 % 4],
+                n_rows=5 + 7 * number, seed=number, epochs=1 + number % 3, loss=loss,
+                refetch_cell=cell, proximal_period=number % 5 * config.proximal,
+                correction_period=number % 4 and config.lookahead + number,
+                warm=number % 3 == 1, intercept=number % 5 != 0))
 
 
 def test_zero_rows_are_refused():
