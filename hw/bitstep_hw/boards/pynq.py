@@ -13,7 +13,7 @@ from bitstep_hw.boards.vivado.flow import build, find_vivado, write_sources
 
 FOLDER = Path("build/vivado")
 BITSTREAMS = Path("bitstreams")
-REGISTERS_BYTES = 0x1_0000      # of address space for each slave; the pages of every board divide it
+REGISTERS_BYTES = 0x1_0000      # of address space for each slave
 
 
 @dataclass(frozen=True)

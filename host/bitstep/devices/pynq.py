@@ -1,0 +1,410 @@
+"""A board that PYNQ runs on: registers through AXI, buffers in the memory that both sides share.
+
+Of pynq only what versions 3.0.1, 3.1.2 and 4.0.0 have in common is used: ``Overlay``, ``allocate``,
+``flush``, ``invalidate``, ``freebuffer``, ``read`` and ``write`` of an IP, and ``wait`` of an
+interrupt.
+"""
+
+import asyncio
+import concurrent.futures
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitstep.config import PipelineConfig
+from bitstep.devices.base import DeviceError
+from bitstep.driver import check_identity
+
+IP_TYPE = "bitstep:user:bitstep_ip:"        # of the IP in the .hwh, without its version
+INTERRUPT = "interrupt"                     # its pin
+DEFAULT_FOLDER = Path("/usr/local/share/bitstep/bitstreams")
+LOOK_S = 0.1                # longest sleep between two looks at a run, with or without interrupt
+SHORTEST_SLEEP_S = 0.0005   # without an interrupt; grows with the time that has passed
+OPEN_TIMEOUT_S = 60.0       # loading a bitstream takes a second or two
+
+
+def bitstream_folder() -> Path:
+    """Where bitstreams are: BITSTEP_BITSTREAMS, else what ``bitstep deploy`` fills."""
+    return Path(os.environ.get("BITSTEP_BITSTREAMS") or DEFAULT_FOLDER)
+
+
+@dataclass(frozen=True)
+class Bitstream:
+    """A bitstream and its manifest.
+
+    Attributes
+    ----------
+    path : Path
+        The .bit; .hwh and .json stand beside it.
+    board : str
+        Board that it is for.
+    config : PipelineConfig
+    identity : int
+        What its IDENTITY registers read.
+    clock_hz : float
+    """
+
+    path: Path
+    board: str
+    config: PipelineConfig
+    identity: int
+    clock_hz: float
+
+
+def read_bitstream(path: str | Path) -> Bitstream:
+    """Check a bitstream against its manifest.
+
+    Parameters
+    ----------
+    path : path
+        The .bit file.
+
+    Raises
+    ------
+    DeviceError
+        If .bit, .hwh or .json are missing, cannot be read or are not of one build; the message
+        says which.
+    """
+    path = Path(path).absolute()        # pynq looks for relative paths in its own folders first
+    for suffix, what in ((".bit", "bitstream"), (".hwh", "description of its hardware"),
+                         (".json", "manifest")):
+        if not path.with_suffix(suffix).is_file():
+            raise DeviceError(
+                f"The {what} {path.with_suffix(suffix)} does not exist: a bitstream needs its "
+                ".bit, .hwh and .json side by side, as `make bitstream` writes and `bitstep "
+                "deploy` copies them")
+    found = _read_manifest(path.with_suffix(".json"))
+    for suffix, key in ((".bit", "bitstream"), (".hwh", "handoff")):
+        content = path.with_suffix(suffix).read_bytes()
+        if hashlib.sha256(content).hexdigest() != found.sums[key]:
+            raise DeviceError(f"{path.with_suffix(suffix)} is not the file that "
+                              f"{path.with_suffix('.json')} describes: it was copied in part, or "
+                              "is of another build; copy .bit, .hwh and .json again")
+    return Bitstream(path, found.board, found.config, found.identity, found.clock_hz)
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    board: str
+    config: PipelineConfig
+    identity: int
+    clock_hz: float
+    sums: dict[str, str]
+
+
+def _read_manifest(path: Path) -> _Manifest:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return _Manifest(
+            str(content["board"]), PipelineConfig(**content["config"]),
+            int(content["identity"], 16), 1e6 * float(content["clock_mhz"]["constraint"]),
+            {key: str(content[key]["sha256"]) for key in ("bitstream", "handoff")})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DeviceError(f"{path} is no manifest of a bitstream for PYNQ: "
+                          f"{type(error).__name__}: {error}; take the .json file that was made "
+                          "beside the bitstream") from error
+
+
+def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
+    """The bitstream of a folder that runs the jobs of a configuration; of several the one with
+    the longest rows.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        What the data need. Look-ahead and recursion may differ: they change the speed alone.
+    folder : Path, optional
+        Default: :func:`bitstream_folder`.
+
+    Raises
+    ------
+    DeviceError
+        If there is none; the message lists what there is.
+    """
+    folder = bitstream_folder() if folder is None else folder
+    present, fitting = [], []
+    for manifest in sorted(folder.glob("*.json")):
+        if not manifest.with_suffix(".bit").is_file():
+            continue                    # of another kind of board, as in a clone's bitstreams/
+        found = _read_manifest(manifest).config
+        present.append(found.name)
+        if _runs(config, found):
+            extras = (found.minibatch, found.corrections, found.max_features)
+            fitting.append((extras, manifest.with_suffix(".bit")))
+    if not fitting:
+        flags = "".join(f", {name}" for name in ("proximal", "refetch") if getattr(config, name))
+        raise DeviceError(
+            f"No bitstream in {folder} is for {config.bits} bits, a {config.bus_width}-bit bus, "
+            f"family {config.family!r} and solver {config.solver!r}{flags}; there are: "
+            f"{', '.join(present) or 'none'}. Choose --bits and --bus-width accordingly, copy "
+            "another with `bitstep deploy`, or name one with --bitfile")
+    return max(fitting, key=lambda entry: entry[0])[1]
+
+
+def _runs(wanted: PipelineConfig, present: PipelineConfig) -> bool:
+    same = ("bits", "bus_width", "family", "solver")
+    return all(getattr(wanted, name) == getattr(present, name) for name in same) \
+        and all(getattr(present, name) or not getattr(wanted, name)
+                for name in ("proximal", "refetch")) \
+        and (wanted.family != "float" or wanted.lookahead == present.lookahead)
+
+
+class PynqBuffer:
+    """Contiguous memory that pynq allocated.
+
+    Parameters
+    ----------
+    buffer : pynq.buffer.PynqBuffer
+        Of bytes.
+    """
+
+    def __init__(self, buffer: Any):
+        self._buffer = buffer
+        self.address = int(buffer.device_address)
+        self.array = np.asarray(buffer)
+
+    def _held(self) -> Any:
+        if self._buffer is None:
+            raise DeviceError("The buffer was freed, or its device closed")
+        return self._buffer
+
+    def to_device(self) -> None:
+        """Write the processor's caches back to the memory."""
+        self._held().flush()
+
+    def from_device(self) -> None:
+        """Discard what the processor's caches hold of the memory."""
+        self._held().invalidate()
+
+    def free(self) -> None:
+        """Give the memory back; twice is harmless."""
+        if self._buffer is not None:
+            buffer, self._buffer = self._buffer, None
+            # Whoever still holds the array keeps no memory of the board.
+            self.array = np.zeros(0, np.uint8)
+            buffer.freebuffer()
+
+
+class PynqDevice:
+    """A Zynq board with PYNQ on its SD card: PYNQ-Z1, PYNQ-Z2, Ultra96, KV260.
+
+    Implements :class:`bitstep.devices.base.Device`. Runs on the board itself, as root, in the
+    Python environment that has pynq. Loading the bitstream takes a second or two.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Pipeline that the data need; the one on the board is that of the bitstream.
+    bitfile : path, optional
+        Bitstream, with its .hwh and .json beside it. Default: the one of
+        :func:`bitstream_folder` that can run such data.
+    interrupt : bool
+        Whether to wait for the pipeline's interrupt where pynq offers it; else, and where it
+        does not, the registers are read at intervals.
+
+    Attributes
+    ----------
+    bitstream : Bitstream
+        What is loaded.
+    uses_interrupt : bool
+        Whether waiting is done by interrupt.
+
+    Raises
+    ------
+    DeviceError
+        If pynq is not installed, finds no board, or the bitstream is missing or is not what its
+        manifest says.
+    """
+
+    name = "pynq"
+
+    def __init__(self, config: PipelineConfig, *, bitfile: str | Path | None = None,
+                 interrupt: bool = True):
+        pynq = _import_pynq()
+        self.bitstream = read_bitstream(bitfile or find_bitstream(config))
+        self.config = self.bitstream.config
+        self.identity = self.bitstream.identity
+        self.clock_hz = self.bitstream.clock_hz
+        self._allocate = pynq.allocate
+        self._buffers: list[PynqBuffer] = []
+        self._loop = _Loop()
+        try:
+            self._ip, self._interrupt = self._loop.call(
+                lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
+            check_identity(self)
+        except BaseException:
+            self.close()
+            raise
+        self.uses_interrupt = self._interrupt is not None
+
+    def _open(self, pynq, interrupt):
+        """IP and its interrupt, or None; on the thread whose event loop the interrupt needs."""
+        path = self.bitstream.path
+        try:
+            overlay = pynq.Overlay(str(path))
+            names = [name for name, entry in overlay.ip_dict.items()
+                     if str(entry.get("type", "")).startswith(IP_TYPE)]
+            if len(names) != 1:
+                raise DeviceError(f"{path.with_suffix('.hwh')} describes {len(names)} pipelines "
+                                  f"(IP of type {IP_TYPE}*), not 1; take the .hwh that was made "
+                                  "with the bitstream")
+            ip = getattr(overlay, names[0])
+        except (RuntimeError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, DeviceError):
+                raise
+            raise DeviceError(
+                f"pynq {getattr(pynq, '__version__', '')} cannot load {path}: "
+                f"{type(error).__name__}: {error}. Run it on the board, as root, in an "
+                "environment with XRT set up (a login shell: sudo -i); the bitstream must be for "
+                f"this board ({self.bitstream.board} says its manifest)") from error
+        return ip, (getattr(ip, INTERRUPT, None) if interrupt else None)
+
+    def _opened(self):
+        if self._ip is None:
+            raise DeviceError("The device is closed")
+        return self._ip
+
+    def read(self, offset: int) -> int:
+        """Read the 32-bit register at byte ``offset``."""
+        return int(self._opened().read(offset))
+
+    def write(self, offset: int, value: int) -> None:
+        """Write the 32-bit register at byte ``offset``."""
+        self._opened().write(offset, int(value) & 0xFFFF_FFFF)      # pynq takes int alone
+
+    def allocate(self, n_bytes: int) -> PynqBuffer:
+        """Allocate contiguous memory.
+
+        Raises
+        ------
+        MemoryError
+            If there is not so much; the message says how much Linux has for this purpose.
+        """
+        self._opened()
+        if n_bytes < 1:
+            raise ValueError(f"A buffer must have at least 1 byte, not {n_bytes}")
+        try:
+            made = self._allocate((n_bytes,), np.uint8)
+        except (RuntimeError, MemoryError, OSError) as error:
+            raise MemoryError(
+                f"The board has no {n_bytes:,} contiguous bytes ({error}). {_contiguous()}Free "
+                "the buffers of other programs (notebooks keep theirs until their kernel is shut "
+                "down), use fewer rows (--train-rows), fewer --bits or fewer --copies, or give "
+                "Linux more with the boot argument cma=") from error
+        buffer = PynqBuffer(made)
+        self._buffers.append(buffer)
+        return buffer
+
+    def wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until ``done()``, or for about ``timeout_s`` seconds.
+
+        An interrupt only wakes this up, and ``done()`` decides: one that is lost costs a tenth of
+        a second, one too many nothing.
+        """
+        started = time.monotonic()
+        while not (result := done()):
+            passed = time.monotonic() - started
+            if passed >= timeout_s:
+                break
+            self._pause(min(LOOK_S, timeout_s - passed), passed)
+        return result
+
+    def _pause(self, longest_s, passed_s):
+        if self._interrupt is not None:
+            self._loop.wait(self._interrupt.wait, longest_s)
+        else:
+            # So short a run is noticed soon, and a long one costs the processor little.
+            time.sleep(min(longest_s, max(SHORTEST_SLEEP_S, passed_s / 8)))
+
+    def close(self) -> None:
+        """Free everything; twice is harmless."""
+        for buffer in self._buffers:
+            buffer.free()
+        self._buffers.clear()
+        self._ip = self._interrupt = None
+        self._loop.close()
+
+
+class _Loop:
+    """An event loop on a thread of its own, since pynq's interrupts need a loop that runs, and
+    that of a notebook is busy with the cell that trains.
+    """
+
+    def __init__(self):
+        self._loop = asyncio.new_event_loop()
+        self._waiting: Any = None
+        self._thread = threading.Thread(target=self._run, name="bitstep-interrupts", daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def call(self, action: Callable[[], Any], timeout_s: float) -> Any:
+        """Result of an action on the loop's thread."""
+        async def run():
+            return action()
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        try:
+            return future.result(timeout_s)
+        except concurrent.futures.TimeoutError as error:
+            raise DeviceError(f"pynq did not load the bitstream within {timeout_s:g} s: reboot "
+                              "the board") from error
+
+    def wait(self, start: Callable[[], Any], timeout_s: float) -> None:
+        """Wait for the end of a coroutine, which goes on if it takes longer; the next call waits
+        for the same one.
+        """
+        if self._waiting is None:
+            self._waiting = asyncio.run_coroutine_threadsafe(start(), self._loop)
+        try:
+            self._waiting.result(timeout_s)
+            self._waiting = None
+        except Exception as error:
+            if not self._waiting.done():
+                return                      # the time is over
+            self._waiting = None
+            raise DeviceError(f"pynq could not wait for the interrupt: {error}; open the device "
+                              "with interrupt=False") from error
+
+    def close(self) -> None:
+        """End the thread; twice is harmless."""
+        if self._thread.is_alive():
+            if self._waiting is not None:
+                self._waiting.cancel()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(5.0)
+
+
+def _import_pynq() -> Any:
+    try:
+        import pynq
+    except ImportError as error:
+        raise DeviceError(
+            f"Device 'pynq' needs pynq, which cannot be imported here ({error}): run this on the "
+            "board, in the Python that came with its SD image (/usr/local/share/pynq-venv)"
+        ) from error
+    return pynq
+
+
+def _contiguous() -> str:
+    """What Linux says of its contiguous memory, as a sentence; empty if it says nothing."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return ""
+    kib = {line.split(":")[0]: int(line.split()[1]) for line in text.splitlines()
+           if line.startswith("Cma")}
+    if not kib.get("CmaTotal"):
+        return ""
+    return (f"Linux has {kib['CmaTotal'] * 1024:,} bytes of contiguous memory, of which "
+            f"{kib.get('CmaFree', 0) * 1024:,} are free. ")

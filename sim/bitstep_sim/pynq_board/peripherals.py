@@ -1,0 +1,104 @@
+"""What surrounds the pipeline on a board: interrupt controller, Linux's interrupt file, clocks."""
+
+import asyncio
+
+CYCLES_A_WAIT = 20_000      # that the clock runs while Linux looks elsewhere
+
+
+class InterruptController:
+    """AXI INTC with one input, sensitive to its level, as pynq programs it.
+
+    Parameters
+    ----------
+    level : callable
+        Tells whether the pipeline's interrupt is up.
+    """
+
+    def __init__(self, level):
+        self.level = level
+        self.status = self.enabled = self.master = 0
+
+    def read(self, offset: int) -> int:
+        """Read a register."""
+        self.status |= int(self.level())
+        return {0x00: self.status, 0x04: self.status & self.enabled, 0x08: self.enabled,
+                0x1C: self.master}.get(offset, 0)
+
+    def write(self, offset: int, value: int) -> None:
+        """Write a register."""
+        if offset == 0x08:
+            self.enabled = value
+        elif offset == 0x0C:            # acknowledges; a level that is still up is seen again
+            self.status &= ~value
+        elif offset == 0x10:
+            self.enabled |= value
+        elif offset == 0x14:
+            self.enabled &= ~value
+        elif offset == 0x1C:
+            self.master = value
+
+    @property
+    def output(self) -> bool:
+        """Whether the processor is interrupted."""
+        self.status |= int(self.level())
+        return self.master == 3 and bool(self.status & self.enabled)
+
+
+class InterruptFile:
+    """Linux's file of an interrupt, in place of pynq's ``UioController``: time passes on the
+    board while somebody waits for it.
+
+    Parameters
+    ----------
+    board : SimulatedBoard
+        The pynq device.
+    """
+
+    def __init__(self, board):
+        self.board = board
+        self.events = []
+        self.lost = False           # a test's fault: interrupts that never arrive
+
+    def add_event(self, event, number: int) -> None:
+        """Set ``event`` at the next interrupt."""
+        self.events.append(event)
+        if len(self.events) == 1:
+            self._task = asyncio.get_event_loop().create_task(self._wait())
+
+    async def _wait(self):
+        while self.lost or not self.board.run(CYCLES_A_WAIT):
+            await asyncio.sleep(0.001)
+        events, self.events = self.events, []
+        for event in events:
+            event.set()
+
+
+class ClockRegisters:
+    """The registers of the processing system with which pynq sets clocks and widths of ports."""
+
+    # Dividers and multipliers of the PLLs, as the boot loader leaves them: 1 GHz (Zynq-7000) and
+    # 1.5 GHz (Zynq UltraScale+) for what becomes the pipeline's clock.
+    _ZYNQ = {0xF800_0100: 26 << 12, 0xF800_0104: 21 << 12, 0xF800_0108: 20 << 12,
+             0xF800_0120: 2 << 8, **dict.fromkeys((0xF800_0170, 0xF800_0180, 0xF800_0190,
+                                                   0xF800_01A0), 5 << 8 | 2 << 20)}
+    _ULTRASCALE = {0xFF5E_0020: 90 << 8 | 1 << 16, 0xFF5E_0030: 72 << 8 | 1 << 16,
+                   **dict.fromkeys((0xFF5E_00C0, 0xFF5E_00C4, 0xFF5E_00C8, 0xFF5E_00CC),
+                                   15 << 8 | 1 << 16),
+                   0xFD1A_0020: 72 << 8 | 1 << 16, 0xFD1A_002C: 64 << 8 | 1 << 16,
+                   0xFD1A_0038: 72 << 8 | 1 << 16, 0xFD1A_0060: 1 << 8}
+
+    def __init__(self, family: str):
+        self.values = dict(self._ZYNQ if family == "zynq" else self._ULTRASCALE)
+
+    @staticmethod
+    def covers(address: int) -> bool:
+        """Whether an address is one of these registers."""
+        return 0xF800_0000 <= address < 0xF800_1000 or 0xFD00_0000 <= address < 0xFFC0_0000
+
+    def read(self, address: int) -> int:
+        """Read a register."""
+        return self.values.get(address, 0)
+
+    def write(self, address: int, value: int) -> None:
+        """Write a register."""
+        self.values[address] = value & 0xFFFF_FFFF
