@@ -1,14 +1,15 @@
 """Counters and cycles of runs on the simulated board."""
 
 import pytest
-from boards import TestedDevice, check_against_golden, open_board
-from test_equivalence import CONFIGS, allowed_lookahead
+from boards import TestedDevice, check_against_golden, lookahead_registers, open_board
+from test_equivalence import CONFIGS, FLOAT, LOGISTIC, REFETCH, allowed_lookahead
 
-from bitstep.config import ceil_div
-from bitstep.registers import LabelFormat
+from bitstep.config import PipelineConfig, ceil_div
+from bitstep.registers import LabelFormat, Loss
 from bitstep_sim.jobs import random_job
 
-STALLS = ("stall_rows", "stall_labels", "stall_lookahead", "stall_recursion", "stall_correction")
+STALLS = ("stall_rows", "stall_labels", "stall_lookahead", "stall_recursion", "stall_correction",
+          "stall_refetch")
 AHEAD = 60          # cycles of a run that no counter names: checks, first data, the end
 PER_EPOCH = 40      # of an epoch: its table entry, its first labels, the model's last words
 
@@ -17,7 +18,7 @@ def train(config, *, lookahead=None, memory=None, **options):
     """Job and counters of a run."""
     job = random_job(config, **options)
     with open_board(config, **(memory or {"memory_latency": 1})) as board:
-        registers = {} if lookahead is None else {"LOOKAHEAD": lookahead}
+        registers = {} if lookahead is None else lookahead_registers(job, lookahead)
         result = check_against_golden(TestedDevice(board, registers=registers), job)
     return job, {name: int(value or 0) for name, value in result.counters.items()}
 
@@ -47,9 +48,10 @@ def test_beats_and_bytes_are_exact(config, label_format, extra):
     model_bytes = 4 * config.model_words(job.n_features)
     assert counters["beats"] == 3 * 37 * job.beats
     assert counters["bytes_read"] == (
-        3 * (37 * job.beats * config.beat_bytes + 8 + 8 * label_words(job))
+        3 * (37 * job.beats * config.beat_bytes + 16 + 8 * label_words(job))
         + model_bytes * (("warm" in extra) + ("correction_period" in extra)))
     assert counters["saturations"] == counters["refetched_rows"] == 0
+    assert counters["stall_refetch"] == 0
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
@@ -71,6 +73,56 @@ def test_every_cycle_has_one_cause(config, options):
     named = sum(counters[name] for name in ("beats", "flush", "model_io", *STALLS))
     assert named <= counters["cycles"] <= named + AHEAD + 3 * PER_EPOCH
     assert counters["model_io"] >= 3 * (job.beats * config.model_lanes // 2 + 1)
+
+
+HINGE = {"loss": Loss.HINGE, "warm": True, "n_features": 24}
+
+
+@pytest.mark.parametrize("config, options", [
+    (REFETCH, {**HINGE, "refetch_cell": 1}),
+    (REFETCH, {**HINGE, "refetch_cell": 4, "lookahead": 0}),
+    (REFETCH, {**HINGE, "refetch_cell": 2, "correction_period": 7, "proximal_period": 5}),
+    (REFETCH, {**HINGE, "refetch_cell": 1, "memory": {"stall_probability": 0.5}}),
+    (REFETCH, {**HINGE, "proximal_period": 3, "batch": 3}),
+    (FLOAT, {"n_features": 5, "proximal_period": 50}), (FLOAT, {"n_features": 1, "batch": 4}),
+    (LOGISTIC, {"n_features": 20, "loss": Loss.LOGISTIC}),
+    (LOGISTIC, {"n_features": 48, "loss": Loss.LOGISTIC, "correction_period": 10})],
+    ids=lambda value: value.name if isinstance(value, PipelineConfig) else str(value))
+def test_cycles_have_a_cause_with_losses_and_steps(config, options):
+    """With look-ahead and refetching, beats that enter a second time are in no counter, and those
+    of a row begun before it had to wait are counted as a beat and as waiting.
+    """
+    job, counters = train(config, n_rows=200, epochs=3, **options)
+    named = sum(counters[name] for name in ("beats", "flush", "model_io", *STALLS))
+    assert named <= counters["cycles"] + job.beats * counters["refetched_rows"]
+    again = 0
+    if job.refetch_cell and options.get("lookahead") != 0:
+        again = 3 * job.n_rows * (job.lookahead + 1) * job.beats    # every row, once
+    assert counters["cycles"] <= named + again + AHEAD + 3 * PER_EPOCH
+    assert (counters["stall_refetch"] > 0) == (job.refetch_cell > 0)
+
+
+@pytest.mark.parametrize("lookahead", [0, 1, None])
+def test_bytes_of_rows_at_full_precision(lookahead):
+    """A row that is fetched again moves its 16-bit values and its part of a second pass; the beats
+    that only come out of the queue again move nothing.
+    """
+    job, counters = train(REFETCH, n_rows=150, epochs=2, lookahead=lookahead, refetch_cell=1,
+                          memory={"stall_probability": 0.2}, **HINGE)
+    assert counters["refetched_rows"] > 20
+    assert counters["bytes_read"] == (
+        2 * (150 * job.beats * 8 + 16 + 8 * label_words(job))
+        + counters["refetched_rows"] * 2 * REFETCH.full_words(job.n_features)
+        + 4 * REFETCH.model_words(job.n_features))
+
+
+def test_refetching_is_the_cause_of_waiting():
+    """Without rows that are fetched again nothing waits; with them, more than for all else."""
+    few = train(REFETCH, n_rows=300, epochs=1, **HINGE)[1]
+    many = train(REFETCH, n_rows=300, epochs=1, refetch_cell=4, **HINGE)[1]
+    assert few["stall_refetch"] == few["refetched_rows"] == 0
+    assert max(STALLS, key=many.__getitem__) == "stall_refetch"
+    assert many["stall_refetch"] >= 10 * many["refetched_rows"] > 0
 
 
 CONFIG = CONFIGS[2]         # recursion 3, look-ahead as needed

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 
 import pytest
 from boards import TestedDevice, check_against_golden, compare, open_board
+from test_equivalence import FLOAT, REFETCH
 
 from bitstep.config import PipelineConfig
 from bitstep.driver import Driver
 from bitstep.golden.sgd import train
-from bitstep.registers import OFFSETS, Control, Error, Status
+from bitstep.registers import OFFSETS, Control, Error, Loss, Status
 from bitstep.runs import AbortedError, BadConfigurationError, BusError, RunError
 from bitstep_sim.board import BASE
 from bitstep_sim.device import POISON
@@ -27,9 +28,9 @@ def address(registers, name):
 
 
 @contextmanager
-def open_tested(**options):
+def open_tested(config=CONFIG, **options):
     """A board between driver and test, with irregular memory."""
-    with open_board(CONFIG, stall_probability=0.2, stall_seed=5) as board:
+    with open_board(config, stall_probability=0.2, stall_seed=5) as board:
         yield TestedDevice(board, **options)
 
 
@@ -62,7 +63,7 @@ BROKEN = [
     ("LABELS", 0, Error.AUX_READ, 0),
     ("LABELS", JOB.labels.nbytes - 8, Error.AUX_READ, 0),
     ("EPOCH_TABLE", 0, Error.AUX_READ, 0),
-    ("EPOCH_TABLE", 24, Error.AUX_READ, 3),
+    ("EPOCH_TABLE", 56, Error.AUX_READ, 3),
     ("MODEL_IN", 0, Error.AUX_READ, 0),
     ("COEFFICIENTS", MODEL_BYTES - 8, Error.AUX_READ, 0),
     ("MODEL_OUT", 0, Error.MODEL_WRITE, 0),
@@ -174,3 +175,80 @@ def test_many_ends_in_a_row():
                 device.on_start = None
                 check_against_golden(device, dataclasses.replace(
                     JOB, epochs=JOB.epochs[:1 + round_]))
+
+
+# Refetching and proximal steps
+
+REFETCHED = random_job(REFETCH, n_features=50, n_rows=100, epochs=3, seed=4, loss=Loss.HINGE,
+                       refetch_cell=2, correction_period=10, proximal_period=4, warm=True)
+
+
+def refetches_well_again(device):
+    """The next runs fetch the right rows and decide them, though one was cut off."""
+    device.on_start = device.during = None
+    device.board.set_broken([])
+    check_against_golden(device, random_job(REFETCH, n_features=30, n_rows=20, batch=2,
+                                            proximal_period=6))
+    for seed in range(2):
+        result = check_against_golden(device, random_job(
+            REFETCH, n_features=20 + 30 * seed, n_rows=120, seed=seed, loss=Loss.HINGE, warm=True,
+            refetch_cell=2))
+        assert result.counters["refetched_rows"] > 0
+    check_against_golden(device, REFETCHED)
+
+
+@pytest.mark.parametrize("offset", [0, REFETCHED.full.nbytes // 2])     # from here to the end
+def test_bus_errors_of_rows_at_full_precision(offset):
+    n_bytes = REFETCHED.n_rows * 2 * REFETCH.full_words(50) - offset
+    with open_tested(REFETCH) as device:
+        def on_start(registers):
+            device.board.set_broken([(address(registers, "FULL") + offset, n_bytes)])
+
+        device.on_start = on_start
+        raised = fails(device, BusError, REFETCHED)
+        assert device.get("ERROR") == Error.ROW_READ
+        assert device.board.stray_accesses == 0
+        assert raised.result.epochs_done < 3
+        refetches_well_again(device)
+
+
+def test_an_abort_at_any_time_of_a_refetching_run():
+    """Among so many, some fall into a refetched row and some into a proximal step."""
+    with open_tested(REFETCH) as device:
+        expected = list(train(REFETCHED))
+        for cycles in [*range(40, 400, 13), *range(400, 1200, 61), 3001]:
+            device.cycles = cycles
+            device.during = lambda: device.device.write(OFFSETS["CONTROL"], Control.ABORT)
+            fails(device, AbortedError, REFETCHED)
+            device.during = None
+            short = dataclasses.replace(REFETCHED, epochs=REFETCHED.epochs[:1])
+            compare(Driver(device).train(short), expected[:1])
+        refetches_well_again(device)
+
+
+def test_an_abort_at_any_time_of_a_run_on_floating_point_rows():
+    job = random_job(FLOAT, n_features=5, n_rows=60, epochs=3, proximal_period=5)
+    with open_tested(FLOAT) as device:
+        for cycles in range(40, 900, 47):
+            device.cycles = cycles
+            device.during = lambda: device.device.write(OFFSETS["CONTROL"], Control.ABORT)
+            fails(device, AbortedError, job)
+            device.during = None
+            check_against_golden(device, random_job(FLOAT, n_features=4, n_rows=9, seed=cycles))
+
+
+@pytest.mark.parametrize("registers", [
+    {"REFETCH_CELL": 5}, {"BATCH": 2}, {"LOSS": Loss.SQUARED_HINGE}, {"LOSS": Loss.LOGISTIC},
+    {"FULL_ADDRESS_LO": 4}, {"LABEL_FORMAT": 1}], ids=str)
+def test_bad_registers_of_a_refetching_run(registers):
+    with open_tested(REFETCH, registers=registers) as device:
+        assert fails(device, BadConfigurationError, REFETCHED).result.epochs_done == 0
+        device.registers = {}
+        refetches_well_again(device)
+
+
+def test_registers_that_a_pipeline_has_no_use_for():
+    for name in ("PROXIMAL_PERIOD", "REFETCH_CELL"):
+        with open_tested(registers={name: 2}) as device:
+            fails(device, BadConfigurationError)
+            runs_well_again(device)
