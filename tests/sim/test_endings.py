@@ -179,8 +179,9 @@ def test_many_ends_in_a_row():
 
 # Refetching and proximal steps
 
-REFETCHED = random_job(REFETCH, n_features=50, n_rows=100, epochs=3, seed=4, loss=Loss.HINGE,
-                       refetch_cell=2, correction_period=10, proximal_period=4, warm=True)
+REFETCHED = dataclasses.replace(random_job(
+    REFETCH, n_features=24, n_rows=100, epochs=3, seed=5, loss=Loss.HINGE, refetch_cell=1,
+    correction_period=10, proximal_period=20, warm=True), box_limit=1 << 24)
 
 
 def refetches_well_again(device):
@@ -199,7 +200,7 @@ def refetches_well_again(device):
 
 @pytest.mark.parametrize("offset", [0, REFETCHED.full.nbytes // 2])     # from here to the end
 def test_bus_errors_of_rows_at_full_precision(offset):
-    n_bytes = REFETCHED.n_rows * 2 * REFETCH.full_words(50) - offset
+    n_bytes = REFETCHED.n_rows * 2 * REFETCH.full_words(24) - offset
     with open_tested(REFETCH) as device:
         def on_start(registers):
             device.board.set_broken([(address(registers, "FULL") + offset, n_bytes)])

@@ -7,15 +7,16 @@ import pytest
 from boards import compare, open_board
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_equivalence import PROFILE, jobs
+from test_equivalence import FLOAT, LOGISTIC, PROFILE, REFETCH, jobs
 
 from bitstep.config import PipelineConfig
 from bitstep.driver import Driver
 from bitstep.golden.sgd import train
 from bitstep.job import EpochSteps, TrainingJob
 from bitstep.quantization.packing import pack_codes, pack_labels
-from bitstep.registers import LabelFormat, Saturation
+from bitstep.registers import LabelFormat, Loss, Saturation
 from bitstep.runs import SaturationError
+from bitstep_sim.jobs import pack_floats, random_job
 
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
 LOW, HIGH = -1 << 31, (1 << 31) - 1
@@ -115,13 +116,22 @@ def test_range_of_a_correction(board, word, coefficient, expected, rows, period)
     assert check(board, job) == Saturation(expected if rows > period else 0)
 
 
-@pytest.mark.parametrize("speed", [3, 30, 1000])
-def test_random_jobs_that_diverge(board, speed):
+@pytest.mark.parametrize("config, speed", [
+    *((CONFIG, speed) for speed in (3, 30, 1000)), (REFETCH, 1000), (FLOAT, 1000)],
+    ids=lambda value: value.name if isinstance(value, PipelineConfig) else str(value))
+def test_random_jobs_that_diverge(config, speed):
     """Steps that are too large by far, from the second epoch on."""
     kinds = set()
+    with open_board(config) as board:
+        diverge(board, speed, kinds)
+    assert speed < 30 or any(kinds), "no job left its range"
+
+
+def diverge(board, speed, kinds):
+    """Random jobs; adds what saturated in each to ``kinds``."""
 
     @settings(max_examples=60, **PROFILE)
-    @given(jobs(CONFIG))
+    @given(jobs(board.config))
     def diverging(job_and_lookahead):
         job, _ = job_and_lookahead
         steps = [dataclasses.replace(entry, mantissa=min(entry.mantissa * speed, (1 << 18) - 1))
@@ -129,7 +139,6 @@ def test_random_jobs_that_diverge(board, speed):
         kinds.add(check(board, dataclasses.replace(job, epochs=tuple(steps))))
 
     diverging()
-    assert speed < 30 or any(kinds), "no job left its range"
 
 
 @settings(max_examples=60, **PROFILE)
@@ -142,3 +151,84 @@ def test_random_corrections_that_leave_the_range(data):
                                            correction_shift=1 + number % 2)
                        for number, entry in enumerate(job.epochs))
         check(device, dataclasses.replace(job, epochs=epochs))
+
+
+# Losses, floating-point rows and rows at full precision: K is mantissa 2^(label_shift - 8 shift).
+
+LARGEST = (1 << 18) - 1
+
+
+@pytest.mark.parametrize("config, loss", [(CONFIG, Loss.HINGE), (LOGISTIC, Loss.LOGISTIC),
+                                          (FLOAT, Loss.HINGE)],
+                         ids=["hinge", "logistic", "float"])
+@pytest.mark.parametrize("mantissa, shift, label_shift, expected", [
+    (LARGEST, 1, 21, 0), (1 << 17, 1, 22, UPDATE), (1, 1, 38, 0), (1, 1, 39, UPDATE)])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_range_of_the_unit_update(config, loss, mantissa, shift, label_shift, expected, epoch):
+    """31 bits, whatever the rows are: here all of them are 0."""
+    job = random_job(config, n_features=3, n_rows=4, loss=loss, intercept=False)
+    steps = [EpochSteps(0, 1)] * epoch + [EpochSteps(mantissa, shift)]
+    job = dataclasses.replace(job, rows=(np.zeros_like(job.rows[0]),), epochs=tuple(steps),
+                              label_shift=label_shift)
+    with open_board(config) as device:
+        assert check(device, job) == Saturation(expected)
+
+
+def hinge_job(config, values, label, model, *, unit, calm_rows, intercept=None):
+    """A row that the model has at 0, so it is active, and rows of zeros; K = ``unit``."""
+    values = np.vstack([values, np.zeros((calm_rows, len(model)))])
+    job = random_job(config, n_features=len(model), n_rows=len(values), epochs=1, loss=Loss.HINGE,
+                     intercept=intercept is not None, refetch_cell=int(config.refetch))
+    if config.family == "float":
+        rows, scale = pack_floats(values.astype(np.float32), config), (24, 3)
+    else:
+        levels = np.clip(np.floor(values + 0.5), -3, 3).astype(int)
+        rows, scale = pack_codes((levels % 8).astype(np.uint8), 3, 64), (8, 1)
+    full = (values * 2 ** config.full_fraction).astype(np.int16) if config.refetch else None
+    label_shift, shift = scale
+    return dataclasses.replace(
+        job, rows=(rows,), full=full, label_shift=label_shift, epochs=(EpochSteps(unit, shift),),
+        labels=pack_labels(np.array([label] + [1] * calm_rows), LabelFormat.SIGN),
+        model=np.array(model, np.int32), intercept=intercept or 0)
+
+
+@pytest.mark.parametrize("config", [REFETCH, FLOAT], ids=["refetched", "float"])
+@pytest.mark.parametrize("label, word, expected", [
+    (1, HIGH - 5000, 0), (1, HIGH - 4999, MODEL), (-1, LOW + 5000, 0), (-1, LOW + 4999, MODEL)])
+@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize("calm_rows", [0, 9])
+def test_range_of_a_word_of_a_row_that_is_used_exactly(config, label, word, expected, place,
+                                                       calm_rows):
+    """X + y K v with v = 1, beside a word that makes the dot product 0."""
+    values, model = np.zeros((1, config.capacity)), np.zeros(config.capacity, int)
+    values[0, [place, 1]], model[place], model[1] = 1, word, -word
+    job = hinge_job(config, values, label, model, unit=5000, calm_rows=calm_rows)
+    *_, last = train(job)
+    assert bool(last.refetched_rows) == config.refetch
+    with open_board(config) as device:
+        assert check(device, job) == Saturation(expected)
+
+
+@pytest.mark.parametrize("v, change", [(1 + 2.0**-13, 4096), (1 - 2.0**-13, 4095),
+                                       (-1 + 2.0**-13, -4096), (-1 - 2.0**-13, -4097)])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_rounding_at_the_range_of_a_refetched_word(v, change, beyond):
+    """X - round(c v) with c = -4096: c v ends in a half, and goes up."""
+    word = HIGH - change + beyond if v > 0 else LOW - change - beyond
+    model = [word, -word if v > 0 else word]
+    job = hinge_job(REFETCH, np.array([[v, abs(v)]]), 1, model, unit=4096, calm_rows=3)
+    *_, last = train(job)
+    assert last.refetched_rows >= 1
+    with open_board(REFETCH) as device:
+        assert check(device, job) == Saturation(MODEL if beyond else 0)
+
+
+@pytest.mark.parametrize("config", [REFETCH, FLOAT], ids=["refetched", "float"])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_range_of_the_intercept_of_a_row_that_is_used_exactly(config, beyond):
+    level, unit = config.intercept_limit, 5000
+    constant = HIGH - unit * level + beyond
+    job = hinge_job(config, np.array([[float(level)]]), 1, [-constant], unit=unit, calm_rows=0,
+                    intercept=constant)
+    with open_board(config) as device:
+        assert check(device, job) == Saturation(MODEL if beyond else 0)
