@@ -33,6 +33,9 @@ MODEL_RANGE = 32.0          # default of ``model_range`` for least squares
 # For the other losses. Where a plane separates the classes, the logistic loss makes weights grow as
 # long as it is trained: to 36 in 20 epochs on 8 normal features.
 MARGIN_RANGE = 128.0
+# Where refetching and look-ahead go together by themselves (docs/refetching.md).
+REFETCH_AHEAD_BITS = 7      # with fewer, too many rows are left open
+REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes again
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,10 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         factors = steps * (data.n_rows / made / batch * largest / top)
 
     proximal = l1 > 0 or box is not None
-    rows_between = stepping.proximal_period(proximal_period, data.n_rows, batch) if proximal else 0
+    rows_between = 0
+    if proximal:
+        shrinking = l1 * float(steps.max()) / (data.label_scale * _largest_stored(data))
+        rows_between = stepping.proximal_period(proximal_period, data.n_rows, batch, shrinking)
 
     epochs, taken = [], []
     unit = config.level_limit * config.gradient_limit * batch
@@ -257,7 +263,10 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     bits, encoding, bus_width
         Of the data, see :func:`bitstep.quantization.quantize`.
     lookahead : int or "auto"
-        ``"auto"`` takes what rows of ``n_features`` need so that they never wait.
+        ``"auto"`` takes what rows of ``n_features`` need so that they never wait; with
+        ``refetch`` only from 7 bits on, and for rows of at most 8 beats, and else 0: a row that
+        look-ahead leaves open drains the pipeline, so where more than some 10 % of the rows are
+        (or fewer, if rows are long), waiting for every update is faster (docs/refetching.md).
     loss : Loss
         What is to be minimised.
     refetch : bool
@@ -287,7 +296,10 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
                             recursion=recursion, solver="logistic" if logistic else "linear",
                             proximal=proximal, refetch=refetch)
-    return config.with_lookahead(int(n_features)) if automatic else config
+    if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
+                                      or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
+        return config
+    return config.with_lookahead(int(n_features))
 
 
 def _box_limit(box, units):
@@ -300,10 +312,15 @@ def _box_limit(box, units):
     return math.floor(min(box / units.model_unit, MODEL_LIMIT))
 
 
+def _largest_stored(data):
+    """Largest magnitude of a stored label, at least 1."""
+    stored = unpack_labels(data.labels, LabelFormat(data.label_format), data.n_rows)
+    return max(int(np.abs(stored).max(initial=0)), 1)
+
+
 def _label_shift(data, config, loss, model_range):
     """Largest label shift that keeps ``model_range`` times the largest label in a model word."""
-    stored = unpack_labels(data.labels, LabelFormat(data.label_format), data.n_rows)
-    largest = max(int(np.abs(stored).max(initial=0)), 1)
+    largest = _largest_stored(data)
     room = 2.0 ** (MODEL_WIDTH - 1) * config.level_limit / largest
     if room < model_range:
         raise ValueError(f"model_range must be at most {room:.6g} for labels stored with "

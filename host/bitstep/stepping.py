@@ -8,7 +8,9 @@ from bitstep.golden.rounding import round_shift
 MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
 MIN_UNIT = 4                # least update of a derivative of 1: a smaller one is rounded by > 12 %
 MAX_GROWTH = 0.05           # largest relative change of a weight by one correction
-PROXIMAL_ROWS = 256         # least rows between proximal steps that are chosen by themselves
+PROXIMAL_ROWS = 256         # rows between proximal steps that are enough by themselves
+PROXIMAL_STEPS = 8          # least proximal steps of an epoch, where there are as many batches
+MAX_SHRINKING = 0.25        # largest threshold, in units of the largest label
 
 
 def step_mantissa(scale: float, step: float) -> tuple[int, int]:
@@ -92,16 +94,24 @@ def automatic_period(n_rows: int, batch: int, growth: float, above: int = 0) -> 
     return period
 
 
-def automatic_proximal_period(n_rows: int, batch: int) -> int:
-    """Rows between proximal steps: the least ``batch * 2**n`` of at least 256 rows.
+def automatic_proximal_period(n_rows: int, batch: int, shrinking: float = 0.0) -> int:
+    """Rows between proximal steps.
 
     The pipeline applies every update before a proximal step and starts anew after it, so steps
-    should be rare; what they cut off between two of them comes back, so there should be several an
-    epoch. The period may be more than the rows: then there is one step an epoch, after the last
-    row.
+    should be rare; but what they cut off between two of them comes back, and meanwhile the
+    intercept follows a model that they are about to remove. So the period is the least ``batch *
+    2**n`` of at least 256 rows, or, if that is shorter, the largest with which an epoch has at
+    least 8 steps and no threshold is more than a quarter of the largest label. Never less than
+    ``batch``.
+
+    Parameters
+    ----------
+    shrinking : float
+        What one batch adds to a threshold, in units of the largest label: largest step times l1.
     """
     period = batch
-    while period < min(PROXIMAL_ROWS, n_rows):
+    while (period < PROXIMAL_ROWS and 2 * period * PROXIMAL_STEPS <= n_rows
+           and 2 * period / batch * shrinking <= MAX_SHRINKING):
         period *= 2
     return period
 
@@ -134,7 +144,7 @@ def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
     return int(asked)
 
 
-def proximal_period(asked: int | str, n_rows: int, batch: int) -> int:
+def proximal_period(asked: int | str, n_rows: int, batch: int, shrinking: float) -> int:
     """Rows between proximal steps: what was asked for, or :func:`automatic_proximal_period`.
 
     Raises
@@ -143,7 +153,7 @@ def proximal_period(asked: int | str, n_rows: int, batch: int) -> int:
         If the period asked for is not possible.
     """
     if asked == "auto":
-        return automatic_proximal_period(n_rows, batch)
+        return automatic_proximal_period(n_rows, batch, shrinking)
     if (not isinstance(asked, (int, np.integer)) or isinstance(asked, bool)
             or not batch <= asked < 1 << 32 or asked % batch):
         raise ValueError(f"proximal_period must be 'auto' or a multiple of the batch ({batch}) "

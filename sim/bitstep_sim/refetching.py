@@ -93,20 +93,21 @@ def two_classes(*, n_rows: int, noise: float, gap: float, seed: int,
                    "classification")
 
 
-def problem(name: str, n_rows: int) -> tuple[Dataset, Dataset]:
+def problem(name: str, n_rows: int, n_features: int) -> tuple[Dataset, Dataset]:
     """Rows to train on and to test with; labels are 1 and -1.
 
     Parameters
     ----------
-    n_rows : int
-        Rows to train on, of the two synthetic problems.
+    n_rows, n_features : int
+        Rows to train on and columns, of the two synthetic problems.
     """
     if name == "breast_cancer":
         whole = load(name)
         whole = replace(whole, labels=np.where(whole.labels > 0, 1.0, -1.0))
         return split(whole, CANCER_ROWS)
     noise, gap = {"separable": (0.0, 0.1), "noisy": (0.5, 0.0)}[name]
-    made = two_classes(n_rows=n_rows + TEST_ROWS, noise=noise, gap=gap, seed=1)
+    made = two_classes(n_rows=n_rows + TEST_ROWS, noise=noise, gap=gap, seed=1,
+                       n_features=n_features)
     return split(replace(made, name=name), n_rows, shuffle=False)
 
 
@@ -165,9 +166,9 @@ def full_rows(data: QuantizedDataset) -> np.ndarray:
     return data.full / float(unit)
 
 
-def report(name: str, *, n_rows: int, widths: list[int], epochs: int) -> None:
+def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs: int) -> None:
     """Print the tables of one problem."""
-    training, test = problem(name, n_rows)
+    training, test = problem(name, n_rows, n_features)
     scaler = fit_scaler(training.features, "minmax")
     data = {(encoding, bits): quantize(training.features, training.labels, bits=bits,
                                        encoding=encoding, full=True, task="classification")
@@ -177,7 +178,11 @@ def report(name: str, *, n_rows: int, widths: list[int], epochs: int) -> None:
     print(f"\n## {name}: {training.n_rows:,} rows of {training.n_features} features, "
           f"{test.n_rows:,} to test; step {steps[0]:.4g} / epoch, {epochs} epochs", flush=True)
 
-    runs, straw_men, epochs_ahead = {}, {}, {}
+    floating = _float_pipeline(training, steps)
+    table("encoding, bits, refetched: all epochs, first, last, look-ahead, cycles a row: first, "
+          "last, of them waiting for refetching: first, last, cycles a row with look-ahead 0, "
+          "straw man, floating-point pipeline")
+    runs, straw_men = {}, {}
     for bits in widths:
         quick = PipelineConfig(bits=bits, refetch=True).with_lookahead()
         device = SimDevice(replace(quick, lookahead=0), memory_latency=IDEAL_LATENCY)
@@ -193,11 +198,8 @@ def report(name: str, *, n_rows: int, widths: list[int], epochs: int) -> None:
             for one, epoch in ((first, 0), (last, -1)):
                 if not np.array_equal(one.weights[0], runs[key].weights[epoch]):
                     raise AssertionError(f"{key}: look-ahead changed the model of epoch {epoch}")
-            epochs_ahead[key] = first, last
+            _print_cost(encoding, data[key], runs[key], straw_men[key], (first, last), floating)
         device.close()
-        print(f"{name}, {bits} bits: done", file=sys.stderr)
-    floating = _float_pipeline(training, steps)
-    _print_cost(training, runs, straw_men, epochs_ahead, floating)
     _print_quality(training, test, scaler, data, runs, straw_men, floating)
 
 
@@ -211,21 +213,16 @@ def _float_pipeline(training: Dataset, steps: np.ndarray) -> Run:
     return run
 
 
-def _print_cost(training, runs, straw_men, epochs_ahead, floating):
+def _print_cost(encoding: str, data: QuantizedDataset, run: Run, straw_man: Run,
+                ahead: tuple[Run, Run], floating: Run):
     """Look-ahead is measured in the first and the last epoch, everything else in all of them."""
-    table("encoding, bits, refetched: all epochs, first, last, look-ahead, cycles a row: first, "
-          "last, of them waiting for refetching: first, last, cycles a row with look-ahead 0, "
-          "straw man, floating-point pipeline")
-    for (encoding, bits), run in runs.items():
-        ahead = epochs_ahead[encoding, bits]
-        config = PipelineConfig(bits=bits, refetch=True).with_lookahead()
-        row(encoding, bits,
-            *(f"{100 * one.per_row('refetched_rows'):.2f} %" for one in (run, *ahead)),
-            config.effective_lookahead(config.beats(training.n_features)),
-            *(f"{one.per_row(counter):.2f}" for counter in ("cycles", "stall_refetch")
-              for one in ahead),
-            *(f"{one.per_row('cycles'):.2f}" for one in
-              (run, straw_men[encoding, bits], floating)))
+    config = PipelineConfig(bits=data.bits, refetch=True).with_lookahead()
+    row(encoding, data.bits,
+        *(f"{100 * one.per_row('refetched_rows'):.2f} %" for one in (run, *ahead)),
+        config.effective_lookahead(config.beats(data.n_features)),
+        *(f"{one.per_row(counter):.2f}" for counter in ("cycles", "stall_refetch")
+          for one in ahead),
+        *(f"{one.per_row('cycles'):.2f}" for one in (run, straw_man, floating)))
 
 
 def _print_quality(training: Dataset, test: Dataset, scaler: Scaler, data, runs, straw_men,
@@ -270,6 +267,8 @@ def main() -> int:
                         help=f"{', '.join(PROBLEMS)} (default: all)")
     parser.add_argument("--rows", type=int, default=TRAIN_ROWS,
                         help="rows of a synthetic problem (default: %(default)s)")
+    parser.add_argument("--features", type=int, default=FEATURES,
+                        help="features of a synthetic problem (default: %(default)s)")
     parser.add_argument("--bits", type=int, nargs="+", default=list(range(8, 1, -1)),
                         help="widths (default: 8 to 2)")
     parser.add_argument("--epochs", type=int, default=EPOCHS,
@@ -278,7 +277,8 @@ def main() -> int:
     for name in arguments.problems:
         if name not in PROBLEMS:
             parser.error(f"PROBLEM must be one of {', '.join(PROBLEMS)}, not {name}")
-        report(name, n_rows=arguments.rows, widths=arguments.bits, epochs=arguments.epochs)
+        report(name, n_rows=arguments.rows, n_features=arguments.features, widths=arguments.bits,
+               epochs=arguments.epochs)
     return 0
 
 

@@ -372,13 +372,13 @@ def test_large_and_small_thresholds():
     for l1, threshold in ((1e30, MODEL_LIMIT), (1e-30, 0)):
         job = plan(DATA, PROXIMAL, steps=[0.1], l1=l1).job
         assert job.epochs[0].threshold == threshold
-        assert job.proximal_period == 4
+        assert job.proximal_period == 1
 
 
 def test_box_by_hand():
     unit = plan(DATA, PROXIMAL, steps=[0.1]).units.model_unit
     job = plan(DATA, PROXIMAL, steps=[0.1], box=10.5 * unit).job
-    assert (job.box_limit, job.epochs[0].threshold, job.proximal_period) == (10, 0, 4)
+    assert (job.box_limit, job.epochs[0].threshold, job.proximal_period) == (10, 0, 1)
     assert plan(DATA, PROXIMAL, steps=[0.1], box=1e9).job.box_limit == MODEL_LIMIT
     assert plan(DATA, PROXIMAL, steps=[0.1], box=unit).job.box_limit == 1
     with pytest.raises(ValueError, match=r"box must be at least 3\.33786e-08, .* not 3\.3e-08"):
@@ -386,10 +386,23 @@ def test_box_by_hand():
 
 
 @pytest.mark.parametrize("n_rows, batch, period", [
-    (20433, 1, 256), (256, 1, 256), (255, 1, 256), (100, 1, 128), (1, 1, 1), (20433, 6, 384),
+    (20433, 1, 256), (2048, 1, 256), (2047, 1, 128), (100, 1, 8), (1, 1, 1), (20433, 6, 384),
     (20433, 1000, 1000), (10, 1000, 1000)])
 def test_automatic_proximal_period(n_rows, batch, period):
     assert automatic_proximal_period(n_rows, batch) == period
+    # A threshold of a quarter of the largest label is the limit.
+    assert automatic_proximal_period(n_rows, batch, 0.25 * batch / period) == period
+    if period > batch:
+        assert automatic_proximal_period(n_rows, batch, 0.26 * batch / period) == period // 2
+    assert automatic_proximal_period(n_rows, batch, 1e6) == batch
+
+
+def test_strong_l1_makes_short_periods():
+    # Labels up to 2, steps of 0.4: a batch adds 0.4 l1 to a threshold, a fifth of l1 labels.
+    data = dataclasses.replace(corrected(2000, encoding="nearest"), label_scale=2.0)
+    for l1, period in ((0.001, 128), (0.01, 64), (0.1, 8), (1.0, 1), (100.0, 1)):
+        assert plan(data, PROXIMAL, steps=[0.4, 0.2], l1=l1).job.proximal_period == period
+    assert plan(data, PROXIMAL, steps=[0.4], box=1.0).job.proximal_period == 128
 
 
 @pytest.mark.parametrize("period", [0, 3, -2, 2.0, True, "never", 1 << 32])
@@ -488,11 +501,15 @@ def test_pipeline_of_a_loss(options, expected):
 
 def test_pipeline_with_refetching():
     config = pipeline_for(n_features=8, bits=8, encoding="nearest", refetch=True, proximal=True)
-    assert (config.refetch, config.proximal, config.lookahead) == (True, True, 0)
+    assert (config.refetch, config.proximal, config.lookahead) == (True, True, 6)
     assert pipeline_for(n_features=8, bits=8, encoding="nearest", refetch=True,
-                        lookahead=0) == dataclasses.replace(config, proximal=False)
-    with pytest.raises(ValueError, match=r"'auto' or 0 with refetching, because .* not 3"):
-        pipeline_for(n_features=8, bits=8, encoding="nearest", refetch=True, lookahead=3)
+                        lookahead=3) == dataclasses.replace(config, proximal=False, lookahead=3)
+    # Few bits leave most rows open, and long rows are slow to come again: then no row goes ahead.
+    for n_features, bits, lookahead in ((8, 7, 6), (8, 6, 0), (64, 8, 2), (65, 8, 0), (1000, 2, 0)):
+        config = pipeline_for(n_features=n_features, bits=bits, encoding="nearest", refetch=True)
+        assert (config.lookahead, config.refetch) == (lookahead, True)
+    assert pipeline_for(n_features=8, bits=2, encoding="nearest", refetch=True,
+                        lookahead=2).lookahead == 2
     for options in ({"encoding": "float", "bits": 32}, {"loss": Loss.LOGISTIC}):
         with pytest.raises(ValueError, match="with refetch must have family 'single'"):
             pipeline_for(**{"n_features": 8, "bits": 8, "encoding": "nearest",  # type: ignore

@@ -100,14 +100,14 @@ def test_l2_against_float64(loss, encoding, bits):
 @pytest.mark.parametrize("loss", Loss)
 @pytest.mark.parametrize("encoding, bits", [("nearest", 8), ("float", 32)])
 @pytest.mark.parametrize("batch, penalties", [
-    (1, {"l1": 0.05}), (1, {"box": 0.5}), (4, {"l1": 0.02, "box": 0.7})])
+    (1, {"l1": 0.05}), (1, {"box": 0.5}), (4, {"l1": 0.02, "box": 0.6})])
 def test_proximal_steps_against_float64(loss, encoding, bits, batch, penalties):
     features, signs = problem(600)
     data = quantize(features, signs, bits=bits, encoding=encoding, task="classification")
     steps = schedule_steps("inverse", step=0.1 * batch, epochs=4)
     model = run(data, loss=loss, steps=steps, batch=batch, **penalties)
     rows, _ = code_levels(data, slice(None))
-    period = automatic_proximal_period(600, batch)
+    period = automatic_proximal_period(600, batch, penalties.get("l1", 0.0) * steps[0])
     weights, intercept = float_sgd(rows, signs, loss=loss, steps=model.steps, batch=batch,
                                    period=period, **penalties)
     tolerance = 5e-4
@@ -121,7 +121,7 @@ def test_proximal_steps_against_float64(loss, encoding, bits, batch, penalties):
 def test_a_large_l1_makes_zeros():
     features, signs = problem(600)
     data = quantize(features, signs, bits=8, encoding="nearest", task="classification")
-    for l1, zeros in ((1e6, 5), (0.1, 3), (0.02, 0)):
+    for l1, zeros in ((1e6, 5), (0.1, 2), (0.02, 0)):
         model = run(data, loss=Loss.LEAST_SQUARES, steps=[0.05, 0.02], l1=l1)
         assert (model.weights[-1] == 0).sum() == zeros
         assert model.scaled_intercepts[-1, 0] != 0
