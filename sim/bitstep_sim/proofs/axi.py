@@ -227,5 +227,5 @@ PROPERTIES = [
              "first 4 bursts)",
              write_last, Mutation(_WRITE, "lengths.w_data.eq(burst.payload.length)",
                                   "lengths.w_data.eq(burst.payload.length[:1])"),
-             depth=18, bounded=True),
+             depth=14, bounded=True),
 ]

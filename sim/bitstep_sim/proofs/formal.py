@@ -40,12 +40,15 @@ class Surrounding:
         components'.
     started : Signal
         0 in the first cycle alone.
+    ports : list of Signal
+        What keeps its name, for structures; inputs if nothing drives them.
     helpers : bool
         Whether what only helps the induction is asserted too.
     """
 
     def __init__(self, *, helpers=True):
         self.m = Module()
+        self.ports = []
         self.helpers = helpers
         self.clock = ClockDomain("sync", reset_less=True)
         self.m.domains.sync = self.clock
@@ -189,6 +192,8 @@ class Property:
         A fault by which it breaks.
     breaks_at : int
         Cycles within which the fault breaks it.
+    skip : int
+        Cycles before anything is asserted, if ``bounded``.
     wires : tuple of pairs of str
         Instead of cycles, a structure: no path without a register from the first port to the
         second.
@@ -201,10 +206,10 @@ class Property:
     mutation: Mutation
     depth: int = 1
     bounded: bool = False
-    timeout_s: int = 300
+    timeout_s: int = 200
     breaks_at: int = 20
     wires: tuple[tuple[str, str], ...] = ()
-    engine: str = "smtbmc z3"
+    skip: int = 0
 
     @property
     def method(self) -> str:
@@ -240,7 +245,7 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> 
     surrounding = Surrounding(helpers=not search)
     prop.build(surrounding)
     text = rtlil.convert(surrounding.m, name="top",
-                         ports=[surrounding.clock.clk])
+                         ports=[surrounding.clock.clk, *surrounding.ports])
     with contextlib.ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
@@ -287,7 +292,9 @@ def _structure(prop, folder) -> tuple[str, str]:
 def _sby(prop, folder) -> tuple[str, str]:
     task = [
         "[options]", f"mode {'bmc' if prop.bounded else 'prove'}", f"depth {prop.depth}",
-        f"timeout {prop.timeout_s}", "vcd_sim off", "[engines]", prop.engine,
+        f"timeout {prop.timeout_s}", "vcd_sim off", *[f"skip {prop.skip}"] * bool(prop.skip),
+        # Long runs are faster as one formula for each cycle, without arrays.
+        "[engines]", "smtbmc --nomem --unroll z3 -- --noincr" if prop.bounded else "smtbmc z3",
         "[script]", "read_rtlil design.il", "prep -flatten -top top", "opt -full",
         "[files]", "design.il"]
     (folder / "task.sby").write_text("\n".join(task) + "\n", encoding="utf-8")

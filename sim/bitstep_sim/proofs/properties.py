@@ -1,5 +1,5 @@
 """Every property, in the order of docs/proofs.md."""
 
-from bitstep_sim.proofs import axi
+from bitstep_sim.proofs import axi, queues, registers, streams
 
-PROPERTIES = [*axi.PROPERTIES]
+PROPERTIES = [*streams.PROPERTIES, *queues.PROPERTIES, *axi.PROPERTIES, *registers.PROPERTIES]

@@ -1,0 +1,171 @@
+"""Queues: nothing overflows, nothing is lost, nothing changes places."""
+
+from amaranth import Mux, Signal
+
+from bitstep.config import PipelineConfig
+from bitstep.registers import LabelFormat
+from bitstep_hw.delay_lines import DelayLines
+from bitstep_hw.label_unpacker import LabelUnpacker
+from bitstep_hw.model_port import ModelPort
+from bitstep_hw.read_master import ReadMaster
+from bitstep_hw.replay import Replay
+from bitstep_sim.proofs.axi import fifo_inside
+from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+
+
+def labels(s: Surrounding):
+    """Labels are the word's fields in order, as many as the format says, then the next word's."""
+    dut = LabelUnpacker()
+    label_format = s.constant(2, name="format")
+    s.assume(label_format <= LabelFormat.SIGN.value)
+    fragment = s.add(dut, label_format=label_format)
+    m = s.m
+    word, place, full = Signal(64), Signal(7), Signal()
+    number, field, log = Signal(7), Signal(32), Signal(3)
+    is_sign = label_format == LabelFormat.SIGN.value
+    is_short = label_format == LabelFormat.INT16.value
+    m.d.comb += [number.eq(Mux(is_sign, 64, Mux(is_short, 4, 2))),
+                 log.eq(Mux(is_sign, 0, Mux(is_short, 4, 5)))]
+    rest = word >> (place << log)[:6]
+    m.d.comb += field.eq(Mux(is_sign, Mux(rest[0], 1, -1),
+                             Mux(is_short, rest[:16].as_signed(), rest[:32].as_signed())))
+    with m.If(dut.o.valid & dut.o.ready):
+        m.d.sync += [place.eq(place + 1), full.eq(place + 1 != number)]
+    with m.If(dut.i.valid & dut.i.ready):
+        m.d.sync += [word.eq(dut.i.payload), place.eq(0), full.eq(1)]
+    with m.If(dut.restart):
+        m.d.sync += full.eq(0)
+    s.check(dut.o.valid == (full & ~dut.restart))
+    s.check(implies(dut.o.valid, dut.o.payload == field.as_signed()))
+    # A word is taken only if every label of the one before has been.
+    s.check(implies(dut.i.ready & full, (place + 1 == number) & dut.o.ready))
+    left = inside(fragment, "left")
+    s.helper(left == Mux(full, number - place, 0))
+    s.helper(implies(full, (place < number) & (inside(fragment, "word") == rest)))
+
+
+def replay(s: Surrounding):
+    """The items come in order; after ``rewind`` again from the oldest that was not released. An
+    item whose number is chosen at will is followed.
+    """
+    dut = Replay(shape=8, depth=4)
+    s.add(dut, clear=0)
+    m = s.m
+    chosen = s.constant(4, name="chosen")
+    came, taken, released, item = Signal(4), Signal(4), Signal(4), Signal(8)
+    take = dut.o.valid & dut.o.ready
+    # Only what was taken is released; the reader needs at most three items at a time.
+    s.assume(implies(dut.release, (dut.amount <= taken - released) & ~dut.rewind))
+    s.assume(implies(take, taken - released < 3))
+    s.assume(came < 15)
+    with m.If(dut.i.valid & dut.i.ready):
+        m.d.sync += came.eq(came + 1)
+        with m.If(came == chosen):
+            m.d.sync += item.eq(dut.i.payload)
+    m.d.sync += [released.eq(released + Mux(dut.release, dut.amount, 0)),
+                 taken.eq(Mux(dut.rewind, released, taken + take))]
+    s.check(implies(dut.o.valid, taken < came))
+    s.check(implies(dut.o.valid & (taken == chosen), dut.o.payload == item))
+    s.check(came - released <= 4)
+
+
+def replay_waits(s: Surrounding):
+    """What waits is offered 2 cycles after it came, or after a rewind."""
+    dut = Replay(shape=8, depth=4)
+    fragment = s.add(dut, clear=0)
+    oldest, wanted, newest = (inside(fragment, name) for name in ("oldest", "wanted", "newest"))
+    read, kept = (wanted - oldest)[:3], (newest - oldest)[:3]
+    s.assume(implies(dut.release, (dut.amount <= read) & ~dut.rewind))
+    s.helper((read <= kept) & (kept <= 4) & implies(inside(fragment, "offered"), read < kept))
+    waiting = wanted != newest
+    quiet = ~dut.rewind & ~(dut.o.valid & dut.o.ready)
+    s.check(implies(s.past(waiting & quiet), dut.o.valid))
+    s.check(implies(kept != 4, dut.i.ready))
+
+
+def model_port(s: Surrounding):
+    """Whatever the reader does, every pair that is read finds room."""
+    dut = ModelPort(config=PipelineConfig(bits=8, max_features=16, lookahead=2))
+    fragment = s.add(dut)
+    read = inside(fragment, "read")
+    s.check(implies(inside(fragment, "buffer.w_en"), inside(fragment, "buffer.w_rdy")))
+    s.helper(inside(fragment, "buffer.level") + read <= 6)
+    fifo_inside(s, fragment, "buffer.", 8)
+
+
+def reader(s: Surrounding):
+    """Beats leave in the order in which they came. A beat chosen at will is followed."""
+    dut = ReadMaster(data_width=32, fifo_depth=32, max_outstanding=2)
+    s.add(dut, stop=0)
+    m, bus = s.m, dut.bus
+    chosen = s.constant(4, name="chosen")
+    owed, came, left, item = Signal(8), Signal(4), Signal(4), Signal(32)
+    m.d.sync += owed.eq(owed + Mux(bus.arvalid & bus.arready, bus.arlen + 1, 0) - bus.rvalid)
+    s.assume(implies(bus.rvalid, owed != 0))
+    s.assume(came < 15)
+    with m.If(bus.rvalid):
+        m.d.sync += came.eq(came + 1)
+        with m.If(came == chosen):
+            m.d.sync += item.eq(bus.rdata)
+    with m.If(dut.o.valid & dut.o.ready):
+        m.d.sync += left.eq(left + 1)
+    s.check(implies(dut.o.valid, left < came))
+    s.check(implies(dut.o.valid & (left == chosen), dut.o.payload == item))
+    # None is lost: what came 3 cycles ago and was not taken is offered.
+    s.check(implies(s.past(came, 2) > left, dut.o.valid))
+
+
+def lines(s: Surrounding):
+    """Beside beat j of row i, line d shows beat j of row i - d. A beat chosen at will is followed
+    through all lines.
+    """
+    config = PipelineConfig(bits=8, max_features=16, lookahead=2)
+    dut = DelayLines(config=config)
+    beats, number = s.constant(2, name="beats"), s.constant(2, name="chosen")
+    s.assume((beats != 0) & (beats <= 2))
+    s.add(dut, index=(index := Signal(1)))
+    m = s.m
+    # Rows in order; the same index not in two cycles that follow each other.
+    s.assume(~(dut.valid & s.past(dut.valid)) | (index != s.past(index)))
+    row, slot_row, slot_index, slot = Signal(4), Signal(4), Signal(1), Signal()
+    m.d.sync += [slot.eq(dut.valid), slot_row.eq(row), slot_index.eq(index)]
+    s.assume(row < 15)
+    with m.If(dut.valid):
+        m.d.sync += [index.eq(index + 1)]
+        with m.If(index == beats - 1):
+            m.d.sync += [index.eq(0), row.eq(row + 1)]
+    item, place = Signal(64), s.constant(1, name="place")
+    with m.If(slot & (slot_row == number) & (slot_index == place)):
+        m.d.sync += item.eq(dut.beat)
+    for d in range(1, config.lookahead + 2):
+        # Long rows use fewer lines.
+        short = beats <= config.line_depth(d)
+        s.check(implies(slot & short & (slot_row == number + d) & (slot_index == place),
+                        dut.earlier[d - 1] == item))
+
+
+PROPERTIES = [
+    Property("queue-labels", "LabelUnpacker", "labels in order, none lost or made up, all formats",
+             labels, Mutation("label_unpacker.py", "left.eq(per_word)]", "left.eq(per_word - 1)]"),
+             depth=1, breaks_at=6),
+    Property("queue-replay", "Replay",
+             "items in order, again from the oldest that was not released; never more than fit "
+             "(depth 4, 15 items)",
+             replay, Mutation("replay.py", "wanted.eq(oldest), offered.eq(0)]",
+                              "wanted.eq(oldest)]"), depth=16, bounded=True, breaks_at=10),
+    Property("queue-replay-waits", "Replay",
+             "what waits is offered in the next cycle; there is room until four items are kept",
+             replay_waits, Mutation("replay.py", "!= self.depth)", "!= self.depth - 1)"), depth=2),
+    Property("queue-model-port", "ModelPort", "the buffer never overflows while a model is unloaded",
+             model_port, Mutation("model_port.py", "advance.eq(buffer.level < 6)", "advance.eq(1)"),
+             depth=2, breaks_at=24),
+    Property("queue-reader", "ReadMaster",
+             "beats leave in the order in which they came, none is lost (15 beats)",
+             reader, Mutation("read_master.py", "store.w_en.eq(bus.rvalid & ~self.stop)",
+                              "store.w_en.eq(bus.rvalid & ~(self.o.ready & self.o.valid))"),
+             depth=12, bounded=True),
+    Property("queue-lines", "DelayLines", "line d shows the same beat of the row d before",
+             lines, Mutation("delay_lines.py", "            newer = read.data",
+                             "            newer = self.beat"),
+             depth=12, bounded=True),
+]

@@ -1,0 +1,99 @@
+"""The register bank decodes exclusively."""
+
+from amaranth import Array, C, Cat, Mux, Signal
+
+from bitstep.registers import ADDRESS_WIDTH, MAP_VERSION, OFFSETS
+from bitstep_hw.register_bank import READABLE, WRITABLE, RegisterBank
+from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+
+
+def _parts(dut, fields):
+    for name, registers in fields.items():
+        place = 0
+        for register in registers:
+            yield register, getattr(dut, name)[place:place + register.width]
+            place += register.width
+
+
+def _written(s, bus):
+    """The write that takes effect in this cycle: whether there is one, its word, data, strobes."""
+    m = s.m
+    address, data, strobe = Signal(ADDRESS_WIDTH), Signal(32), Signal(4)
+    has_address, has_data, answered = Signal(), Signal(), Signal()
+    effect = has_address & has_data & ~answered
+    with m.If(bus.awvalid & bus.awready):
+        m.d.sync += [address.eq(bus.awaddr), has_address.eq(1)]
+    with m.If(bus.wvalid & bus.wready):
+        m.d.sync += [data.eq(bus.wdata), strobe.eq(bus.wstrb), has_data.eq(1)]
+    with m.If(effect):
+        m.d.sync += [has_address.eq(0), has_data.eq(0), answered.eq(1)]
+    with m.Elif(bus.bready):
+        m.d.sync += answered.eq(0)
+    s.check((bus.bvalid == answered) & (bus.awready == ~has_address) & (bus.wready == ~has_data))
+    return effect, address[2:], data, strobe
+
+
+def write(s: Surrounding):
+    """A write changes the register of its address and no other, and only unlocked."""
+    dut = RegisterBank()
+    fragment = s.add(dut)
+    effect, word, data, strobe = _written(s, dut.bus)
+    s.helper((inside(fragment, "has_address") == ~dut.bus.awready)
+             & (inside(fragment, "has_data") == ~dut.bus.wready))
+    s.helper(implies(~dut.bus.awready, inside(fragment, "word") == word))
+    s.helper(implies(~dut.bus.wready, (inside(fragment, "strobe") == strobe)
+                     & (inside(fragment, "data") == data)))
+    before = [(register, s.past(field), field) for register, field in _parts(dut, WRITABLE)]
+    effect_before, locked = s.past(effect), s.past(dut.locked)
+    word_before, data_before, strobe_before = s.past(word), s.past(data), s.past(strobe)
+    mask = Cat(bit.replicate(8) for bit in strobe_before)
+    changes = []
+    for register, old, new in before:
+        selected = effect_before & ~locked & (word_before == register.offset >> 2)
+        wanted = (old & ~mask) | (data_before & mask)
+        s.check(implies(s.started, new == Mux(selected, wanted[:register.width], old)))
+        changes.append(s.started & (new != old))
+    # At most one register changes.
+    s.check((Cat(changes) & (Cat(changes) - 1)) == 0)
+
+
+def read(s: Surrounding):
+    """A read gives the register of its address, 0 where there is none; high halves are kept."""
+    dut = RegisterBank()
+    s.add(dut)
+    m, bus = s.m, dut.bus
+    word, asked = Signal(ADDRESS_WIDTH - 2), Signal()
+    m.d.sync += asked.eq(bus.arvalid & bus.arready)
+    with m.If(bus.arvalid & bus.arready):
+        m.d.sync += word.eq(bus.araddr[2:])
+    values = {register.offset >> 2: field
+              for fields in (READABLE, WRITABLE) for register, field in _parts(dut, fields)}
+    values[OFFSETS["VERSION"] >> 2] = C(MAP_VERSION, 32)
+    table = Array(values.get(number, C(0, 32)) for number in range(1 << ADDRESS_WIDTH - 2))
+    expected = Signal(32)
+    m.d.sync += expected.eq(table[word])
+    # The high half that the last read of a low half kept.
+    kept, kept_word, keeps = Signal(32), Signal(ADDRESS_WIDTH - 2), Signal()
+    with m.If(asked):
+        for register, _ in _parts(dut, READABLE):
+            if register.name.endswith("_LO"):
+                with m.If(word == register.offset >> 2):
+                    high = values[(register.offset >> 2) + 1]
+                    m.d.sync += [kept.eq(high), kept_word.eq(word + 1), keeps.eq(1)]
+        with m.If(keeps & (word == kept_word)):
+            m.d.sync += [expected.eq(kept), keeps.eq(0)]
+    s.check(implies(s.past(asked), bus.rvalid & (bus.rdata == expected)))
+
+
+PROPERTIES = [
+    Property("registers-write", "RegisterBank",
+             "a write changes the bytes of its strobes in the register of its address, no other "
+             "register, nothing while locked",
+             write, Mutation("register_bank.py", "write & ~self.locked & (word == register.offset >> 2)",
+                             "write & ~self.locked & (word[1:] == register.offset >> 3)"), depth=3),
+    Property("registers-read", "RegisterBank",
+             "a read gives the register of its address, 0 where there is none, a counter's high "
+             "half as it was with the low one",
+             read, Mutation("register_bank.py", "kept_word.eq(word + 1)", "kept_word.eq(word)"),
+             depth=12, bounded=True),
+]
