@@ -28,8 +28,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 def main() -> None:
     """Print one row for each data set and kind of figure, one column for each width."""
     encoding = sys.argv[1] if len(sys.argv) > 1 else "compensated"
-    widths = range(2 if ENCODINGS[encoding].family == "double" or encoding == "double-symmetric"
-                   else 1, 9)
+    widths = range(ENCODINGS[encoding].min_bits, ENCODINGS[encoding].max_bits + 1)
     rows = []
     for name in NAMES:
         dataset = split(load(name, data_home=SHARED if SHARED.is_dir() else None))[0]

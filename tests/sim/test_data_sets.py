@@ -1,11 +1,13 @@
 """Real data: the simulated board and the golden model give the same models, in integers."""
 
+import dataclasses
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from boards import open_board
+from test_equivalence import FLOAT, LOGISTIC, REFETCH
 
 from bitstep.config import PipelineConfig
 from bitstep.data import load
@@ -13,6 +15,7 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.driver import Driver
 from bitstep.planning import plan
 from bitstep.quantization import ENCODINGS, quantize
+from bitstep.registers import Loss
 from bitstep.schedules import schedule_steps
 from bitstep.training import automatic_step
 
@@ -41,12 +44,14 @@ def encodings(bits, family):
             if kind.family == family and (bits > 1 or not name.startswith("double"))]
 
 
-def check(config, dataset, encoding, **options):
-    """All rows, several epochs with different steps: every model of both devices is the same."""
+def check(config, dataset, encoding, *, loss=Loss.LEAST_SQUARES, **options):
+    """All rows, several epochs with different steps: every model of both devices is the same.
+    Returns the result.
+    """
     data = quantize(dataset.features, dataset.labels, bits=config.bits, encoding=encoding,
-                    task=dataset.task, seed=config.bits)
-    steps = schedule_steps("inverse", step=automatic_step(data), epochs=EPOCHS)
-    job = plan(data, config, steps=steps, **options).job
+                    task=dataset.task, seed=config.bits, full=options.get("refetch", False))
+    steps = schedule_steps("inverse", step=automatic_step(data, loss=loss), epochs=EPOCHS)
+    job = plan(data, config, steps=steps, loss=loss, **options).job
     expected = Driver(GoldenDevice(config)).train(job)
     with open_board(config) as board:
         found = Driver(board).train(job)
@@ -57,6 +62,7 @@ def check(config, dataset, encoding, **options):
     np.testing.assert_array_equal(found.intercepts, expected.intercepts)
     for name, value in expected.counters.items():
         assert value is None or found.counters[name] == value, name
+    return found
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
@@ -65,6 +71,60 @@ def test_sim_is_golden(bits, family, name):
     config = PipelineConfig(bits=bits, family=family, max_features=64).with_lookahead()
     encoding = {"single": "compensated", "double": "double"}[family]
     check(config, find(name), encoding)
+
+
+CLASSIFIERS = [
+    (REFETCH, "nearest", {"loss": Loss.HINGE, "refetch": True}),
+    (REFETCH, "stochastic", {"loss": Loss.HINGE, "refetch": True, "l2": 0.01}),
+    (REFETCH, "nearest", {"loss": Loss.HINGE, "refetch": True, "l1": 0.001, "box": 2.0}),
+    (REFETCH, "nearest", {"loss": Loss.HINGE, "batch": 4}),
+    (REFETCH, "stochastic", {"loss": Loss.SQUARED_HINGE, "l1": 0.01}),
+    (LOGISTIC, "nearest", {"loss": Loss.LOGISTIC}),
+    (LOGISTIC, "stochastic", {"loss": Loss.LOGISTIC, "batch": 5, "l2": 0.01}),
+]
+
+
+@pytest.mark.parametrize("config, encoding, options", CLASSIFIERS,
+                         ids=lambda value: getattr(value, "name", str(value)))
+def test_classifiers(config, encoding, options):
+    result = check(config, find("breast_cancer"), encoding, **options)
+    assert (result.counters["refetched_rows"] > 0) == options.get("refetch", False)
+
+
+@pytest.mark.parametrize("name, options", [
+    ("cadata", {}), ("cadata", {"batch": 8, "l1": 0.01, "l2": 0.001}),
+    ("breast_cancer", {"loss": Loss.HINGE}), ("breast_cancer", {"loss": Loss.SQUARED_HINGE})])
+def test_floating_point_rows(name, options):
+    """As many features and rows as a small pipeline takes in a second."""
+    dataset = find(name)
+    dataset = dataclasses.replace(dataset, features=dataset.features[:4000, :FLOAT.max_features],
+                                  labels=dataset.labels[:4000], feature_names=None)
+    check(FLOAT, dataset, "float", **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+def test_floating_point_rows_of_every_length(name, recursion):
+    check(PipelineConfig(bits=32, family="float", recursion=recursion,
+                         max_features=64).with_lookahead(), find(name), "float")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
+def test_refetching_at_every_width(bits, encoding):
+    config = PipelineConfig(bits=bits, max_features=64, refetch=True).with_lookahead()
+    check(config, find("breast_cancer"), encoding, loss=Loss.HINGE, refetch=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bits, encoding", [*((bits, "stochastic") for bits in range(1, 9)),
+                                            (4, "double"), (32, "float")])
+def test_logistic_at_every_width(bits, encoding):
+    config = PipelineConfig(bits=bits, family=ENCODINGS[encoding].family, max_features=64,
+                            solver="logistic", recursion=6).with_lookahead()
+    check(config, find("breast_cancer"), encoding, loss=Loss.LOGISTIC)
 
 
 @pytest.mark.slow

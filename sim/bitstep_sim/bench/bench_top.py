@@ -16,7 +16,7 @@ from cocotb.triggers import ClockCycles
 from bitstep.config import PipelineConfig
 from bitstep.driver import Driver
 from bitstep.golden.sgd import train
-from bitstep.registers import OFFSETS, Control, Error, LabelFormat
+from bitstep.registers import OFFSETS, Control, Error, LabelFormat, Loss
 from bitstep.runs import AbortedError, BadConfigurationError, BusError, SaturationError
 from bitstep_hw.identity import identity
 from bitstep_sim.bench.support import MEMORY_BYTES, SEED, Shell
@@ -26,6 +26,12 @@ CONFIG = PipelineConfig(**json.loads(os.environ["CONFIG"]))
 NAMES = {offset: name for name, offset in OFFSETS.items()}
 PAGE = 4096
 LIMIT_CYCLES = 100_000
+LOSSES = (Loss.LOGISTIC,) if CONFIG.solver == "logistic" else \
+    (Loss.HINGE, Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
+BROKEN = [("rows", "ROWS", Error.ROW_READ), ("aux_read", "LABELS", Error.AUX_READ),
+          ("aux_read", "EPOCH_TABLE", Error.AUX_READ), ("aux_read", "MODEL_IN", Error.AUX_READ),
+          ("aux_write", "MODEL_OUT", Error.MODEL_WRITE),
+          *[("full", "FULL", Error.ROW_READ)] * CONFIG.refetch]
 
 
 class BenchBuffer:
@@ -120,6 +126,7 @@ async def trains(shell, job):
     compare(result, job)
     assert result.epochs_done == len(job.epochs)
     assert result.counters["beats"] == len(job.epochs) * job.n_rows * job.beats
+    assert result.counters["refetched_rows"] == sum(epoch.refetched_rows for epoch in train(job))
 
 
 async def prepare(dut, stall):
@@ -129,9 +136,10 @@ async def prepare(dut, stall):
 
 
 def small_job(**options):
-    """A few rows of two beats, for what ends early."""
-    return random_job(CONFIG, **{"n_features": CONFIG.lanes + 1, "n_rows": 30, "epochs": 3,
-                                 "seed": SEED, "warm": True, **options})
+    """A few rows of two beats, for what ends early; rows are fetched again if they can be."""
+    return random_job(CONFIG, **{"n_features": CONFIG.lanes + 1, "n_rows": 40, "epochs": 3,
+                                 "seed": SEED, "warm": True, "loss": LOSSES[0],
+                                 "refetch_cell": int(CONFIG.refetch), **options})
 
 
 @cocotb.test
@@ -139,18 +147,29 @@ def small_job(**options):
 async def every_epoch_as_golden(dut, stall):
     shell = await prepare(dut, stall)
     for number, n_features in enumerate((1, CONFIG.lanes, CONFIG.lanes + 1, CONFIG.capacity)):
-        batch = 1 + number
+        batch, loss = 1 + number, LOSSES[(number + 1) % len(LOSSES)]
+        # With floating-point rows a period must be longer than the look-ahead.
+        period = [0, 1, 2, 5][number] + (number and CONFIG.lookahead) * (CONFIG.family == "float")
         await trains(shell, random_job(
             CONFIG, n_features=n_features, n_rows=23, epochs=2, seed=SEED + number, batch=batch,
-            correction_period=[0, 1, 2, 5][number] * batch, copies=1 + number % 2,
+            correction_period=period * batch, copies=1 + number % 2, loss=loss,
+            proximal_period=[1, 4, 0, 3][number] * batch * CONFIG.proximal,
             warm=number % 2 == 0, intercept=number != 1, label_format=LabelFormat(number % 3)))
 
 
+@cocotb.test(skip=not CONFIG.refetch)
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def every_refetched_row_as_golden(dut, stall):
+    shell = await prepare(dut, stall)
+    for number, n_features in enumerate((1, CONFIG.lanes, CONFIG.capacity)):
+        job = small_job(n_features=n_features, n_rows=80, epochs=2, seed=SEED + number,
+                        refetch_cell=1 + number % 2, correction_period=[0, 7, 10][number])
+        assert any(epoch.refetched_rows for epoch in train(job)), number
+        await trains(shell, job)
+
+
 @cocotb.test
-@cocotb.parametrize(case=[("rows", "ROWS", Error.ROW_READ), ("aux_read", "LABELS", Error.AUX_READ),
-                          ("aux_read", "EPOCH_TABLE", Error.AUX_READ),
-                          ("aux_read", "MODEL_IN", Error.AUX_READ),
-                          ("aux_write", "MODEL_OUT", Error.MODEL_WRITE)])
+@cocotb.parametrize(case=BROKEN)
 async def bus_errors(dut, case):
     port, buffer, error = case
     shell = await prepare(dut, 0.2)
@@ -158,7 +177,8 @@ async def bus_errors(dut, case):
 
     def on_start(registers):
         start = registers[f"{buffer}_ADDRESS_LO"]
-        memory.broken = range(start + 16, start + 24)
+        # Not every row is fetched again.
+        memory.broken = range(start + 16, start + (PAGE if port == "full" else 24))
 
     result = await run(shell, job, on_start=on_start)
     assert isinstance(result, BusError), result
@@ -196,7 +216,10 @@ async def abort(dut, cycles):
 @cocotb.test
 async def saturation(dut):
     shell = await prepare(dut, 0.0)
-    job = small_job(n_rows=60)
+    job = small_job(n_rows=60, refetch_cell=0,
+                    loss=Loss.LOGISTIC if CONFIG.solver == "logistic" else Loss.LEAST_SQUARES)
+    if CONFIG.solver == "logistic":         # K must be too large, since no update is larger
+        job = dataclasses.replace(job, label_shift=22)
     wild = dataclasses.replace(job.epochs[1], mantissa=(1 << 18) - 1, shift=1)
     job = dataclasses.replace(job, epochs=(job.epochs[0], wild, job.epochs[2]))
     result = await run(shell, job)

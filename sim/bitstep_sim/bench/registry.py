@@ -42,4 +42,7 @@ BENCHES = [
     _top(PipelineConfig(bits=4, max_features=48, lookahead=6)),
     _top(PipelineConfig(bits=3, family="double", bus_width=128, max_features=100, lookahead=2,
                         recursion=3)),
+    _top(PipelineConfig(bits=3, max_features=48, lookahead=4, proximal=True, refetch=True)),
+    _top(PipelineConfig(bits=32, family="float", max_features=6, lookahead=3, proximal=True)),
+    _top(PipelineConfig(bits=4, max_features=40, lookahead=2, solver="logistic", recursion=6)),
 ]
