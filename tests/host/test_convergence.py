@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bitstep.bench.reference import sgd
 from bitstep.data import load, split
 from bitstep.devices.golden import GoldenDevice
 from bitstep.driver import Driver
-from bitstep.losses import squared_losses
+from bitstep.losses import mean_losses, squared_losses
 from bitstep.planning import pipeline_for
 from bitstep.quantization import quantize
+from bitstep.registers import Loss
 from bitstep.schedules import schedule_steps
 from bitstep.training import automatic_step, train_model
 
@@ -63,3 +65,58 @@ def test_biased_encodings_show_it(cadata, float_loss, encoding):
 
 def test_automatic_step(cadata, float_loss):
     assert loss(cadata, 4, "compensated", None) <= 1.015 * float_loss
+
+
+def test_floating_point_rows_are_within_a_tenth_of_a_per_cent(cadata):
+    rows = 1000
+    data = quantize(cadata.features[:rows], cadata.labels[:rows], bits=32, encoding="float")
+    config = pipeline_for(n_features=8, bits=32, encoding="float")
+    steps = schedule_steps("inverse", step=0.05, epochs=3)
+    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps)
+    scaled = data.scaler.transform(cadata.features[:rows])
+    targets = cadata.labels[:rows, None] - data.label_offset
+    weights, intercepts = sgd(scaled, scaled, targets, first_steps=steps[:1],
+                              shares=steps / steps[0], loss=Loss.LEAST_SQUARES)
+    exact = squared_losses(scaled, targets, weights[-1], intercepts[-1])[0]
+    found = squared_losses(cadata.features[:rows], cadata.labels[:rows, None], model.coefs[-1:],
+                           model.intercepts[-1:])[0]
+    assert found == pytest.approx(exact, rel=1e-3)
+
+
+@pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
+def test_refetching_ends_where_float_does(encoding):
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((4000, 8))
+    signs = np.where(features @ rng.standard_normal(8) + rng.standard_normal(4000) > 0, 1.0, -1.0)
+    data = quantize(features, signs, bits=8, encoding=encoding, full=True, task="classification")
+    steps = schedule_steps("inverse", step=automatic_step(data, loss=Loss.HINGE), epochs=8)
+    config = pipeline_for(n_features=8, bits=8, encoding=encoding, refetch=True)
+    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps,
+                        loss=Loss.HINGE, refetch=True)
+    scaled = data.scaler.transform(features)
+    weights, intercepts = sgd(scaled, scaled, signs[:, None], first_steps=steps[:1],
+                              shares=steps / steps[0], loss=Loss.HINGE)
+    exact = mean_losses(Loss.HINGE, scaled, signs[:, None], weights[-1], intercepts[-1])[0]
+    found = mean_losses(Loss.HINGE, features, signs[:, None], model.coefs[-1:],
+                        model.intercepts[-1:])[0]
+    assert found == pytest.approx(exact, rel=0.02)
+    refetched = model.counters["refetched_rows"]
+    assert refetched is not None
+    assert 0 < refetched < 0.15 * 8 * 4000
+
+
+def test_strong_l1_leaves_the_best_constant():
+    # All weights are cut to 0, and what is left is the intercept alone.
+    dataset = split(load("breast_cancer"))[0]
+    signs = np.where(dataset.labels > 0, 1.0, -1.0)
+    data = quantize(dataset.features, signs, bits=8, encoding="nearest", task="classification")
+    steps = schedule_steps("inverse", step=automatic_step(data, loss=Loss.HINGE), epochs=20)
+    config = pipeline_for(n_features=30, bits=8, encoding="nearest", loss=Loss.HINGE,
+                          proximal=True)
+    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps,
+                        loss=Loss.HINGE, l1=1.0)
+    best = 2 * min(np.mean(signs > 0), np.mean(signs < 0))
+    found = mean_losses(Loss.HINGE, dataset.features, signs[:, None], model.coefs[-1:],
+                        model.intercepts[-1:])[0]
+    assert not model.coefs[-1].any()
+    assert found < 1.05 * best
