@@ -125,15 +125,17 @@ def implies(condition, result):
     return ~condition | result
 
 
-def inside(fragment, path):
-    """Register or wire of a component, by its name behind those of submodules: ``store.level``."""
+def inside(fragment, path, *, width=None):
+    """Register or wire of a component, by its name behind those of submodules: ``store.level``;
+    ``width`` chooses among several of a name.
+    """
     *parents, name = path.split(".")
     for parent in parents:
         fragment = fragment.find_subfragment(parent)
     statements = [one for several in fragment.statements.values() for one in several]
     for signals in ("_lhs_signals", "_rhs_signals"):        # driven here, else from outside
         found = {id(signal): signal for statement in statements
-                 for signal in getattr(statement, signals)() if signal.name == name}
+                 for signal in getattr(statement, signals)() if signal.name == name and width in (None, len(signal))}
         if found:
             break
     if len(found) != 1:

@@ -1,5 +1,6 @@
 """Every property, in the order of docs/proofs.md."""
 
-from bitstep_sim.proofs import axi, queues, registers, streams
+from bitstep_sim.proofs import axi, queues, ranges, registers, slots, streams
 
-PROPERTIES = [*streams.PROPERTIES, *queues.PROPERTIES, *axi.PROPERTIES, *registers.PROPERTIES]
+PROPERTIES = [*streams.PROPERTIES, *queues.PROPERTIES, *axi.PROPERTIES, *slots.PROPERTIES, *ranges.PROPERTIES,
+              *registers.PROPERTIES]

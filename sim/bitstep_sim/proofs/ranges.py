@@ -1,0 +1,135 @@
+"""Sums never leave the width that the configuration gives them."""
+
+from amaranth import Mux, Signal
+
+from bitstep.config import MODEL_WIDTH, PipelineConfig
+from bitstep_hw.cell_bounds import CellBounds
+from bitstep_hw.correlator import Correlator
+from bitstep_hw.dot_product import DotProduct
+from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+
+
+class NarrowConfig(PipelineConfig):
+    """A configuration with a bus so narrow that few lanes are left; its numbers have the formulas
+    and the widths of every other.
+    """
+
+    def __post_init__(self):
+        pass
+
+
+CONFIG = NarrowConfig(bus_width=8, bits=4, max_features=6, lookahead=1, recursion=2)
+
+
+def _between(value, limit):
+    return (value >= -limit) & (value <= limit)
+
+
+def _rows(s, fragment, stages, number=0):
+    """Rows have at most ``max_beats`` beats. Counts those of a row that are summed up, by the
+    flags that arrive at the sum, which are the inputs' some cycles later.
+    """
+    valid, first = (inside(fragment, f"{name}_{stages}") for name in ("valid", "first"))
+    beats = Signal(range(CONFIG.max_beats + 2))
+    with s.m.If(valid):
+        s.m.d.sync += beats.eq(Mux(first, 1, beats + 1))
+    s.assume(implies(valid, first | ((beats != 0) & (beats < CONFIG.max_beats))))
+    s.helper(beats <= CONFIG.max_beats)
+    return valid, first, beats
+
+
+def _levels(s, dut, *names):
+    limit = CONFIG.level_limit
+    for name in names:
+        for level in getattr(dut, name):
+            for one in level if isinstance(level, list) else [level]:
+                s.assume(_between(one, limit))
+
+
+def _tree(s, fragment, name, limit, lanes):
+    """Bounds of the registers of an adder tree."""
+    total = inside(fragment, f"{name}_0_0")
+    s.helper(_between(total, limit * lanes))
+    return total
+
+
+def _sum_fits(s, row, exact, valid):
+    """What a sum takes in is what it should be, not that without its high bits."""
+    s.check(implies(valid, exact == exact[:len(row)].as_signed()))
+
+
+def dot_product(s: Surrounding):
+    dut, config = DotProduct(config=CONFIG), CONFIG
+    fragment = s.add(dut)
+    _levels(s, dut, "levels")
+    s.assume(dut.intercept_level <= config.intercept_limit)
+    stages = config.tree_stages + config.product_stages
+    valid, first, beats = _rows(s, fragment, stages)
+    product = config.level_limit << MODEL_WIDTH         # a word has 33 bits
+    for lane in range(config.lanes):
+        s.helper(_between(inside(fragment, f"product_{lane}"), product))
+    total = _tree(s, fragment, "tree", product, config.lanes)
+    constant = [inside(fragment, name) for name in
+                ("constant", *(f"constant_{age}" for age in range(1, stages)))]
+    for register in constant:
+        s.helper(_between(register, config.level_limit << MODEL_WIDTH - 1))
+    row = inside(fragment, "row")
+    s.helper(_between(row, product * config.lanes * beats + (product >> 1)) | (beats == 0))
+    s.helper((beats != 0) | (row == 0))
+    _sum_fits(s, row, Mux(first, constant[-1], row) + total, valid)
+
+
+def correlator(s: Surrounding):
+    dut, config = Correlator(config=CONFIG), CONFIG
+    fragment = s.add(dut)
+    _levels(s, dut, "dot", "earlier")
+    square = config.level_limit ** 2
+    s.assume(dut.intercept_square <= square)
+    valid, first, beats = _rows(s, fragment, config.tree_stages + 1)
+    for lane in range(config.lanes):
+        product = inside(fragment, f"product_1_{lane}", width=2 * config.level_width)
+        s.helper(_between(product, square))
+    total = _tree(s, fragment, "tree_1", square, config.lanes)
+    row = inside(fragment, "row_1")
+    s.helper(_between(row, square * config.lanes * beats) | (beats == 0))
+    s.helper((beats != 0) | (row == 0))
+    _sum_fits(s, row, Mux(first, 0, row) + total, valid)
+    counted = row + dut.intercept_square
+    s.check(counted == counted[:len(inside(fragment, "counted_1"))].as_signed())
+
+
+def cell_bounds(s: Surrounding):
+    dut, config = CellBounds(config=CONFIG), CONFIG
+    cell = s.constant(3, name="given_cell")
+    s.assume(cell <= 4)
+    fragment = s.add(dut, cell=cell)
+    valid, first, beats = _rows(s, fragment, config.tree_stages + config.product_stages)
+    size = 1 << MODEL_WIDTH
+    for name, lane_name in (("above", "up"), ("below", "down")):
+        for lane in range(config.lanes):
+            register = inside(fragment, f"{lane_name}_{lane}")
+            s.helper((register >= 0) & (register <= size))
+        total = _tree(s, fragment, name, size, config.lanes)
+        s.helper(total >= 0)
+        row = inside(fragment, name)
+        s.helper((row >= 0) & ((row <= 4 * size * config.lanes * beats) | (beats == 0)))
+        s.helper((beats != 0) | (row == 0))
+        scaled = Mux(cell[2], total << 2, Mux(cell[1], total << 1, 0)) + Mux(cell[0], total, 0)
+        _sum_fits(s, row, Mux(first, 0, row) + scaled, valid)
+        if name == "above":
+            s.check(row == dut.reach)
+
+
+_WHERE = f"{CONFIG.lanes} lanes of {CONFIG.bits} bits, rows of up to {CONFIG.max_beats} beats"
+PROPERTIES = [
+    Property("range-dot", "DotProduct", f"a row's sum fits dot_width ({_WHERE})", dot_product,
+             Mutation("dot_product.py", "row = Signal(signed(config.dot_width)",
+                      "row = Signal(signed(config.dot_width - 2)"), depth=2),
+    Property("range-products", "Correlator", f"a row's sum, the intercept's square with it, fits "
+             f"gram_width ({_WHERE})", correlator,
+             Mutation("correlator.py", 'row = Signal(signed(config.gram_width)',
+                      'row = Signal(signed(config.gram_width - 2)'), depth=2),
+    Property("range-bounds", "CellBounds", f"both sums fit reach_width ({_WHERE})", cell_bounds,
+             Mutation("cell_bounds.py", "MODEL_WIDTH + 3 + config.capacity.bit_length()",
+                      "MODEL_WIDTH + 1 + config.capacity.bit_length()"), depth=2),
+]

@@ -1,0 +1,154 @@
+"""The order of slots: which row is applied to which words, and that its update is there by then."""
+
+from amaranth import Cat, Mux, Signal
+
+from bitstep.config import PipelineConfig
+from bitstep_hw.sequencer import Sequencer
+from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+
+
+def ones(bits):
+    """How many of some bits are 1."""
+    total = 0
+    for bit in bits:
+        total = total + bit
+    return total
+
+
+def _sequencer(s, recursion):
+    config = PipelineConfig(bits=8, max_features=24, lookahead=2, recursion=recursion)
+    dut = Sequencer(config=config)
+    given = {name: s.constant(len(getattr(dut, name)), name=f"given_{name}")
+             for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period")}
+    fragment = s.add(dut, **given, stop=0, decided=0, retry=0, hold=0)
+    s.assume((given["beats"] != 0) & (given["beats"] <= config.max_beats))
+    s.assume((given["rows"] != 0) & (given["batch"] != 0))
+    s.assume(given["lookahead"] <= config.lookahead)
+    state = inside(fragment, "state")
+    s.assume(implies(dut.start, state == 0))
+    return dut, fragment, config, given["lookahead"], given["beats"]
+
+
+def _on_their_way(s, dut, fragment, config, lookahead):
+    """Rows whose last slot was at most so many cycles ago that they may have no update yet; those
+    of the row that ended k cycles ago is place k.
+    """
+    places = [inside(fragment, f"finished_{age}") for age in range(1, config.latency)]
+    outstanding = inside(fragment, "outstanding")
+    index = inside(fragment, "index")
+    s.helper(outstanding == ones(places))
+    s.helper(outstanding <= lookahead + 1)
+    s.helper(implies(index != 0, outstanding <= lookahead))
+    s.helper(index < dut.beats)
+    return places
+
+
+def order(recursion):
+    """The flags of slots, and how close to each other they are."""
+    def build(s: Surrounding):
+        dut, fragment, _, lookahead, beats = _sequencer(s, recursion)
+        slot, m = dut.slot, s.m
+        index, rows = Signal.like(slot.index), Signal(3)
+        ended = slot.valid & slot.last
+        with m.If(slot.valid):
+            m.d.sync += index.eq(Mux(slot.last, 0, index + 1))
+        with m.If(dut.start):
+            m.d.sync += [rows.eq(0), index.eq(0)]
+        with m.Elif(ended):
+            m.d.sync += rows.eq(Mux(rows == 4, 4, rows + 1))
+        # Beats of a row in order.
+        s.check(implies(slot.valid, (slot.index == index) & (slot.first == (index == 0))
+                        & (slot.last == (index == beats - 1))))
+        # Row i takes the update of row i - D - 1, from the first row on that has one.
+        s.check(implies(slot.valid, slot.apply == (rows > lookahead)))
+        # Same words not in two slots that follow each other; rows `recursion` apart.
+        s.check(~(slot.valid & s.past(slot.valid)) | (slot.index != s.past(slot.index)))
+        for age in range(1, recursion):
+            s.check(~(ended & s.past(ended, age)))
+        # Every slot of a row with data takes a beat, its last one the label.
+        s.check(dut.i_rows.ready == (slot.valid & ~slot.idle_row))
+        s.check(implies(dut.i_rows.ready, dut.i_rows.valid))
+        s.check(dut.i_labels.ready == (ended & ~slot.idle_row))
+        s.check(implies(dut.i_labels.ready, dut.i_labels.valid))
+        age = inside(fragment, "age")
+        s.helper(rows <= 4)
+        s.helper(implies(rows <= lookahead, age == rows) & (age <= lookahead + 1))
+        s.helper(implies(rows > lookahead, age == lookahead + 1))
+        s.helper((inside(fragment, "index") == index) & (index < beats))
+    return build
+
+
+def update(recursion):
+    """A row chosen at will: its update is there when the row D + 1 later begins."""
+    def build(s: Surrounding):
+        dut, fragment, config, lookahead, _ = _sequencer(s, recursion)
+        places = _on_their_way(s, dut, fragment, config, lookahead)
+        slot, m = dut.slot, s.m
+        s.check(ones(places) <= lookahead + 1)
+        chosen, following, after = s.free(1, name="chosen"), Signal(), Signal(3)
+        since = Signal(range(config.latency + 1))
+        ended = slot.valid & slot.last
+        with m.If(following):
+            m.d.sync += [since.eq(Mux(since == config.latency, since, since + 1)),
+                         after.eq(Mux(ended & (after != 7), after + 1, after))]
+        with m.Elif(ended & chosen):
+            m.d.sync += [following.eq(1), since.eq(1), after.eq(0)]
+        s.check(implies(following & slot.valid & (after == lookahead), since >= config.latency))
+        for age in range(1, config.latency):
+            s.helper(implies(following & (since == age),
+                             places[age - 1] & (ones(places[:age - 1]) == after)))
+        s.helper(implies(following, since != 0) & (since <= config.latency))
+        # A row that has begun found room for itself.
+        s.helper(implies(following & (inside(fragment, "index") != 0) & (after >= lookahead),
+                         since >= config.latency))
+    return build
+
+
+def done(s: Surrounding):
+    """An epoch ends only when no row is on its way and every update met its words."""
+    dut, fragment, config, lookahead, _ = _sequencer(s, 2)
+    places = _on_their_way(s, dut, fragment, config, lookahead)
+    state, flush_left = inside(fragment, "state"), inside(fragment, "flush_left")
+    slot, m = dut.slot, s.m
+    idle = Signal(3)            # rows without data since the last one with data
+    with m.If(slot.valid & slot.last):
+        m.d.sync += idle.eq(Mux(slot.idle_row, Mux(idle == 7, 7, idle + 1), 0))
+    ended = state >= 3
+    s.check(implies(dut.done, (ones(places) == 0) & (idle > lookahead) & ~slot.valid))
+    s.check(implies(dut.proximal, (ones(places) == 0) & (idle > lookahead) & ~slot.valid))
+    s.helper(state <= 4)
+    s.helper(implies(state == 2, (flush_left != 0) & (flush_left <= lookahead + 1)
+                     & (idle + flush_left >= lookahead + 1)))
+    s.helper(implies(ended, idle > lookahead))
+    s.helper(implies(state == 4, Cat(places) == 0))
+    s.helper(implies(state == 0, Cat(places) == 0) | ~s.started)
+    s.helper(implies((state == 0) | ended, inside(fragment, "index") == 0))
+
+
+_FILE = "sequencer.py"
+PROPERTIES = [
+    *(Property(f"slots-order-{recursion}", "Sequencer",
+               "beats of a row in order; applies from row D + 1 on; same words at least 2 cycles "
+               f"apart; rows {recursion} cycles apart",
+               order(recursion), mutation, depth=recursion + 2)
+      for recursion, mutation in (
+          (2, Mutation(_FILE, "self.slot.apply.eq(age > self.lookahead)",
+                       "self.slot.apply.eq(age >= self.lookahead)")),
+          (3, Mutation(_FILE, "for age in range(1, self.config.recursion)",
+                       "for age in range(1, self.config.recursion - 1)")),
+          (4, Mutation(_FILE, "index.eq(Mux(last, 0, index + 1))",
+                       "index.eq(Mux(last & ~idle, 0, index + 1))")))),
+    *(Property(f"slots-update-{recursion}", "Sequencer",
+               "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
+               "D + 1 rows are on their way",
+               update(recursion), mutation, breaks_at=24)
+      for recursion, mutation in (
+          (2, Mutation(_FILE, "first & (outstanding > self.lookahead)",
+                       "first & (outstanding > self.lookahead + 1)")),
+          (4, Mutation(_FILE, "delay(m, row_ends, self.config.latency - 1",
+                       "delay(m, row_ends, self.config.latency - 2")))),
+    Property("slots-done", "Sequencer",
+             "done and proximal steps: no row on its way, D + 1 rows without data after the last",
+             done, Mutation(_FILE, "with m.If(flush_left == 1):", "with m.If(flush_left <= 2):"),
+             depth=2, breaks_at=30),
+]
