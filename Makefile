@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow sim lint rtl bench area bitstream bitstream-check docs clean
+.PHONY: demo test test-slow sim lint rtl bench pipelines area bitstream bitstream-check docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.stamp: pyproject.toml
@@ -46,6 +46,9 @@ bench: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantiza
 curves: $(VENV)/.stamp          ## every race of the speedup report, into build/curves; hours
 	@mkdir -p build
 	$(BIN)/bitstep curves --out build/curves
+
+pipelines: $(VENV)/.stamp       ## latency and cycles of every pipeline; compiles all of them, hours
+	$(BIN)/python -m bitstep_sim.pipelines
 
 area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'

@@ -59,8 +59,8 @@ def logistic(_: str | None) -> None:
     """Test accuracy of logistic regression at 8 bits beside scikit-learn's."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
-    print("\n## Logistic regression, 8 bits stochastic, step / sqrt(epoch), batch 1, one-vs-rest; l2 = "
-          "1 / rows is scikit-learn's default, C = 1")
+    print("\n## Logistic regression, 8 bits stochastic, step / sqrt(epoch), batch 1, one-vs-rest; "
+          "l2 = 1 / rows is scikit-learn's default, C = 1")
     table("data set, rows to train, rows to test, epochs, split (seed), 8 bits: test accuracy, "
           "scikit-learn C = 1, C = 100, difference to C = 1 (points)")
     for name, (n_rows, epochs) in LOGISTIC.items():
