@@ -12,12 +12,13 @@ from support import signed_number, trace
 
 from bitstep.config import FLOAT_GUARD, MODEL_WIDTH, UPDATE_WIDTH, PipelineConfig
 from bitstep.golden.float32 import align
-from bitstep_hw.lane_product import integer_product, level_product
+from bitstep_hw.lane_product import integer_product, level_product, level_product_stages
 from bitstep_sim.jobs import random_floats
 
 FLOAT = PipelineConfig(bits=32, family="float")
-LEVELS = [PipelineConfig(bits=bits, family=family) for bits, family in
-          ((1, "single"), (2, "single"), (2, "double"), (4, "single"), (8, "single"))]
+LEVELS = [PipelineConfig(bits=bits, family=family, recursion=recursion)
+          for bits, family in ((1, "single"), (2, "single"), (2, "double"), (4, "single"),
+                               (8, "single")) for recursion in (2, 4)]
 EXPONENTS = [*range(0, 3), *range(60, 68), *range(90, 128)]
 
 
@@ -43,7 +44,7 @@ class Product(wiring.Component):
 
 def stages(config, fraction):
     """Clock edges until a product is there."""
-    return 2 if config.family == "float" else 1 if fraction is None else config.product_stages
+    return level_product_stages(config) if fraction is None else config.product_stages
 
 
 def found(config, pairs, *, width=0, fraction=None):

@@ -30,11 +30,6 @@ def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, unit=0
     return history
 
 
-def lead(config):
-    """Cycles by which a row enters before its dot product."""
-    return getattr(config, "solver_lead", 1)
-
-
 def record(config, rows, distances, outputs, **constant):
     """Outputs in the cycle in which each row's c leaves, which must be the right one.
 
@@ -50,7 +45,8 @@ def record(config, rows, distances, outputs, **constant):
         now += distance
         starts.append(now)
     rng = random.Random(0)
-    dotted, decided = lead(config), lead(config) + solver_stages(config.recursion) - 1
+    dotted = config.solver_lead
+    decided = dotted + solver_stages(config.recursion) - 1
     length = now + decided + 1
     cycles = [{"valid": 0, "idle_row": rng.getrandbits(1), "label": rng.getrandbits(31),
                "dot": rng.getrandbits(30),
@@ -163,10 +159,10 @@ def test_clear_forgets_the_rows_before(recursion, lookahead):
         for row in rows:
             start = {"valid": 1, **{name: row[name] for name in ("idle_row", "label", "products")}}
             cycles += [start, {"valid": 0}, *[{} for _ in range(recursion - 2)]]
-            dots[len(cycles) - recursion + lead(config)] = row["dot"]
+            dots[len(cycles) - recursion + config.solver_lead] = row["dot"]
         if not number:
             cycles += [*[{} for _ in range(12)], {"clear": 1}, {"clear": 0}]
-    cycles += [{} for _ in range(lead(config))]
+    cycles += [{} for _ in range(config.solver_lead)]
     for cycle, dot in dots.items():
         cycles[cycle]["dot"] = dot
     steps = {"mantissa": 150, "shift": 3, "label_shift": 12}
