@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow sim lint rtl bench pipelines area bitstream bitstream-check docs clean
+.PHONY: demo test test-slow test-pynq sim lint rtl bench pipelines area bitstream bitstream-check docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.stamp: pyproject.toml
@@ -32,6 +32,9 @@ test-slow: $(VENV)/.stamp       ## RTL against golden model for every width and 
 sim: $(VENV)/.stamp             ## every cocotb bench, with a table of what ran
 	$(BIN)/python -m bitstep_sim.bench
 
+test-pynq: $(VENV)/.stamp       ## the device pynq by the real pynq library, 3 versions of it
+	$(BIN)/python tests/pynq/environments.py
+
 lint: $(VENV)/.stamp            ## ruff and pyright
 	$(BIN)/ruff check .
 	$(BIN)/pyright
@@ -47,20 +50,23 @@ curves: $(VENV)/.stamp          ## every race of the speedup report, into build/
 	@mkdir -p build
 	$(BIN)/bitstep curves --out build/curves
 
-pipelines: $(VENV)/.stamp       ## latency and cycles of every pipeline; compiles all of them, hours
+pipelines: $(VENV)/.stamp       ## latency and cycles of every pipeline; compiles all of them, long
 	$(BIN)/python -m bitstep_sim.pipelines
 
 area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
 	$(BIN)/python -m bitstep_hw.area
 
-bitstream: $(VENV)/.stamp       ## a board's bitstream and its manifest: BOARD=ecp5-85; half an hour
+bitstream: $(VENV)/.stamp       ## a board's bitstreams and manifests: BOARD=ecp5-85, pynq-z2 ...; half an hour each
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
 	$(BIN)/python -m bitstep_hw.boards $(BOARD)
 
-bitstream-check: $(VENV)/.stamp ## that bitstreams/ holds what the sources give; half an hour
+# The smallest configuration in bitstreams/: 5 minutes of a quiet core.
+CHECKED ?= bits=8,lookahead=0,max_features=256,minibatch=False,corrections=False --memory-kib 32
+
+bitstream-check: $(VENV)/.stamp ## that the sources give what bitstreams/ says, for one bitstream
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
-	$(BIN)/python -m bitstep_hw.boards ecp5-85 --check
+	$(BIN)/python -m bitstep_hw.boards ecp5-85 --check $(CHECKED)
 
 docs: $(VENV)/.stamp            ## what is generated in docs/
 	$(BIN)/python -m bitstep.registers > docs/registers.md
