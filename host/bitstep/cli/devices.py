@@ -26,6 +26,10 @@ def run(arguments: argparse.Namespace) -> int:
         except DeviceError as error:
             rows.append([name, "no", str(error)])
             continue
+        problem = kind.problem() if hasattr(kind, "problem") else ""
+        if problem:
+            rows.append([name, "no", problem])
+            continue
         rows.append([name, "yes", (kind.__doc__ or "").partition("\n")[0]])
         options[name] = [parameter for parameter in inspect.signature(kind).parameters
                          if parameter not in ("config", "progress")]

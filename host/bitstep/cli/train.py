@@ -37,7 +37,7 @@ from bitstep.training import TrainedModel, automatic_step, train_model
 DEFAULT_EPOCHS = 20
 DEVICE_OPTIONS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
                   "memory_gbps": "memory_gbps", "wave": "wave", "port": "port",
-                  "manifest": "manifest"}
+                  "manifest": "manifest", "bitfile": "bitfile"}
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -95,6 +95,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         "/dev/ttyUSB0")
     device.add_argument("--manifest", metavar="FILE.json", help="uart: what was made with the "
                         "bitstream on the board (bitstreams/)")
+    device.add_argument("--bitfile", metavar="FILE.bit", help="pynq: bitstream to load, with its "
+                        ".hwh and .json beside it (default: the one that `bitstep deploy` left "
+                        "for such data)")
     device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
                         "time without progress of the device in seconds (default: 600)")
     output = parser.add_argument_group("output")

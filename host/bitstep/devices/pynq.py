@@ -7,6 +7,7 @@ interrupt.
 
 import asyncio
 import concurrent.futures
+import functools
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ DEFAULT_FOLDER = Path("/usr/local/share/bitstep/bitstreams")
 LOOK_S = 0.1                # longest sleep between two looks at a run, with or without interrupt
 SHORTEST_SLEEP_S = 0.0005   # without an interrupt; grows with the time that has passed
 OPEN_TIMEOUT_S = 60.0       # loading a bitstream takes a second or two
+_NO_PYNQ = ("Device 'pynq' needs pynq, which cannot be imported here ({}): run this on the board, "
+            "in the Python that came with its SD image (/usr/local/share/pynq-venv)")
 
 
 def bitstream_folder() -> Path:
@@ -226,6 +230,11 @@ class PynqDevice:
 
     name = "pynq"
 
+    @staticmethod
+    def problem() -> str:
+        """Why there can be no such device here; empty if there is no reason known."""
+        return "" if find_spec("pynq") else _NO_PYNQ.format("No module named 'pynq'")
+
     def __init__(self, config: PipelineConfig, *, bitfile: str | Path | None = None,
                  interrupt: bool = True):
         pynq = _import_pynq()
@@ -235,9 +244,9 @@ class PynqDevice:
         self.clock_hz = self.bitstream.clock_hz
         self._allocate = pynq.allocate
         self._buffers: list[PynqBuffer] = []
-        self._loop = _Loop()
+        self._waiter = _Waiter()
         try:
-            self._ip, self._interrupt = self._loop.call(
+            self._ip, self._interrupt = self._waiter.call(
                 lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
             check_identity(self)
         except BaseException:
@@ -319,7 +328,7 @@ class PynqDevice:
 
     def _pause(self, longest_s, passed_s):
         if self._interrupt is not None:
-            self._loop.wait(self._interrupt.wait, longest_s)
+            self._waiter.wait(self._interrupt.wait, longest_s)
         else:
             # So short a run is noticed soon, and a long one costs the processor little.
             time.sleep(min(longest_s, max(SHORTEST_SLEEP_S, passed_s / 8)))
@@ -330,24 +339,31 @@ class PynqDevice:
             buffer.free()
         self._buffers.clear()
         self._ip = self._interrupt = None
-        self._loop.close()
+        self._waiter.close()
 
 
-class _Loop:
+@functools.cache
+def _event_loop() -> asyncio.AbstractEventLoop:
     """An event loop on a thread of its own, since pynq's interrupts need a loop that runs, and
-    that of a notebook is busy with the cell that trains.
+    that of a notebook is busy with the cell that trains. It lives as long as the process: pynq
+    keeps an interrupt's file on the loop where it was first asked for.
     """
+    loop = asyncio.new_event_loop()
+
+    def run():
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+
+    threading.Thread(target=run, name="bitstep-interrupts", daemon=True).start()
+    return loop
+
+
+class _Waiter:
+    """What one device has running on the event loop."""
 
     def __init__(self):
-        self._loop = asyncio.new_event_loop()
+        self._loop = _event_loop()
         self._waiting: Any = None
-        self._thread = threading.Thread(target=self._run, name="bitstep-interrupts", daemon=True)
-        self._thread.start()
-
-    def _run(self):
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
 
     def call(self, action: Callable[[], Any], timeout_s: float) -> Any:
         """Result of an action on the loop's thread."""
@@ -377,22 +393,17 @@ class _Loop:
                               "with interrupt=False") from error
 
     def close(self) -> None:
-        """End the thread; twice is harmless."""
-        if self._thread.is_alive():
-            if self._waiting is not None:
-                self._waiting.cancel()
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(5.0)
+        """Wait no longer; twice is harmless."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
 
 
 def _import_pynq() -> Any:
     try:
         import pynq
     except ImportError as error:
-        raise DeviceError(
-            f"Device 'pynq' needs pynq, which cannot be imported here ({error}): run this on the "
-            "board, in the Python that came with its SD image (/usr/local/share/pynq-venv)"
-        ) from error
+        raise DeviceError(_NO_PYNQ.format(error)) from error
     return pynq
 
 

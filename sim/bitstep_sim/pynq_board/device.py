@@ -1,4 +1,5 @@
 """The simulated board as a device of the pynq library."""
+# pyright: reportMissingImports=false
 
 import threading
 from pathlib import Path
@@ -84,6 +85,7 @@ class SimulatedBoard(Device):
         self.controller = InterruptController(lambda: self.pipeline and self.pipeline.interrupt)
         self.interrupt_file = InterruptFile(self)
         self.pipeline: Board | None = None
+        self.closed = False
         self._lock = threading.RLock()      # pynq's interrupts run on another thread
         first = board.family.first_interrupt
         files = {first: self.interrupt_file} if with_interrupt else {}
@@ -93,6 +95,10 @@ class SimulatedBoard(Device):
 
     def close(self) -> None:
         """Switch the board off."""
+        self.closed = True
+        self._clear()
+
+    def _clear(self):
         with self._lock:
             if self.pipeline is not None:
                 self.pipeline.close()
@@ -127,7 +133,7 @@ class SimulatedBoard(Device):
         """Put what the .bit holds onto the board."""
         config = read_config(Path(bitstream.bitfile_name))
         with self._lock:
-            self.close()
+            self._clear()
             library = verilator.build(generate(config), label=config.name)
             self.pipeline = Board(
                 library, memory_bytes=self.memory_base - BASE + self.memory_bytes, latency=20,

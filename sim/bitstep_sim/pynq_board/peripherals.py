@@ -67,6 +67,8 @@ class InterruptFile:
 
     async def _wait(self):
         while self.lost or not self.board.run(CYCLES_A_WAIT):
+            if self.board.closed:
+                return
             await asyncio.sleep(0.001)
         events, self.events = self.events, []
         for event in events:

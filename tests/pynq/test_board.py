@@ -1,0 +1,358 @@
+"""The device `pynq` by the real pynq library, on boards whose FPGA is the Verilated top."""
+# pyright: reportMissingImports=false
+
+import asyncio
+import json
+import warnings
+
+import numpy as np
+import pynq
+import pytest
+from pynq.ps import Clocks
+
+from bitstep.cli import main
+from bitstep.config import PipelineConfig
+from bitstep.devices.base import DeviceError
+from bitstep.devices.pynq import PynqBuffer, PynqDevice
+from bitstep.driver import Driver
+from bitstep.golden.sgd import train
+from bitstep.registers import MAP_VERSION, OFFSETS, REGISTERS, Loss
+from bitstep.runs import (
+    BadConfigurationError,
+    BusError,
+    RunError,
+    RunTimeoutError,
+    SaturationError,
+)
+from bitstep_hw.boards.pynq import BOARDS
+from bitstep_hw.boards.vivado import IP_INSTANCE
+from bitstep_sim import verilator
+from bitstep_sim.jobs import random_job
+from bitstep_sim.pynq_board.device import BusFault, SimulatedBoard
+from bitstep_sim.pynq_board.handoff import write_bitstream
+from bitstep_sim.rtl import generate
+
+VERSION = tuple(map(int, pynq.__version__.split(".")[:2]))
+# pynq 4 no longer knows Zynq-7000.
+NAMES = [name for name, board in BOARDS.items() if VERSION < (4, 0) or board.family.name != "zynq"]
+CONFIGS = {
+    "4 bits": PipelineConfig(bits=4, max_features=64, lookahead=2, recursion=4),
+    "128-bit bus": PipelineConfig(bits=8, bus_width=128, max_features=64, lookahead=1),
+    "three ports": PipelineConfig(bits=2, max_features=64, lookahead=0, refetch=True),
+}
+CONFIG = CONFIGS["4 bits"]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def folder(request, tmp_path_factory):
+    """A folder with the bitstreams of a board, and the board."""
+    board = BOARDS[request.param]
+    folder = tmp_path_factory.mktemp(board.name)
+    for config in CONFIGS.values():
+        if config.bus_width <= board.family.memory_width:
+            verilator.build(generate(config))       # so that loading is as fast as on a board
+            write_bitstream(folder, board, config)
+    return board, folder
+
+
+def path_of(folder, config=CONFIG):
+    board, path = folder
+    return path / f"{board.name}-{config.name}.bit"
+
+
+@pytest.fixture
+def switched_on(folder):
+    """Switches on boards of this kind, and off at the end."""
+    boards = []
+
+    def switch_on(**options):
+        simulated = SimulatedBoard(folder[0], **options)
+        pynq.Device.active_device = simulated
+        boards.append(simulated)
+        return simulated
+
+    yield switch_on
+    for simulated in boards:
+        simulated.close()
+
+
+@pytest.fixture
+def device(folder, switched_on):
+    """The device on a board with an interrupt."""
+    switched_on()
+    opened = PynqDevice(CONFIG, bitfile=path_of(folder))
+    yield opened
+    opened.close()
+
+
+def small_job(**changes):
+    return random_job(CONFIG, **{"n_features": 20, "n_rows": 200, "epochs": 3} | changes)
+
+
+def is_golden(result, job):
+    expected = list(train(job))
+    assert not any(epoch.saturation for epoch in expected)
+    return result.epochs_done == len(expected) and all(
+        np.array_equal(model, epoch.model) and intercept == epoch.intercept
+        for model, intercept, epoch in zip(result.models, result.intercepts, expected,
+                                           strict=True))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_job_is_golden(folder, switched_on, name):
+    config = CONFIGS[name]
+    if config.bus_width > folder[0].family.memory_width:
+        pytest.skip("the board's memory ports are narrower")
+    simulated = switched_on()
+    changes = {"loss": Loss.HINGE, "refetch_cell": 2} if config.refetch else \
+        {"correction_period": 20, "warm": True, "copies": 2}
+    job = random_job(config, n_features=43, n_rows=101, epochs=3, **changes)
+    device = PynqDevice(config, bitfile=path_of(folder, config))
+    seen = []
+    result = Driver(device).train(job, on_epoch=seen.append)
+    assert is_golden(result, job)
+    assert seen[-1] == 3
+    assert result.counters["cycles"] > 0
+    assert simulated.blocks.blocks == []
+    assert simulated.pipeline.stray_accesses == 0
+    device.close()
+
+
+def test_several_runs_by_interrupt(device):
+    board = pynq.Device.active_device
+    waited = []
+    original = board.interrupt_file.add_event
+    board.interrupt_file.add_event = lambda *given: (waited.append(1), original(*given))
+    assert device.uses_interrupt
+    for seed in range(3):
+        job = small_job(seed=seed, n_rows=3000)
+        assert is_golden(Driver(device).train(job), job)
+    assert len(waited) >= 3
+
+
+def test_interrupt_that_is_lost(device):
+    pynq.Device.active_device.interrupt_file.lost = True
+    job = small_job()
+    assert is_golden(Driver(device).train(job), job)
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_without_interrupt(folder, switched_on, offered):
+    switched_on(with_interrupt=offered)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        device = PynqDevice(CONFIG, bitfile=path_of(folder), interrupt=not offered)
+    assert offered or any("Could not find UIO device" in str(entry.message) for entry in said)
+    assert not device.uses_interrupt
+    job = small_job()
+    assert is_golden(Driver(device).train(job), job)
+    device.close()
+
+
+def test_inside_an_event_loop(device):
+    """As in a notebook, whose loop runs the cell that trains."""
+    job = small_job()
+
+    async def cell():
+        return Driver(device).train(job)
+
+    assert is_golden(asyncio.run(cell()), job)
+
+
+def test_stalling_memory(folder, switched_on):
+    switched_on(stall_probability=0.3, stall_seed=1)
+    device = PynqDevice(CONFIG, bitfile=path_of(folder))
+    job = small_job()
+    assert is_golden(Driver(device).train(job), job)
+    device.close()
+
+
+def test_bounded_wait(folder, switched_on):
+    switched_on(bytes_per_cycle=1e-6)           # so no row ever comes
+    device = PynqDevice(CONFIG, bitfile=path_of(folder))
+    with pytest.raises(RunTimeoutError, match=r"Device 'pynq' made no progress for \d\.\d s"):
+        Driver(device).train(small_job(), timeout_s=0.3)
+    device.close()
+
+
+def test_hardware_as_pynq_sees_it(folder, switched_on):
+    switched_on()
+    board = folder[0]
+    overlay = pynq.Overlay(str(path_of(folder)))
+    entry = overlay.ip_dict[IP_INSTANCE]
+    assert entry["phys_addr"] == board.family.registers_address
+    assert {name: (found["address_offset"], found["size"])
+            for name, found in entry["registers"].items()} == \
+        {register.name: (register.offset, 32) for register in REGISTERS}
+    assert overlay.interrupt_pins[f"{IP_INSTANCE}/interrupt"]["controller"] == "axi_intc_0"
+    assert overlay.interrupt_controllers["axi_intc_0"]["raw_irq"] == board.family.first_interrupt
+    pipeline = getattr(overlay, IP_INSTANCE)
+    assert int(pipeline.register_map.VERSION) == MAP_VERSION
+    pipeline.register_map.ROWS = 77
+    assert pipeline.read(OFFSETS["ROWS"]) == 77
+    if VERSION >= (3, 1):                           # pynq 3.0 sets clocks on an ARM alone
+        assert Clocks.fclk0_mhz == pytest.approx(board.clock_mhz, rel=1e-3)
+
+
+def test_description_without_registers(folder, switched_on, tmp_path):
+    switched_on()
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, folder[0], CONFIG,
+                                                        with_registers=False))
+    job = small_job()
+    assert is_golden(Driver(device).train(job), job)
+    device.close()
+
+
+def test_nothing_answers(switched_on):
+    switched_on()
+    with pytest.raises(BusFault, match="at address 0x50000000"):
+        pynq.MMIO(0x5000_0000, 4).read(0)
+
+
+def test_wrong_bitstream(folder, switched_on, tmp_path):
+    switched_on()
+    path = write_bitstream(tmp_path, folder[0], CONFIG)
+    manifest = json.loads(path.with_suffix(".json").read_text())
+    manifest["identity"] = "0" * 32
+    path.with_suffix(".json").write_text(json.dumps(manifest))
+    with pytest.raises(DeviceError, match=r"identifies itself as \w{32}, not 0{32}: another"):
+        PynqDevice(CONFIG, bitfile=path)
+
+
+def test_description_of_something_else(folder, switched_on, tmp_path):
+    switched_on()
+    path = write_bitstream(tmp_path, folder[0], CONFIG)
+    handoff = path.with_suffix(".hwh")
+    handoff.write_text(handoff.read_text().replace("bitstep:user:", "acme:user:"))
+    _correct_sums(path)
+    with pytest.raises(DeviceError, match="describes 0 pipelines"):
+        PynqDevice(CONFIG, bitfile=path)
+
+
+def test_description_that_pynq_cannot_read(folder, switched_on, tmp_path):
+    switched_on()
+    path = write_bitstream(tmp_path, folder[0], CONFIG)
+    handoff = path.with_suffix(".hwh")
+    handoff.write_text(handoff.read_text().replace("<EXTERNALPORTS />", ""))
+    _correct_sums(path)
+    with pytest.raises(DeviceError, match=r"pynq \S+ cannot load .*as root"):
+        PynqDevice(CONFIG, bitfile=path)
+
+
+def _correct_sums(path):
+    import hashlib
+    manifest = json.loads(path.with_suffix(".json").read_text())
+    manifest["handoff"]["sha256"] = \
+        hashlib.sha256(path.with_suffix(".hwh").read_bytes()).hexdigest()
+    path.with_suffix(".json").write_text(json.dumps(manifest))
+
+
+def test_too_little_memory(folder, switched_on):
+    board = switched_on(memory_bytes=1 << 16)
+    device = PynqDevice(CONFIG, bitfile=path_of(folder))
+    with pytest.raises(MemoryError, match=r"no [\d,]+ contiguous bytes \(Failed to allocate"):
+        Driver(device).train(small_job(n_rows=5000))
+    assert board.blocks.blocks == []
+    job = small_job()
+    assert is_golden(Driver(device).train(job), job)
+    device.close()
+
+
+def test_close_frees(device):
+    board = pynq.Device.active_device
+    buffer = device.allocate(100)
+    assert len(board.blocks.blocks) == 1
+    assert buffer.array.shape == (100,)
+    assert buffer.address % 4096 == 0
+    device.close()
+    device.close()
+    assert board.blocks.blocks == []
+    for action in (buffer.to_device, buffer.from_device):
+        with pytest.raises(DeviceError, match="freed"):
+            action()
+    buffer.free()
+    with pytest.raises(DeviceError, match="is closed"):
+        device.read(0)
+
+
+# The driver's classic faults, each of which silently gives wrong models on a real board.
+
+def no_flush(monkeypatch):
+    monkeypatch.setattr(PynqBuffer, "to_device", lambda self: None)
+
+
+def no_invalidate(monkeypatch):
+    monkeypatch.setattr(PynqBuffer, "from_device", lambda self: None)
+
+
+def cut_address(monkeypatch):
+    original = PynqDevice.write
+    high = [offset for name, offset in OFFSETS.items() if name.endswith("ADDRESS_HI")]
+    monkeypatch.setattr(PynqDevice, "write", lambda self, offset, value: original(
+        self, offset, 0 if offset in high else value))
+
+
+def changed(name, change):
+    def mutate(monkeypatch):
+        original = PynqDevice.write
+        monkeypatch.setattr(PynqDevice, "write", lambda self, offset, value: original(
+            self, offset, change(value) if offset == OFFSETS[name] else value))
+    return mutate
+
+
+def short_buffer(monkeypatch):
+    original = PynqDevice.allocate
+    monkeypatch.setattr(PynqDevice, "allocate", lambda self, n_bytes: original(self, n_bytes - 1))
+
+
+OTHER = "other models"
+FAULTS = {                          # what it may end with
+    "no flush": (no_flush, {OTHER, RunError, SaturationError, BadConfigurationError}),
+    "no invalidate": (no_invalidate, {OTHER}),
+    "address of 32 bits": (cut_address, {BusError}),
+    "a row less": (changed("ROWS", lambda rows: rows - 1), {OTHER}),
+    "a row more": (changed("ROWS", lambda rows: rows + 1), {BusError}),
+    "a beat less": (changed("BEATS_PER_ROW", lambda beats: beats - 1), {OTHER, SaturationError}),
+    "an epoch more": (changed("EPOCHS", lambda epochs: epochs + 1), {BusError}),
+    "models too close": (changed("MODEL_OUT_STRIDE_LO", lambda stride: stride - 8), {OTHER}),
+    "short buffer": (short_buffer, {DeviceError}),
+}
+
+
+def outcome(device, job):
+    """"golden", "other models" or the class of an error."""
+    try:
+        result = Driver(device).train(job)
+    except DeviceError as error:
+        return type(error)
+    return "golden" if is_golden(result, job) else OTHER
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_fault_is_noticed(device, monkeypatch, fault):
+    if fault == "address of 32 bits" and pynq.Device.active_device.memory_base < 1 << 32:
+        pytest.skip("this board's addresses have 32 bits")
+    job = small_job(n_rows=512)                 # 8 KiB of rows: nothing lies behind their end
+    assert outcome(device, job) == "golden"
+    mutate, expected = FAULTS[fault]
+    mutate(monkeypatch)
+    assert outcome(device, job) in expected
+    assert (pynq.Device.active_device.pipeline.stray_accesses > 0) == (BusError in expected)
+
+
+def test_command_line(folder, switched_on, tmp_path, capsys):
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(120, 12))
+    labels = rows @ rng.normal(size=12) + 3
+    data = tmp_path / "data.csv"
+    np.savetxt(data, np.column_stack([labels, rows]), delimiter=",")
+    switched_on()
+    common = ["train", str(data), "--bits", "4", "--epochs", "5", "--train-rows", "100"]
+    reports = {}
+    for name, options in {"pynq": ["--bitfile", str(path_of(folder))], "golden": []}.items():
+        report = tmp_path / f"{name}.json"
+        assert main([*common, "--device", name, *options, "--report", str(report)]) == 0
+        reports[name] = json.loads(report.read_text())
+    assert reports["pynq"]["history"] == reports["golden"]["history"]
+    assert main(["devices"]) == 0
+    assert "pynq    yes" in capsys.readouterr().out
