@@ -7,7 +7,7 @@ from support import run_pipeline
 
 from bitstep.config import PipelineConfig
 from bitstep.golden.sgd import train
-from bitstep.registers import LabelFormat, Saturation
+from bitstep.registers import LabelFormat, Loss, Saturation
 from bitstep_hw.pipeline import Pipeline
 from bitstep_sim.jobs import random_job
 
@@ -63,6 +63,31 @@ def test_stalls_change_nothing(stall):
     config = PipelineConfig(bits=5, lookahead=3, **SMALL)
     check(config, n_features=15, n_rows=25, batch=2, correction_period=6, stall=stall, warm=True,
           label_format=LabelFormat.SIGN)
+
+
+@pytest.mark.parametrize("bits, cell, lookahead, recursion", [(5, 2, 4, 2), (3, 1, 0, 2),
+                                                              (3, 1, 4, 4), (8, 2, 4, 3)])
+def test_refetching(bits, cell, lookahead, recursion):
+    config = PipelineConfig(bits=bits, lookahead=lookahead, recursion=recursion, refetch=True,
+                            proximal=True, **SMALL)
+    check(config, n_features=min(config.lanes + 1, 15), n_rows=60, epochs=2, loss=Loss.HINGE,
+          refetch_cell=cell, correction_period=7, warm=True, stall=0.2)
+    check(config, n_features=15, n_rows=40, epochs=2, loss=Loss.HINGE, refetch_cell=cell,
+          proximal_period=9, warm=True)
+
+
+@pytest.mark.parametrize("loss", [Loss.HINGE, Loss.SQUARED_HINGE])
+@pytest.mark.parametrize("family, bits", [("single", 1), ("double", 4), ("float", 32)])
+def test_hinges(loss, family, bits):
+    config = PipelineConfig(bits=bits, family=family, lookahead=3, proximal=True, **SMALL)
+    check(config, n_features=5, n_rows=40, batch=2, loss=loss, proximal_period=8)
+
+
+@pytest.mark.parametrize("family, bits", [("single", 3), ("float", 32)])
+def test_logistic(family, bits):
+    config = PipelineConfig(bits=bits, family=family, lookahead=2, solver="logistic", recursion=6,
+                            **SMALL)
+    check(config, n_features=5, n_rows=30, loss=Loss.LOGISTIC, correction_period=10)
 
 
 @pytest.mark.parametrize("parts", [{"minibatch": False}, {"corrections": False},
