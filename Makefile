@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow test-pynq sim lint rtl bench pipelines area bitstream bitstream-check docs clean
+.PHONY: demo test test-slow test-pynq sim lint rtl bench pipelines area wheel bitstream bitstream-check docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.stamp: pyproject.toml
@@ -56,6 +56,9 @@ pipelines: $(VENV)/.stamp       ## latency and cycles of every pipeline; compile
 area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
 	$(BIN)/python -m bitstep_hw.area
+
+wheel: $(VENV)/.stamp           ## the package in dist/, for `bitstep deploy`
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
 
 bitstream: $(VENV)/.stamp       ## a board's bitstreams and manifests: BOARD=ecp5-85, pynq-z2 ...; half an hour each
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'

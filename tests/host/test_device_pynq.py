@@ -1,0 +1,268 @@
+"""The device of PYNQ boards against a stand-in for pynq; tests/pynq has the real one."""
+
+import asyncio
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from fake_pynq import FakePynq, write_bitstream
+from fakes import make_job
+
+from bitstep.config import PipelineConfig
+from bitstep.devices import available, device_class, open_device
+from bitstep.devices import pynq as device_module
+from bitstep.devices.base import DeviceError
+from bitstep.devices.pynq import PynqDevice, find_bitstream, read_bitstream
+from bitstep.driver import Driver
+from bitstep.golden.sgd import train
+
+CONFIG = PipelineConfig(bits=3, max_features=64)
+
+
+@pytest.fixture
+def use(monkeypatch):
+    """Makes a stand-in the installed pynq."""
+    def install(*given, **options):
+        fake = FakePynq(*given, **options)
+        monkeypatch.setitem(sys.modules, "pynq", fake)
+        return fake
+    return install
+
+
+def job(epochs=3):
+    rng = np.random.default_rng(0)
+    return make_job(rng.integers(-3, 4, (10, 25)), rng.integers(-100, 100, 10), config=CONFIG,
+                    mantissa=3, epochs=epochs, label_shift=8)
+
+
+def test_is_installed():
+    assert "pynq" in available()
+    assert device_class("pynq") is PynqDevice
+
+
+def test_trains_as_golden(use, tmp_path):
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    with Driver(open_device("pynq", CONFIG, bitfile=str(path))) as driver:
+        result = driver.train(job())
+        assert driver.device.clock_hz == 100e6
+        assert not driver.device.uses_interrupt
+    np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job())])
+    assert fake.loaded == [str(path)]
+    assert fake.pipeline.buffers == []
+
+
+def test_path_is_made_absolute(use, tmp_path, monkeypatch):
+    """pynq looks for a relative path among its own overlays."""
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    monkeypatch.chdir(tmp_path)
+    PynqDevice(CONFIG, bitfile=path.name).close()
+    assert fake.loaded == [str(path)]
+
+
+def test_writes_words(use, tmp_path):
+    fake = use(CONFIG)
+    with_buffers = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    with_buffers.write(0x40, np.uint32(7))
+    assert fake.pipeline.get("ROWS") == 7
+    with_buffers.close()
+
+
+class FakeInterrupt:
+    """Comes after some seconds, or fails."""
+
+    def __init__(self, seconds=0.0, error=None):
+        self.seconds, self.error, self.waits = seconds, error, 0
+
+    async def wait(self):
+        self.waits += 1
+        if self.error:
+            raise self.error
+        await asyncio.sleep(self.seconds)
+
+
+def test_waits_by_interrupt(use, tmp_path):
+    interrupt = FakeInterrupt(0.01)
+    use(CONFIG, interrupt=interrupt)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    assert device.uses_interrupt
+    looks = []
+    assert device.wait(lambda: looks.append(1) or len(looks) > 3, 10) is True
+    assert interrupt.waits == 3
+    device.close()
+
+
+def test_one_wait_for_an_interrupt_that_is_late(use, tmp_path, monkeypatch):
+    interrupt = FakeInterrupt(0.5)
+    monkeypatch.setattr(device_module, "LOOK_S", 0.01)
+    use(CONFIG, interrupt=interrupt)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    started = time.monotonic()
+    assert device.wait(lambda: False, 0.1) is False
+    assert 0.1 <= time.monotonic() - started < 0.5
+    assert interrupt.waits == 1
+    device.close()
+
+
+def test_interrupt_that_fails(use, tmp_path):
+    use(CONFIG, interrupt=FakeInterrupt(error=RuntimeError("invalidated by Overlay change")))
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    with pytest.raises(DeviceError, match=r"invalidated by Overlay change; open .*interrupt=False"):
+        device.wait(lambda: False, 1)
+    device.close()
+
+
+def test_without_pynq(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynq", None)
+    with pytest.raises(DeviceError, match=r"'pynq' needs pynq, .* run this on the board, in the "
+                                          "Python that came with its SD image"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+
+@pytest.mark.parametrize("suffix", [".bit", ".hwh", ".json"])
+def test_missing_file(tmp_path, suffix):
+    path = write_bitstream(tmp_path, CONFIG)
+    path.with_suffix(suffix).unlink()
+    with pytest.raises(DeviceError, match=rf"pynq-z2-test\{suffix} does not exist: .* side by side"):
+        read_bitstream(path)
+
+
+@pytest.mark.parametrize("suffix", [".bit", ".hwh"])
+def test_file_of_another_build(tmp_path, suffix):
+    path = write_bitstream(tmp_path, CONFIG)
+    path.with_suffix(suffix).write_bytes(b"other")
+    with pytest.raises(DeviceError, match=rf"test\{suffix} is not the file that .*\.json describes"):
+        read_bitstream(path)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"board": 1, "config": {"bits": 99}}'])
+def test_bad_manifest(tmp_path, content):
+    path = write_bitstream(tmp_path, CONFIG)
+    path.with_suffix(".json").write_text(content)
+    with pytest.raises(DeviceError, match="is no manifest of a bitstream for PYNQ"):
+        read_bitstream(path)
+
+
+def test_another_bitstream(use, tmp_path):
+    fake = use(CONFIG)
+    with pytest.raises(DeviceError, match="another bitstream is loaded"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG, identity=5))
+    assert len(fake.loaded) == 1
+
+
+def test_old_register_map(use, tmp_path):
+    use(CONFIG, version=1)
+    with pytest.raises(DeviceError, match="has version 1 of the register map"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+
+@pytest.mark.parametrize("kinds", [(), ("acme:user:other:1.0",), (FakePynq().kinds * 2)])
+def test_not_one_pipeline(use, tmp_path, kinds):
+    use(CONFIG, kinds=kinds)
+    n = sum(kind.startswith("bitstep") for kind in kinds)
+    with pytest.raises(DeviceError, match=rf"describes {n} pipelines .*, not 1"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("No Devices Found"), OSError("Root permissions"),
+                                   TypeError("unsupported operand")])
+def test_pynq_fails(use, tmp_path, error):
+    use(CONFIG, broken=error)
+    with pytest.raises(DeviceError, match=rf"cannot load .*{error}\. Run it on the board, as root"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+
+def test_loading_that_hangs(use, tmp_path, monkeypatch):
+    fake = use(CONFIG)
+    monkeypatch.setattr(device_module, "OPEN_TIMEOUT_S", 0.05)
+    fake.Overlay = lambda path: time.sleep(0.3)
+    with pytest.raises(DeviceError, match=r"did not load the bitstream within 0\.05 s: reboot"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    time.sleep(0.3)
+
+
+def test_too_little_memory(use, tmp_path):
+    fake = use(CONFIG, limit=1000)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    with pytest.raises(MemoryError, match=r"no 1,001 contiguous bytes \(BO allocation failed: -12\)"
+                                          r"\. .*fewer rows .*cma="):
+        device.allocate(1001)
+    with pytest.raises(ValueError, match="at least 1 byte, not 0"):
+        device.allocate(0)
+    held = device.allocate(1000)
+    assert held.array.shape == (1000,)
+    device.close()
+    device.close()
+    assert fake.pipeline.buffers == []
+    with pytest.raises(DeviceError, match="is closed"):
+        device.read(0)
+    with pytest.raises(DeviceError, match="was freed"):
+        held.to_device()
+
+
+def test_finds_its_bitstream(tmp_path, monkeypatch):
+    folder = tmp_path / "bitstreams"
+    folder.mkdir()
+    built = {"short": dataclasses.replace(CONFIG, lookahead=0, max_features=32),
+             "long": dataclasses.replace(CONFIG, recursion=4, max_features=128),
+             "wide": dataclasses.replace(CONFIG, bus_width=128),
+             "logistic": dataclasses.replace(CONFIG, solver="logistic", recursion=6),
+             "proximal": dataclasses.replace(CONFIG, bits=2, proximal=True)}
+    for name, config in built.items():
+        write_bitstream(folder, config, name=name)
+    (folder / "ecp5.json").write_text("{}")             # of a board without .bit files
+    monkeypatch.setenv("BITSTEP_BITSTREAMS", str(folder))
+    for wanted, name in ((CONFIG, "long"), (built["wide"], "wide"),
+                         (built["logistic"], "logistic"), (built["proximal"], "proximal"),
+                         (dataclasses.replace(CONFIG, bits=2), "proximal")):
+        assert find_bitstream(wanted) == folder / f"{name}.bit"
+    with pytest.raises(DeviceError, match=r"is for 3 bits, a 64-bit bus, family 'single' and solver "
+                                          r"'linear', refetch; there are: w64-b3.*--bus-width"):
+        find_bitstream(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
+    with pytest.raises(DeviceError, match="there are: none"):
+        find_bitstream(CONFIG, tmp_path)
+
+
+def test_folder_of_bitstreams(use, tmp_path, monkeypatch):
+    use(CONFIG)
+    write_bitstream(tmp_path, CONFIG)
+    monkeypatch.setenv("BITSTEP_BITSTREAMS", str(tmp_path))
+    device = PynqDevice(CONFIG)
+    assert device.bitstream.board == "pynq-z2"
+    device.close()
+
+
+def test_command_line(tmp_path):
+    """In a process of its own: the device, its options and its help, as a user has them."""
+    env = {**os.environ, "BITSTEP_BITSTREAMS": str(tmp_path)}
+    data = tmp_path / "data.csv"
+    np.savetxt(data, np.random.default_rng(0).normal(size=(30, 4)), delimiter=",")
+    run = subprocess.run([sys.executable, "-m", "bitstep", "train", str(data), "--device", "pynq",
+                          "--bits", "3"], env=env, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "Device 'pynq' needs pynq" in run.stderr
+    run = subprocess.run([sys.executable, "-m", "bitstep", "devices"], capture_output=True,
+                         text=True)
+    line = next(line for line in run.stdout.splitlines() if line.startswith("pynq"))
+    assert "no" in line.split()[1]
+
+
+def test_manifest_of_the_flow_is_readable(tmp_path):
+    """The manifest that the hardware's side writes is the one that this side reads."""
+    flow = pytest.importorskip("bitstep_hw.boards.vivado.flow")
+    from bitstep_hw.boards.pynq import BOARDS
+    path = tmp_path / "x.bit"
+    path.write_bytes(b"bits")
+    path.with_suffix(".hwh").write_text("<x/>")
+    made = flow.manifest(BOARDS["kv260"], CONFIG, path, path.with_suffix(".hwh"),
+                         tools={"vivado": "2022.1"}, slack_ns=0.5)
+    path.with_suffix(".json").write_text(json.dumps(made))
+    found = read_bitstream(path)
+    assert (found.board, found.config, found.clock_hz) == ("kv260", CONFIG, 100e6)
+    assert made["clock_mhz"] == {"constraint": 100, "achieved": pytest.approx(105.26)}
