@@ -77,14 +77,13 @@ class Sequencer(wiring.Component):
         state = Signal(3)
         rows_left, flush_left = Signal(32), Signal(range(MAX_LOOKAHEAD + 3))
         index = Signal(range(self.config.max_beats))
+        # Flags that decide about a slot are kept in registers: comparing comes a cycle before.
         first, last, row_ends = Signal(), Signal(), Signal()
-        m.d.comb += [
-            first.eq(index == 0),
-            last.eq(index == self.beats - 1),
-            row_ends.eq(issue & last),
-        ]
+        final, following = Signal.like(index), Signal.like(index)
+        m.d.comb += [row_ends.eq(issue & last), following.eq(Mux(last, 0, index + 1))]
+        m.d.sync += final.eq(self.beats - 1)
         with m.If(issue):
-            m.d.sync += index.eq(Mux(last, 0, index + 1))
+            m.d.sync += [index.eq(following), first.eq(last), last.eq(following == final)]
         # Rows that are not decided: those that come again after ``retry``.
         open_rows = Signal(range(MAX_LOOKAHEAD + 2))
         if self.config.refetch:
@@ -122,7 +121,8 @@ class Sequencer(wiring.Component):
         if self.config.refetch:
             self._retry(m, state, rows_left, flush_left, then_flush, first, again)
         with m.If(self.start):
-            m.d.sync += [state.eq(1), rows_left.eq(self.rows), index.eq(0)]
+            m.d.sync += [state.eq(1), rows_left.eq(self.rows), index.eq(0), first.eq(1),
+                         last.eq(final == 0)]
         with m.If(self.stop):
             m.d.sync += [state.eq(0), self.squash.eq(0), open_rows.eq(0)]
 
@@ -163,16 +163,16 @@ class Sequencer(wiring.Component):
         """What a row means; constant from a row's first slot to its last."""
         position, age = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
         to_boundary, since = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
+        at_boundary = Signal()      # to_boundary is 0, with corrections
         opening, added, needed = Signal(), Signal(), Signal()
         adds, needs, distance = Signal(), Signal(), Signal.like(since)
         boundary, missing = Signal(), Signal()
         pending = Signal()
         m.d.comb += [
             # Before a boundary every update of the period before must have met its words.
-            missing.eq((self.period != 0) & (to_boundary == 0) & ~opening
-                       & (since <= self.lookahead)),
+            missing.eq(at_boundary & ~opening & (since <= self.lookahead)),
             idle.eq((state == 2) | missing),
-            boundary.eq((self.period != 0) & (to_boundary == 0) & ~idle),
+            boundary.eq(at_boundary & ~idle),
             distance.eq(Mux(boundary, 0, since)),
             adds.eq(Mux(boundary, ~opening, added)),
             needs.eq(Mux(boundary, rows_left > self.period, needed)),
@@ -200,15 +200,18 @@ class Sequencer(wiring.Component):
             with m.If(~idle):
                 m.d.sync += [
                     position.eq(Mux(position == self.batch - 1, 0, position + 1)),
-                    to_boundary.eq(Mux(to_boundary == 0, self.period - 1, to_boundary - 1)),
+                    to_boundary.eq(Mux(at_boundary, self.period - 1, to_boundary - 1)),
+                    at_boundary.eq((self.period != 0)
+                                   & Mux(at_boundary, self.period == 1, to_boundary == 1)),
                 ]
         with m.If(self.retry):
             # A boundary that comes again is a row as any other: its correction is under way.
-            m.d.sync += to_boundary.eq(to_boundary + again)
+            m.d.sync += [to_boundary.eq(to_boundary + again), at_boundary.eq(0)]
         with m.If(self.corrected):
             m.d.sync += pending.eq(0)
         with m.If(self.start):
             m.d.sync += [position.eq(0), age.eq(0), to_boundary.eq(0), since.eq(0),
+                         at_boundary.eq(self.period != 0),
                          opening.eq(1), added.eq(0), needed.eq(0), pending.eq(0)]
         return boundary, boundary & ~opening & pending
 
