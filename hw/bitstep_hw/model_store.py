@@ -21,9 +21,9 @@ class ModelStore(wiring.Component):
     U = V + e if a correction is pending. V is written back (U where the correction is committed)
     and U goes to the dot product, or, later in a batch, the model that was frozen at the batch's
     start. A slot a cycle, the words leave ``product_stages + 2`` cycles after the slot; two slots
-    with the same index must be at least 2 cycles apart, 3 with ``recursion`` 4. Nothing is clamped: leaving the range
-    raises a flag (docs/number-formats.md). Storage: ``capacity`` model words, once more with
-    ``minibatch``.
+    with the same index must be at least 2 cycles apart, 3 with ``recursion`` 4. Nothing is
+    clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
+    words, once more with ``minibatch``.
 
     Between epochs the words are reached two at a time, in the layout of docs/memory-layout.md,
     through ``access``.
