@@ -36,6 +36,7 @@ from bitstep_hw.refetcher import Refetcher
 from bitstep_hw.replay import Replay
 from bitstep_hw.sequencer import Sequencer
 from bitstep_hw.solver import Solver
+from bitstep_hw.stream_register import StreamRegister
 from bitstep_hw.unit_update import UnitUpdate
 
 # What reaches the store's words between slots.
@@ -143,9 +144,23 @@ class Pipeline(wiring.Component):
             self._replay(m)
             self._refetch(m, dotted, levels.late_dot, rewritten)
         else:
-            wiring.connect(m, wiring.flipped(self.i_rows), self.sequencer.i_rows)
-            wiring.connect(m, wiring.flipped(self.i_labels), self.sequencer.i_labels)
+            self._connect_streams(m)
         return m
+
+    def _connect_streams(self, m):
+        """Rows and labels; for a fast clock through registers."""
+        # Labels beyond an epoch's last row are of no use; such rows there are none.
+        for name, source, target, clear in (
+                ("rows", self.i_rows, self.sequencer.i_rows, self.stop),
+                ("labels", self.i_labels, self.sequencer.i_labels, self.stop | self.start)):
+            source = wiring.flipped(source)
+            if self.config.recursion == 4:
+                m.submodules[f"{name}_register"] = register = StreamRegister(
+                    shape=source.payload.shape())
+                wiring.connect(m, source, register.i)
+                m.d.comb += register.clear.eq(clear)
+                source = register.o
+            wiring.connect(m, source, target)
 
     @property
     def _dot_after(self):

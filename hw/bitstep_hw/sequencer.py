@@ -176,9 +176,9 @@ class Sequencer(wiring.Component):
             distance.eq(Mux(boundary, 0, since)),
             adds.eq(Mux(boundary, ~opening, added)),
             needs.eq(Mux(boundary, rows_left > self.period, needed)),
-            self.misaligned.eq((issue & boundary & (position != 0)) | (
-                row_ends & ~idle & steps & (position != self.batch - 1) & (rows_left != 1))),
         ]
+        m.d.sync += self.misaligned.eq((issue & boundary & (position != 0)) | (
+            row_ends & ~idle & steps & (position != self.batch - 1) & (rows_left != 1)))
         reached = distance == self.lookahead
         m.d.comb += [
             self.slot.apply.eq(age > self.lookahead),
