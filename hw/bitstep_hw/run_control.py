@@ -113,8 +113,9 @@ class RunControl(wiring.Component):
             self._load_states(m, state, bad, product_ready, to_model)
             self._epoch_states(m, state, labels_left, to_labels, take_entry)
             self._write_states(m, state, failure, sent, address, settle)
+            # A register, because so many things wait for it.
+            m.d.sync += self.stop.eq(fsm.ongoing("Stop"))
             with m.State("Stop"):
-                m.d.comb += self.stop.eq(1)
                 m.d.sync += settle.eq(settle + 1)
                 with m.If(~self.buses_idle):
                     m.d.sync += settle.eq(0)

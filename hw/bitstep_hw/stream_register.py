@@ -1,6 +1,6 @@
 """A stage of registers in a stream, which cuts every path through it."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -32,13 +32,13 @@ class StreamRegister(wiring.Component):
         # An item that comes when the one before was not taken is put aside.
         aside, holds = Signal.like(self.i.payload, reset_less=True), Signal()
         m.d.comb += self.i.ready.eq(~holds)
+        with m.If(~holds):
+            m.d.sync += aside.eq(self.i.payload)
         with m.If(self.o.ready | ~self.o.valid):
             m.d.sync += [holds.eq(0), self.o.valid.eq(holds | self.i.valid),
-                         self.o.payload.eq(self.i.payload)]
-            with m.If(holds):
-                m.d.sync += self.o.payload.eq(aside)
-        with m.Elif(self.i.valid & self.i.ready):
-            m.d.sync += [holds.eq(1), aside.eq(self.i.payload)]
+                         self.o.payload.eq(Mux(holds, aside, self.i.payload))]
+        with m.Elif(self.i.valid):
+            m.d.sync += holds.eq(1)
         with m.If(self.clear):
             m.d.sync += [holds.eq(0), self.o.valid.eq(0)]
         return m
