@@ -23,7 +23,7 @@ class Sequencer(wiring.Component):
     Members
     -------
     rows, beats, batch, lookahead, period, proximal_period : In
-        As the registers of these names; constant during an epoch.
+        As the registers of these names; constant from the cycle before ``start`` to ``done``.
     start : In(1), done : Out(1)
         Strobes: starts an epoch; all of its updates are applied.
     stop : In(1)
