@@ -41,11 +41,12 @@ def scale(level, value):
 
 
 def multiply(m, a, b, *, stages, valid, name, width, addend=0):
-    """Register of ``width`` bits with ``a * b + addend``, ``stages`` (1 or 2) clock edges later.
+    """Register of ``width`` bits with ``a * b + addend``, ``stages`` (1 to 3) clock edges later.
 
     With two stages the operands are cut into pieces that fit a multiplier block of 18 x 18 bits,
-    and the products of the pieces are added in the second stage. ``addend`` must not change while
-    a product is on its way. As in :func:`adder_tree`, registers move with ``valid`` alone.
+    and the products of the pieces are added in the second stage; with three, in two stages.
+    ``addend`` must not change while a product is on its way. As in :func:`adder_tree`, registers
+    move with ``valid`` alone.
     """
     result = Signal(signed(width), name=name, reset_less=True)
     if stages == 1:
@@ -54,13 +55,20 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
         return result
     total = addend
     for a_place, a_piece in _pieces(a):
+        partial = 0
         for b_place, b_piece in _pieces(b):
             product = Signal((a_piece * b_piece).shape(), name=f"{name}_{a_place}_{b_place}",
                              reset_less=True)
             with m.If(valid):
                 m.d.sync += product.eq(a_piece * b_piece)
-            total = total + (product << a_place + b_place)
-    with m.If(delay(m, valid, 1, name=f"{name}_valid")):
+            partial = partial + (product << b_place)
+        if stages == 3:
+            row = Signal(partial.shape(), name=f"{name}_{a_place}", reset_less=True)
+            with m.If(delay(m, valid, 1, name=f"{name}_{a_place}_valid")):
+                m.d.sync += row.eq(partial)
+            partial = row
+        total = total + (partial << a_place)
+    with m.If(delay(m, valid, stages - 1, name=f"{name}_valid")):
         m.d.sync += result.eq(total)
     return result
 

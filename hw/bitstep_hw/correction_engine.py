@@ -17,7 +17,7 @@ from bitstep.config import (
 from bitstep_hw.arithmetic import delay, multiply, out_of_range
 from bitstep_hw.slot import slot_layout
 
-_STAGES = 5     # cycles from an address to the correction that is written back
+_STAGES = 6     # cycles from an address to the correction that is written back
 
 
 class CorrectionEngine(wiring.Component):
@@ -131,7 +131,7 @@ class CorrectionEngine(wiring.Component):
                 with m.Case(shift):
                     m.d.comb += half.eq(1 << SHIFT_UNIT * shift - 1)
         fetched, chosen, multiplied = (delay(m, walking, cycles, name=f"walking_{cycles}")
-                                       for cycles in (1, 2, 4))
+                                       for cycles in (1, 2, 5))
         results = []
         for lane in range(lanes):
             word = Signal(signed(MODEL_WIDTH), name=f"word_{lane}", reset_less=True)
@@ -143,7 +143,7 @@ class CorrectionEngine(wiring.Component):
             factor = multiply(m, weight, self.mantissa, stages=1, valid=fetched,
                               name=f"factor_{lane}",
                               width=COEFFICIENT_WIDTH + MANTISSA_WIDTH)
-            exact = multiply(m, word, factor, stages=2, valid=chosen, name=f"exact_{lane}",
+            exact = multiply(m, word, factor, stages=3, valid=chosen, name=f"exact_{lane}",
                              addend=half,
                              width=MODEL_WIDTH + COEFFICIENT_WIDTH + MANTISSA_WIDTH + 1)
             shifted = Signal(signed(len(exact) - SHIFT_UNIT), name=f"shifted_{lane}",

@@ -21,9 +21,9 @@ class ModelStore(wiring.Component):
     U = V + e if a correction is pending. V is written back (U where the correction is committed)
     and U goes to the dot product, or, later in a batch, the model that was frozen at the batch's
     start. A slot a cycle, the words leave ``product_stages + 2`` cycles after the slot; two slots
-    with the same index must be at least 2 cycles apart. Nothing is clamped: leaving the range
-    raises a flag (docs/number-formats.md). Storage: ``capacity`` model words, once more with
-    ``minibatch``.
+    with the same index must be at least 2 cycles apart, 3 with ``recursion`` 4. Nothing is
+    clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
+    words, once more with ``minibatch``.
 
     Between epochs the words are reached two at a time, in the layout of docs/memory-layout.md,
     through ``access``.
@@ -81,10 +81,14 @@ class ModelStore(wiring.Component):
         slot = self._slot = delay(m, self.slot, config.product_stages - 1, name="slot")
         one, two = Signal.like(slot), Signal.like(slot)
         m.d.sync += [one.eq(slot), two.eq(one)]
+        # For a fast clock the words are read a cycle earlier, and wait in registers: memory blocks
+        # are slow to answer. Two slots with the same index are further apart then.
+        early = config.recursion == 4
+        asked = self.slot if early else slot
         index, pair = Signal.like(self.access_index), Signal(range(config.model_lanes // 2))
         outside = Signal()      # the words are reached through ``access``
         m.d.comb += [
-            index.eq(Mux(slot.valid, slot.index, self.access_index)),
+            index.eq(Mux(asked.valid, asked.index, self.access_index)),
             pair.eq(self.access_pair),
             outside.eq(self.access_write | self.access_clear),
         ]
@@ -107,7 +111,12 @@ class ModelStore(wiring.Component):
             with m.If(outside):
                 m.d.comb += write.data[lane].eq(Mux(chosen, given, read.data[lane]))
             if lane < config.lanes:
-                word, excess, carry = self._lane(m, lane, one, two, read.data[lane], frozen)
+                old = read.data[lane]
+                if early:
+                    old = Signal(signed(MODEL_WIDTH), name=f"old_{lane}", reset_less=True)
+                    with m.If(slot.valid):
+                        m.d.sync += old.eq(read.data[lane])
+                word, excess, carry = self._lane(m, lane, one, two, old, frozen)
                 excesses.append(excess)
                 carries.append(carry)
                 with m.If(~outside):

@@ -1,5 +1,7 @@
 """The SGD pipeline: rows and labels in, an updated model in the store."""
 
+from typing import NamedTuple
+
 from amaranth import Array, C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -34,11 +36,26 @@ from bitstep_hw.refetcher import Refetcher
 from bitstep_hw.replay import Replay
 from bitstep_hw.sequencer import Sequencer
 from bitstep_hw.solver import Solver
+from bitstep_hw.stream_register import StreamRegister
 from bitstep_hw.unit_update import UnitUpdate
 
 # What reaches the store's words between slots.
 _ACCESS_INPUTS = ("access_index", "access_pair", "access_write", "access_intercept",
                   "access_clear", "access_i")
+
+
+class _Levels(NamedTuple):
+    """Levels of a slot, one a lane, each in the cycle in which it is used."""
+
+    dot: list               # for the products with the rows before
+    late_dot: list          # the same ones, beside the model's words
+    earlier: list           # of the rows before, nearest first
+    older: list             # of the row to apply
+
+
+def _each(targets, sources):
+    """Statements that connect one array with another."""
+    return [target.eq(source) for target, source in zip(targets, sources, strict=True)]
 
 
 class Pipeline(wiring.Component):
@@ -78,6 +95,10 @@ class Pipeline(wiring.Component):
         self.config = config
         self.sequencer = Sequencer(config=config)
         self.store = ModelStore(config=config)
+        self.correlator = Correlator(config=config)
+        self.dot_product = DotProduct(config=config)
+        self.solver = (LogisticSolver if config.solver == "logistic" else Solver)(config=config)
+        self.unit_update = UnitUpdate()
         self.engine = CorrectionEngine(config=config) if config.corrections else None
         full = {"full_job": Out(stream.Signature(JOB_LAYOUT)),
                 "i_full": In(stream.Signature(AUX_WIDTH))}
@@ -103,9 +124,52 @@ class Pipeline(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        m.submodules.sequencer = sequencer = self.sequencer
-        m.submodules.store = store = self.store
+        for name in ("sequencer", "store", "correlator", "dot_product", "solver", "unit_update"):
+            m.submodules[name] = getattr(self, name)
+        slots = self._sequence(m)
+        # Slots stand beside the words that the store gives when they enter the dot product.
+        dotted = slots[4 + self.config.product_stages]
+        levels = self._levels(m, slots)
+        self._connect_store(m, slots, levels.older)
+        self._connect_products(m, slots, dotted, levels)
+        self._connect_solver(m, dotted)
+        rewritten = Signal()                # a refetched row left the range
+        m.d.comb += [self.saturated[0].eq(self.solver.saturated),
+                     self.saturated[1].eq(self.store.saturated | rewritten)]
+        if self.engine is not None:
+            self._connect_engine(m, slots)
+        if self.config.proximal:
+            self._proximal(m)
+        if self.config.refetch:
+            self._replay(m)
+            self._refetch(m, dotted, levels.late_dot, rewritten)
+        else:
+            self._connect_streams(m)
+        return m
+
+    def _connect_streams(self, m):
+        """Rows and labels; for a fast clock through registers."""
+        # Labels beyond an epoch's last row are of no use; such rows there are none.
+        for name, source, target, clear in (
+                ("rows", self.i_rows, self.sequencer.i_rows, self.stop),
+                ("labels", self.i_labels, self.sequencer.i_labels, self.stop | self.start)):
+            source = wiring.flipped(source)
+            if self.config.recursion == 4:
+                m.submodules[f"{name}_register"] = register = StreamRegister(
+                    shape=source.payload.shape())
+                wiring.connect(m, source, register.i)
+                m.d.comb += register.clear.eq(clear)
+                source = register.o
+            wiring.connect(m, source, target)
+
+    @property
+    def _dot_after(self):
+        """Cycles from a slot to its row's dot product."""
+        return 5 + 2 * self.config.product_stages + self.config.tree_stages
+
+    def _sequence(self, m):
+        """The sequencer, and its slots as they were some cycles ago."""
+        sequencer = self.sequencer
         for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period", "start",
                      "stop"):
             m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
@@ -117,155 +181,145 @@ class Pipeline(wiring.Component):
                               sequencer.wait_refetch, sequencer.flushing)),
             self.beat_entered.eq(self.i_rows.valid & self.i_rows.ready),
         ]
-
-        product = config.product_stages
-        # Cycles from a slot to its row's entry into the solver, and to its dot product.
-        dot_after = 5 + 2 * product + config.tree_stages
-        entered = dot_after - config.solver_lead
         slots = [sequencer.slot]
-        for stage in range(1, 5 + product):
+        for stage in range(1, 5 + self.config.product_stages):
             slots.append(Signal.like(sequencer.slot, name=f"slot_{stage}"))
             m.d.sync += slots[-1].eq(slots[-2])
-        dotted = slots[4 + product]         # beside the words that the store gives
-        dot, late_dot, earlier, older = self._levels(m, slots)
+        return slots
 
-        m.submodules.correlator = correlator = Correlator(config=config)
-        m.submodules.dot_product = dot_product = DotProduct(config=config)
-        m.submodules.solver = solver = (
-            LogisticSolver if config.solver == "logistic" else Solver)(config=config)
-        m.submodules.unit_update = unit_update = UnitUpdate()
+    def _connect_store(self, m, slots, older):
+        store = self.store
+        m.d.comb += [
+            store.slot.eq(slots[2]),
+            store.update.eq(self._update(m, slots[1], self.solver)),
+            store.intercept_level.eq(self.intercept_level),
+            self.access_o.eq(store.access_o),
+            *(getattr(store, name).eq(getattr(self, name)) for name in _ACCESS_INPUTS),
+            *_each(store.levels, older),
+        ]
+
+    def _connect_products(self, m, slots, dotted, levels):
+        """Products with the rows before and with the model."""
+        correlator, dot_product = self.correlator, self.dot_product
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
         unit, square = Signal(FLOAT_GUARD + 1), Signal(FLOAT_GUARD + 1)
-        fraction = FLOAT_GUARD if config.family == "float" else 0
+        fraction = FLOAT_GUARD if self.config.family == "float" else 0
         m.d.comb += unit.eq(self.intercept_level << fraction)
-        rewritten = Signal()                # a refetched row left the range
         m.d.sync += square.eq(self.intercept_level[:7] * unit)
         m.d.comb += [
             correlator.valid.eq(slots[2].valid), correlator.first.eq(slots[2].first),
             correlator.last.eq(slots[2].last), correlator.skip.eq(slots[2].skip),
             correlator.lookahead.eq(self.lookahead), correlator.intercept_square.eq(square),
-            store.slot.eq(slots[2]),
-            store.update.eq(self._update(m, slots[1], solver)),
-            store.intercept_level.eq(self.intercept_level),
+            *_each(correlator.dot, levels.dot),
             dot_product.valid.eq(dotted.valid), dot_product.first.eq(dotted.first),
             dot_product.last.eq(dotted.last),
-            dot_product.intercept.eq(store.intercept), dot_product.intercept_level.eq(unit),
-            solver.clear.eq(self.start),
-            solver.valid.eq(correlator.o_valid),
-            solver.idle_row.eq(delay(m, dotted.idle_row, entered - 4 - product, name="idle")),
-            solver.label.eq(delay(m, sequencer.label, entered, name="label")),
-            solver.dot.eq(dot_product.o),
-            solver.mantissa.eq(self.mantissa), solver.shift.eq(self.shift),
-            solver.label_shift.eq(self.label_shift),
-            unit_update.mantissa.eq(self.mantissa), unit_update.shift.eq(self.shift),
-            unit_update.label_shift.eq(self.label_shift),
-            solver.unit.eq(unit_update.unit), solver.unit_too_large.eq(unit_update.too_large),
-            self.saturated[0].eq(solver.saturated),
-            self.saturated[1].eq(store.saturated | rewritten),
+            dot_product.intercept.eq(self.store.intercept), dot_product.intercept_level.eq(unit),
+            *_each(dot_product.levels, levels.late_dot),
+            *_each(dot_product.words, self.store.words),
         ]
-        for target, source in ((correlator.dot, dot), (store.levels, older),
-                               (dot_product.levels, late_dot), (dot_product.words, store.words),
-                               (solver.products, correlator.products),
-                               *zip(correlator.earlier, earlier, strict=True)):
-            m.d.comb += [a.eq(b) for a, b in zip(target, source, strict=True)]
-        if self.engine is not None:
-            m.submodules.engine = engine = self.engine
-            m.d.comb += [
-                engine.slot.eq(slots[1 + product]), engine.beats.eq(self.beats),
-                engine.stop.eq(self.stop),
-                engine.sampled.eq(store.sampled), store.correction.eq(engine.correction),
-                engine.mantissa.eq(self.correction_mantissa),
-                engine.shift.eq(self.correction_shift),
-                sequencer.corrected.eq(engine.done), self.saturated[2].eq(engine.saturated),
-            ]
+        for target, source in zip(correlator.earlier, levels.earlier, strict=True):
+            m.d.comb += _each(target, source)
+
+    def _connect_solver(self, m, dotted):
+        solver, unit_update, config = self.solver, self.unit_update, self.config
+        entered = self._dot_after - config.solver_lead      # cycles from a slot
+        since_dotted = entered - 4 - config.product_stages
+        m.d.comb += [
+            solver.clear.eq(self.start),
+            solver.valid.eq(self.correlator.o_valid),
+            solver.idle_row.eq(delay(m, dotted.idle_row, since_dotted, name="idle")),
+            solver.label.eq(delay(m, self.sequencer.label, entered, name="label")),
+            *_each(solver.products, self.correlator.products),
+            solver.dot.eq(self.dot_product.o),
+            solver.unit.eq(unit_update.unit), solver.unit_too_large.eq(unit_update.too_large),
+        ]
+        for name in ("mantissa", "shift", "label_shift"):
+            m.d.comb += [getattr(part, name).eq(getattr(self, name))
+                         for part in (solver, unit_update)]
         if config.solver == "linear":
             m.d.comb += solver.loss.eq(self.loss)
-        m.d.comb += [getattr(store, name).eq(getattr(self, name)) for name in _ACCESS_INPUTS]
-        m.d.comb += self.access_o.eq(store.access_o)
-        if config.proximal:
-            self._proximal(m, sequencer, store)
-        if config.refetch:
-            label = delay(m, sequencer.label, dot_after, name="bounds_label")
-            self._refetch(m, sequencer, store, dotted, late_dot, label, dot_product, solver,
-                          unit_update, rewritten)
-        else:
-            wiring.connect(m, wiring.flipped(self.i_rows), sequencer.i_rows)
-            wiring.connect(m, wiring.flipped(self.i_labels), sequencer.i_labels)
-        return m
 
-    def _proximal(self, m, sequencer, store):
+    def _connect_engine(self, m, slots):
+        m.submodules.engine = engine = self.engine
+        m.d.comb += [
+            engine.slot.eq(slots[1 + self.config.product_stages]), engine.beats.eq(self.beats),
+            engine.stop.eq(self.stop), engine.sampled.eq(self.store.sampled),
+            engine.mantissa.eq(self.correction_mantissa), engine.shift.eq(self.correction_shift),
+            self.store.correction.eq(engine.correction),
+            self.sequencer.corrected.eq(engine.done), self.saturated[2].eq(engine.saturated),
+        ]
+
+    def _proximal(self, m):
         """Proximal steps, when the sequencer has let every update reach its words."""
         m.submodules.proximal = proximal = Proximal(config=self.config)
         m.d.comb += [
-            proximal.start.eq(sequencer.proximal), proximal.stop.eq(self.stop),
-            sequencer.proximal_done.eq(proximal.done),
+            proximal.start.eq(self.sequencer.proximal), proximal.stop.eq(self.stop),
+            self.sequencer.proximal_done.eq(proximal.done),
             proximal.beats.eq(self.beats), proximal.last_lanes.eq(self.last_lanes),
             proximal.threshold.eq(self.threshold), proximal.limit.eq(self.box_limit),
-            proximal.data.eq(store.access_o),
+            proximal.data.eq(self.store.access_o),
         ]
         with m.If(proximal.busy):
-            m.d.comb += self._reach(store, proximal)
+            m.d.comb += self._reach(proximal)
 
-    def _refetch(self, m, sequencer, store, dotted, levels, label, dot_product, solver,
-                 unit_update, rewritten):
-        """Rows that their codes do not decide. With look-ahead the codes are judged by a bound for
-        every model that the updates on their way may make; a row that this leaves open comes
-        again alone. Nothing else moves while a row at full precision is applied.
-        """
-        config = self.config
-        m.submodules.bounds = bounds = CellBounds(config=config)
-        m.submodules.refetcher = refetcher = Refetcher(config=config)
-        wiring.connect(m, refetcher.job, wiring.flipped(self.full_job))
-        wiring.connect(m, wiring.flipped(self.i_full), refetcher.i)
-        decided = Signal()
+    def _replay(self, m):
+        """Rows and labels that may have to come again."""
+        sequencer = self.sequencer
         # Rows on their way, and the one that is being read.
-        depth = 1 << (2 * config.max_beats + 63).bit_length()
-        for name, stream_in, stream_out, length, amount in (
-                ("rows", self.i_rows, sequencer.i_rows, depth, self.beats),
-                ("labels", self.i_labels, sequencer.i_labels, 64, 1)):
+        depth = 1 << (2 * self.config.max_beats + 63).bit_length()
+        for name, stream_in, stream_out, length, amount, clear in (
+                ("rows", self.i_rows, sequencer.i_rows, depth, self.beats, self.stop),
+                # Labels beyond an epoch's last row are of no use; such rows there are none.
+                ("labels", self.i_labels, sequencer.i_labels, 64, 1, self.stop | self.start)):
             m.submodules[f"replay_{name}"] = replay = Replay(
                 shape=stream_in.payload.shape(), depth=length)
             wiring.connect(m, wiring.flipped(stream_in), replay.i)
             wiring.connect(m, replay.o, stream_out)
             m.d.comb += [
-                replay.release.eq(decided), replay.amount.eq(amount),
-                replay.rewind.eq(sequencer.rewind),
-                # Labels beyond an epoch's last row are of no use; rows there are none.
-                replay.clear.eq(self.stop | (self.start if name == "labels" else 0)),
+                replay.release.eq(sequencer.decided), replay.amount.eq(amount),
+                replay.rewind.eq(sequencer.rewind), replay.clear.eq(clear),
             ]
+
+    def _refetch(self, m, dotted, levels, rewritten):
+        """Rows that their codes do not decide. With look-ahead the codes are judged by a bound for
+        every model that the updates on their way may make; a row that this leaves open comes
+        again alone. Nothing else moves while a row at full precision is applied.
+        """
+        sequencer, store, solver = self.sequencer, self.store, self.solver
+        m.submodules.bounds = bounds = CellBounds(config=self.config)
+        m.submodules.refetcher = refetcher = Refetcher(config=self.config)
+        wiring.connect(m, refetcher.job, wiring.flipped(self.full_job))
+        wiring.connect(m, wiring.flipped(self.i_full), refetcher.i)
+        label = delay(m, sequencer.label, self._dot_after, name="bounds_label")
         slack = Signal(SLACK_WIDTH, reset_less=True)
-        m.d.sync += slack.eq(unit_update.unit * self.refetch_slack)
+        m.d.sync += slack.eq(self.unit_update.unit * self.refetch_slack)
         m.d.comb += [
-            decided.eq(solver.o_decided | refetcher.done),
-            sequencer.decided.eq(decided), sequencer.retry.eq(solver.o_retry),
-            solver.refetching.eq(self.refetch_cell != 0), solver.slack.eq(slack),
-            solver.reach.eq(bounds.reach), bounds.ends.eq(sequencer.probe),
-            solver.probe.eq(sequencer.probe), solver.squash.eq(sequencer.squash),
-            *(a.eq(b) for a, b in zip(bounds.levels, levels, strict=True)),
-            *(a.eq(b) for a, b in zip(bounds.words, store.words, strict=True)),
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
             bounds.last.eq(dotted.last), bounds.cell.eq(self.refetch_cell),
-            bounds.target.eq(label << self.label_shift), bounds.dot.eq(dot_product.o),
-            solver.undecided.eq(bounds.undecided),
-            refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
-            refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(unit_update.unit),
-            refetcher.epoch_start.eq(self.start),
-            refetcher.row_passed.eq(decided),
-            refetcher.label_shift.eq(self.label_shift),
-            refetcher.intercept_level.eq(self.intercept_level),
-            refetcher.address.eq(self.full_address),
-            refetcher.beats.eq(self.beats), refetcher.last_lanes.eq(self.last_lanes),
-            refetcher.data.eq(store.access_o),
+            bounds.ends.eq(sequencer.probe), bounds.dot.eq(self.dot_product.o),
+            bounds.target.eq(label << self.label_shift),
+            *_each(bounds.levels, levels), *_each(bounds.words, store.words),
+            solver.refetching.eq(self.refetch_cell != 0),
+            solver.undecided.eq(bounds.undecided), solver.reach.eq(bounds.reach),
+            solver.slack.eq(slack),
+            solver.probe.eq(sequencer.probe), solver.squash.eq(sequencer.squash),
+            sequencer.decided.eq(solver.o_decided | refetcher.done),
+            sequencer.retry.eq(solver.o_retry),
             sequencer.hold.eq(solver.o_undecided | refetcher.busy),
+            refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
+            refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(self.unit_update.unit),
+            refetcher.epoch_start.eq(self.start), refetcher.row_passed.eq(sequencer.decided),
+            refetcher.address.eq(self.full_address), refetcher.data.eq(store.access_o),
+            *(getattr(refetcher, name).eq(getattr(self, name))
+              for name in ("label_shift", "intercept_level", "beats", "last_lanes")),
             rewritten.eq(refetcher.saturated), self.row_refetched.eq(solver.o_undecided),
         ]
         with m.If(refetcher.busy):
-            m.d.comb += [*self._reach(store, refetcher),
-                         store.access_intercept.eq(refetcher.intercept)]
+            m.d.comb += [*self._reach(refetcher), store.access_intercept.eq(refetcher.intercept)]
 
-    @staticmethod
-    def _reach(store, walker):
+    def _reach(self, walker):
         """A walker through the model takes the place of ``access``."""
+        store = self.store
         return [store.access_index.eq(walker.index), store.access_pair.eq(walker.pair),
                 store.access_write.eq(walker.write), store.access_i.eq(walker.o)]
 
@@ -300,7 +354,7 @@ class Pipeline(wiring.Component):
         earlier = [decoded(taps[d - 1], 1, f"earlier_{d}")
                    for d in range(1, config.lookahead + 1)]
         older = decoded(Array(taps)[self.lookahead], 1, "older")
-        return dot, late_dot, earlier, older
+        return _Levels(dot, late_dot, earlier, older)
 
     def _update(self, m, slot, solver):
         """c of the row to apply, from the queue of those that wait for their slot."""

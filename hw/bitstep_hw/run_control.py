@@ -80,7 +80,7 @@ class RunControl(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._too_many = Signal()
+        self._too_many, self._stopping = Signal(), Signal()
         bad, product_ready = self._check(m), self._product(m)
         failure = self._failure(m)
         address, settle = Signal(64), Signal(range(_SETTLE))
@@ -113,8 +113,10 @@ class RunControl(wiring.Component):
             self._load_states(m, state, bad, product_ready, to_model)
             self._epoch_states(m, state, labels_left, to_labels, take_entry)
             self._write_states(m, state, failure, sent, address, settle)
+            # A register, because so many things wait for it.
+            m.d.comb += self._stopping.eq(fsm.ongoing("Stop"))
+            m.d.sync += self.stop.eq(self._stopping)
             with m.State("Stop"):
-                m.d.comb += self.stop.eq(1)
                 m.d.sync += settle.eq(settle + 1)
                 with m.If(~self.buses_idle):
                     m.d.sync += settle.eq(0)
@@ -254,7 +256,7 @@ class RunControl(wiring.Component):
                   (self.aux_error, Error.AUX_READ), (self.write_error, Error.MODEL_WRITE),
                   (self.misaligned, Error.BAD_CONFIGURATION)]
         m.d.comb += failure.eq(Cat(cause for cause, _ in causes).any())
-        with m.If(self.busy & ~self.stop):
+        with m.If(self.busy & ~self._stopping):
             m.d.sync += self.saturation.eq(self.saturation | self.saturated)
             for cause, reason in reversed(causes):
                 with m.If(cause):

@@ -1,6 +1,6 @@
 """Which row's which beat enters the pipeline, and when."""
 
-from amaranth import Cat, Module, Mux, Signal, signed
+from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,7 +23,7 @@ class Sequencer(wiring.Component):
     Members
     -------
     rows, beats, batch, lookahead, period, proximal_period : In
-        As the registers of these names; constant during an epoch.
+        As the registers of these names; constant from the cycle before ``start`` to ``done``.
     start : In(1), done : Out(1)
         Strobes: starts an epoch; all of its updates are applied.
     stop : In(1)
@@ -77,14 +77,13 @@ class Sequencer(wiring.Component):
         state = Signal(3)
         rows_left, flush_left = Signal(32), Signal(range(MAX_LOOKAHEAD + 3))
         index = Signal(range(self.config.max_beats))
+        # Flags that decide about a slot are kept in registers: comparing comes a cycle before.
         first, last, row_ends = Signal(), Signal(), Signal()
-        m.d.comb += [
-            first.eq(index == 0),
-            last.eq(index == self.beats - 1),
-            row_ends.eq(issue & last),
-        ]
+        final, following = Signal.like(index), Signal.like(index)
+        m.d.comb += [row_ends.eq(issue & last), following.eq(Mux(last, 0, index + 1))]
+        m.d.sync += final.eq(self.beats - 1)
         with m.If(issue):
-            m.d.sync += index.eq(Mux(last, 0, index + 1))
+            m.d.sync += [index.eq(following), first.eq(last), last.eq(following == final)]
         # Rows that are not decided: those that come again after ``retry``.
         open_rows = Signal(range(MAX_LOOKAHEAD + 2))
         if self.config.refetch:
@@ -114,7 +113,8 @@ class Sequencer(wiring.Component):
             m.d.comb += self.rewind.eq(1)
             m.d.sync += [state.eq(5), self.squash.eq(0)]
         with m.Elif((state == 3) & (outstanding == 0)):
-            m.d.comb += [self.proximal.eq(self.proximal_period != 0), through.eq(~self.proximal)]
+            due = (self.proximal_period != 0) & C(self.config.proximal)
+            m.d.comb += [self.proximal.eq(due), through.eq(~due)]
             m.d.sync += state.eq(4)
         with m.If(through | ((state == 4) & self.proximal_done)):
             m.d.comb += self.done.eq(rows_left == 0)
@@ -122,7 +122,8 @@ class Sequencer(wiring.Component):
         if self.config.refetch:
             self._retry(m, state, rows_left, flush_left, then_flush, first, again)
         with m.If(self.start):
-            m.d.sync += [state.eq(1), rows_left.eq(self.rows), index.eq(0)]
+            m.d.sync += [state.eq(1), rows_left.eq(self.rows), index.eq(0), first.eq(1),
+                         last.eq(final == 0)]
         with m.If(self.stop):
             m.d.sync += [state.eq(0), self.squash.eq(0), open_rows.eq(0)]
 
@@ -153,6 +154,8 @@ class Sequencer(wiring.Component):
 
     def _proximal(self, m, counted, again):
         """Whether a row that ends now is the last one before a proximal step."""
+        if not self.config.proximal:
+            return C(0)
         to_step = Signal(32)        # wraps below 0, so that rows may come again
         m.d.sync += to_step.eq(to_step - counted + again)
         with m.If(self.start | self.proximal):
@@ -163,22 +166,20 @@ class Sequencer(wiring.Component):
         """What a row means; constant from a row's first slot to its last."""
         position, age = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
         to_boundary, since = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
+        at_boundary = Signal()      # to_boundary is 0, with corrections
         opening, added, needed = Signal(), Signal(), Signal()
         adds, needs, distance = Signal(), Signal(), Signal.like(since)
         boundary, missing = Signal(), Signal()
         pending = Signal()
         m.d.comb += [
-            # Before a boundary every update of the period before must have met its words.
-            missing.eq((self.period != 0) & (to_boundary == 0) & ~opening
-                       & (since <= self.lookahead)),
             idle.eq((state == 2) | missing),
-            boundary.eq((self.period != 0) & (to_boundary == 0) & ~idle),
+            boundary.eq(at_boundary & ~idle),
             distance.eq(Mux(boundary, 0, since)),
             adds.eq(Mux(boundary, ~opening, added)),
             needs.eq(Mux(boundary, rows_left > self.period, needed)),
-            self.misaligned.eq((issue & boundary & (position != 0)) | (
-                row_ends & ~idle & steps & (position != self.batch - 1) & (rows_left != 1))),
         ]
+        m.d.sync += self.misaligned.eq((issue & boundary & (position != 0)) | (
+            row_ends & ~idle & steps & (position != self.batch - 1) & (rows_left != 1)))
         reached = distance == self.lookahead
         m.d.comb += [
             self.slot.apply.eq(age > self.lookahead),
@@ -189,8 +190,14 @@ class Sequencer(wiring.Component):
             self.slot.commit.eq(adds & reached),
             self.slot.sample.eq(needs & reached),
         ]
+        following = Signal()        # at_boundary, when this row has ended
+        m.d.comb += following.eq((self.period != 0)
+                                 & Mux(at_boundary, self.period == 1, to_boundary == 1))
         with m.If(row_ends):
             m.d.sync += [
+                # Before a boundary every update of the period before must have met its words.
+                missing.eq(Mux(idle, at_boundary, following) & ~(opening & ~boundary)
+                           & (distance < self.lookahead)),
                 age.eq(Mux(age > self.lookahead, age, age + 1)),
                 since.eq(Mux(distance > self.lookahead, distance, distance + 1)),
                 added.eq(adds), needed.eq(needs),
@@ -200,15 +207,17 @@ class Sequencer(wiring.Component):
             with m.If(~idle):
                 m.d.sync += [
                     position.eq(Mux(position == self.batch - 1, 0, position + 1)),
-                    to_boundary.eq(Mux(to_boundary == 0, self.period - 1, to_boundary - 1)),
+                    to_boundary.eq(Mux(at_boundary, self.period - 1, to_boundary - 1)),
+                    at_boundary.eq(following),
                 ]
         with m.If(self.retry):
             # A boundary that comes again is a row as any other: its correction is under way.
-            m.d.sync += to_boundary.eq(to_boundary + again)
+            m.d.sync += [to_boundary.eq(to_boundary + again), at_boundary.eq(0), missing.eq(0)]
         with m.If(self.corrected):
             m.d.sync += pending.eq(0)
         with m.If(self.start):
             m.d.sync += [position.eq(0), age.eq(0), to_boundary.eq(0), since.eq(0),
+                         at_boundary.eq(self.period != 0), missing.eq(0),
                          opening.eq(1), added.eq(0), needed.eq(0), pending.eq(0)]
         return boundary, boundary & ~opening & pending
 
@@ -216,15 +225,26 @@ class Sequencer(wiring.Component):
         """Whether a slot may enter now; returns the number of rows without an update."""
         outstanding = Signal(range(MAX_LOOKAHEAD + 2))
         finished = delay(m, row_ends, self.config.latency - 1, name="finished")
-        m.d.sync += outstanding.eq(outstanding + row_ends - finished)
+        # Whether a further row must wait, for the case that one ends now and that none does.
+        full = Signal()
+        m.d.sync += [
+            outstanding.eq(outstanding + row_ends - finished),
+            full.eq(Mux(row_ends, outstanding + 1 - finished > self.lookahead,
+                        outstanding - finished > self.lookahead)),
+        ]
         recent = Cat(delay(m, row_ends, age, name=f"recent_{age}")
                      for age in range(1, self.config.recursion)).any()
+        close = Signal()        # the same words would be read 2 cycles apart
+        if self.config.recursion == 4:      # the store needs 3
+            pairs = Signal()
+            m.d.sync += pairs.eq(self.beats == 2)
+            m.d.comb += close.eq(first & pairs & delay(m, row_ends, 1, name="ended"))
         active = (state == 1) | (state == 2) | (state == 5)
         causes = [      # (signal, cause, whether it concerns rows with data only)
             (self.wait_refetch, self.hold | self.retry, False),
             (self.wait_correction, first & (uncorrected | undecided), False),
-            (self.wait_recursion, last & recent, False),
-            (self.wait_lookahead, first & (outstanding > self.lookahead), False),
+            (self.wait_recursion, (last & recent) | close, False),
+            (self.wait_lookahead, first & full, False),
             (self.wait_rows, ~self.i_rows.valid, True),
             (self.wait_labels, last & ~self.i_labels.valid, True),
         ]

@@ -49,7 +49,7 @@ def test_latencies_of_the_documentation():
     assert C(bits=4).latency == 13
     assert C(bits=1).latency == 14
     assert C(bus_width=512, bits=1).latency == 16
-    assert C(bits=4, recursion=4).latency == 14
+    assert C(bits=4, recursion=4).latency == 16
     assert C(bits=4, solver="logistic", recursion=6).latency == 16
     assert C(bits=32, family="float").latency == 14
     assert C(bits=32, family="float", bus_width=512).latency == 15

@@ -76,6 +76,7 @@ def simulate_epochs(config, *runs, stall=0.0, correction_cycles=0, seed=0):
         for run in runs:
             put_all_of(ctx, dut, {name: getattr(run, name) for name in
                                   ("rows", "beats", "batch", "lookahead", "period")})
+            await ctx.tick()
             put(ctx, dut.start, 1)
             await ctx.tick()
             put(ctx, dut.start, 0)
@@ -245,6 +246,7 @@ def test_stop(after):
 
     async def bench(ctx):
         put_all_of(ctx, dut, {"rows": 9, "beats": 3, "batch": 3, "lookahead": 2})
+        await ctx.tick()
         put(ctx, dut.i_rows.valid, 1)
         put(ctx, dut.i_labels.valid, 1)
         seen = []

@@ -163,6 +163,7 @@ def run_epochs(config, *epochs, stall=0.0, seed=0):
         for epoch in epochs:
             put_all_of(ctx, dut, {name: getattr(epoch, name) for name in (
                 "rows", "beats", "batch", "lookahead", "period", "proximal_period")})
+            await ctx.tick()
             put(ctx, dut.start, 1)
             await ctx.tick()
             put(ctx, dut.start, 0)
@@ -265,7 +266,9 @@ def test_proximal_period_that_splits_a_batch():
 
     async def bench(ctx):
         put_all_of(ctx, dut, {"rows": 12, "beats": 1, "batch": 4, "lookahead": 2,
-                              "proximal_period": 6, "start": 1, "proximal_done": 1})
+                              "proximal_period": 6, "proximal_done": 1})
+        await ctx.tick()
+        put(ctx, dut.start, 1)
         put(ctx, dut.i_rows.valid, 1)
         put(ctx, dut.i_labels.valid, 1)
         await ctx.tick()
@@ -288,6 +291,7 @@ def test_stop_while_rows_come_again(after):
         put_all_of(ctx, dut, {"rows": 9, "beats": 1, "batch": 1, "lookahead": 3})
         put(ctx, dut.i_rows.valid, 1)
         put(ctx, dut.i_labels.valid, 1)
+        await ctx.tick()
         put(ctx, dut.start, 1)
         await ctx.tick()
         put(ctx, dut.start, 0)
