@@ -103,6 +103,8 @@ class Surroundings:
             self.next_label = len(epoch.decided)
             self.next_beat = self.next_label * epoch.beats
         done = ctx.get(dut.done)
+        if done or ctx.get(dut.proximal):       # the last row's update is in the words
+            assert self.kinds[-1 - epoch.lookahead:] == [None] * (epoch.lookahead + 1)
         causes = sum(ctx.get(getattr(dut, name)) for name in WAITS)
         entered = slot.valid and not slot.idle_row
         # Beats that come again, and those begun before a retry, are waited for and enter.
