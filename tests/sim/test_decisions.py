@@ -28,6 +28,7 @@ def close_job(config, n_features, cell, seed):
     """Rows on both sides of the hinge and near it, from the first one on."""
     job = random_job(config, n_features=n_features, n_rows=N_ROWS, epochs=1, seed=seed,
                      loss=Loss.HINGE, refetch_cell=cell)
+    assert job.full is not None
     rng = np.random.default_rng(seed)
     size = 2.0 ** job.label_shift / (config.level_limit * n_features ** 0.5)
     model = rng.normal(0, size, n_features).astype(np.int32)
@@ -69,7 +70,8 @@ def check(board, job, lookahead):
         change = words - after
         moved = bool(change.any() or after_intercept != intercept)
         assert moved == active, (row, label)
-        again = result.counters["refetched_rows"] - refetched
+        now_refetched = int(result.counters["refetched_rows"] or 0)
+        again = now_refetched - refetched
         assert again in (0, 1)
         update = (intercept - after_intercept) // job.intercept_level
         assert np.sign(update) == -label * active
@@ -81,7 +83,7 @@ def check(board, job, lookahead):
         counts[0] += again
         counts[1] += not active
         counts[2] += (label * codes < target) != active
-        words, intercept, refetched = after, after_intercept, result.counters["refetched_rows"]
+        words, intercept, refetched = after, after_intercept, now_refetched
     return counts
 
 
