@@ -239,8 +239,9 @@ def test_every_row_is_decided_once(number, retries, refetches):
 @pytest.mark.parametrize("retries, refetches", [(0.0, 0.3), (1.0, 0.0), (1.0, 1.0)])
 def test_no_row_and_every_row_comes_again(retries, refetches):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True, refetch=True)
-    for epoch in run_epochs(config, *(Epoch(20, retries=retries, refetches=refetches, **options)
-                                      for options in ({}, {"period": 6, "proximal_period": 8}))):
+    epochs = run_epochs(config, *(Epoch(20, retries=retries, refetches=refetches, **options)
+                                  for options in ({}, {"period": 6, "proximal_period": 8})))
+    for epoch in epochs:
         check(epoch, refetch=True)
         assert [row for _, row in epoch.retried] == list(range(20 if retries else 0))
 
@@ -252,7 +253,8 @@ def test_proximal_steps_without_refetching(number, batch):
     options = dict(EPOCHS[number], batch=batch)
     for name in ("period", "proximal_period"):
         options[name] = options.get(name, 0) * batch
-    for epoch in run_epochs(config, Epoch(**options), Epoch(**options), seed=number):
+    epochs = run_epochs(config, Epoch(**options), Epoch(**options), seed=number)
+    for epoch in epochs:
         check(epoch, refetch=False)
         # The rows before a step, those without data behind them, and nothing of the next rows.
         before = [sum(at < step for at, slot, _ in epoch.slots if slot.last and not slot.idle_row)
