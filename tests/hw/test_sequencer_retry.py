@@ -157,7 +157,7 @@ class Surroundings:
         self.kinds.append(row)
 
 
-def run_epochs(config, *epochs, stall=0.0, seed=0):
+def run_epochs(config, *epochs: Epoch, stall=0.0, seed=0) -> list[Epoch]:
     """Epochs, one after the other."""
     dut, rng = Sequencer(config=config), random.Random(seed)
 
@@ -173,7 +173,7 @@ def run_epochs(config, *epochs, stall=0.0, seed=0):
             await ctx.tick()
 
     simulate(dut, bench, limit=100_000)
-    return epochs
+    return list(epochs)
 
 
 def check(epoch, *, refetch):
