@@ -81,15 +81,16 @@ def _pair(name, offset, access, text):
 COUNTERS = (
     ("CYCLES", "Clock cycles from start to done"),
     ("BEATS", "Row beats that entered the pipeline"),
-    ("BYTES_READ", "Bytes accepted on both read buses"),
+    ("BYTES_READ", "Bytes accepted on all read buses"),
     ("STALL_ROWS", "Cycles without a row beat to read"),
     ("STALL_LABELS", "Cycles without a label"),
     ("STALL_LOOKAHEAD", "Cycles that a row waited for an update (look-ahead too small)"),
     ("STALL_RECURSION", "Cycles that a row waited for the scalar recursion"),
     ("STALL_CORRECTION", "Cycles that a row waited for the diagonal correction"),
-    ("STALL_REFETCH", "Cycles that rows waited for a row at full precision"),
-    ("FLUSH", "Cycles spent applying the last updates of an epoch or of a correction period, and "
-     "in proximal steps"),
+    ("STALL_REFETCH", ("Cycles that rows waited for a row at full precision, or for one that comes "
+                       "again; beats that enter a second time are counted nowhere")),
+    ("FLUSH", ("Cycles spent applying the last updates of an epoch or of a correction period, and "
+               "in proximal steps")),
     ("MODEL_IO", "Cycles spent loading and writing models and tables"),
     ("SATURATIONS", "Cycles in which a value left its range"),
     ("REFETCHED_ROWS", "Rows read again at full precision"),
@@ -137,11 +138,11 @@ REGISTERS = tuple([
              "step"),
     Register("REFETCH_CELL", 0x0BC, "rw", 3, "Largest difference of a row at full precision to "
              "its codes, in half levels, 1 to 4; 0 for no refetching"),
-    Register("REFETCH_SLACK", 0x0C8, "rw", 32, "Bound of what the updates on their way add to the "
-             "reach of a row's cells, in units of K: REFETCH_CELL times LOOKAHEAD times the largest "
-             "sum of a row's levels; 0 without refetching"),
     *_pair("FULL_ADDRESS", 0x0C0, "rw", "Address of the rows at full precision, aligned to 8 "
            "bytes"),
+    Register("REFETCH_SLACK", 0x0C8, "rw", 32, "Bound of what the updates on their way add to the "
+             "reach of a row's cells, in units of K: REFETCH_CELL times LOOKAHEAD times the "
+             "largest possible sum of a row's levels; 0 without refetching"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

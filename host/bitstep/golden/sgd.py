@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.config import MODEL_WIDTH, SHIFT_UNIT, UPDATE_WIDTH
+from bitstep.config import MODEL_WIDTH, SHIFT_UNIT
 from bitstep.golden.levels import decode, unpack_codes, unpack_labels
 from bitstep.golden.rounding import fits, round_shift
 from bitstep.golden.updates import Saturated, proximal_step, update_rule
