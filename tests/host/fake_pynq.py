@@ -8,6 +8,7 @@ import numpy as np
 from fakes import IDENTITY, FakeDevice
 
 from bitstep.config import PipelineConfig
+from bitstep.registers import OFFSETS
 
 TYPE = "bitstep:user:bitstep_ip:1.0"
 
@@ -51,15 +52,20 @@ class FakePynq(types.ModuleType):
         self.pipeline = FakeDevice(config or PipelineConfig(), **options)
         self.kinds, self.interrupt, self.broken, self.limit = kinds, interrupt, broken, limit
 
-    def Overlay(self, path):    # noqa: N802
+    def Overlay(self, path):
         self.loaded.append(path)
         if self.broken:
             raise self.broken
-        ip = types.SimpleNamespace(read=self.pipeline.read, write=self._write,
+        ip = types.SimpleNamespace(read=self._read, write=self._write,
                                    interrupt=self.interrupt)
         names = {f"bitstep_{number}": {"type": kind} for number, kind in enumerate(self.kinds)}
         return types.SimpleNamespace(ip_dict={"axi_intc_0": {"type": "xilinx.com:ip:axi_intc:4.1"},
                                               **names}, **dict.fromkeys(names, ip))
+
+    def _read(self, offset):
+        if offset == OFFSETS["STATUS"]:
+            self.pipeline.step()            # time passes on the board
+        return self.pipeline.read(offset)
 
     def _write(self, offset, value):
         assert type(value) is int       # as pynq

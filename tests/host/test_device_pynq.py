@@ -129,7 +129,7 @@ def test_without_pynq(tmp_path, monkeypatch):
 def test_missing_file(tmp_path, suffix):
     path = write_bitstream(tmp_path, CONFIG)
     path.with_suffix(suffix).unlink()
-    with pytest.raises(DeviceError, match=rf"pynq-z2-test\{suffix} does not exist: .* side by side"):
+    with pytest.raises(DeviceError, match=rf"-test\{suffix} does not exist: .* side by side"):
         read_bitstream(path)
 
 
@@ -137,7 +137,7 @@ def test_missing_file(tmp_path, suffix):
 def test_file_of_another_build(tmp_path, suffix):
     path = write_bitstream(tmp_path, CONFIG)
     path.with_suffix(suffix).write_bytes(b"other")
-    with pytest.raises(DeviceError, match=rf"test\{suffix} is not the file that .*\.json describes"):
+    with pytest.raises(DeviceError, match=rf"\{suffix} is not the file that .*\.json describes"):
         read_bitstream(path)
 
 
@@ -222,7 +222,7 @@ def test_finds_its_bitstream(tmp_path, monkeypatch):
                          (built["logistic"], "logistic"), (built["proximal"], "proximal"),
                          (dataclasses.replace(CONFIG, bits=2), "proximal")):
         assert find_bitstream(wanted) == folder / f"{name}.bit"
-    with pytest.raises(DeviceError, match=r"is for 3 bits, a 64-bit bus, family 'single' and solver "
+    with pytest.raises(DeviceError, match=r"for 3 bits, a 64-bit bus, family 'single' and solver "
                                           r"'linear', refetch; there are: w64-b3.*--bus-width"):
         find_bitstream(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
     with pytest.raises(DeviceError, match="there are: none"):
