@@ -137,7 +137,7 @@ class Pipeline(wiring.Component):
         m.d.comb += [self.saturated[0].eq(self.solver.saturated),
                      self.saturated[1].eq(self.store.saturated | rewritten)]
         if self.engine is not None:
-            self._connect_engine(m, slots)
+            self._connect_engine(m, slots, self.engine)
         if self.config.proximal:
             self._proximal(m)
         if self.config.refetch:
@@ -153,14 +153,14 @@ class Pipeline(wiring.Component):
         for name, source, target, clear in (
                 ("rows", self.i_rows, self.sequencer.i_rows, self.stop),
                 ("labels", self.i_labels, self.sequencer.i_labels, self.stop | self.start)):
-            source = wiring.flipped(source)
-            if self.config.recursion == 4:
-                m.submodules[f"{name}_register"] = register = StreamRegister(
-                    shape=source.payload.shape())
-                wiring.connect(m, source, register.i)
-                m.d.comb += register.clear.eq(clear)
-                source = register.o
-            wiring.connect(m, source, target)
+            if self.config.recursion != 4:
+                wiring.connect(m, wiring.flipped(source), target)
+                continue
+            m.submodules[f"{name}_register"] = register = StreamRegister(
+                shape=source.payload.shape())
+            m.d.comb += register.clear.eq(clear)
+            wiring.connect(m, wiring.flipped(source), register.i)
+            wiring.connect(m, register.o, target)
 
     @property
     def _dot_after(self):
@@ -239,8 +239,8 @@ class Pipeline(wiring.Component):
         if config.solver == "linear":
             m.d.comb += solver.loss.eq(self.loss)
 
-    def _connect_engine(self, m, slots):
-        m.submodules.engine = engine = self.engine
+    def _connect_engine(self, m, slots, engine):
+        m.submodules.engine = engine
         m.d.comb += [
             engine.slot.eq(slots[1 + self.config.product_stages]), engine.beats.eq(self.beats),
             engine.stop.eq(self.stop), engine.sampled.eq(self.store.sampled),
