@@ -208,7 +208,7 @@ class Property:
     mutation: Mutation
     depth: int = 1
     bounded: bool = False
-    timeout_s: int = 200
+    timeout_s: int = 120
     breaks_at: int = 20
     wires: tuple[tuple[str, str], ...] = ()
     skip: int = 0
@@ -243,7 +243,7 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> 
     """
     start = time.monotonic()
     if search:
-        prop = replace(prop, bounded=True, depth=max(prop.depth, prop.breaks_at))
+        prop = replace(prop, bounded=True, depth=prop.depth if prop.skip else max(prop.depth, prop.breaks_at))
     surrounding = Surrounding(helpers=not search)
     prop.build(surrounding)
     text = rtlil.convert(surrounding.m, name="top",
@@ -291,12 +291,19 @@ def _structure(prop, folder) -> tuple[str, str]:
     raise ProverError(f"Yosys failed on {prop.name}:\n{output[-2000:]}")
 
 
+def _engine(prop) -> str:
+    if not prop.bounded:
+        return "smtbmc z3"
+    # Long runs are faster as one formula for each cycle, without arrays. If only the last cycle
+    # counts, asking before whether the assumptions can hold would take as long once more.
+    return f"smtbmc --nomem --unroll {'--nopresat ' * bool(prop.skip)}z3 -- --noincr"
+
+
 def _sby(prop, folder) -> tuple[str, str]:
     task = [
         "[options]", f"mode {'bmc' if prop.bounded else 'prove'}", f"depth {prop.depth}",
         f"timeout {prop.timeout_s}", "vcd_sim off", *[f"skip {prop.skip}"] * bool(prop.skip),
-        # Long runs are faster as one formula for each cycle, without arrays.
-        "[engines]", "smtbmc --nomem --unroll z3 -- --noincr" if prop.bounded else "smtbmc z3",
+        "[engines]", _engine(prop),
         "[script]", "read_rtlil design.il", "prep -flatten -top top", "opt -full",
         "[files]", "design.il"]
     (folder / "task.sby").write_text("\n".join(task) + "\n", encoding="utf-8")

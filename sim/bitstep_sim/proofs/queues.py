@@ -17,7 +17,7 @@ def labels(s: Surrounding):
     """Labels are the word's fields in order, as many as the format says, then the next word's."""
     dut = LabelUnpacker()
     label_format = s.constant(2, name="format")
-    s.assume(label_format <= LabelFormat.SIGN.value)
+    s.assume(label_format != 3)
     fragment = s.add(dut, label_format=label_format)
     m = s.m
     word, place, full = Signal(64), Signal(7), Signal()

