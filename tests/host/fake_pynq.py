@@ -3,6 +3,7 @@
 import hashlib
 import json
 import types
+from typing import Any
 
 import numpy as np
 from fakes import IDENTITY, FakeDevice
@@ -15,6 +16,9 @@ TYPE = "bitstep:user:bitstep_ip:1.0"
 
 class FakePynqBuffer(np.ndarray):
     """Bytes with an address, which the pipeline sees after a flush alone."""
+
+    owner: Any
+    device_address: int
 
     def flush(self):
         self.owner.to_device()

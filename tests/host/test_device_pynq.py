@@ -68,10 +68,10 @@ def test_path_is_made_absolute(use, tmp_path, monkeypatch):
 
 def test_writes_words(use, tmp_path):
     fake = use(CONFIG)
-    with_buffers = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
-    with_buffers.write(0x40, np.uint32(7))
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    device.write(0x40, np.uint32(7))      # type: ignore[arg-type]
     assert fake.pipeline.get("ROWS") == 7
-    with_buffers.close()
+    device.close()
 
 
 class FakeInterrupt:

@@ -1,5 +1,6 @@
 """The device `pynq` by the real pynq library, on boards whose FPGA is the Verilated top."""
-# pyright: reportMissingImports=false
+# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportArgumentType=false, reportOptionalOperand=false
 
 import asyncio
 import json

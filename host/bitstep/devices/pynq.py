@@ -401,7 +401,7 @@ class _Waiter:
 
 def _import_pynq() -> Any:
     try:
-        import pynq
+        import pynq         # type: ignore
     except ImportError as error:
         raise DeviceError(_NO_PYNQ.format(error)) from error
     return pynq

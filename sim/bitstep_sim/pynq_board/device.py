@@ -167,7 +167,7 @@ class SimulatedBoard(Device):
             parts = []
             for at in range(address, address + length, 4):
                 target, offset = self._register(at)
-                if target is self.pipeline:
+                if isinstance(target, Board):
                     target.run(CYCLES_AN_ACCESS)
                 parts.append(target.read(offset).to_bytes(4, "little"))
             return b"".join(parts)
