@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         try:
             outcome = prove(prop, keep=options.keep and options.keep / prop.name)
-        except ProverError as error:
+        except (ProverError, LookupError) as error:
             print(f"{'':>7}  error: {error}", flush=True)
             continue
         good += outcome.result == PROVED

@@ -212,8 +212,8 @@ PROPERTIES = [
              "while stopped; idle means that nothing is owed",
              read_bus, Mutation(_READ, "with m.Elif(bus.arready):", "with m.Else():"), depth=2),
     Property("read-room", "ReadMaster", "the FIFO has room for every beat that was asked for",
-             read_room, Mutation(_READ, "room - requested + taken", "room - requested + 2 * taken"),
-             depth=2, breaks_at=60),
+             read_room, Mutation(_READ, "(room >= MAX_BURST)", "(room >= 0)"),
+             depth=2, breaks_at=42, timeout_s=300),
     Property("write-bus", "WriteMaster",
              "AWADDR, AWLEN, AW and W keep the rules; every burst's response is awaited; nothing "
              "is written while stopped",
@@ -221,7 +221,7 @@ PROPERTIES = [
              depth=2),
     Property("write-lengths", "WriteMaster", "the queue of lengths never overflows",
              write_lengths, Mutation(_WRITE, "depth=self.max_outstanding + 1)",
-                                     "depth=self.max_outstanding - 1)"), depth=2),
+                                     "depth=self.max_outstanding)"), depth=2),
     Property("write-last", "WriteMaster",
              "WLAST after as many beats as the burst's address said (jobs of at most 4 beats, the "
              "first 4 bursts)",

@@ -9,6 +9,7 @@ from bitstep_hw.label_unpacker import LabelUnpacker
 from bitstep_hw.model_port import ModelPort
 from bitstep_hw.read_master import ReadMaster
 from bitstep_hw.replay import Replay
+from bitstep_hw.stream_register import StreamRegister
 from bitstep_sim.proofs.axi import fifo_inside
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
 
@@ -93,6 +94,24 @@ def model_port(s: Surrounding):
     fifo_inside(s, fragment, "buffer.", 8)
 
 
+def stage(s: Surrounding):
+    """What comes leaves in order; one item a cycle."""
+    dut = StreamRegister(shape=8)
+    s.add(dut, clear=0)
+    m = s.m
+    kept, first, second = Signal(2), Signal(8), Signal(8)      # what is in it, oldest first
+    came, left = dut.i.valid & dut.i.ready, dut.o.valid & dut.o.ready
+    with m.If(left):
+        m.d.sync += first.eq(second)
+    with m.If(came & ((kept - left)[:2] == 0)):
+        m.d.sync += first.eq(dut.i.payload)
+    with m.If(came & ((kept - left)[:2] == 1)):
+        m.d.sync += second.eq(dut.i.payload)
+    m.d.sync += kept.eq(kept + came - left)
+    s.check((kept <= 2) & (dut.o.valid == (kept != 0)) & (dut.i.ready == (kept != 2)))
+    s.check(implies(dut.o.valid, dut.o.payload == first))
+
+
 def reader(s: Surrounding):
     """Beats leave in the order in which they came. A beat chosen at will is followed."""
     dut = ReadMaster(data_width=32, fifo_depth=32, max_outstanding=2)
@@ -164,6 +183,9 @@ PROPERTIES = [
              reader, Mutation("read_master.py", "store.w_en.eq(bus.rvalid & ~self.stop)",
                               "store.w_en.eq(bus.rvalid & ~(self.o.ready & self.o.valid))"),
              depth=12, bounded=True),
+    Property("queue-stage", "StreamRegister", "items in order, none lost, one a cycle", stage,
+             Mutation("stream_register.py", "with m.If(~holds):", "with m.If(self.i.valid):"),
+             depth=10, bounded=True),
     Property("queue-lines", "DelayLines", "line d shows the same beat of the row d before",
              lines, Mutation("delay_lines.py", "            newer = read.data",
                              "            newer = self.beat"),

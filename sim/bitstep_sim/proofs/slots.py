@@ -25,7 +25,11 @@ def _sequencer(s, recursion):
     s.assume((given["rows"] != 0) & (given["batch"] != 0))
     s.assume(given["lookahead"] <= config.lookahead)
     state = inside(fragment, "state")
-    s.assume(implies(dut.start, state == 0))
+    # The registers have stood for a cycle before the strobe.
+    s.assume(implies(dut.start, (state == 0) & s.started))
+    index, beats = inside(fragment, "index"), given["beats"]
+    s.helper(implies(state != 0, (dut.slot.first == (index == 0))
+                     & (dut.slot.last == (index == beats - 1)) & s.started))
     return dut, fragment, config, given["lookahead"], given["beats"]
 
 
@@ -37,6 +41,7 @@ def _on_their_way(s, dut, fragment, config, lookahead):
     outstanding = inside(fragment, "outstanding")
     index = inside(fragment, "index")
     s.helper(outstanding == ones(places))
+    s.helper(inside(fragment, "full") == (outstanding > lookahead))
     s.helper(outstanding <= lookahead + 1)
     s.helper(implies(index != 0, outstanding <= lookahead))
     s.helper(index < dut.beats)
@@ -63,6 +68,8 @@ def order(recursion):
         s.check(implies(slot.valid, slot.apply == (rows > lookahead)))
         # Same words not in two slots that follow each other; rows `recursion` apart.
         s.check(~(slot.valid & s.past(slot.valid)) | (slot.index != s.past(slot.index)))
+        if recursion == 4:
+            s.check(~(slot.valid & s.past(slot.valid, 2)) | (slot.index != s.past(slot.index, 2)))
         for age in range(1, recursion):
             s.check(~(ended & s.past(ended, age)))
         # Every slot of a row with data takes a beat, its last one the label.
@@ -128,23 +135,22 @@ def done(s: Surrounding):
 _FILE = "sequencer.py"
 PROPERTIES = [
     *(Property(f"slots-order-{recursion}", "Sequencer",
-               "beats of a row in order; applies from row D + 1 on; same words at least 2 cycles "
-               f"apart; rows {recursion} cycles apart",
+               "beats of a row in order; applies from row D + 1 on; same words at least "
+               f"{3 if recursion == 4 else 2} cycles apart; rows {recursion} cycles apart",
                order(recursion), mutation, depth=recursion + 2)
       for recursion, mutation in (
           (2, Mutation(_FILE, "self.slot.apply.eq(age > self.lookahead)",
                        "self.slot.apply.eq(age >= self.lookahead)")),
           (3, Mutation(_FILE, "for age in range(1, self.config.recursion)",
                        "for age in range(1, self.config.recursion - 1)")),
-          (4, Mutation(_FILE, "index.eq(Mux(last, 0, index + 1))",
-                       "index.eq(Mux(last & ~idle, 0, index + 1))")))),
+          (4, Mutation(_FILE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)")))),
     *(Property(f"slots-update-{recursion}", "Sequencer",
                "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
                "D + 1 rows are on their way",
-               update(recursion), mutation, breaks_at=24)
+               update(recursion), mutation, depth=2, breaks_at=24)
       for recursion, mutation in (
-          (2, Mutation(_FILE, "first & (outstanding > self.lookahead)",
-                       "first & (outstanding > self.lookahead + 1)")),
+          (2, Mutation(_FILE, "outstanding - finished > self.lookahead)",
+                       "outstanding - finished > self.lookahead + 1)")),
           (4, Mutation(_FILE, "delay(m, row_ends, self.config.latency - 1",
                        "delay(m, row_ends, self.config.latency - 2")))),
     Property("slots-done", "Sequencer",

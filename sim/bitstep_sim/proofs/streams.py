@@ -13,6 +13,7 @@ from bitstep_hw.refetcher import Refetcher
 from bitstep_hw.register_bank import RegisterBank
 from bitstep_hw.replay import Replay
 from bitstep_hw.run_control import RunControl
+from bitstep_hw.stream_register import StreamRegister
 from bitstep_hw.write_master import WriteMaster
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
 
@@ -103,6 +104,12 @@ def refetcher(s: Surrounding):
     held(s, dut.job, dut.stop)
 
 
+def stream_register(s: Surrounding):
+    dut = StreamRegister(shape=8)
+    s.add(dut)
+    held(s, dut.o, s.past(dut.clear))
+
+
 def registers(s: Surrounding):
     dut = RegisterBank()
     s.add(dut)
@@ -110,7 +117,8 @@ def registers(s: Surrounding):
     s.held(dut.bus.rvalid, dut.bus.rready, dut.bus.rdata, dut.bus.rresp)
 
 
-# Component, its name here, and pairs of a ready and the valid that must not wait for it.
+# Component, its name here, and pairs of a ready and what must not wait for it: a valid, or, where
+# paths are cut, the ready of the other side.
 _STRUCTURE = [
     (lambda: BurstSplitter(data_width=64), "splitter", [("o.ready", "o.valid")]),
     (lambda: ReadMaster(data_width=64), "reader",
@@ -126,6 +134,7 @@ _STRUCTURE = [
       ("job.ready", "job.valid")]),
     (lambda: Replay(shape=8, depth=4), "replay", [("o.ready", "o.valid")]),
     (lambda: Refetcher(config=REFETCHING), "refetcher", [("job.ready", "job.valid")]),
+    (lambda: StreamRegister(shape=8), "stage", [("o.ready", "o.valid"), ("o.ready", "i.ready")]),
     (RegisterBank, "bank", [("bus.bready", "bus.bvalid"), ("bus.rready", "bus.rvalid")]),
 ]
 
@@ -139,14 +148,15 @@ def structure(s: Surrounding):
     for make, name, pairs in _STRUCTURE:
         component, inputs = make(), {}
         for ready, valid in pairs:
-            given = Signal(name=_port(name, ready))
-            inputs[ready.replace(".", "__")] = given
+            if ready.replace(".", "__") not in inputs:
+                given = inputs[ready.replace(".", "__")] = Signal(name=_port(name, ready))
+                s.ports.append(given)
             shown = Signal(name=_port(name, valid))
             port = component
             for part in valid.split("."):
                 port = getattr(port, part)
             s.m.d.comb += shown.eq(port)
-            s.ports += [given, shown]
+            s.ports.append(shown)
         s.add(component, name, **inputs)
 
 
@@ -180,6 +190,9 @@ PROPERTIES = [
     Property("stream-refetcher", "Refetcher", f"{_HELD}, but for stop", refetcher,
              Mutation("refetcher.py", "with m.If(self.stop | self.job.ready):",
                       "with m.If(self.stop | self.job.ready | self.row_passed):"), depth=3),
+    Property("stream-stage", "StreamRegister", f"{_HELD}, but for clear", stream_register,
+             Mutation("stream_register.py", "with m.If(self.o.ready | ~self.o.valid):",
+                      "with m.If(self.o.ready | ~self.o.valid | ~holds):")),
     Property("stream-registers", "RegisterBank", "BVALID and RVALID stay, and RDATA with it",
              registers, Mutation("register_bank.py", "with m.Elif(bus.bready):", "with m.Else():"),
              depth=2),
