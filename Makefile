@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow test-pynq sim lint rtl bench pipelines area wheel bitstream bitstream-check docs clean
+.PHONY: demo test test-slow test-pynq sim lint rtl bench pipelines area wheel bitstream bitstream-check prove prove-mutations coverage docs clean
 .DEFAULT_GOAL := demo
 
 $(VENV)/.stamp: pyproject.toml
@@ -70,6 +70,19 @@ CHECKED ?= bits=8,lookahead=0,max_features=256,minibatch=False,corrections=False
 bitstream-check: $(VENV)/.stamp ## that the sources give what bitstreams/ says, for one bitstream
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
 	$(BIN)/python -m bitstep_hw.boards ecp5-85 --check $(CHECKED)
+
+prove: $(VENV)/.stamp           ## proofs of the RTL, with limits on time; some minutes
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
+	$(BIN)/python -m bitstep_sim.proofs
+
+prove-mutations: $(VENV)/.stamp ## that each proof breaks by a fault in the RTL; a quarter of an hour
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
+	$(BIN)/python -m bitstep_sim.proofs --mutations
+
+coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults found; an hour
+	$(BIN)/python -m bitstep_sim.coverage rtl
+	$(BIN)/python -m bitstep_sim.coverage jobs
+	$(BIN)/python -m bitstep_sim.coverage faults
 
 docs: $(VENV)/.stamp            ## what is generated in docs/
 	$(BIN)/python -m bitstep.registers > docs/registers.md
