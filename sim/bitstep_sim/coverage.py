@@ -277,7 +277,7 @@ FAULTS = [
     _fault("wrong width", "refetcher.py", "1 << self.config.full_fraction - 1, 0)",
            "1 << self.config.full_fraction - 2, 0)"),
     _fault("enable dropped", "arithmetic.py", "with m.If(delay(m, valid, stages - 1, name=f\"{name}_valid\")):",
-           "with m.If(valid):", "test_arithmetic.py"),
+           "with m.If(valid):", "test_arithmetic.py", "test_arithmetic_gaps.py"),
     _fault("flag lost", "write_master.py", "bus.wstrb.eq((~self.stop)", "bus.wstrb.eq((~self.idle)"),
     _fault("wrong item", "replay.py", "m.d.sync += [wanted.eq(oldest), offered.eq(0)]",
            "m.d.sync += [wanted.eq(oldest)]"),

@@ -171,7 +171,7 @@ def write_bus(s: Surrounding):
 
 def write_lengths(s: Surrounding):
     """The length of a burst always finds room in the queue of lengths."""
-    most = 3
+    most = 4
     dut, fragment = _write_master(s, max_outstanding=most)
     _responses(s, dut, fragment, most)
     s.check(implies(inside(fragment, "lengths.w_en"), inside(fragment, "lengths.w_rdy")))
@@ -221,7 +221,7 @@ PROPERTIES = [
              depth=2),
     Property("write-lengths", "WriteMaster", "the queue of lengths never overflows",
              write_lengths, Mutation(_WRITE, "depth=self.max_outstanding + 1)",
-                                     "depth=self.max_outstanding)"), depth=2),
+                                     "depth=self.max_outstanding - 1)"), depth=2),
     Property("write-last", "WriteMaster",
              "WLAST after as many beats as the burst's address said (jobs of at most 4 beats, the "
              "first 4 bursts)",
