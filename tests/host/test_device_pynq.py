@@ -107,6 +107,10 @@ def test_one_wait_for_an_interrupt_that_is_late(use, tmp_path, monkeypatch):
     assert device.wait(lambda: False, 0.1) is False
     assert 0.1 <= time.monotonic() - started < 0.5
     assert interrupt.waits == 1
+    assert device.uses_interrupt
+    late = time.monotonic() + 0.02
+    assert device.wait(lambda: time.monotonic() > late, 1) is True
+    assert not device.uses_interrupt            # it did not tell
     device.close()
 
 

@@ -48,7 +48,7 @@ def test_cells_run(device, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "identical in every bit" in said
     assert "10 epochs of 450 rows" in said
-    losses = names["losses"](names["model"], names["test"])
+    losses = names["losses"](names["model"], names["test"])     # type: ignore[operator]
     assert losses[-1] < losses[0] / 2
     monkeypatch.undo()
     sys.modules["matplotlib.pyplot"].close("all")

@@ -218,8 +218,6 @@ class PynqDevice:
     ----------
     bitstream : Bitstream
         What is loaded.
-    uses_interrupt : bool
-        Whether waiting is done by interrupt.
 
     Raises
     ------
@@ -252,7 +250,11 @@ class PynqDevice:
         except BaseException:
             self.close()
             raise
-        self.uses_interrupt = self._interrupt is not None
+
+    @property
+    def uses_interrupt(self) -> bool:
+        """Whether waiting is done by interrupt."""
+        return self._interrupt is not None
 
     def _open(self, pynq, interrupt):
         """IP and its interrupt, or None; on the thread whose event loop the interrupt needs."""
@@ -315,23 +317,26 @@ class PynqDevice:
     def wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Wait until ``done()``, or for about ``timeout_s`` seconds.
 
-        An interrupt only wakes this up, and ``done()`` decides: one that is lost costs a tenth of
-        a second, one too many nothing.
+        An interrupt only wakes this up, and ``done()`` decides: one too many costs nothing, one
+        that is lost a tenth of a second, after which interrupts are no longer relied on.
         """
-        started = time.monotonic()
+        started, woken = time.monotonic(), True
         while not (result := done()):
             passed = time.monotonic() - started
             if passed >= timeout_s:
                 break
-            self._pause(min(LOOK_S, timeout_s - passed), passed)
+            woken = self._pause(min(LOOK_S, timeout_s - passed), passed)
+        if result and not woken:
+            self._interrupt = None
         return result
 
     def _pause(self, longest_s, passed_s):
+        """Wait a moment; False if it was for an interrupt that did not come."""
         if self._interrupt is not None:
-            self._waiter.wait(self._interrupt.wait, longest_s)
-        else:
-            # So short a run is noticed soon, and a long one costs the processor little.
-            time.sleep(min(longest_s, max(SHORTEST_SLEEP_S, passed_s / 8)))
+            return self._waiter.wait(self._interrupt.wait, longest_s)
+        # So short a run is noticed soon, and a long one costs the processor little.
+        time.sleep(min(longest_s, max(SHORTEST_SLEEP_S, passed_s / 8)))
+        return True
 
     def close(self) -> None:
         """Free everything; twice is harmless."""
@@ -376,18 +381,19 @@ class _Waiter:
             raise DeviceError(f"pynq did not load the bitstream within {timeout_s:g} s: reboot "
                               "the board") from error
 
-    def wait(self, start: Callable[[], Any], timeout_s: float) -> None:
-        """Wait for the end of a coroutine, which goes on if it takes longer; the next call waits
-        for the same one.
+    def wait(self, start: Callable[[], Any], timeout_s: float) -> bool:
+        """Wait for the end of a coroutine; False if it takes longer, then it goes on and the next
+        call waits for the same one.
         """
         if self._waiting is None:
             self._waiting = asyncio.run_coroutine_threadsafe(start(), self._loop)
         try:
             self._waiting.result(timeout_s)
             self._waiting = None
+            return True
         except Exception as error:
             if not self._waiting.done():
-                return                      # the time is over
+                return False                # the time is over
             self._waiting = None
             raise DeviceError(f"pynq could not wait for the interrupt: {error}; open the device "
                               "with interrupt=False") from error
@@ -401,7 +407,7 @@ class _Waiter:
 
 def _import_pynq() -> Any:
     try:
-        import pynq         # type: ignore
+        import pynq  # type: ignore
     except ImportError as error:
         raise DeviceError(_NO_PYNQ.format(error)) from error
     return pynq

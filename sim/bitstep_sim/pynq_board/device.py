@@ -5,8 +5,8 @@ import threading
 from pathlib import Path
 
 import numpy as np
+from pynq import interrupt as pynq_interrupt
 from pynq.buffer import PynqBuffer
-from pynq.interrupt import _InterruptController
 from pynq.pl_server.device import Device
 from pynq.ps import Clocks
 from pynqmetadata.frontends import Metadata
@@ -16,7 +16,11 @@ from bitstep_sim import verilator
 from bitstep_sim.allocator import Allocator
 from bitstep_sim.board import BASE, Board
 from bitstep_sim.pynq_board.handoff import CONTROLLER, read_config
-from bitstep_sim.pynq_board.peripherals import ClockRegisters, InterruptController, InterruptFile
+from bitstep_sim.pynq_board.peripherals import (
+    ClockRegisters,
+    InterruptController,
+    interrupt_file,
+)
 from bitstep_sim.rtl import generate
 
 try:                                    # pynqmetadata 0.2
@@ -28,7 +32,8 @@ POISON = 0xDB               # what memory holds that nobody wrote
 # Where pynq's memory begins: on Zynq UltraScale+ it may be above 4 GiB, so that an address that was
 # cut to 32 bits points elsewhere.
 MEMORY = {"zynq": BASE, "zynquplus": 0x8_7000_0000}
-CYCLES_AN_ACCESS = 200      # of Python and bus on a board it is some 1,000
+_HIDDEN = {}                # pynq's objects for files of interrupts that a board does not have
+CYCLES_AN_ACCESS = 1000     # what Python and the bus take on a board, roughly
 
 
 class BusFault(RuntimeError):
@@ -47,7 +52,7 @@ class SimulatedBoard(Device):
     """A board with nothing on its FPGA until a bitstream is loaded.
 
     The processor's copy of a buffer and the memory's are two arrays, both poisoned, which only
-    ``flush`` and ``invalidate`` make equal. The clock runs for 200 cycles with each access to a
+    ``flush`` and ``invalidate`` make equal. The clock runs for 1,000 cycles with each access to a
     register, and while somebody waits for an interrupt.
 
     Parameters
@@ -82,20 +87,33 @@ class SimulatedBoard(Device):
         self.memory_bytes = memory_bytes
         self.blocks = Allocator(self.memory_base, memory_bytes)
         self.clocks = ClockRegisters(board.family.name)
-        self.controller = InterruptController(lambda: self.pipeline and self.pipeline.interrupt)
-        self.interrupt_file = InterruptFile(self)
+        self.controller = InterruptController(
+            lambda: self.pipeline is not None and self.pipeline.interrupt)
+        self.interrupt_file = interrupt_file(board.family.first_interrupt)
+        self.interrupt_file.board, self.interrupt_file.lost = self, False
         self.pipeline: Board | None = None
-        self.closed = False
         self._lock = threading.RLock()      # pynq's interrupts run on another thread
-        first = board.family.first_interrupt
-        files = {first: self.interrupt_file} if with_interrupt else {}
-        _InterruptController._controllers.clear()
-        _InterruptController._uio_devices.clear()
-        _InterruptController._uio_devices.update(files)
+        self._offer_interrupt(with_interrupt)
+
+    def _offer_interrupt(self, offered):
+        """Tell pynq where the interrupt's file is. Its own object for the file lasts as long as
+        the process, as on a board, but a board without the file must not see it.
+        """
+        number = self.board.family.first_interrupt
+        pynq_interrupt.get_uio_irq = \
+            lambda irq: self.interrupt_file.path if offered and irq == number else None
+        pynq_interrupt._InterruptController._controllers.clear()
+        opened = pynq_interrupt._InterruptController._uio_devices
+        for file in (*opened.values(), *_HIDDEN.values()):
+            file.wait_events.clear()        # another board is another process, in truth
+        for this, other in ((opened, _HIDDEN),) if not offered else ((_HIDDEN, opened),):
+            if number in this:
+                other[number] = this.pop(number)
 
     def close(self) -> None:
         """Switch the board off."""
-        self.closed = True
+        if self.interrupt_file.board is self:
+            self.interrupt_file.board = None
         self._clear()
 
     def _clear(self):

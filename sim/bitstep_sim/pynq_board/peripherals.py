@@ -1,6 +1,11 @@
 """What surrounds the pipeline on a board: interrupt controller, Linux's interrupt file, clocks."""
 
-import asyncio
+import functools
+import os
+import threading
+import time
+import tty
+from typing import Any
 
 CYCLES_A_WAIT = 20_000      # that the clock runs while Linux looks elsewhere
 
@@ -29,7 +34,7 @@ class InterruptController:
         if offset == 0x08:
             self.enabled = value
         elif offset == 0x0C:            # acknowledges; a level that is still up is seen again
-            self.status &= ~value
+            self.status = self.status & ~value | int(self.level())
         elif offset == 0x10:
             self.enabled |= value
         elif offset == 0x14:
@@ -45,34 +50,46 @@ class InterruptController:
 
 
 class InterruptFile:
-    """Linux's file of an interrupt, in place of pynq's ``UioController``: time passes on the
-    board while somebody waits for it.
+    """Linux's file of an interrupt (UIO), for pynq's own ``UioController``: who writes a word to it
+    enables the interrupt, and reads a word when it has come. Time passes on the board meanwhile.
 
-    Parameters
+    A pseudo-terminal that lives as long as the process, as does the file on a board.
+
+    Attributes
     ----------
-    board : SimulatedBoard
-        The pynq device.
+    path : str
+        The file.
+    board : SimulatedBoard or None
+        The board whose interrupt it is.
+    lost : bool
+        A test's fault: interrupts never arrive.
+    enabled, arrived : int
+        How often it was enabled, and came.
     """
 
-    def __init__(self, board):
-        self.board = board
-        self.events = []
-        self.lost = False           # a test's fault: interrupts that never arrive
+    def __init__(self):
+        self._end, self._file = os.openpty()
+        tty.setraw(self._file)              # no byte means anything
+        self.path = os.ttyname(self._file)
+        self.board: Any = None
+        self.lost = False
+        self.enabled = self.arrived = 0
+        threading.Thread(target=self._run, name="interrupt-file", daemon=True).start()
 
-    def add_event(self, event, number: int) -> None:
-        """Set ``event`` at the next interrupt."""
-        self.events.append(event)
-        if len(self.events) == 1:
-            self._task = asyncio.get_event_loop().create_task(self._wait())
+    def _run(self):
+        while True:
+            os.read(self._end, 4)
+            self.enabled += 1
+            while self.lost or self.board is None or not self.board.run(CYCLES_A_WAIT):
+                time.sleep(0.001)
+            self.arrived += 1
+            os.write(self._end, bytes([0, 0, 0, 1]))
 
-    async def _wait(self):
-        while self.lost or not self.board.run(CYCLES_A_WAIT):
-            if self.board.closed:
-                return
-            await asyncio.sleep(0.001)
-        events, self.events = self.events, []
-        for event in events:
-            event.set()
+
+@functools.cache
+def interrupt_file(number: int) -> InterruptFile:
+    """The file of the interrupt that Linux gives this number."""
+    return InterruptFile()
 
 
 class ClockRegisters:
