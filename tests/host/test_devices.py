@@ -22,7 +22,7 @@ def test_open_golden():
 
 
 def test_unknown_device():
-    with pytest.raises(DeviceError, match=r"no device 'gold'; installed are: .*'golden', 'sim'"):
+    with pytest.raises(DeviceError, match=r"no device 'gold'; installed are: .*'golden', .*'sim'"):
         open_device("gold", PipelineConfig())
 
 

@@ -32,6 +32,7 @@ assert bitstep.cli.main(["predict", folder + "/m.npz", data]) == 0
 assert bitstep.cli.main(["info"]) == 0 and bitstep.cli.main(["devices"]) == 0
 assert bitstep.cli.main(["train", "diabetes", "--device", "golden"]) == 1
 assert bitstep.cli.main(["train", data, "--device", "sim"]) == 1
+assert bitstep.cli.main(["train", data, "--device", "pynq"]) == 1
 try:
     bitstep.LowPrecisionRegressor
 except ImportError as error:
@@ -48,3 +49,4 @@ def test_board_needs_numpy_alone(tmp_path):
     assert run.returncode == 0, run.stderr
     assert "pip install 'bitstep[sklearn]'" in run.stderr       # diabetes
     assert 'pip install "bitstep[sim]"' in run.stderr
+    assert "Device 'pynq' needs pynq" in run.stderr

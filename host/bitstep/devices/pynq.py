@@ -231,7 +231,10 @@ class PynqDevice:
     @staticmethod
     def problem() -> str:
         """Why there can be no such device here; empty if there is no reason known."""
-        return "" if find_spec("pynq") else _NO_PYNQ.format("No module named 'pynq'")
+        try:
+            return "" if find_spec("pynq") else _NO_PYNQ.format("No module named 'pynq'")
+        except (ImportError, ValueError) as error:
+            return _NO_PYNQ.format(error)
 
     def __init__(self, config: PipelineConfig, *, bitfile: str | Path | None = None,
                  interrupt: bool = True):
