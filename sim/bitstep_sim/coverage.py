@@ -219,8 +219,8 @@ def print_jobs(jobs: list[dict[str, str]]) -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of a kind, and the tests that should find it (files in ``tests/hw``); why none can, if
-    ``equivalent``.
+    """A fault of a kind, and the tests that should find it (files in ``tests/hw``); why none can
+    find it, if ``equivalent``.
     """
 
     kind: str
@@ -269,16 +269,19 @@ FAULTS = [
            "(product >> distance) >> 1", "test_lane_product.py"),
     _fault("condition added", "proximal.py", "with m.If(beyond[-1] == negative):",
            "with m.If((beyond[-1] == negative) & ~negative):"),
-    _fault("forwarding dropped", "model_store.py", "read = model.read_port(transparent_for=(write,))",
-           "read = model.read_port()"),
+    _fault("forwarding dropped", "model_store.py",
+           "read = model.read_port(transparent_for=(write,))", "read = model.read_port()"),
     _fault("priority changed", "burst_splitter.py", "valid.eq(self.i.valid & (job.beats != 0) & ",
            "valid.eq(self.i.valid & ", "test_read_master.py", "test_write_master.py"),
     _fault("wrong address", "job_feeders.py", "entry.eq(entry + 16)", "entry.eq(entry + 8)"),
     _fault("wrong width", "refetcher.py", "1 << self.config.full_fraction - 1, 0)",
            "1 << self.config.full_fraction - 2, 0)"),
-    _fault("enable dropped", "arithmetic.py", "with m.If(delay(m, valid, stages - 1, name=f\"{name}_valid\")):",
-           "with m.If(valid):", "test_arithmetic.py", "test_arithmetic_gaps.py"),
-    _fault("flag lost", "write_master.py", "bus.wstrb.eq((~self.stop)", "bus.wstrb.eq((~self.idle)"),
+    _fault("enable dropped", "arithmetic.py",
+           "with m.If(delay(m, valid, stages - 1, name=f\"{name}_valid\")):",
+           "with m.If(valid):",
+           "test_arithmetic.py", "test_arithmetic_gaps.py"),
+    _fault("flag lost", "write_master.py", "bus.wstrb.eq((~self.stop)",
+           "bus.wstrb.eq((~self.idle)"),
     _fault("wrong item", "replay.py", "m.d.sync += [wanted.eq(oldest), offered.eq(0)]",
            "m.d.sync += [wanted.eq(oldest)]"),
 ]

@@ -1,4 +1,5 @@
 # amaranth: UnusedElaboratable=no
+# pyright: reportGeneralTypeIssues=false
 """Products whose operands count in some cycles only, while they change in every one."""
 
 import random

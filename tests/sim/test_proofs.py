@@ -1,3 +1,5 @@
+# amaranth: UnusedElaboratable=no
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 """The prover finds what is wrong, and what is not; everything else is `make prove`."""
 
 import importlib.util

@@ -50,7 +50,7 @@ def _breaks(prop) -> bool:
         ended = subprocess.run(
             [sys.executable, "-m", "bitstep_sim.proofs.one", prop.name], capture_output=True,
             text=True, env={**os.environ, "PYTHONPATH": path})
-    result, seconds, detail = (ended.stdout.strip().split("\t") + ["", "", ""])[:3]
+    result, seconds, detail = [*ended.stdout.strip().split("\t"), "", "", ""][:3]
     if ended.returncode != 0:
         result, detail = "error", ended.stderr.strip().splitlines()[-1:]
     change = f"{prop.mutation.file}: {prop.mutation.old!r} -> {prop.mutation.new!r}"

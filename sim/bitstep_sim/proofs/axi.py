@@ -213,7 +213,7 @@ PROPERTIES = [
              read_bus, Mutation(_READ, "with m.Elif(bus.arready):", "with m.Else():"), depth=2),
     Property("read-room", "ReadMaster", "the FIFO has room for every beat that was asked for",
              read_room, Mutation(_READ, "(room >= MAX_BURST)", "(room >= 0)"),
-             depth=2, breaks_at=42, timeout_s=300),
+             depth=2, breaks_at=40, breaks_from=39),
     Property("write-bus", "WriteMaster",
              "AWADDR, AWLEN, AW and W keep the rules; every burst's response is awaited; nothing "
              "is written while stopped",

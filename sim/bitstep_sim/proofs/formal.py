@@ -135,7 +135,8 @@ def inside(fragment, path, *, width=None):
     statements = [one for several in fragment.statements.values() for one in several]
     for signals in ("_lhs_signals", "_rhs_signals"):        # driven here, else from outside
         found = {id(signal): signal for statement in statements
-                 for signal in getattr(statement, signals)() if signal.name == name and width in (None, len(signal))}
+                 for signal in getattr(statement, signals)()
+                 if signal.name == name and width in (None, len(signal))}
         if found:
             break
     if len(found) != 1:
@@ -194,6 +195,8 @@ class Property:
         A fault by which it breaks.
     breaks_at : int
         Cycles within which the fault breaks it.
+    breaks_from : int
+        Cycles before that in which nothing is asserted, because it surely holds there.
     skip : int
         Cycles before anything is asserted, if ``bounded``.
     wires : tuple of pairs of str
@@ -210,6 +213,7 @@ class Property:
     bounded: bool = False
     timeout_s: int = 120
     breaks_at: int = 20
+    breaks_from: int = 0
     wires: tuple[tuple[str, str], ...] = ()
     skip: int = 0
 
@@ -243,7 +247,8 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> 
     """
     start = time.monotonic()
     if search:
-        prop = replace(prop, bounded=True, depth=prop.depth if prop.skip else max(prop.depth, prop.breaks_at))
+        depth = prop.depth if prop.skip else max(prop.depth, prop.breaks_at)
+        prop = replace(prop, bounded=True, depth=depth, skip=max(prop.skip, prop.breaks_from))
     surrounding = Surrounding(helpers=not search)
     prop.build(surrounding)
     text = rtlil.convert(surrounding.m, name="top",

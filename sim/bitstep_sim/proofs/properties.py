@@ -2,6 +2,5 @@
 
 from bitstep_sim.proofs import axi, pipelines, queues, ranges, registers, slots, streams
 
-PROPERTIES = [*streams.PROPERTIES, *queues.PROPERTIES, *axi.PROPERTIES, *slots.PROPERTIES, *pipelines.PROPERTIES,
-              *ranges.PROPERTIES,
-              *registers.PROPERTIES]
+PROPERTIES = [*streams.PROPERTIES, *queues.PROPERTIES, *axi.PROPERTIES, *slots.PROPERTIES,
+              *pipelines.PROPERTIES, *ranges.PROPERTIES, *registers.PROPERTIES]

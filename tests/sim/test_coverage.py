@@ -1,0 +1,74 @@
+"""What the figures of `make coverage` are computed from."""
+
+import pytest
+
+from bitstep.config import PipelineConfig
+from bitstep.registers import Loss
+from bitstep_sim.coverage import (
+    FAULTS,
+    Point,
+    component,
+    describe,
+    print_rtl,
+    read_points,
+    unmet_pairs,
+)
+from bitstep_sim.jobs import random_job
+from bitstep_sim.proofs.formal import mutated
+
+DAT = """# SystemC::Coverage-3
+C '\x01f\x02a.v\x01l\x0210\x01n\x023\x01page\x02v_line/bitstep_top.rows\x01o\x02if\x01h\x02t.r1' 5
+C '\x01f\x02a.v\x01l\x0210\x01n\x023\x01page\x02v_line/bitstep_top.rows\x01o\x02if\x01h\x02t.r2' 2
+C '\x01f\x02a.v\x01l\x0212\x01n\x021\x01page\x02v_toggle/bitstep_top.rows\x01o\x02x[0]\x01h\x02t' 0
+"""
+
+
+def test_points():
+    assert read_points(DAT) == {Point("line", "bitstep_top.rows", "10:3:if"): 7,
+                                Point("toggle", "bitstep_top.rows", "12:1:x[0]"): 0}
+
+
+def test_table(capsys):
+    print_rtl(read_points(DAT), missing=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split() == ["rows", "1", "of", "1", "100.0%", "0", "of", "0", "-",
+                                "0", "of", "1", "0.0%"]
+    assert lines[2].split()[0] == "all"
+    assert lines[3] == "never: toggle  bitstep_top.rows 12:1:x[0]"
+
+
+@pytest.mark.parametrize("module, name", [
+    ("bitstep_top", "bitstep_top"), ("bitstep_top.pipeline.store", "store"),
+    ("bitstep_top.pipeline.decode_earlier_12", "decode_earlier"), ("top.rows$3", "rows")])
+def test_component(module, name):
+    assert component(module) == name
+
+
+def test_description():
+    config = PipelineConfig(bits=4, max_features=32, lookahead=8)
+    job = random_job(config, n_features=16, n_rows=5, batch=2, correction_period=4)
+    found = describe(job)
+    assert (found["look-ahead"], found["batch"], found["corrections"], found["beats"],
+            found["full last beat"]) == ("all", "several", "yes", "one", "yes")
+    assert describe(job, 0)["look-ahead"] == "0"
+    assert describe(job, 1)["look-ahead"] == "some"
+
+
+def test_unmet_pairs():
+    config = PipelineConfig(bits=4, max_features=32, lookahead=8)
+    one = describe(random_job(config, n_features=5, n_rows=5))
+    two = {**one, "batch": "several", "loss": Loss.HINGE.name, "labels": "SIGN"}
+    assert unmet_pairs([one]) == ([], 0)
+    unmet, total = unmet_pairs([one, two])
+    # HINGE has no labels of 16 bits, so that pair does not count.
+    assert total == 4 + 3 + 4
+    assert set(unmet) == {"batch one with loss HINGE", "batch several with loss LEAST_SQUARES",
+                          "batch one with labels SIGN", "batch several with labels INT16",
+                          "loss LEAST_SQUARES with labels SIGN"}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: f"{fault.kind} {fault.mutation.file}")
+def test_fault_follows_the_source(fault):
+    with mutated(fault.mutation):
+        pass
+    assert fault.tests
