@@ -37,7 +37,12 @@ def _on_their_way(s, dut, fragment, config, lookahead):
     """Rows whose last slot was at most so many cycles ago that they may have no update yet; those
     of the row that ended k cycles ago is place k.
     """
-    places = [inside(fragment, f"finished_{age}") for age in range(1, config.latency)]
+    places, register = [], dut.slot.valid & dut.slot.last
+    for age in range(1, config.latency):
+        register = s.past(register)
+        places.append(register)
+        if s.helpers:       # a fault may leave out registers
+            s.helper(register == inside(fragment, f"finished_{age}"))
     outstanding = inside(fragment, "outstanding")
     index = inside(fragment, "index")
     s.helper(outstanding == ones(places))
