@@ -155,7 +155,7 @@ BOARDS = {board.name: board for board in (
               _LONG_ROWS),
     PynqBoard("pynq-z2", "TUL PYNQ-Z2", "xc7z020clg400-1", ZYNQ, _ALL_64, _XC7Z020,
               _LONG_ROWS),
-    # 128 lanes of 1 bit would not leave room for anything else.
+    # 128 lanes of 1 bit take more lookup tables than it has (docs/boards-pynq.md).
     PynqBoard("ultra96", "Avnet Ultra96-V2", "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE,
               {1: 64, 2: 128, 4: 128, 8: 128},
               {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360},
