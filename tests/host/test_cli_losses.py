@@ -108,9 +108,10 @@ def test_l1_and_box(numbers, tmp_path, capsys):
     assert boxed["config"]["pipeline"]["proximal"]
     assert not plain["config"]["pipeline"]["proximal"]
     capsys.readouterr()
-    run_of(tmp_path, "breast_cancer", "--model", "svm", "--step", 0.2, "--box", 0.01, "--l1", 0.05)
+    run_of(tmp_path, "breast_cancer", "--model", "svm", "--step", 15, "--epochs", 1, "--box", 0.01,
+           "--l1", 0.001)
     error = capsys.readouterr().err
-    assert "but predicting the best constant has 0.745167; the first step was 0.2, try --s" in error
+    assert "but predicting the best constant has 0.745167; the first step was 15, try --st" in error
     assert error.endswith("or --step auto or a smaller --l1 or a larger --box\n")
 
 

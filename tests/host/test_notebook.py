@@ -11,7 +11,7 @@ from bitstep.config import PipelineConfig
 
 pytest.importorskip("matplotlib").use("Agg")
 
-PATH = Path(__file__).parents[2] / "notebooks" / "train_on_the_board.ipynb"
+PATH = Path(__file__).parents[2] / "docs" / "train_on_the_board.ipynb"
 CONFIG = PipelineConfig(bits=4, recursion=4, lookahead=4)
 
 

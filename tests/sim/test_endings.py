@@ -198,7 +198,8 @@ def refetches_well_again(device):
     check_against_golden(device, REFETCHED)
 
 
-@pytest.mark.parametrize("offset", [0, REFETCHED.n_rows * REFETCH.full_words(24)])  # from here to the end
+# From here to the end.
+@pytest.mark.parametrize("offset", [0, REFETCHED.n_rows * REFETCH.full_words(24)])
 def test_bus_errors_of_rows_at_full_precision(offset):
     n_bytes = REFETCHED.n_rows * 2 * REFETCH.full_words(24) - offset
     with open_tested(REFETCH) as device:
