@@ -68,7 +68,10 @@ def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int)
     loss = {"refetch": Loss.HINGE, "logistic": Loss.LOGISTIC}.get(kind, Loss.LEAST_SQUARES)
     cells, shares = [], []
     for n_features in features:
-        job = random_job(config, n_features=n_features, n_rows=n_rows, epochs=EPOCHS, loss=loss)
+        # Cycles do not depend on values; a short step keeps the two independent samples of
+        # ``double`` from driving the model out of its range.
+        job = random_job(config, n_features=n_features, n_rows=n_rows, epochs=EPOCHS, loss=loss,
+                         speed=1e-4)
         cycles = Driver(device).train(job, timeout_s=3600).counters["cycles"]
         assert cycles is not None, "a board counts its cycles"
         epoch, beats = cycles / EPOCHS, config.beats(n_features)
