@@ -96,12 +96,12 @@ def print_rtl(points: Counter[Point], *, missing: bool) -> None:
                 cell = table[name][point.kind]
                 cell[0] += hits > 0
                 cell[1] += 1
-    print(f"{'component':<20}" + "".join(f"{kind:>22}" for kind in kinds))
+    print(f"{'component':<20}" + "".join(f"{kind:>26}" for kind in kinds))
     for name in sorted(table, key=lambda name: (name == "all", name)):
         cells = ""
         for hit, total in (table[name][kind] for kind in kinds):
             share = f"{hit / total:.1%}" if total else "-"
-            cells += f"{f'{hit} of {total}':>15}{share:>7}"
+            cells += f"{f'{hit} of {total}':>19}{share:>7}"
         print(f"{name:<20}{cells}")
     if missing:
         for point in sorted((point for point, hits in points.items() if not hits),
