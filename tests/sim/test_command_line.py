@@ -134,6 +134,8 @@ def test_ctrl_c(tmp_path):
     assert train("--epochs", 1) == 0        # is compiled now
     program = (
         "import os, signal, sys, bitstep.cli, bitstep.cli.train as train\n"
+        # A shell's background jobs ignore the signal, and so would this process.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Bar(train.Bar):\n"
         "    def to(self, done):\n"
         "        super().to(done)\n"
