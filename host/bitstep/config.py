@@ -234,18 +234,25 @@ class PipelineConfig:
         return ceil_div(max(self.lanes - 1, 1).bit_length(), 2)
 
     @property
+    def fast_clock(self) -> bool:
+        """Whether registers stand wherever a clock of 100 MHz and more on a slow FPGA needs them
+        (``recursion`` 4, docs/pipeline.md).
+        """
+        return self.recursion == 4
+
+    @property
     def product_stages(self) -> int:
         """Registers of a product in a lane: 2 for a fast clock (``recursion`` 4), and for
         floating-point products, which are aligned in the second.
         """
-        return 2 if self.family == "float" or self.recursion == 4 else 1
+        return 2 if self.family == "float" or self.fast_clock else 1
 
     @property
     def solver_lead(self) -> int:
         """Cycles by which a row's products with the rows before reach the solver before its dot
         product.
         """
-        return 3 if self.recursion == 4 else 1
+        return 3 if self.fast_clock else 1
 
     @property
     def latency(self) -> int:

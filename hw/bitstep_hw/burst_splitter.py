@@ -57,10 +57,9 @@ class BurstSplitter(wiring.Component):
         chunks_left = Signal(32 - index_bits + 1)
         job_end = Signal(33)
 
-        final = Signal()
+        final = Signal()                    # chunks_left is 0
         m.d.comb += [
             job_end.eq(job_index + job.beats - 1),
-            final.eq(chunks_left == 0),
             self.busy.eq(valid),
             self.o.valid.eq(valid & ~self.clear),
             self.o.payload.address.eq(Cat(first, chunk) << beat_bits),
@@ -72,12 +71,14 @@ class BurstSplitter(wiring.Component):
                 chunk.eq(chunk + 1),
                 first.eq(0),
                 chunks_left.eq(chunks_left - 1),
+                final.eq(chunks_left == 1),
             ]
         with m.If(self.i.ready):
             m.d.sync += valid.eq(self.i.valid & (job.beats != 0) & ~self.clear)
             m.d.sync += [
                 first.eq(job_index),
                 Cat(last, chunks_left).eq(job_end),
+                final.eq(job_end[index_bits:] == 0),
                 chunk.eq(job.address[beat_bits + index_bits:]),
             ]
         return m

@@ -17,8 +17,6 @@ from bitstep.config import (
 from bitstep_hw.arithmetic import delay, multiply, out_of_range
 from bitstep_hw.slot import slot_layout
 
-_STAGES = 6     # cycles from an address to the correction that is written back
-
 
 class CorrectionEngine(wiring.Component):
     """Keeps the sampled model, turns it into corrections in place, and hands them to the slots.
@@ -67,6 +65,13 @@ class CorrectionEngine(wiring.Component):
         })
 
     @property
+    def stages(self):
+        """Cycles from an address to the correction that is written back; for a fast clock words and
+        coefficients wait in registers for a cycle, since memory blocks are slow to answer.
+        """
+        return 7 if self.config.fast_clock else 6
+
+    @property
     def groups(self):
         """Groups of ``correction_lanes`` words in a beat's model."""
         return ceil_div(self.config.model_lanes, self.config.correction_lanes)
@@ -93,14 +98,14 @@ class CorrectionEngine(wiring.Component):
             m.d.sync += walking.eq(0)
         m.d.comb += coefficients.addr.eq(address)
         ends = walking & (group == groups - 1) & (beat == self.beats - 1)
-        m.d.comb += self.done.eq(delay(m, ends, _STAGES + 1, name="ends"))
+        m.d.comb += self.done.eq(delay(m, ends, self.stages + 1, name="ends"))
 
         # The store, read by slots and by the walk in turn.
         lanes = config.correction_lanes
         m.submodules.store = store = memory.Memory(
             shape=groups * lanes * MODEL_WIDTH, depth=config.max_beats, init=[])
         read, write = store.read_port(), store.write_port(granularity=lanes * MODEL_WIDTH)
-        finished = delay(m, walking, _STAGES, name="finished")
+        finished = delay(m, walking, self.stages, name="finished")
         words = [read.data.word_select(lane, MODEL_WIDTH).as_signed()
                  for lane in range(groups * lanes)]
         corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"),
@@ -110,11 +115,11 @@ class CorrectionEngine(wiring.Component):
             read.addr.eq(Mux(walking, beat, self.slot.index)),
             read.en.eq(walking | (self.slot.valid & self.slot.correct)),
             Cat(*self.correction).eq(read.data),
-            write.addr.eq(Mux(finished, delay(m, beat, _STAGES, name="at_beat"), two.index)),
+            write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"), two.index)),
             write.data.eq(Mux(
                 finished, Cat(value[:MODEL_WIDTH] for value in corrections).replicate(groups),
                 self.sampled)),
-            write.en.eq(Mux(finished, 1 << delay(m, group, _STAGES, name="at_group"),
+            write.en.eq(Mux(finished, 1 << delay(m, group, self.stages, name="at_group"),
                             sampling.replicate(groups))),
         ]
         m.d.sync += self.saturated.eq(finished & Cat(
@@ -122,24 +127,28 @@ class CorrectionEngine(wiring.Component):
         return m
 
     def _multiply(self, m, words, coefficients, group, walking):
-        """Exact corrections of a group, ``_STAGES`` cycles after its address."""
+        """Exact corrections of a group, ``stages`` cycles after its address."""
         config = self.config
         lanes = config.correction_lanes
         half = Signal(MAX_SHIFT * SHIFT_UNIT)
         with m.Switch(self.shift):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
-                    m.d.comb += half.eq(1 << SHIFT_UNIT * shift - 1)
-        fetched, chosen, multiplied = (delay(m, walking, cycles, name=f"walking_{cycles}")
+                    m.d.sync += half.eq(1 << SHIFT_UNIT * shift - 1)
+        waits = self.stages - 6
+        words = [delay(m, word, waits, name=f"fetched_{number}")
+                 for number, word in enumerate(words)]
+        fetched, chosen, multiplied = (delay(m, walking, cycles + waits, name=f"walking_{cycles}")
                                        for cycles in (1, 2, 5))
         results = []
         for lane in range(lanes):
             word = Signal(signed(MODEL_WIDTH), name=f"word_{lane}", reset_less=True)
-            with m.If(fetched), m.Switch(group):
+            with m.If(fetched), m.Switch(delay(m, group, waits, name="late_group")):
                 for number, old in enumerate(words[lane::lanes]):
                     with m.Case(number):
                         m.d.sync += word.eq(old)
             weight = coefficients.data.word_select(lane, COEFFICIENT_WIDTH).as_signed()
+            weight = delay(m, weight, waits, name=f"weight_{lane}")
             factor = multiply(m, weight, self.mantissa, stages=1, valid=fetched,
                               name=f"factor_{lane}",
                               width=COEFFICIENT_WIDTH + MANTISSA_WIDTH)

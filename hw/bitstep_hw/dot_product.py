@@ -1,11 +1,11 @@
 """Dot product of a row with the model."""
 
-from amaranth import Module, Mux, Signal, signed
+from amaranth import C, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import FLOAT_GUARD, MODEL_WIDTH
-from bitstep_hw.arithmetic import adder_tree, delay
+from bitstep_hw.arithmetic import adder_tree, delay, multiply
 from bitstep_hw.lane_product import integer_product
 
 
@@ -54,9 +54,9 @@ class DotProduct(wiring.Component):
         total = adder_tree(m, terms, stages=config.tree_stages, name="tree",
                            valid=delay(m, self.valid, config.product_stages, name="multiplied"))
 
-        constant = Signal(signed(MODEL_WIDTH + FLOAT_GUARD + 1), reset_less=True)
-        m.d.sync += constant.eq(self.intercept_level * self.intercept)
-        constant = delay(m, constant, stages - 1, name="constant")
+        constant = multiply(m, self.intercept, self.intercept_level, stages=config.product_stages,
+                            valid=C(1), name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)
+        constant = delay(m, constant, stages - config.product_stages, name="constant")
         valid, first, last = (
             delay(m, value, stages, name=name) for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last)))

@@ -5,6 +5,7 @@ from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import AUX_WIDTH, MAX_FEATURES
+from bitstep_hw.arithmetic import delay
 from bitstep_hw.fsm import stoppable_states
 
 
@@ -31,7 +32,8 @@ class ModelPort(wiring.Component):
     index, pair, write, intercept, clear_all : Out
         To the store's ``access`` ports.
     data : In(64)
-        From the store: the pair addressed by ``index`` one cycle ago and ``pair`` now.
+        From the store: the pair addressed by ``index`` one cycle ago (2 with ``recursion`` 4) and
+        ``pair`` now.
     coefficient : Out(1)
         A pair of coefficients is taken from ``i``.
     """
@@ -53,7 +55,7 @@ class ModelPort(wiring.Component):
         m = Module()
         m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=AUX_WIDTH, depth=8)
         index, pair, at_intercept = Signal.like(self.index), Signal.like(self.pair), Signal()
-        read, read_pair, read_intercept = Signal(), Signal.like(pair), Signal()
+        latency = 2 if self.config.fast_clock else 1        # of the store
         advance, last_pair, last_index = Signal(), Signal(), Signal()
         waited = Signal()
         m.d.comb += [
@@ -63,10 +65,11 @@ class ModelPort(wiring.Component):
             self.o.valid.eq(buffer.r_rdy & ~self.stop),
             self.o.payload.eq(buffer.r_data),
             buffer.r_en.eq(self.o.ready | self.stop),
-            buffer.w_data.eq(self.data),
-            buffer.w_en.eq(read),
         ]
-        m.d.sync += [read.eq(0), read_pair.eq(pair), read_intercept.eq(at_intercept)]
+        asked, data = Signal(), self.data
+        read = delay(m, asked, latency, name="read")
+        read_pair = delay(m, pair, latency, name="read_pair")
+        read_intercept = delay(m, at_intercept, latency, name="read_intercept")
         with m.If(advance):
             m.d.sync += pair.eq(pair + 1)
             with m.If(last_pair):
@@ -74,6 +77,11 @@ class ModelPort(wiring.Component):
                 with m.If(last_index):
                     m.d.sync += [index.eq(0), at_intercept.eq(1)]
 
+        if self.config.fast_clock:
+            read, data = delay(m, read, 1, name="arrived"), delay(m, data, 1, name="data")
+            latency += 1
+        m.d.comb += [self.pair.eq(read_pair), self.intercept.eq(read_intercept),
+                     buffer.w_en.eq(read), buffer.w_data.eq(data)]
         state = stoppable_states(m, self.stop, "Idle")
         with m.FSM():
             with m.State("Idle"):
@@ -114,15 +122,12 @@ class ModelPort(wiring.Component):
             with state("Unload"):
                 # Room for what is being read already: the memory cannot be held.
                 m.d.comb += [
-                    advance.eq(buffer.level < 6),
-                    self.pair.eq(read_pair),
-                    self.intercept.eq(read_intercept),
+                    advance.eq(buffer.level < 7 - latency),
+                    asked.eq(advance),
                 ]
-                m.d.sync += read.eq(advance)
                 with m.If(advance & at_intercept):
                     m.next = "Last"
             with state("Last"):
-                m.d.comb += [self.pair.eq(read_pair), self.intercept.eq(read_intercept),
-                             self.done.eq(1)]
+                m.d.comb += self.done.eq(1)
                 m.next = "Idle"
         return m

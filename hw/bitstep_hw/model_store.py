@@ -8,7 +8,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
-from bitstep_hw.arithmetic import delay, out_of_range
+from bitstep_hw.arithmetic import delay, multiply, out_of_range
 from bitstep_hw.lane_product import integer_product
 from bitstep_hw.slot import slot_layout
 
@@ -49,8 +49,8 @@ class ModelStore(wiring.Component):
     access_write, access_intercept, access_clear : In(1)
         Write the pair; it is the intercept's; write 0 into all words of the beat.
     access_i, access_o : In(64), Out(64)
-        The pair; read data comes 1 cycle after the index and follows the pair at once. The index
-        must stand for 1 cycle before a pair is written.
+        The pair; read data comes 1 cycle after the index (2 with ``recursion`` 4) and follows the
+        pair at once. What is written can be read 1 cycle later (2 with ``recursion`` 4).
     """
 
     def __init__(self, *, config):
@@ -83,43 +83,35 @@ class ModelStore(wiring.Component):
         m.d.sync += [one.eq(slot), two.eq(one)]
         # For a fast clock the words are read a cycle earlier, and wait in registers: memory blocks
         # are slow to answer. Two slots with the same index are further apart then.
-        early = config.recursion == 4
+        early = config.fast_clock
         asked = self.slot if early else slot
-        index, pair = Signal.like(self.access_index), Signal(range(config.model_lanes // 2))
-        outside = Signal()      # the words are reached through ``access``
-        m.d.comb += [
-            index.eq(Mux(asked.valid, asked.index, self.access_index)),
-            pair.eq(self.access_pair),
-            outside.eq(self.access_write | self.access_clear),
-        ]
+        pairs = config.model_lanes // 2
+        access = self._access(m, 1 if early else 0)
         words = data.ArrayLayout(signed(MODEL_WIDTH), config.model_lanes)
         m.submodules.model = model = memory.Memory(shape=words, depth=config.max_beats, init=[])
-        write = model.write_port()
+        write = model.write_port(granularity=2)
         read = model.read_port(transparent_for=(write,))
         m.d.comb += [
-            read.addr.eq(index),
-            write.addr.eq(Mux(outside, self.access_index, two.index)),
-            write.en.eq(two.valid | self.access_clear
-                        | (self.access_write & ~self.access_intercept)),
+            read.addr.eq(Mux(asked.valid, asked.index, self.access_index)),
+            write.addr.eq(Mux(access.outside, access.index, two.index)),
+            write.en.eq(Mux(two.valid | access.clear, (1 << pairs) - 1, 0)),
         ]
+        with m.If(access.write):
+            m.d.comb += write.en.eq(1 << access.pair)
         frozen = self._frozen(m, one, two) if config.minibatch else None
-        excesses, carries = [], []
+        excesses, carries, held = [], [], []
         for lane in range(config.model_lanes):
-            # A pair is written by writing its whole beat as it was, with the pair put in.
-            chosen = self.access_clear | (pair == lane // 2)
-            given = self.access_i.word_select(lane % 2, MODEL_WIDTH).as_signed()
-            with m.If(outside):
-                m.d.comb += write.data[lane].eq(Mux(chosen, given, read.data[lane]))
+            old = read.data[lane]
+            if early:
+                old = Signal(signed(MODEL_WIDTH), name=f"old_{lane}", reset_less=True)
+                m.d.sync += old.eq(read.data[lane])
+            held.append(old)
+            m.d.comb += write.data[lane].eq(access.words[lane % 2])
             if lane < config.lanes:
-                old = read.data[lane]
-                if early:
-                    old = Signal(signed(MODEL_WIDTH), name=f"old_{lane}", reset_less=True)
-                    with m.If(slot.valid):
-                        m.d.sync += old.eq(read.data[lane])
                 word, excess, carry = self._lane(m, lane, one, two, old, frozen)
                 excesses.append(excess)
                 carries.append(carry)
-                with m.If(~outside):
+                with m.If(~access.outside):
                     m.d.comb += write.data[lane].eq(word)
 
         # The OR over all lanes takes two cycles. The registers move only if what they say counts.
@@ -133,14 +125,31 @@ class ModelStore(wiring.Component):
             counts.append(flags.any() & delay(m, enable, 1, name=f"{name}_valid"))
         m.d.sync += self.saturated.eq(reduce(or_, counts) | self._intercept(m, one, two))
 
-        with m.Switch(pair):
-            for number in range(config.model_lanes // 2):
+        with m.Switch(self.access_pair):
+            for number in range(pairs):
                 with m.Case(number):
-                    m.d.comb += self.access_o.eq(Cat(read.data[2 * number],
-                                                     read.data[2 * number + 1]))
+                    m.d.comb += self.access_o.eq(Cat(held[2 * number:2 * number + 2]))
         with m.If(self.access_intercept):
             m.d.comb += self.access_o.eq(self._intercept_word.as_unsigned())
         return m
+
+    def _access(self, m, cycles):
+        """What writes words between slots, some cycles later."""
+        access = self._later = Signal(data.StructLayout({
+            "index": self.access_index.shape(), "pair": self.access_pair.shape(),
+            "write": 1, "intercept": 1, "clear": 1, "outside": 1,
+            "words": data.ArrayLayout(signed(MODEL_WIDTH), 2)}))
+        now = Signal.like(access, name="access")
+        m.d.comb += [
+            now.index.eq(self.access_index), now.pair.eq(self.access_pair),
+            now.write.eq(self.access_write & ~self.access_intercept),
+            now.intercept.eq(self.access_write & self.access_intercept),
+            now.clear.eq(self.access_clear),
+            now.outside.eq(self.access_write | self.access_clear),
+            now.words.as_value().eq(self.access_i),
+            access.eq(delay(m, now, cycles, name="access")),
+        ]
+        return access
 
     def _lane(self, m, lane, one, two, old, frozen):
         """One lane's update; returns the word to store, bits that are 0 if the updated word is in
@@ -194,18 +203,17 @@ class ModelStore(wiring.Component):
     def _intercept(self, m, one, two):
         """The intercept as one more lane, kept in a register; whether it left its range."""
         word = self._intercept_word = Signal(signed(MODEL_WIDTH), name="intercept_word")
-        delta = Signal(signed(UPDATE_WIDTH + 9), name="delta_intercept", reset_less=True)
         updated = Signal(signed(UPDATE_WIDTH + 10), name="updated_intercept")
         overflow = Signal(name="overflow_intercept")
         frozen = Signal(signed(MODEL_WIDTH), name="frozen_intercept", reset_less=True)
-        m.d.sync += delta.eq(self.update * self.intercept_level)
-        delta = delay(m, delta, self.config.product_stages - 1, name="delta_intercept")
+        delta = multiply(m, self.update, self.intercept_level, name="delta_intercept",
+                         stages=self.config.product_stages, valid=C(1), width=UPDATE_WIDTH + 9)
         m.d.comb += updated.eq(word - delta)
         m.d.sync += overflow.eq(0)
         with m.If(one.valid & one.first):
             m.d.sync += [word.eq(updated), overflow.eq(out_of_range(updated, MODEL_WIDTH))]
-        with m.If(self.access_clear | (self.access_write & self.access_intercept)):
-            m.d.sync += word.eq(Mux(self.access_clear, 0, self.access_i[:MODEL_WIDTH].as_signed()))
+        with m.If(self._later.clear | self._later.intercept):
+            m.d.sync += word.eq(self._later.words[0])
         with m.If(two.valid & two.first & two.freeze):
             m.d.sync += frozen.eq(word)
         used = Mux(two.frozen, frozen, word) if self.config.minibatch else word

@@ -1,6 +1,6 @@
 """The pairs of model words that hold features, one after the other."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import C, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,13 +23,14 @@ class ModelWalk(wiring.Component):
     index, pair : Out
         The pair's beat and its number in it.
     ready : Out(1)
-        ``index`` has stood for a cycle, so the store shows the pair, and it may be written. The
-        cycle after ``restart`` and the one after a beat's last pair are without.
+        ``index`` has stood for a cycle (2 with ``recursion`` 4), so the store shows the pair. The
+        cycle after ``restart`` and the one after a beat's last pair are without (2 cycles each).
     last : Out(1)
         The pair is the last one.
     """
 
     def __init__(self, *, config):
+        self.config = config
         self.pairs = config.model_lanes // 2
         super().__init__({
             "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
@@ -46,7 +47,12 @@ class ModelWalk(wiring.Component):
             ends.eq(self.pair == Mux(last_index, (self.last_lanes - 1) >> 1, self.pairs - 1)),
             self.last.eq(ends & last_index),
         ]
-        m.d.sync += self.ready.eq(1)
+        settled = Signal() if self.config.fast_clock else C(1)
+        m.d.sync += self.ready.eq(settled)
+        if self.config.fast_clock:
+            m.d.sync += settled.eq(1)
+            with m.If(self.restart | (self.advance & ends)):
+                m.d.sync += settled.eq(0)
         with m.If(self.advance):
             m.d.sync += self.pair.eq(self.pair + 1)
             with m.If(ends):

@@ -36,7 +36,7 @@ from bitstep_hw.refetcher import Refetcher
 from bitstep_hw.replay import Replay
 from bitstep_hw.sequencer import Sequencer
 from bitstep_hw.solver import Solver
-from bitstep_hw.stream_register import StreamRegister
+from bitstep_hw.stream_register import connect_registered
 from bitstep_hw.unit_update import UnitUpdate
 
 # What reaches the store's words between slots.
@@ -153,14 +153,8 @@ class Pipeline(wiring.Component):
         for name, source, target, clear in (
                 ("rows", self.i_rows, self.sequencer.i_rows, self.stop),
                 ("labels", self.i_labels, self.sequencer.i_labels, self.stop | self.start)):
-            if self.config.recursion != 4:
-                wiring.connect(m, wiring.flipped(source), target)
-                continue
-            m.submodules[f"{name}_register"] = register = StreamRegister(
-                shape=source.payload.shape())
-            m.d.comb += register.clear.eq(clear)
-            wiring.connect(m, wiring.flipped(source), register.i)
-            wiring.connect(m, register.o, target)
+            connect_registered(m, name, wiring.flipped(source), target, clear=clear,
+                               registered=self.config.fast_clock)
 
     @property
     def _dot_after(self):

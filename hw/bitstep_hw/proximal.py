@@ -13,7 +13,8 @@ class Proximal(wiring.Component):
     """Makes sign(X) min(max(|X| - threshold, 0), limit) of every model word X, but not of the
     intercept, through the ``access`` ports of a :class:`bitstep_hw.model_store.ModelStore`.
 
-    2 cycles for every pair of words that holds features and 1 more for every beat: ``done`` comes
+    2 cycles for every pair of words that holds features and 1 more (2 with ``recursion`` 4) for
+    every beat: ``done`` comes
     that many cycles after ``start``, together with the last write. Nothing can leave its range.
     Golden model: :func:`bitstep.golden.updates.proximal_step`.
 

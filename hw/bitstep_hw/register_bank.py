@@ -1,6 +1,9 @@
 """The register table as hardware."""
 
-from amaranth import Cat, Module, Signal
+from functools import reduce
+from operator import or_
+
+from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -8,6 +11,8 @@ from bitstep.registers import ADDRESS_WIDTH, MAP_VERSION, OFFSETS, REGISTERS, Co
 from bitstep_hw.axi import RESP_OKAY, AxiLite
 
 _INTERNAL = ("VERSION", "CONTROL")
+_GROUP_BITS = 3
+_GROUP = 1 << _GROUP_BITS       # registers that a read chooses from in a cycle
 
 
 def _fields(access):
@@ -35,7 +40,7 @@ class RegisterBank(wiring.Component):
     """Every register of :data:`bitstep.registers.REGISTERS` behind AXI4-Lite.
 
     One write and one read are handled at a time; a write takes effect 2 cycles after the later of
-    its address and its data, a read answers 2 cycles after its address. Responses are always OKAY:
+    its address and its data, a read answers 3 cycles after its address. Responses are always OKAY:
     registers that cannot be read or do not exist give 0, writes to such as cannot be written are
     ignored. A 64-bit counter does not tear: reading its low half keeps the high half for the next
     read of it. Stores the writable registers.
@@ -112,27 +117,52 @@ class RegisterBank(wiring.Component):
 
     def _elaborate_read(self, m):
         bus = self.bus
-        pending = Signal()
+        pending, selected = Signal(), Signal()
         word = Signal(ADDRESS_WIDTH - 2)
         kept, kept_word, is_kept = Signal(32), Signal.like(word), Signal()
         m.d.comb += [
-            bus.arready.eq(~pending & ~bus.rvalid),
+            bus.arready.eq(~pending & ~selected & ~bus.rvalid),
             bus.rresp.eq(RESP_OKAY),
         ]
         with m.If(bus.arvalid & bus.arready):
             m.d.sync += [pending.eq(1), word.eq(bus.araddr[2:])]
         with m.If(bus.rready):
             m.d.sync += bus.rvalid.eq(0)
+        # A choice among so many registers takes two cycles: in each group, then of a group. What is
+        # read is what stood in the first one.
+        m.d.sync += selected.eq(pending)
         with m.If(pending):
-            m.d.sync += [pending.eq(0), bus.rvalid.eq(1), bus.rdata.eq(0)]
-            with m.Switch(word):
-                with m.Case(OFFSETS["VERSION"] >> 2):
-                    m.d.sync += bus.rdata.eq(MAP_VERSION)
-                for register, field in [*self._parts(READABLE), *self._parts(WRITABLE)]:
-                    with m.Case(register.offset >> 2):
-                        m.d.sync += bus.rdata.eq(field)
-                        if register.access == "ro" and register.name.endswith("_LO"):
-                            high = getattr(self, register.name[:-3].lower())[32:]
-                            m.d.sync += [kept.eq(high), kept_word.eq(word + 1), is_kept.eq(1)]
-            with m.If(is_kept & (word == kept_word)):
-                m.d.sync += [bus.rdata.eq(kept), is_kept.eq(0)]
+            m.d.sync += pending.eq(0)
+        with m.If(selected):
+            m.d.sync += bus.rvalid.eq(1)
+        values = {register.offset >> 2: field
+                  for register, field in [*self._parts(READABLE), *self._parts(WRITABLE)]}
+        values[OFFSETS["VERSION"] >> 2] = C(MAP_VERSION, 32)
+        highs = {register.offset >> 2: getattr(self, register.name[:-3].lower())[32:]
+                 for register, _ in self._parts(READABLE) if register.name.endswith("_LO")}
+        is_low, is_high, lows, kept_next = Signal(), Signal(), [], []
+        m.d.sync += [is_low.eq(Cat(word == number for number in highs).any()),
+                     is_high.eq(is_kept & (word == kept_word))]
+        for group in sorted({number // _GROUP for number in values}):
+            here = Signal(name=f"in_{group}")
+            m.d.sync += here.eq(word[_GROUP_BITS:] == group)
+            for found, chosen in ((values, lows), (highs, kept_next)):
+                value = self._of_group(m, found, group, word, f"of_{group}_{len(chosen)}")
+                chosen.append(Mux(here, value, 0))
+        with m.If(selected):
+            m.d.sync += bus.rdata.eq(Mux(is_high, kept, reduce(or_, lows)))
+        with m.If(selected & is_low):
+            m.d.sync += [kept.eq(reduce(or_, kept_next)), kept_word.eq(word + 1), is_kept.eq(1)]
+        with m.If(selected & is_high):
+            m.d.sync += is_kept.eq(0)
+
+    def _of_group(self, m, values, group, word, name):
+        """Register with that one of a group's ``values`` whose number ends as ``word`` does."""
+        chosen = Signal(32, name=name, reset_less=True)
+        m.d.sync += chosen.eq(0)
+        with m.Switch(word[:_GROUP_BITS]):
+            for number, value in values.items():
+                if number // _GROUP == group:
+                    with m.Case(number % _GROUP):
+                        m.d.sync += chosen.eq(value)
+        return chosen

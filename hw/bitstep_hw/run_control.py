@@ -239,15 +239,18 @@ class RunControl(wiring.Component):
         """Rows times beats per row, a bit of the second factor a cycle; whether it is ready."""
         registers = self.registers
         total, addend, factor = Signal(53), Signal(52), Signal(20)
+        ready = Signal()        # ``factor`` is 0
+        m.d.sync += ready.eq(factor[1:] == 0)
         with m.If(self.start & ~self.busy):
-            m.d.sync += [total.eq(0), addend.eq(registers.rows), factor.eq(registers.beats_per_row)]
+            m.d.sync += [ready.eq(0), total.eq(0), addend.eq(registers.rows),
+                         factor.eq(registers.beats_per_row)]
         with m.Elif(factor != 0):
             m.d.sync += [total.eq(total + Mux(factor[0], addend, 0)), addend.eq(addend << 1),
                          factor.eq(factor >> 1)]
         m.d.sync += self.model_beats.eq(
             registers.beats_per_row * (self.config.model_lanes // 2) + 1)
         m.d.comb += [self.row_beats.eq(total), self._too_many.eq(total[32:].any())]
-        return factor == 0
+        return ready
 
     def _failure(self, m):
         """Whether the run has failed; keeps the first reason, and collects what saturated."""

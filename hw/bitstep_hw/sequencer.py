@@ -8,6 +8,9 @@ from bitstep.config import LABEL_WIDTH, MAX_FEATURES, MAX_LOOKAHEAD
 from bitstep_hw.arithmetic import delay
 from bitstep_hw.slot import slot_layout
 
+# Synthesis leaves these signals as they are.
+_KEPT = {"keep": 1}
+
 
 class Sequencer(wiring.Component):
     """Issues the slots of an epoch.
@@ -72,15 +75,23 @@ class Sequencer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        issue, idle = Signal(), Signal()
+        # A slot enters; a row ends; one with data does.
+        issue, row_ends, counted = (Signal(name=name, attrs=_KEPT)
+                                    for name in ("issue", "row_ends", "counted"))
+        idle = Signal()
         # 0 waits, 1 rows, 2 flush, 3 settle, 4 proximal step, 5 one row again, 6 its decision
-        state = Signal(3)
+        state, upcoming = Signal(3), Signal(3)
+        # What decides about a slot in every cycle is one register each.
+        entering, carrying = Signal(), Signal()
+        m.d.comb += upcoming.eq(state)
+        m.d.sync += [state.eq(upcoming), carrying.eq(upcoming == 2),
+                     entering.eq((upcoming == 1) | (upcoming == 5))]
         rows_left, flush_left = Signal(32), Signal(range(MAX_LOOKAHEAD + 3))
         index = Signal(range(self.config.max_beats))
         # Flags that decide about a slot are kept in registers: comparing comes a cycle before.
-        first, last, row_ends = Signal(), Signal(), Signal()
+        first, last = Signal(), Signal()
         final, following = Signal.like(index), Signal.like(index)
-        m.d.comb += [row_ends.eq(issue & last), following.eq(Mux(last, 0, index + 1))]
+        m.d.comb += following.eq(Mux(last, 0, index + 1))
         m.d.sync += final.eq(self.beats - 1)
         with m.If(issue):
             m.d.sync += [index.eq(following), first.eq(last), last.eq(following == final)]
@@ -88,44 +99,44 @@ class Sequencer(wiring.Component):
         open_rows = Signal(range(MAX_LOOKAHEAD + 2))
         if self.config.refetch:
             m.d.sync += open_rows.eq(
-                Mux(self.retry, 0, open_rows + (row_ends & ~idle) - self.decided))
+                Mux(self.retry, 0, open_rows + counted - self.decided))
         again = Mux(self.retry, open_rows, 0)
-        steps = self._proximal(m, row_ends & ~idle, again)
-        boundary, uncorrected = self._flags(m, issue, idle, state, row_ends, rows_left, steps,
-                                            again)
-        outstanding = self._may_issue(m, issue, idle, state, first, last, row_ends, uncorrected,
-                                      boundary & (open_rows != 0))
+        steps = self._proximal(m, counted, again)
+        missing, stuck = self._flags(m, issue, idle, carrying, row_ends, counted, rows_left, steps,
+                                     again, open_rows)
+        outstanding = self._may_issue(m, issue, idle, state, entering, carrying, first, last,
+                                      row_ends, counted, missing, stuck)
 
         then_flush = Signal()
         ends = (rows_left == 1) | steps
-        with m.If(row_ends & ~idle):
+        with m.If(counted):
             m.d.sync += [rows_left.eq(rows_left - 1), then_flush.eq(ends)]
             with m.If(state == 5):
-                m.d.sync += state.eq(6)
+                m.d.comb += upcoming.eq(6)
             with m.Elif(ends):
-                m.d.sync += [state.eq(2), flush_left.eq(self.lookahead + 1)]
+                m.d.comb += upcoming.eq(2)
+                m.d.sync += flush_left.eq(self.lookahead + 1)
         with m.If(row_ends & (state == 2)):
             m.d.sync += flush_left.eq(flush_left - 1)
             with m.If(flush_left == 1):
-                m.d.sync += state.eq(3)
+                m.d.comb += upcoming.eq(3)
         through = Signal()
         with m.If((state == 3) & (outstanding == 0) & self.squash):
-            m.d.comb += self.rewind.eq(1)
-            m.d.sync += [state.eq(5), self.squash.eq(0)]
+            m.d.comb += [self.rewind.eq(1), upcoming.eq(5)]
+            m.d.sync += self.squash.eq(0)
         with m.Elif((state == 3) & (outstanding == 0)):
             due = (self.proximal_period != 0) & C(self.config.proximal)
-            m.d.comb += [self.proximal.eq(due), through.eq(~due)]
-            m.d.sync += state.eq(4)
+            m.d.comb += [self.proximal.eq(due), through.eq(~due), upcoming.eq(4)]
         with m.If(through | ((state == 4) & self.proximal_done)):
-            m.d.comb += self.done.eq(rows_left == 0)
-            m.d.sync += state.eq(Mux(self.done, 0, 1))
+            m.d.comb += [self.done.eq(rows_left == 0), upcoming.eq(Mux(self.done, 0, 1))]
         if self.config.refetch:
-            self._retry(m, state, rows_left, flush_left, then_flush, first, again)
+            self._retry(m, state, upcoming, rows_left, flush_left, then_flush, first, again)
         with m.If(self.start):
-            m.d.sync += [state.eq(1), rows_left.eq(self.rows), index.eq(0), first.eq(1),
-                         last.eq(final == 0)]
+            m.d.comb += upcoming.eq(1)
+            m.d.sync += [rows_left.eq(self.rows), index.eq(0), first.eq(1), last.eq(final == 0)]
         with m.If(self.stop):
-            m.d.sync += [state.eq(0), self.squash.eq(0), open_rows.eq(0)]
+            m.d.comb += upcoming.eq(0)
+            m.d.sync += [self.squash.eq(0), open_rows.eq(0)]
 
         m.d.comb += [
             self.slot.valid.eq(issue),
@@ -136,21 +147,23 @@ class Sequencer(wiring.Component):
             self.beat.eq(self.i_rows.payload),
             self.label.eq(self.i_labels.payload),
             self.i_rows.ready.eq(issue & ~idle),
-            self.i_labels.ready.eq(row_ends & ~idle),
+            self.i_labels.ready.eq(counted),
         ]
         return m
 
-    def _retry(self, m, state, rows_left, flush_left, then_flush, first, again):
+    def _retry(self, m, state, upcoming, rows_left, flush_left, then_flush, first, again):
         """A row whose look-ahead leaves it open comes again when nothing is on its way: all
         updates before it are applied by rows without data, the rows after it are forgotten.
         """
         m.d.comb += self.probe.eq((state == 5) | (state == 6) | (self.lookahead == 0))
         with m.If(self.retry):
             # What has begun as a row with data ends as one without.
-            m.d.sync += [self.squash.eq(1), rows_left.eq(rows_left + again), state.eq(2),
+            m.d.comb += upcoming.eq(2)
+            m.d.sync += [self.squash.eq(1), rows_left.eq(rows_left + again),
                          flush_left.eq(self.lookahead + 1 + ~first)]
         with m.If((state == 6) & self.decided):
-            m.d.sync += [state.eq(Mux(then_flush, 2, 1)), flush_left.eq(self.lookahead + 1)]
+            m.d.comb += upcoming.eq(Mux(then_flush, 2, 1))
+            m.d.sync += flush_left.eq(self.lookahead + 1)
 
     def _proximal(self, m, counted, again):
         """Whether a row that ends now is the last one before a proximal step."""
@@ -162,8 +175,11 @@ class Sequencer(wiring.Component):
             m.d.sync += to_step.eq(self.proximal_period - 1)
         return (self.proximal_period != 0) & (to_step == 0)
 
-    def _flags(self, m, issue, idle, state, row_ends, rows_left, steps, again):
-        """What a row means; constant from a row's first slot to its last."""
+    def _flags(self, m, issue, idle, carrying, row_ends, counted, rows_left, steps, again,
+               open_rows):
+        """What a row means, constant from a row's first slot to its last. Returns whether the row
+        is put in to complete a period, and whether one with data must wait for a correction.
+        """
         position, age = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
         to_boundary, since = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
         at_boundary = Signal()      # to_boundary is 0, with corrections
@@ -172,14 +188,14 @@ class Sequencer(wiring.Component):
         boundary, missing = Signal(), Signal()
         pending = Signal()
         m.d.comb += [
-            idle.eq((state == 2) | missing),
+            idle.eq(carrying | missing),
             boundary.eq(at_boundary & ~idle),
             distance.eq(Mux(boundary, 0, since)),
             adds.eq(Mux(boundary, ~opening, added)),
             needs.eq(Mux(boundary, rows_left > self.period, needed)),
         ]
         m.d.sync += self.misaligned.eq((issue & boundary & (position != 0)) | (
-            row_ends & ~idle & steps & (position != self.batch - 1) & (rows_left != 1)))
+            counted & steps & (position != self.batch - 1) & (rows_left != 1)))
         reached = distance == self.lookahead
         m.d.comb += [
             self.slot.apply.eq(age > self.lookahead),
@@ -204,12 +220,12 @@ class Sequencer(wiring.Component):
             ]
             with m.If(boundary):
                 m.d.sync += [opening.eq(0), pending.eq(needs)]
-            with m.If(~idle):
-                m.d.sync += [
-                    position.eq(Mux(position == self.batch - 1, 0, position + 1)),
-                    to_boundary.eq(Mux(at_boundary, self.period - 1, to_boundary - 1)),
-                    at_boundary.eq(following),
-                ]
+        with m.If(counted):
+            m.d.sync += [
+                position.eq(Mux(position == self.batch - 1, 0, position + 1)),
+                to_boundary.eq(Mux(at_boundary, self.period - 1, to_boundary - 1)),
+                at_boundary.eq(following),
+            ]
         with m.If(self.retry):
             # A boundary that comes again is a row as any other: its correction is under way.
             m.d.sync += [to_boundary.eq(to_boundary + again), at_boundary.eq(0), missing.eq(0)]
@@ -219,9 +235,10 @@ class Sequencer(wiring.Component):
             m.d.sync += [position.eq(0), age.eq(0), to_boundary.eq(0), since.eq(0),
                          at_boundary.eq(self.period != 0), missing.eq(0),
                          opening.eq(1), added.eq(0), needed.eq(0), pending.eq(0)]
-        return boundary, boundary & ~opening & pending
+        return missing, at_boundary & ((~opening & pending) | (open_rows != 0))
 
-    def _may_issue(self, m, issue, idle, state, first, last, row_ends, uncorrected, undecided):
+    def _may_issue(self, m, issue, idle, state, entering, carrying, first, last, row_ends,
+                   counted, missing, stuck):
         """Whether a slot may enter now; returns the number of rows without an update."""
         outstanding = Signal(range(MAX_LOOKAHEAD + 2))
         finished = delay(m, row_ends, self.config.latency - 1, name="finished")
@@ -232,33 +249,45 @@ class Sequencer(wiring.Component):
             full.eq(Mux(row_ends, outstanding + 1 - finished > self.lookahead,
                         outstanding - finished > self.lookahead)),
         ]
-        recent = Cat(delay(m, row_ends, age, name=f"recent_{age}")
-                     for age in range(1, self.config.recursion)).any()
+        # Rows that ended in one of the last ``recursion`` - 1 cycles.
+        ended = [row_ends, *(delay(m, row_ends, age, name=f"ended_{age}")
+                             for age in range(1, self.config.recursion - 1))]
+        recent = Signal()
+        m.d.sync += recent.eq(Cat(ended).any())
         close = Signal()        # the same words would be read 2 cycles apart
-        if self.config.recursion == 4:      # the store needs 3
+        if self.config.fast_clock:      # the store needs 3
             pairs = Signal()
-            m.d.sync += pairs.eq(self.beats == 2)
-            m.d.comb += close.eq(first & pairs & delay(m, row_ends, 1, name="ended"))
-        active = (state == 1) | (state == 2) | (state == 5)
-        causes = [      # (signal, cause, whether it concerns rows with data only)
-            (self.wait_refetch, self.hold | self.retry, False),
-            (self.wait_correction, first & (uncorrected | undecided), False),
-            (self.wait_recursion, (last & recent) | close, False),
-            (self.wait_lookahead, first & full, False),
-            (self.wait_rows, ~self.i_rows.valid, True),
-            (self.wait_labels, last & ~self.i_labels.valid, True),
+            m.d.sync += [pairs.eq(self.beats == 2), close.eq(row_ends & pairs)]
+        held = (self.hold | self.retry) & C(self.config.refetch)
+        causes = [
+            (self.wait_refetch, held),
+            (self.wait_correction, first & stuck),
+            (self.wait_recursion, (last & recent) | close),
+            (self.wait_lookahead, first & full),
+            (self.wait_rows, ~self.i_rows.valid),
+            (self.wait_labels, last & ~self.i_labels.valid),
         ]
         blocked = 0
-        for signal, holds, data_only in causes:
-            relevant = holds & ~idle if data_only else holds
-            m.d.comb += signal.eq((state == 1) & ~idle & relevant & ~blocked)
-            blocked = blocked | relevant
+        for signal, holds in causes:
+            m.d.comb += signal.eq((state == 1) & ~idle & holds & ~blocked)
+            blocked = blocked | holds
         # From the strobe ``retry`` until the row that comes again is decided.
         retrying = self.retry | self.squash | (state == 5) | (state == 6)
         with m.If(retrying):
             m.d.comb += self.wait_refetch.eq(1)
+        m.d.comb += self.flushing.eq(((state >= 2) | ((state == 1) & idle)) & ~retrying)
+
+        # So much hangs on this that it gets as few levels of logic as it can.
+        waits, complete, with_data, without_data = (
+            Signal(name=name, attrs=_KEPT)
+            for name in ("waits", "complete", "with_data", "without_data"))
         m.d.comb += [
-            issue.eq(active & ~blocked),
-            self.flushing.eq(((state >= 2) | ((state == 1) & idle)) & ~retrying),
+            waits.eq((last & recent) | close | (first & full)),
+            complete.eq(self.i_rows.valid & (~last | self.i_labels.valid)),
+            with_data.eq(entering & ~missing & ~(first & stuck)),
+            without_data.eq(carrying | (entering & missing)),
+            issue.eq(((with_data & complete) | without_data) & ~waits & ~held),
+            row_ends.eq(((with_data & complete) | without_data) & last & ~waits & ~held),
+            counted.eq(with_data & complete & last & ~waits & ~held),
         ]
         return outstanding

@@ -58,7 +58,7 @@ class Solver(wiring.Component):
     mantissa, shift, label_shift, loss, unit, unit_too_large : In
         Constant during an epoch; ``unit`` is K of :class:`bitstep_hw.unit_update.UnitUpdate`.
     o_valid : Out(1), o : Out(signed(32)), saturated : Out(1)
-        c of a row, and whether it did not fit.
+        c of a row, and whether it did not fit (1 cycle after ``o`` with ``recursion`` 4).
     o_decided, o_undecided, o_retry, o_positive : Out(1)
         With ``refetch``, of the row of ``o``: its c is right; it must be fetched again; it may be
         on either side as far as look-ahead can tell; it has label +1.
@@ -114,12 +114,12 @@ class Solver(wiring.Component):
         with m.Switch(self.shift):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
-                    m.d.comb += half.eq(1 << SHIFT_UNIT * shift - 1)
+                    m.d.sync += half.eq(1 << SHIFT_UNIT * shift - 1)
         width = config.dot_width + 2 + MANTISSA_WIDTH + 1
         scaled = multiply(m, residual, self.mantissa, stages=multiply_stages,
                           valid=at[dotted - 1], name="scaled", width=width, addend=half)
         ready = dotted - 1 - multiply_stages                # place of ``scaled``
-        final = scaled
+        final, product = scaled, C(0)
         for d in range(near, 0, -1):
             start = recursion * d                           # place where c_(i-d) is known
             stages = min(2, entry - start) if recursion > 2 else 1
@@ -136,14 +136,22 @@ class Solver(wiring.Component):
                 m.d.sync += less.eq(final - product)
                 final, ready = less, ready - 1
             else:
-                final = delay(m, final, ready - at_place, name="final") - product
+                final = delay(m, final, ready - at_place, name="final")
         if not near:
             final = delay(m, final, ready - final_stages, name="final")
         exact = Signal(signed(width), name="exact")
-        m.d.comb += exact.eq(final)
-        exact = delay(m, exact, final_stages - 1, name="exact")
+        distance = Signal(signed(width + 1), name="distance")       # from the target
+        m.d.comb += exact.eq(final - product)
+        if config.fast_clock:
+            # Beside the sum, not after it: a carry chain less in the last cycle.
+            m.d.comb += distance.eq(final - half - product)
+            distance = delay(m, distance, final_stages - 1, name="distance")
+            exact = delay(m, exact, final_stages - 1, name="exact")
+        else:
+            exact = delay(m, exact, final_stages - 1, name="exact")
+            m.d.comb += distance.eq(exact - half)
         positive = delay(m, ~self.label[-1], entry - 1, name="positive")
-        active = Mux(positive, exact < half, exact > half)
+        active = Mux(positive, distance[-1], ~distance[-1] & distance.any())
         forgotten = C(0)
         if config.refetch:
             reach = self._reach(m, at[dotted])
@@ -151,7 +159,7 @@ class Solver(wiring.Component):
                             name="away", width=len(reach) + MANTISSA_WIDTH + 1)
             away = delay(m, away, dotted - 2 - multiply_stages, name="away")
             undecided = delay(m, self.undecided, dotted - 2, name="undecided")
-            forgotten = self._undecided(m, (exact - half) << 1, away, undecided, positive, history)
+            forgotten = self._undecided(m, distance << 1, away, undecided, positive, history)
         self._finish(m, exact, active, positive, forgotten, history)
         return m
 
@@ -199,16 +207,21 @@ class Solver(wiring.Component):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
                     m.d.comb += shifted.eq(exact >> SHIFT_UNIT * shift)
-        update, too_large = Signal(signed(UPDATE_WIDTH)), Signal()
+        update = Signal(signed(UPDATE_WIDTH))
+        judged, unit_counts = Signal(), Signal()        # whose range matters
         with m.Switch(self.loss):
             with m.Case(Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
                 counts = (self.loss == Loss.LEAST_SQUARES) | active
                 m.d.comb += [update.eq(Mux(counts, shifted, 0)),
-                             too_large.eq(counts & ~forgotten
-                                          & out_of_range(shifted, UPDATE_WIDTH))]
+                             judged.eq(counts & ~forgotten)]
             with m.Default():
                 m.d.comb += [update.eq(Mux(active, Mux(positive, -self.unit, self.unit), 0)),
-                             too_large.eq(self.unit_too_large)]
-        m.d.sync += self.saturated.eq(at[1] & ~idle[1] & too_large)
+                             unit_counts.eq(1)]
+        late = 1 if self.config.fast_clock else 0
+        judged = delay(m, judged & at[1] & ~idle[1], late, name="judged")
+        unit_counts = delay(m, unit_counts & at[1] & ~idle[1], late, name="unit_counts")
+        m.d.sync += self.saturated.eq(
+            (judged & out_of_range(delay(m, shifted, late, name="shifted"), UPDATE_WIDTH))
+            | (unit_counts & self.unit_too_large))
         history.push(Mux(forgotten, 0, update))
         m.d.comb += [self.o_valid.eq(at[0]), self.o.eq(history.newest)]

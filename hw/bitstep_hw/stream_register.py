@@ -29,16 +29,37 @@ class StreamRegister(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # An item that comes when the one before was not taken is put aside.
-        aside, holds = Signal.like(self.i.payload, reset_less=True), Signal()
-        m.d.comb += self.i.ready.eq(~holds)
-        with m.If(~holds):
-            m.d.sync += aside.eq(self.i.payload)
-        with m.If(self.o.ready | ~self.o.valid):
-            m.d.sync += [holds.eq(0), self.o.valid.eq(holds | self.i.valid),
-                         self.o.payload.eq(Mux(holds, aside, self.i.payload))]
-        with m.Elif(self.i.valid):
-            m.d.sync += holds.eq(1)
+        # Two items, written and read in turn: ``o.ready`` reaches flags alone, not the data.
+        items = [Signal.like(self.i.payload, name=f"item_{number}", reset_less=True)
+                 for number in range(2)]
+        newest, oldest = Signal(), Signal()     # where the next item goes, and comes from
+        full, put, taken = Signal(), Signal(), Signal()
+        m.d.comb += [
+            self.i.ready.eq(~full),
+            put.eq(self.i.valid & ~full),
+            taken.eq(self.o.valid & self.o.ready),
+            self.o.payload.eq(Mux(oldest, items[1], items[0])),
+        ]
+        for number, item in enumerate(items):
+            with m.If(~full & (newest == number)):
+                m.d.sync += item.eq(self.i.payload)
+        m.d.sync += [
+            newest.eq(newest ^ put),
+            oldest.eq(oldest ^ taken),
+            self.o.valid.eq(Mux(taken, full | put, self.o.valid | put)),
+            full.eq(~taken & (full | (put & self.o.valid))),
+        ]
         with m.If(self.clear):
-            m.d.sync += [holds.eq(0), self.o.valid.eq(0)]
+            m.d.sync += [newest.eq(0), oldest.eq(0), self.o.valid.eq(0), full.eq(0)]
         return m
+
+
+def connect_registered(m, name, source, target, *, clear, registered):
+    """Connect two streams, through a :class:`StreamRegister` if ``registered``."""
+    if not registered:
+        wiring.connect(m, source, target)
+        return
+    m.submodules[f"{name}_register"] = register = StreamRegister(shape=source.payload.shape())
+    m.d.comb += register.clear.eq(clear)
+    wiring.connect(m, source, register.i)
+    wiring.connect(m, register.o, target)

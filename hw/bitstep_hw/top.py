@@ -1,12 +1,13 @@
 """The top for boards and for the simulated board: the only place with AXI port names."""
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import AUX_WIDTH, PipelineConfig
 from bitstep.registers import ADDRESS_WIDTH, COUNTERS
+from bitstep_hw.arithmetic import delay
 from bitstep_hw.axi import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
 from bitstep_hw.identity import identity
 from bitstep_hw.job_feeders import AuxFeeder, RowFeeder
@@ -16,6 +17,7 @@ from bitstep_hw.pipeline import Pipeline
 from bitstep_hw.read_master import ReadMaster
 from bitstep_hw.register_bank import RegisterBank
 from bitstep_hw.run_control import RunControl
+from bitstep_hw.stream_register import connect_registered
 from bitstep_hw.write_master import WriteMaster
 
 _COUNTER_WIDTH = 48
@@ -97,16 +99,15 @@ class Top(wiring.Component):
             bank.epochs_done.eq(control.epochs_done),
             self.interrupt.eq(control.done),
         ]
-        self._connect_pipeline(m, bank, control, pipeline, rows)
-        self._connect_feeders(m, bank, control, rows, aux, models)
+        m.submodules.labels = labels = LabelUnpacker()
+        self._connect_pipeline(m, bank, control, pipeline, rows, labels)
+        self._connect_feeders(m, bank, control, rows, aux, models, labels)
         self._connect_model(m, bank, control, pipeline, models)
         self._count(m, bank, control, pipeline, readers)
         return m
 
-    def _connect_pipeline(self, m, bank, control, pipeline, rows):
-        m.submodules.labels = labels = LabelUnpacker()
+    def _connect_pipeline(self, m, bank, control, pipeline, rows, labels):
         wiring.connect(m, rows.o, pipeline.i_rows)
-        wiring.connect(m, control.o_labels, labels.i)
         wiring.connect(m, labels.o, pipeline.i_labels)
         m.d.comb += [
             labels.label_format.eq(bank.label_format),
@@ -126,19 +127,23 @@ class Top(wiring.Component):
                 "refetch_slack", "full_address")),
         ]
 
-    def _connect_feeders(self, m, bank, control, rows, aux, models):
+    def _connect_feeders(self, m, bank, control, rows, aux, models, labels):
         m.submodules.row_feeder = row_feeder = RowFeeder()
         m.submodules.aux_feeder = aux_feeder = AuxFeeder()
-        wiring.connect(m, row_feeder.o, rows.i_job)
-        wiring.connect(m, aux_feeder.o, aux.i_job)
+        for name, source, target in (("row_jobs", row_feeder.o, rows.i_job),
+                                     ("aux_jobs", aux_feeder.o, aux.i_job),
+                                     ("label_words", control.o_labels, labels.i)):
+            connect_registered(m, name, source, target, clear=control.stop,
+                               registered=self.config.fast_clock)
         wiring.connect(m, aux.o, control.i)
         wiring.connect(m, control.job, models.i_job)
+        begin = delay(m, control.begin, 1 if self.config.fast_clock else 0, name="begin")
         m.d.comb += [
-            row_feeder.start.eq(control.begin), row_feeder.stop.eq(control.stop),
+            row_feeder.start.eq(begin), row_feeder.stop.eq(control.stop),
             row_feeder.epochs.eq(bank.epochs), row_feeder.copies.eq(bank.copies),
             row_feeder.address.eq(bank.rows_address), row_feeder.stride.eq(bank.copy_stride),
             row_feeder.beats.eq(control.row_beats),
-            aux_feeder.start.eq(control.begin), aux_feeder.stop.eq(control.stop),
+            aux_feeder.start.eq(begin), aux_feeder.stop.eq(control.stop),
             aux_feeder.epochs.eq(bank.epochs), aux_feeder.rows.eq(bank.rows),
             aux_feeder.label_format.eq(bank.label_format),
             aux_feeder.load_model.eq(bank.warm_start),
@@ -182,12 +187,16 @@ class Top(wiring.Component):
             "REFETCHED_ROWS": pipeline.row_refetched,
             "MODEL_IO": control.model_io, "SATURATIONS": pipeline.saturated.any(),
         }
+        # A cycle late, as what is counted, so that neither has far to go in one.
+        cleared = Signal()
+        m.d.sync += cleared.eq(bank.start & ~control.busy)
         for name, _ in COUNTERS:
             counter = Signal(_COUNTER_WIDTH, name=f"count_{name.lower()}")
             m.d.comb += getattr(bank, name.lower()).eq(counter)
             if name in amounts:
-                m.d.sync += counter.eq(counter + amounts[name])
-                with m.If(bank.start & ~control.busy):
+                amount = Signal.like(Value.cast(amounts[name]), name=f"new_{name.lower()}")
+                m.d.sync += [amount.eq(amounts[name]), counter.eq(counter + amount)]
+                with m.If(cleared):
                     m.d.sync += counter.eq(0)
 
 

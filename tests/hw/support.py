@@ -154,7 +154,7 @@ async def read_model(ctx, store, config, beats):
     model = []
     for index in range(beats):
         put(ctx, store.access_index, index)
-        await ctx.tick()
+        await ticks(ctx, 2 if config.fast_clock else 1)
         words = []
         for pair in range(config.model_lanes // 2):
             put(ctx, store.access_pair, pair)

@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,7 +62,8 @@ def expected(words, coefficients, steps):
     return correction(flat, coefficients, steps).reshape(np.shape(words)).tolist()
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [*CONFIGS, replace(CONFIGS[0], recursion=4)],
+                         ids=lambda config: config.name)
 @pytest.mark.parametrize("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),
                                              ((1 << 18) - 1, 7)])
 def test_corrections(config, mantissa, shift):

@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 
 import random
+from dataclasses import replace
 
 import pytest
 from support import (
@@ -185,7 +186,8 @@ def test_range_of_the_intercept(intercept, update, level):
     assert flag is not fits(intercept - update * level, 32)
 
 
-@pytest.mark.parametrize("config", CONFIGS[:2], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", [*CONFIGS[:2], replace(CONFIGS[0], recursion=4)],
+                         ids=lambda config: config.name)
 def test_access(config):
     rng = random.Random(config.name)
     model = [signed_numbers(rng, 32, config.lanes) for _ in range(config.max_beats)]

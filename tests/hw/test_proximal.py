@@ -20,7 +20,8 @@ from bitstep_hw.proximal import Proximal
 from bitstep_sim.harness import simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24, proximal=True),
-           PipelineConfig(bits=3, max_features=63, proximal=True)]
+           PipelineConfig(bits=3, max_features=63, proximal=True),
+           PipelineConfig(bits=8, max_features=24, proximal=True, recursion=4)]
 LOWEST, HIGHEST = -1 << 31, (1 << 31) - 1
 
 

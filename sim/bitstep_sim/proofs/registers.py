@@ -77,7 +77,7 @@ def read(s: Surrounding):
                     m.d.sync += [kept.eq(high), kept_word.eq(word + 1), keeps.eq(1)]
         with m.If(keeps & (word == kept_word)):
             m.d.sync += [expected.eq(kept), keeps.eq(0)]
-    s.check(implies(s.past(asked), bus.rvalid & (bus.rdata == expected)))
+    s.check(implies(s.past(asked, 2), bus.rvalid & (bus.rdata == s.past(expected))))
 
 
 PROPERTIES = [
