@@ -80,9 +80,11 @@ class Sequencer(wiring.Component):
                                     for name in ("issue", "row_ends", "counted"))
         idle = Signal()
         # 0 waits, 1 rows, 2 flush, 3 settle, 4 proximal step, 5 one row again, 6 its decision
-        state, upcoming = Signal(3), Signal(3)
+        state = Signal(3)
+        upcoming = Signal.like(state)
         # What decides about a slot in every cycle is one register each.
-        entering, carrying = Signal(), Signal()
+        entering = Signal()
+        carrying = Signal()
         m.d.comb += upcoming.eq(state)
         m.d.sync += [state.eq(upcoming), carrying.eq(upcoming == 2),
                      entering.eq((upcoming == 1) | (upcoming == 5))]

@@ -235,8 +235,8 @@ def _fault(kind, file, old, new, *tests, equivalent=""):
 
 
 FAULTS = [
-    _fault("delay too short", "dot_product.py", 'constant = delay(m, constant, stages - 1,',
-           'constant = delay(m, constant, stages - 2,'),
+    _fault("delay too short", "dot_product.py", "stages - config.product_stages, name",
+           "stages - config.product_stages - 1, name"),
     _fault("delay too long", "correlator.py", "skipped = delay(m, skip, 1,",
            "skipped = delay(m, skip, 2,"),
     _fault("operands swapped", "unit_update.py",
@@ -248,8 +248,8 @@ FAULTS = [
            equivalent="the word changes only with a row's first slot, so every slot of a row "
                       "stores the same"),
     _fault("condition dropped", "sequencer.py",
-           "(self.wait_correction, first & (uncorrected | undecided), False)",
-           "(self.wait_correction, first & undecided, False)"),
+           "with_data.eq(entering & ~missing & ~(first & stuck))",
+           "with_data.eq(entering & ~missing)"),
     _fault("reset missing", "label_unpacker.py", "            m.d.sync += left.eq(0)\n",
            "            m.d.sync += left.eq(left)\n"),
     _fault("reset missing", "run_control.py", "self.saturation.eq(0),",
@@ -259,8 +259,9 @@ FAULTS = [
            "half.eq((1 << SHIFT_UNIT * shift - 1) - 1)"),
     _fault("comparison changed", "cell_bounds.py", "(gap > -below) & (gap <= above)",
            "(gap > -below) & (gap < above)"),
-    _fault("comparison changed", "solver.py", "active = Mux(positive, exact < half, exact > half)",
-           "active = Mux(positive, exact <= half, exact > half)", "test_solver.py"),
+    _fault("comparison changed", "solver.py",
+           "active = Mux(positive, distance[-1], ~distance[-1] & distance.any())",
+           "active = Mux(positive, distance[-1], ~distance[-1])", "test_solver.py"),
     _fault("bound off by one", "model_walk.py", "(self.last_lanes - 1) >> 1",
            "self.last_lanes >> 1"),
     _fault("sign dropped", "decoder.py", "return code[2:].as_signed() + code[sample]",

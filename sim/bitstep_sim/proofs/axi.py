@@ -26,6 +26,7 @@ def splitter_inside(s, fragment, prefix=""):
     valid, first, last, left = (inside(fragment, prefix + name)
                                 for name in ("valid", "first", "last", "chunks_left"))
     s.helper(implies(valid & (left == 0), last >= first))
+    s.helper(implies(valid, inside(fragment, prefix + "final") == (left == 0)))
     return valid, first, last, left, inside(fragment, prefix + "chunk")
 
 

@@ -27,6 +27,8 @@ def _sequencer(s, recursion):
     state = inside(fragment, "state")
     # The registers have stood for a cycle before the strobe.
     s.assume(implies(dut.start, (state == 0) & s.started))
+    s.helper(inside(fragment, "carrying") == (state == 2))
+    s.helper(inside(fragment, "entering") == ((state == 1) | (state == 5)))
     index, beats = inside(fragment, "index"), given["beats"]
     s.helper(implies(state != 0, (dut.slot.first == (index == 0))
                      & (dut.slot.last == (index == beats - 1)) & s.started))
@@ -146,8 +148,8 @@ PROPERTIES = [
       for recursion, mutation in (
           (2, Mutation(_FILE, "self.slot.apply.eq(age > self.lookahead)",
                        "self.slot.apply.eq(age >= self.lookahead)")),
-          (3, Mutation(_FILE, "for age in range(1, self.config.recursion)",
-                       "for age in range(1, self.config.recursion - 1)")),
+          (3, Mutation(_FILE, "for age in range(1, self.config.recursion - 1)",
+                       "for age in range(1, self.config.recursion - 2)")),
           (4, Mutation(_FILE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)")))),
     *(Property(f"slots-update-{recursion}", "Sequencer",
                "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
