@@ -15,7 +15,7 @@ from bitstep_sim.device import SimDevice
 from bitstep_sim.jobs import random_job
 from bitstep_sim.performance import IDEAL_LATENCY, row, table
 
-KINDS = ("single", "double", "refetch", "logistic", "float")
+KINDS = ("single", "double", "fast", "refetch", "logistic", "float")
 FEATURES = (8, 90, 1000)
 ROWS = 10_000
 EPOCHS = 2
@@ -27,8 +27,10 @@ def configurations(kinds: list[str], buses: list[int],
     for bus_width in buses:
         for kind in kinds:
             bits = {"single": widths, "double": [width for width in widths if width > 1],
+                    "fast": [width for width in widths if width in (1, 2, 4, 8)],
                     "float": [32]}.get(kind, [8])
-            options = {"double": {"family": "double"}, "refetch": {"refetch": True},
+            options = {"double": {"family": "double"}, "fast": {"recursion": 4},
+                       "refetch": {"refetch": True},
                        "logistic": {"solver": "logistic", "recursion": 6},
                        "float": {"family": "float", "recursion": 4}}.get(kind, {})
             for width in bits:
@@ -41,11 +43,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Cycles of every pipeline; prints a Markdown "
                                      "table.")
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=list(KINDS),
-                        help=f"{', '.join(KINDS)} (default: all)")
+                        help=f"{', '.join(KINDS)} (default: all); fast is single with the "
+                        "registers of a fast clock")
     parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 512],
                         help="(default: 64 512)")
     parser.add_argument("--bits", type=int, nargs="+", default=list(range(1, 9)),
-                        help="widths of single and double (default: 1 to 8)")
+                        help="widths of single and double, and of fast those among 1, 2, 4 and "
+                        "8 (default: 1 to 8)")
     parser.add_argument("--features", type=int, nargs="+", default=list(FEATURES),
                         help="features of a row (default: 8 90 1000)")
     parser.add_argument("--rows", type=int, default=ROWS,

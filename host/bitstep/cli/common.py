@@ -4,6 +4,7 @@ import argparse
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import zipfile
@@ -321,7 +322,9 @@ def _cell(value):
 
 
 def _is_number(text):
-    return text == "-" or text[:1].isdigit() or (text[:1] in "+-." and text[1:2].isdigit())
+    # A figure, perhaps with its unit, but not a name such as "4 bits".
+    return text == "-" or re.fullmatch(r"[+-]?\.?\d[\d.,e+%-]*( ?([munkMG]?(s|B|B/s|Hz)|x))?",
+                                       text) is not None
 
 
 class Bar:

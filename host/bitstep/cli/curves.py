@@ -16,7 +16,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "goes on where one was interrupted.",
         epilog="Example: bitstep curves --quick --out build/curves. How to read it: "
         "docs/curves.md.")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the report")
+    parser.add_argument("--out", metavar="DIR", help="folder of the report (needed but for --list)")
     parser.add_argument("--quick", action="store_true", help="few widths and rows: under 3 minutes "
                         "on 2 cores, and at first some minutes more to compile five pipelines")
     parser.add_argument("--only", action="append", metavar="KEY", help="run this experiment only; "
@@ -39,6 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
                   "contestants")
         print(f"{pipelines_of(chosen)} pipelines to compile")
         return 0
+    if not arguments.out:
+        raise UsageError("--out must name the folder of the report, and is missing; add "
+                         "--out DIR, or --list to see the experiments")
     out = Path(arguments.out)
     if out.exists() and not out.is_dir():
         raise UsageError(f"--out must be a folder, and {out} is a file")

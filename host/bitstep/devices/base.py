@@ -18,7 +18,7 @@ class Buffer(Protocol):
     Attributes
     ----------
     address : int
-        Where the pipeline finds it, in bytes; aligned to 4,096.
+        Where the pipeline finds it, in bytes; aligned to at least 64.
     array : ndarray of uint8, shape (n_bytes,)
         The host's view.
     """

@@ -11,6 +11,10 @@ BOARDS = {"ecp5-85": ecp5.main,
 
 def main(arguments: list[str]) -> int:
     """Hand the options to the flow of the board."""
+    if arguments[:1] in (["-h"], ["--help"]):
+        print("usage: python -m bitstep_hw.boards BOARD [options]\n\nBuild a board's bitstreams. "
+              f"BOARD is one of {', '.join(BOARDS)};\nBOARD --help shows its options.")
+        return 0
     if not arguments or arguments[0] not in BOARDS:
         print(f"The board must be one of {', '.join(BOARDS)}, "
               f"not {arguments[0] if arguments else 'nothing'}", file=sys.stderr)
