@@ -83,18 +83,11 @@ def _report(routed: Path) -> dict:
     return json.loads((routed / "report.json").read_text(encoding="utf-8"))
 
 
-def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, folder: Path,
-            placed_only: bool = False) -> dict:
-    """Synthesize, place and route the top for ``config`` alone; returns nextpnr's report.
-
-    Parameters
-    ----------
-    placed_only : bool
-        Whether to stop before routing, whose delays are then estimates: half the time.
-    """
+def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, folder: Path) -> dict:
+    """Synthesize, place and route the top for ``config`` alone; returns nextpnr's report."""
     rtl = rtlil.convert(ClockHarness(Top(config)), name="clock_harness", emit_src=False)
     flow = Flow(folder, rtl, top="clock_harness", target=ulx3s.TARGET)
-    return _report(flow.place_and_route(clock_mhz=clock_mhz, seed=seed, placed_only=placed_only))
+    return _report(flow.place_and_route(clock_mhz=clock_mhz, seed=seed))
 
 
 def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, dict]:
@@ -144,12 +137,11 @@ def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, 
 
 def _print_measured(config, arguments):
     report = measure(config, clock_mhz=arguments.clock_mhz, seed=arguments.seed,
-                     folder=arguments.folder, placed_only=arguments.placed_only)
+                     folder=arguments.folder)
     clock = clocks(report)[0]
     used = ", ".join(f"{name} {number:,} of {total:,}"
                      for name, (number, total) in resources(report).items())
-    how = "estimated after placement" if arguments.placed_only else "placed and routed"
-    print(f"{config.name}: {clock.achieved_mhz:.1f} MHz ({how}, aimed at "
+    print(f"{config.name}: {clock.achieved_mhz:.1f} MHz (aimed at "
           f"{clock.constraint_mhz:.0f}); {used}")
     print(describe_paths(report))
     print(describe_endpoints(report, arguments.late_ns), flush=True)
@@ -193,8 +185,6 @@ def main(arguments: list[str] | None = None) -> int:
                       help="measure pipelines alone; make no bitstream")
     kind.add_argument("--check", action="store_true",
                       help="build, and compare with the manifest in bitstreams/")
-    parser.add_argument("--placed-only", action="store_true",
-                        help="with --clock-only: stop before routing, and estimate its delays")
     parser.add_argument("--late-ns", type=float, default=9.0, help="with --clock-only: list the "
                         "registers whose data arrives later (%(default)s)")
     parser.add_argument("--clock-mhz", type=float, help="clock that place and route aims at, and "
@@ -206,8 +196,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where results are kept (%(default)s)")
     chosen = parser.parse_args(arguments)
-    if chosen.placed_only and not chosen.clock_only:
-        parser.error("--placed-only is for --clock-only: a bitstream must be routed")
     if chosen.clock_mhz is None:
         chosen.clock_mhz = 150.0 if chosen.clock_only else 40.0
     for config in chosen.configs or [parse_config(DEFAULT)]:

@@ -125,7 +125,7 @@ class Flow:
         return stat["design"]["num_cells_by_type"]
 
     def place_and_route(self, *, clock_mhz: float, seed: int = 1, constraints: str = "",
-                        placed_only: bool = False, timeout_s: float = 5400) -> Path:
+                        timeout_s: float = 5400) -> Path:
         """Place and route for a clock; returns the folder with ``report.json`` and, if it was
         routed, ``design.config``.
 
@@ -138,14 +138,12 @@ class Flow:
             Seed of the placer.
         constraints : str
             Pins and clocks, in the format LPF; ports that it does not name go anywhere.
-        placed_only : bool
-            Whether to stop before routing.
         timeout_s : float
             Limit of time.
         """
         self.synthesize()
         key = _hash(constraints, repr(self.target), f"{clock_mhz} {seed}")[:12]
-        folder = self.folder / f"{'place' if placed_only else 'route'}-{key}"
+        folder = self.folder / f"route-{key}"
         if not (folder / "report.json").exists():
             folder.mkdir(exist_ok=True)
             _write(folder / "pins.lpf", constraints)
@@ -157,7 +155,7 @@ class Flow:
                 "--freq", f"{clock_mhz:g}", "--seed", str(seed), "--timing-allow-fail",
                 "--report", "report.part", "--detailed-timing-report",
                 "--log", "nextpnr.log", "--quiet",
-                *(["--no-route"] if placed_only else ["--textcfg", "design.config"]),
+                "--textcfg", "design.config",
             ], folder, timeout_s)
             _write(folder / "seconds", f"{time.monotonic() - started:.0f}\n")
             os.replace(folder / "report.part", folder / "report.json")
