@@ -323,7 +323,7 @@ def _cell(value):
 
 def _is_number(text):
     # A figure, perhaps with its unit, but not a name such as "4 bits".
-    return text == "-" or re.fullmatch(r"[+-]?\.?\d[\d.,e+%-]*( ?([munkMG]?(s|B|B/s|Hz)|x))?",
+    return text == "-" or re.fullmatch(r"[+-]?\.?\d[\d.,e+%-]*( ?([munkMG]?(s|B|B/s|Hz)|x|%))?",
                                        text) is not None
 
 
