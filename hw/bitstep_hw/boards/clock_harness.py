@@ -1,6 +1,6 @@
 """Any top behind three pins, so that its clock can be measured without its hundreds of ports."""
 
-from amaranth import Cat, Module, Signal
+from amaranth import Cat, ClockDomain, ClockSignal, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,6 +11,9 @@ class ClockHarness(wiring.Component):
     Every path from or to a port begins or ends in a register that can lie anywhere, so the slowest
     path is one of the component itself. For measuring only: it does nothing useful.
 
+    There is no reset: a configured FPGA has every register's first value, and a net to each of
+    thousands of registers, which ECP5 tools route as any other, is in the way of all others.
+
     Parameters
     ----------
     top : wiring.Component
@@ -18,6 +21,8 @@ class ClockHarness(wiring.Component):
 
     Members
     -------
+    clk : In(1)
+        Clock.
     i : In(1)
         Shifted into the inputs.
     load : In(1)
@@ -28,10 +33,12 @@ class ClockHarness(wiring.Component):
 
     def __init__(self, top):
         self.top = top
-        super().__init__({"i": In(1), "load": In(1), "o": Out(1)})
+        super().__init__({"clk": In(1), "i": In(1), "load": In(1), "o": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
+        m.domains.sync = ClockDomain(reset_less=True)
+        m.d.comb += ClockSignal().eq(self.clk)
         m.submodules.top = top = self.top
         members = top.signature.members
         inputs = [getattr(top, name) for name, member in members.items() if member.flow == In]

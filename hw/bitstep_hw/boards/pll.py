@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from amaranth import C, ClockSignal, Instance, Module, Signal
-from amaranth.lib import cdc, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 # Limits of the data sheet (FPGA-DS-02012, sysCLOCK PLL timing), in MHz.
@@ -60,7 +60,9 @@ def find_dividers(input_mhz: float, mhz: float) -> Dividers:
 
 
 class Pll(wiring.Component):
-    """Makes the domain ``sync`` from an oscillator, in reset until the PLL is locked.
+    """Gives the domain ``sync`` its clock, from an oscillator, once the PLL is locked. The domain
+    needs no reset: a configured FPGA has every register's first value, and a net to each of
+    thousands of registers, which the tools route as any other, would be in the way of all others.
 
     Parameters
     ----------
@@ -69,8 +71,8 @@ class Pll(wiring.Component):
 
     Members
     -------
-    oscillator, reset : In(1)
-        The pin; 1 resets ``sync``.
+    oscillator : In(1)
+        The pin.
     locked : Out(1)
         The clock is stable.
     """
@@ -78,7 +80,7 @@ class Pll(wiring.Component):
     def __init__(self, *, input_mhz, mhz):
         self.input_mhz = input_mhz
         self.dividers = find_dividers(input_mhz, mhz)
-        super().__init__({"oscillator": In(1), "reset": In(1), "locked": Out(1)})
+        super().__init__({"oscillator": In(1), "locked": Out(1)})
 
     def elaborate(self, platform):
         m = Module()
@@ -103,7 +105,7 @@ class Pll(wiring.Component):
             i_PHASESEL0=C(0), i_PHASESEL1=C(0), i_PHASEDIR=C(1), i_PHASESTEP=C(1),
             i_PHASELOADREG=C(1), i_PLLWAKESYNC=C(0), i_ENCLKOP=C(0),
             o_CLKOP=first, o_CLKOS=clock, o_LOCK=self.locked)
-        m.d.comb += ClockSignal("sync").eq(clock)
-        m.submodules.synchronizer = cdc.ResetSynchronizer(self.reset | ~self.locked,
-                                                          domain="sync")
+        # The gate passes whole cycles only, whenever it opens.
+        m.submodules.gate = Instance("DCCA", i_CLKI=clock, i_CE=self.locked,
+                                     o_CLKO=ClockSignal("sync"))
         return m

@@ -12,11 +12,11 @@ OSCILLATOR_MHZ = 25
 TARGET = Target(size="85k", package="CABGA381", speed=6)
 
 _PINS = {
-    "clk_25mhz": "G2", "ftdi_txd": "M1", "ftdi_rxd": "L4", "btn_fire1": "R1", "wifi_gpio0": "L2",
+    "clk_25mhz": "G2", "ftdi_txd": "M1", "ftdi_rxd": "L4", "wifi_gpio0": "L2",
     **{f"led[{number}]": site for number, site in enumerate(
         ("B2", "C2", "C1", "D2", "D1", "E2", "E1", "H3"))},
 }
-_OPTIONS = {"clk_25mhz": "PULLMODE=NONE", "ftdi_txd": "PULLMODE=UP", "btn_fire1": "PULLMODE=DOWN",
+_OPTIONS = {"clk_25mhz": "PULLMODE=NONE", "ftdi_txd": "PULLMODE=UP",
             "ftdi_rxd": "PULLMODE=UP DRIVE=4", "wifi_gpio0": "PULLMODE=UP DRIVE=4"}
 
 
@@ -34,8 +34,6 @@ class Ulx3s(wiring.Component):
         Oscillator.
     ftdi_txd : In(1), ftdi_rxd : Out(1)
         Serial line, named from the side of the USB bridge.
-    btn_fire1 : In(1)
-        Button that resets everything.
     led : Out(8)
         The system's lights; the seventh says that the PLL is not locked.
     wifi_gpio0 : Out(1)
@@ -45,17 +43,17 @@ class Ulx3s(wiring.Component):
     def __init__(self, config):
         self.config = config
         super().__init__({
-            "clk_25mhz": In(1), "ftdi_txd": In(1), "ftdi_rxd": Out(1), "btn_fire1": In(1),
+            "clk_25mhz": In(1), "ftdi_txd": In(1), "ftdi_rxd": Out(1),
             "led": Out(8), "wifi_gpio0": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.domains.sync = ClockDomain("sync")
+        m.domains.sync = ClockDomain(reset_less=True)
         m.submodules.pll = pll = Pll(input_mhz=OSCILLATOR_MHZ, mhz=self.config.clock_hz / 1e6)
         m.submodules.system = system = SerialSystem(self.config)
         m.d.comb += [
-            pll.oscillator.eq(self.clk_25mhz), pll.reset.eq(self.btn_fire1),
+            pll.oscillator.eq(self.clk_25mhz),
             system.rx.eq(self.ftdi_txd), self.ftdi_rxd.eq(system.tx),
             self.led.eq(Cat(system.lights[:6], ~pll.locked)), self.wifi_gpio0.eq(1),
         ]
