@@ -93,7 +93,8 @@ def run_experiment(experiment: Experiment, *, store: RunStore, data_home: str | 
     """The race of an experiment, with its key, figure and texts."""
     race = Race(race_data(experiment.data, rows=experiment.rows, data_home=data_home),
                 experiment.model, profile(experiment.profile), experiment.contestants,
-                epochs=experiment.epochs, batch=experiment.batch, l2=experiment.l2)
+                epochs=experiment.epochs, batch=experiment.batch, l2=experiment.l2,
+                step=experiment.step)
     found = run_race(race, store=store, progress=progress, device_options=device_options)
     return {"experiment": experiment.key, "figure": experiment.figure, **found}
 
