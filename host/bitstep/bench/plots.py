@@ -52,8 +52,8 @@ def _epochs(figure, race, results):
     axes = figure.add_subplot()
     chosen = _curves(results, cpu=False)
     for result in chosen:
-        axes.plot(range(1, race["epochs"] + 1), result["losses"], label=result["name"],
-                  **_style(result, results))
+        axes.plot(range(1, race["epochs"] + 1), _heights(race, result["losses"]),
+                  label=result["name"], **_style(result, results))
     _finish_line(axes, race, chosen)
     axes.set_xlabel("epoch")
     axes.xaxis.get_major_locator().set_params(integer=True)
@@ -65,8 +65,8 @@ def _time(figure, race, results):
     axes = figure.add_subplot()
     chosen = _curves(results, cpu=True)
     for result in chosen:
-        axes.plot(result["seconds"], result["losses"], label=result["name"],
-                  **_style(result, results))
+        axes.plot(result["seconds"], _heights(race, result["losses"]),
+                  label=result["name"], **_style(result, results))
     axes.set_xscale("log")
     _finish_line(axes, race, chosen)
     axes.set_xlabel(f"seconds (log scale): device time, profile {race['profile']['name']}"
@@ -132,8 +132,18 @@ def _widths(figure, race, results):
 
 
 def _excess(race, results):
-    return [max(100 * (result["losses"][-1] / race["optimum"] - 1), 1e-3)
-            if race["optimum"] > 0 else math.nan for result in results]
+    return [_heights(race, result["losses"])[-1] if race["optimum"] > 0 else math.nan
+            for result in results]
+
+
+def _heights(race, losses):
+    """Losses as they are drawn: how far they are above the optimum, in % of it, since what tells
+    contestants apart is small beside the loss itself; losses as they are if the optimum is 0.
+    """
+    if race["optimum"] <= 0:
+        return losses
+    return [math.nan if loss is None else max(100 * (loss / race["optimum"] - 1), 1e-3)
+            for loss in losses]
 
 
 def _cycles(figure, race, results):
@@ -191,8 +201,8 @@ KINDS: dict[str, Callable[[Any, dict[str, Any], list[dict[str, Any]]], bool]] = 
     "epochs": _epochs, "time": _time, "speedup": _speedup, "widths": _widths, "cycles": _cycles,
     "refetched": _refetched}
 CAPTIONS = {
-    "epochs": "Loss after every epoch.",
-    "time": "Loss against time. Points are ends of epochs.",
+    "epochs": "Loss after every epoch, as its distance from the least loss of any linear model.",
+    "time": "The same against time. Points are ends of epochs.",
     "speedup": "Time to the finishing line against that of the float pipeline; longer is faster. "
                "Who is missing did not get there.",
     "widths": "Bits per value against the loss after the same number of epochs.",
@@ -243,10 +253,10 @@ def _line_text(race):
 
 
 def _finish_line(axes, race, results):
-    target = race["targets"][race["line"]]
+    target, = _heights(race, [race["targets"][race["line"]]])
     axes.axhline(target, color="#888888", linestyle=":", linewidth=1, label=_line_text(race))
-    values = np.array([loss for result in results for loss in result["losses"]
-                       if loss is not None])
+    values = np.array([height for result in results
+                       for height in _heights(race, result["losses"]) if height is not None])
     values = values[np.isfinite(values) & (values > 0)]
     if not len(values):
         return
@@ -263,7 +273,9 @@ def _finish_line(axes, race, results):
 def _dress(figure, axes, race):
     scale = " (log scale)" if axes.get_yscale() == "log" else ""
     penalty = " + penalty" if race["l2"] else ""
-    axes.set_ylabel(f"{LABELS[race['loss']]}{penalty}{scale}")
+    what = f"{LABELS[race['loss']]}{penalty}"
+    axes.set_ylabel(f"{what}\nabove the optimum, in % of it{scale}" if race["optimum"] > 0
+                    else what + scale)
     axes.grid(alpha=0.3)
     figure.legend(fontsize=8, frameon=False, loc="outside right upper")
     axes.set_title(_title(race), fontsize=10)
