@@ -120,7 +120,7 @@ def _widths(figure, race, results):
     for value in _excess(race, floats):
         axes.axhline(value, color=FLOAT_COLOUR, linestyle="--", linewidth=1, label="float")
     axes.axhline(1, color="#888888", linestyle=":", label="1.01 x optimum")
-    axes.set_yscale("log")
+    _log_scale(axes.yaxis, axes.set_yscale)
     axes.set_xticks(range(1, 9))
     axes.set_xlabel("stored bits per value")
     axes.set_ylabel(f"loss after {race['epochs']} epochs above\nthe optimum, in % of it (log "
@@ -248,6 +248,14 @@ def _style(result, results):
             "linestyle": ("-", "--", "-.")[at // len(PIPELINE_COLOURS) % 3]}
 
 
+def _log_scale(axis, set_scale):
+    """A logarithmic scale with numbers as people write them."""
+    from matplotlib.ticker import LogFormatter
+    set_scale("log")
+    axis.set_major_formatter(lambda value, _: f"{value:,.7g}")
+    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.5)))
+
+
 def _line_text(race):
     return "1.01 x the optimum" if race["line"] == "optimum" else "1.01 x float's last loss"
 
@@ -262,9 +270,9 @@ def _finish_line(axes, race, results):
         return
     low = min(values.min(), target)
     # One contestant that diverges must not press all others to the floor.
-    high = min(values.max(), 1e4 * max(np.median(values), target))
+    high = min(values.max(), 1e6 * max(np.median(values), target))
     if high > 5 * low:
-        axes.set_yscale("log")
+        _log_scale(axes.yaxis, axes.set_yscale)
         axes.set_ylim(low / 1.2, high * 1.2)
     else:
         axes.set_ylim(low - 0.08 * (high - low), high + 0.08 * (high - low))
