@@ -112,7 +112,9 @@ def stream_register(s: Surrounding):
 
 def registers(s: Surrounding):
     dut = RegisterBank()
-    s.add(dut)
+    fragment = s.add(dut)
+    # One read at a time, on its way or answered.
+    s.helper(implies(dut.bus.rvalid, ~inside(fragment, "selected")))
     s.held(dut.bus.bvalid, dut.bus.bready, dut.bus.bresp)
     s.held(dut.bus.rvalid, dut.bus.rready, dut.bus.rdata, dut.bus.rresp)
 
@@ -193,10 +195,10 @@ PROPERTIES = [
                       "with m.If(self.stop | self.job.ready | self.row_passed):"), depth=3),
     Property("stream-stage", "StreamRegister", f"{_HELD}, but for clear", stream_register,
              Mutation("stream_register.py", "taken.eq(self.o.valid & self.o.ready)",
-                      "taken.eq(self.o.valid)")),
+                      "taken.eq(self.o.valid)"), depth=12, bounded=True),
     Property("stream-registers", "RegisterBank", "BVALID and RVALID stay, and RDATA with it",
              registers, Mutation("register_bank.py", "with m.Elif(bus.bready):", "with m.Else():"),
-             depth=2),
+             depth=3),
     Property("stream-independent", "all of them",
              "no valid waits for its ready: no path without a register between them", structure,
              Mutation("replay.py", "self.o.valid.eq(offered)", "self.o.valid.eq(offered & taken)"),
