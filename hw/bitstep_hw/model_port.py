@@ -55,7 +55,7 @@ class ModelPort(wiring.Component):
         m = Module()
         m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=AUX_WIDTH, depth=8)
         index, pair, at_intercept = Signal.like(self.index), Signal.like(self.pair), Signal()
-        latency = 2 if self.config.fast_clock else 1        # of the store
+        asked = Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
         waited = Signal()
         m.d.comb += [
@@ -66,10 +66,7 @@ class ModelPort(wiring.Component):
             self.o.payload.eq(buffer.r_data),
             buffer.r_en.eq(self.o.ready | self.stop),
         ]
-        asked, data = Signal(), self.data
-        read = delay(m, asked, latency, name="read")
-        read_pair = delay(m, pair, latency, name="read_pair")
-        read_intercept = delay(m, at_intercept, latency, name="read_intercept")
+        latency = self._read(m, buffer, asked, pair, at_intercept)
         with m.If(advance):
             m.d.sync += pair.eq(pair + 1)
             with m.If(last_pair):
@@ -77,11 +74,6 @@ class ModelPort(wiring.Component):
                 with m.If(last_index):
                     m.d.sync += [index.eq(0), at_intercept.eq(1)]
 
-        if self.config.fast_clock:
-            read, data = delay(m, read, 1, name="arrived"), delay(m, data, 1, name="data")
-            latency += 1
-        m.d.comb += [self.pair.eq(read_pair), self.intercept.eq(read_intercept),
-                     buffer.w_en.eq(read), buffer.w_data.eq(data)]
         state = stoppable_states(m, self.stop, "Idle")
         with m.FSM():
             with m.State("Idle"):
@@ -131,3 +123,15 @@ class ModelPort(wiring.Component):
                 m.d.comb += self.done.eq(1)
                 m.next = "Idle"
         return m
+
+    def _read(self, m, buffer, asked, pair, at_intercept):
+        """What was ``asked`` for comes into the buffer; returns after how many cycles."""
+        # Of the store; before the buffer.
+        latency, waits = (2, 1) if self.config.fast_clock else (1, 0)
+        m.d.comb += [
+            self.pair.eq(delay(m, pair, latency, name="read_pair")),
+            self.intercept.eq(delay(m, at_intercept, latency, name="read_intercept")),
+            buffer.w_en.eq(delay(m, asked, latency + waits, name="read")),
+            buffer.w_data.eq(delay(m, self.data, waits, name="data")),
+        ]
+        return latency + waits

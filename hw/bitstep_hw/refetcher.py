@@ -34,7 +34,8 @@ class Refetcher(wiring.Component):
     cycle more a beat of codes, and keeps the row; if the row is active, the second pass subtracts
     it, 2 cycles a pair and one more a beat. ``done`` comes pairs + beats + 6 cycles after
     ``start`` for an inactive row, 3 pairs + 2 beats + 6 for an active one, and as many cycles later
-    as ``i`` kept it waiting. Exact, nothing is clamped. Storage: a row of ``capacity`` values.
+    as ``i`` kept it waiting; with ``recursion`` 4 one more a beat in each pass. Exact, nothing is
+    clamped. Storage: a row of ``capacity`` values.
     Golden model: :meth:`bitstep.golden.sgd._Epoch.refetch`.
 
     Members

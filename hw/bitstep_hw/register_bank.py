@@ -146,8 +146,8 @@ class RegisterBank(wiring.Component):
         for group in sorted({number // _GROUP for number in values}):
             here = Signal(name=f"in_{group}")
             m.d.sync += here.eq(word[_GROUP_BITS:] == group)
-            for found, chosen in ((values, lows), (highs, kept_next)):
-                value = self._of_group(m, found, group, word, f"of_{group}_{len(chosen)}")
+            for name, found, chosen in (("low", values, lows), ("high", highs, kept_next)):
+                value = self._of_group(m, found, group, word, f"{name}_{group}")
                 chosen.append(Mux(here, value, 0))
         with m.If(selected):
             m.d.sync += bus.rdata.eq(Mux(is_high, kept, reduce(or_, lows)))

@@ -32,8 +32,10 @@ class StreamRegister(wiring.Component):
         # Two items, written and read in turn: ``o.ready`` reaches flags alone, not the data.
         items = [Signal.like(self.i.payload, name=f"item_{number}", reset_less=True)
                  for number in range(2)]
-        newest, oldest = Signal(), Signal()     # where the next item goes, and comes from
-        full, put, taken = Signal(), Signal(), Signal()
+        newest = Signal()       # where the next item goes
+        oldest = Signal()       # where the next one comes from
+        full = Signal()
+        put, taken = Signal(), Signal()
         m.d.comb += [
             self.i.ready.eq(~full),
             put.eq(self.i.valid & ~full),

@@ -1,7 +1,7 @@
 # amaranth: UnusedElaboratable=no
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,6 +25,7 @@ from bitstep_sim.harness import simulate
 CONFIGS = [PipelineConfig(bits=bits, max_features=features, lookahead=0, refetch=True)
            for bits, features in ((8, 24), (3, 63), (1, 128), (2, 64))]
 EIGHT, ODD, ONE, _ = CONFIGS
+FAST = replace(EIGHT, recursion=4)
 LOWEST, HIGHEST = -1 << 31, (1 << 31) - 1
 BASE = 0x12_3456_7000
 
@@ -126,7 +127,8 @@ async def refetch(ctx, unit, memory, positive, *, rng=None, stall=0.0, together=
 def cycles_of(case, active):
     """Cycles of a row that never waits for its beats."""
     pairs, beats = pairs_of(case.config, case.n_features), case.config.beats(case.n_features)
-    return 3 * pairs + 2 * beats + 6 if active else pairs + beats + 6
+    waits = beats * (2 if case.config.fast_clock else 1)        # for words of another beat
+    return 3 * pairs + 2 * waits + 6 if active else pairs + waits + 6
 
 
 async def compare(ctx, access, case, epoch):
@@ -188,6 +190,7 @@ def values_of(config, count, rng):
 @pytest.mark.parametrize("config, n_features", [
     *((EIGHT, count) for count in (1, 2, 3, 7, 8, 9, 16, 23, 24)),
     *((ODD, count) for count in (1, 20, 21, 22, 42, 43, 63)),
+    *((FAST, count) for count in (1, 8, 9, 23, 24)),
     (ONE, 1), (ONE, 64), (ONE, 67), (ONE, 128), (CONFIGS[3], 33)],
     ids=lambda value: getattr(value, "name", str(value)))
 @pytest.mark.parametrize("stall", [0.0, 0.6])

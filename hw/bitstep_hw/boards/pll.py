@@ -105,7 +105,7 @@ class Pll(wiring.Component):
             i_PHASESEL0=C(0), i_PHASESEL1=C(0), i_PHASEDIR=C(1), i_PHASESTEP=C(1),
             i_PHASELOADREG=C(1), i_PLLWAKESYNC=C(0), i_ENCLKOP=C(0),
             o_CLKOP=first, o_CLKOS=clock, o_LOCK=self.locked)
-        # The gate passes whole cycles only, whenever it opens.
+        # That it opens between two edges is left to the gate; no board was at hand to see it.
         m.submodules.gate = Instance("DCCA", i_CLKI=clock, i_CE=self.locked,
                                      o_CLKO=ClockSignal("sync"))
         return m

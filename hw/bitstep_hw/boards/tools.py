@@ -126,8 +126,8 @@ class Flow:
 
     def place_and_route(self, *, clock_mhz: float, seed: int = 1, constraints: str = "",
                         timeout_s: float = 5400) -> Path:
-        """Place and route for a clock; returns the folder with ``report.json`` and, if it was
-        routed, ``design.config``.
+        """Place and route for a clock; returns the folder with ``report.json`` and
+        ``design.config``.
 
         Parameters
         ----------
