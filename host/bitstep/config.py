@@ -248,6 +248,14 @@ class PipelineConfig:
         return 2 if self.family == "float" or self.fast_clock else 1
 
     @property
+    def late_older_levels(self) -> bool:
+        """Whether the levels of the row to apply reach the model store a cycle after their slot, so
+        that the choice among the rows before has a cycle of its own; the product with c is then
+        summed in the subtraction.
+        """
+        return self.fast_clock and self.family != "float"
+
+    @property
     def solver_lead(self) -> int:
         """Cycles by which a row's products with the rows before reach the solver before its dot
         product.

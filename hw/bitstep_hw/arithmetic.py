@@ -1,6 +1,6 @@
 """Registers, sums and products that several components build from."""
 
-from amaranth import Mux, Signal, signed
+from amaranth import C, Cat, Mux, Signal, signed
 
 
 def delay(m, value, cycles, *, name):
@@ -54,23 +54,66 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
             m.d.sync += result.eq(a * b + addend)
         return result
     total = addend
+    for a_place, row in partial_products(m, a, b, valid=valid, name=name):
+        partial = sum(product << b_place for b_place, product in row)
+        if stages == 3:
+            register = Signal(partial.shape(), name=f"{name}_{a_place}", reset_less=True)
+            with m.If(delay(m, valid, 1, name=f"{name}_{a_place}_valid")):
+                m.d.sync += register.eq(partial)
+            partial = register
+        total = total + (partial << a_place)
+    with m.If(delay(m, valid, stages - 1, name=f"{name}_valid")):
+        m.d.sync += result.eq(total)
+    return result
+
+
+def multiply_carry_save(m, a, b, *, valid, name, width, addend=0):
+    """Two registers of ``width`` bits, 2 clock edges later, whose sum modulo 2^width is
+    ``a * b + addend``: :func:`multiply` with two stages, but for the carry of its last sum.
+    """
+    terms = [C(addend, width)] if addend else []
+    for a_place, row in partial_products(m, a, b, valid=valid, name=name):
+        terms += [extend(product << a_place + b_place, width) for b_place, product in row]
+    parts = [Signal(width, name=f"{name}_{part}", reset_less=True) for part in ("sum", "carry")]
+    with m.If(delay(m, valid, 1, name=f"{name}_valid")):
+        m.d.sync += [part.eq(term)
+                     for part, term in zip(parts, compress(terms, width), strict=True)]
+    return parts
+
+
+def compress(terms, width):
+    """Two numbers with the sum of ``terms`` modulo 2^width, all unsigned, without a carry chain:
+    carry-save addition. The terms have ``width`` bits each.
+    """
+    terms = [*terms, *[C(0, width)] * (2 - len(terms))]
+    while len(terms) > 2:
+        a, b, c, *others = terms
+        # The newest terms last, so that the tree is as flat as it can be.
+        terms = [*others, a ^ b ^ c, (((a & b) | (a & c) | (b & c)) << 1)[:width]]
+    return terms
+
+
+def extend(value, width):
+    """``value`` with ``width`` bits, its sign repeated or cut off, as an unsigned number."""
+    sign = value[-1:] if value.shape().signed else C(0, 1)
+    return Cat(value, sign.replicate(max(width - len(value), 0)))[:width]
+
+
+def partial_products(m, a, b, *, valid, name):
+    """Registers with the products of the operands' pieces: for each piece of ``a`` its place and
+    the pairs of place and product with the pieces of ``b``.
+    """
+    rows = []
     for a_place, a_piece in _pieces(a):
-        partial = 0
+        row = []
         for b_place, b_piece in _pieces(b):
             product = Signal((a_piece * b_piece).shape(), name=f"{name}_{a_place}_{b_place}",
                              reset_less=True)
             with m.If(valid):
                 m.d.sync += product.eq(a_piece * b_piece)
-            partial = partial + (product << b_place)
-        if stages == 3:
-            row = Signal(partial.shape(), name=f"{name}_{a_place}", reset_less=True)
-            with m.If(delay(m, valid, 1, name=f"{name}_{a_place}_valid")):
-                m.d.sync += row.eq(partial)
-            partial = row
-        total = total + (partial << a_place)
-    with m.If(delay(m, valid, stages - 1, name=f"{name}_valid")):
-        m.d.sync += result.eq(total)
-    return result
+            row.append((b_place, product))
+        rows.append((a_place, row))
+    return rows
 
 
 def _pieces(value):

@@ -1,6 +1,6 @@
 """The diagonal corrections: e = round(x w K / 2^(8 k)) for every model word, in the background."""
 
-from amaranth import Cat, Module, Mux, Signal, signed
+from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -113,7 +113,7 @@ class CorrectionEngine(wiring.Component):
         sampling = two.valid & two.sample
         m.d.comb += [
             read.addr.eq(Mux(walking, beat, self.slot.index)),
-            read.en.eq(walking | (self.slot.valid & self.slot.correct)),
+            read.en.eq(walking | (self.slot.valid & self.slot.correct) | C(config.fast_clock)),
             Cat(*self.correction).eq(read.data),
             write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"), two.index)),
             write.data.eq(Mux(

@@ -3,8 +3,9 @@
 from amaranth import Cat, Mux, Signal
 
 from bitstep.config import FLOAT_GUARD
-from bitstep_hw.arithmetic import delay, multiply, scale
+from bitstep_hw.arithmetic import delay, multiply, partial_products, scale
 
+_PIECE = 4          # bits of a factor that lookup tables multiply in one cycle of a fast clock
 _BIAS = 150         # exponent field of m 2^0, with m's 23 fraction bits counted in
 _FAR = 63           # a shift beyond every product's width: what is left rounds to 0
 
@@ -31,12 +32,30 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
     return _align(m, product, less, len(value) + fraction + 1, valid, name)
 
 
+def integer_product_terms(m, config, level, value, *, valid, name):
+    """Registers whose sum is ``level * value``, one clock edge later; no floating-point values.
+    They move with ``valid`` alone.
+    """
+    assert config.family != "float"
+    if len(level) <= 2:
+        return [_register(m, scale(level, value), valid, name)]
+    return [product << level_place + value_place
+            for level_place, row in partial_products(m, level, value, valid=valid, name=name)
+            for value_place, product in row]
+
+
 def level_product(m, config, a, b, *, valid, name):
     """Register with the product of two levels, :func:`level_product_stages` clock edges later; of
     floating-point values rounded to :data:`bitstep.config.FLOAT_GUARD` fraction bits.
     """
-    if config.family != "float":
+    if config.family != "float" and level_product_stages(config) == 1:
         return _register(m, a * b, valid, name)
+    if config.family != "float":
+        # Two narrow products of lookup tables: multiplier blocks are few, and far away.
+        low = _register(m, a * b[:_PIECE], valid, f"{name}_low")
+        high = _register(m, a * b[_PIECE:].as_signed(), valid, f"{name}_high")
+        return _register(m, (low + (high << _PIECE))[:len(a) + len(b)].as_signed(),
+                         delay(m, valid, 1, name=f"{name}_valid"), name)
     (a_mantissa, a_exponent), (b_mantissa, b_exponent) = _parts(a), _parts(b)
     product = _register(m, a_mantissa * b_mantissa, valid, f"{name}_exact")
     less = _register(m, (2 * _BIAS - FLOAT_GUARD - 1 - a_exponent - b_exponent)[:9], valid,
@@ -46,7 +65,8 @@ def level_product(m, config, a, b, *, valid, name):
 
 def level_product_stages(config):
     """Registers of :func:`level_product`."""
-    return 2 if config.family == "float" else 1
+    wide = config.fast_clock and config.level_width > _PIECE + 1
+    return 2 if config.family == "float" or wide else 1
 
 
 def _parts(bits):

@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
 from bitstep_hw.arithmetic import delay, multiply, out_of_range
-from bitstep_hw.lane_product import integer_product
+from bitstep_hw.lane_product import integer_product, integer_product_terms
 from bitstep_hw.slot import slot_layout
 
 
@@ -33,7 +33,8 @@ class ModelStore(wiring.Component):
     slot : In(slot_layout)
         A slot.
     levels : In(signed(level_width)).array(lanes), update : In(signed(32))
-        Gradient levels and c of the row to apply.
+        Gradient levels and c of the row to apply; the levels one cycle after the slot if
+        ``config.late_older_levels``.
     intercept_level : In(8)
         Level of the intercept's constant input.
     correction : In(ArrayLayout(signed(32), lanes))
@@ -79,6 +80,7 @@ class ModelStore(wiring.Component):
         config = self.config
         # A slot meets its words when the last stage of the product c g begins.
         slot = self._slot = delay(m, self.slot, config.product_stages - 1, name="slot")
+        self._late_update = delay(m, self.update, 1, name="update")
         one, two = Signal.like(slot), Signal.like(slot)
         m.d.sync += [one.eq(slot), two.eq(one)]
         # For a fast clock the words are read a cycle earlier, and wait in registers: memory blocks
@@ -115,9 +117,15 @@ class ModelStore(wiring.Component):
                     m.d.comb += write.data[lane].eq(word)
 
         # The OR over all lanes takes two cycles. The registers move only if what they say counts.
+        # A corrected word's carry comes out of a sum: for a fast clock it waits for a cycle.
+        late = 1 if early else 0
+        corrected = two.valid & two.commit
+        carries = [delay(m, carry, late, name=f"carry_{lane}")
+                   for lane, carry in enumerate(carries)]
         counts = []
-        for name, enable, wrong in (("left", two.valid, excesses),
-                                    ("left_corrected", two.valid & two.commit, carries)):
+        for name, enable, wrong in (
+                ("left", two.valid, excesses),
+                ("left_corrected", delay(m, corrected, late, name="corrected"), carries)):
             groups = [reduce(or_, wrong[at:at + 8]).any() for at in range(0, config.lanes, 8)]
             flags = Signal(len(groups), name=name, reset_less=True)
             with m.If(enable):
@@ -156,9 +164,8 @@ class ModelStore(wiring.Component):
         its range, and a bit that is 0 if the corrected word is.
         """
         config = self.config
-        delta = integer_product(m, config, self.levels[lane], self.update, fraction=0,
-                                valid=self.slot.valid, name=f"delta_{lane}")
-        updated = Signal(signed(max(len(delta), MODEL_WIDTH) + 1), name=f"updated_{lane}",
+        delta = self._delta(m, lane)
+        updated = Signal(signed(config.level_width + UPDATE_WIDTH), name=f"updated_{lane}",
                          reset_less=True)
         with m.If(one.valid):
             m.d.sync += updated.eq(old - delta)
@@ -181,6 +188,16 @@ class ModelStore(wiring.Component):
         carry = seen[-1] ^ seen[-2] if config.corrections else C(0)
         return stored, excess, carry
 
+    def _delta(self, m, lane):
+        """c times the lane's level, beside slot ``one``."""
+        config, level, name = self.config, self.levels[lane], f"delta_{lane}"
+        if not config.late_older_levels:
+            return integer_product(m, config, level, self.update, fraction=0,
+                                   valid=self.slot.valid, name=name)
+        # What is left of the product's sum is the subtraction's.
+        return sum(integer_product_terms(m, config, level, self._late_update,
+                                         valid=self._slot.valid, name=name))
+
     def _frozen(self, m, one, two):
         """The model at the batch's start, beside slot ``two``."""
         words = self.sampled.shape()
@@ -191,7 +208,7 @@ class ModelStore(wiring.Component):
         held = Signal(words, name="held", reset_less=True)
         m.d.comb += [
             read.addr.eq(self._slot.index),
-            read.en.eq(self._slot.valid & self._slot.frozen),
+            read.en.eq((self._slot.valid & self._slot.frozen) | C(self.config.fast_clock)),
             write.addr.eq(two.index),
             write.data.eq(self.sampled),
             write.en.eq(two.valid & two.freeze),

@@ -340,6 +340,13 @@ class Pipeline(wiring.Component):
                 m.d.sync += [a.eq(b) for a, b in zip(registers, decoder.levels, strict=True)]
             return registers
 
+        def chosen(values):
+            """The one of ``values`` that the run's look-ahead asks for."""
+            choice = Signal(range(len(values)), name="choice", reset_less=True)
+            m.d.sync += choice.eq(Mux(self.lookahead < len(values), self.lookahead,
+                                      config.lookahead))
+            return Array(values)[choice]
+
         taps = [lines.earlier[line] for line in range(config.lookahead + 1)]
         dot = decoded(beat, 0, "dot")
         # Codes are fewer bits than levels, so the codes wait and are decoded a second time.
@@ -347,7 +354,15 @@ class Pipeline(wiring.Component):
                            slot=slots[1 + later])
         earlier = [decoded(taps[d - 1], 1, f"earlier_{d}")
                    for d in range(1, config.lookahead + 1)]
-        older = decoded(Array(taps)[self.lookahead], 1, "older")
+        if not config.late_older_levels:
+            return _Levels(dot, late_dot, earlier, decoded(chosen(taps), 1, "older"))
+        # Memory blocks are slow to answer: what they say is in registers before the choice.
+        last = decoded(taps[-1], 1, f"earlier_{config.lookahead + 1}")
+        older = [Signal(level.shape(), name=f"older_{lane}", reset_less=True)
+                 for lane, level in enumerate(last)]
+        rows = [Cat(levels) for levels in (*earlier, last)]
+        with m.If(slots[2].valid):
+            m.d.sync += Cat(older).eq(chosen(rows))
         return _Levels(dot, late_dot, earlier, older)
 
     def _update(self, m, slot, solver):

@@ -19,7 +19,7 @@ class ReadMaster(wiring.Component):
     """Reads contiguous blocks through AXI4 and delivers their beats in order.
 
     Data is requested only when the FIFO has room for it, so RREADY is always 1. One beat per
-    cycle across bursts and jobs if ``fifo_depth`` covers the memory's latency and one more burst.
+    cycle across bursts and jobs (a burst every other cycle, a job every third) if ``fifo_depth`` covers the memory's latency and one more burst.
     Latency is 2 cycles from a job to ARVALID and 2 from RVALID to the output. Storage:
     ``fifo_depth`` beats in block memory.
 
@@ -82,16 +82,19 @@ class ReadMaster(wiring.Component):
 
         # AR: one register between the splitter and the bus.
         burst = splitter.o
-        issue = Signal()
+        issue, allowed = Signal(), Signal()
         wiring.connect(m, wiring.flipped(self.i_job), splitter.i)
         m.d.comb += address_constants(bus, "ar")
         m.d.comb += [
             splitter.clear.eq(self.stop),
-            # A whole burst's room is asked for even if it is shorter: one OR, no subtraction.
-            burst.ready.eq((~bus.arvalid | bus.arready)
-                           & (room >= MAX_BURST) & (outstanding != self.max_outstanding)),
+            burst.ready.eq((~bus.arvalid | bus.arready) & allowed),
             issue.eq(burst.valid & burst.ready),
         ]
+        # A register, because so much hangs on it; only a burst takes room, so it holds for the
+        # next cycle unless one is issued. A whole burst's room is asked for even if it is shorter:
+        # one OR, no subtraction.
+        m.d.sync += allowed.eq(~issue & (room >= MAX_BURST)
+                               & (outstanding != self.max_outstanding))
         with m.If(issue):
             m.d.sync += [
                 bus.arvalid.eq(1),

@@ -36,8 +36,8 @@ class RunControl(wiring.Component):
         Strobes of what can go wrong.
     buses_idle, write_idle : In(1)
         Nothing under way on any bus; nothing on the writing one.
-    row_beats, model_beats : Out(32)
-        Beats of an epoch's rows; 64-bit beats of a model.
+    row_beats, model_beats : Out(32), corrects : Out(1)
+        Beats of an epoch's rows; 64-bit beats of a model; whether the run has corrections.
     label_beats : In(32)
         64-bit beats of an epoch's labels.
     i : In(stream.Signature(64)), o_labels, o_model : Out(stream.Signature(64))
@@ -65,7 +65,7 @@ class RunControl(wiring.Component):
             "start": In(1), "abort": In(1), "begin": Out(1), "stop": Out(1),
             "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
             "saturated": In(3), "buses_idle": In(1), "write_idle": In(1),
-            "row_beats": Out(32), "model_beats": Out(32), "label_beats": In(32),
+            "row_beats": Out(32), "model_beats": Out(32), "corrects": Out(1), "label_beats": In(32),
             "i": In(stream.Signature(AUX_WIDTH)),
             "o_labels": Out(stream.Signature(AUX_WIDTH)),
             "o_model": Out(stream.Signature(AUX_WIDTH)),
@@ -141,9 +141,9 @@ class RunControl(wiring.Component):
             with m.If(self.port_done):
                 m.next = "Model-Loaded"
         with state("Model-Loaded"):
-            m.d.comb += self.load_coefficients.eq(registers.correction_period != 0)
+            m.d.comb += self.load_coefficients.eq(self.corrects)
             m.next = "Table"
-            with m.If(registers.correction_period != 0):
+            with m.If(self.corrects):
                 m.next = "Coefficients"
         with state("Coefficients"):
             m.d.comb += [to_model.eq(1), self.model_io.eq(1)]
@@ -232,7 +232,8 @@ class RunControl(wiring.Component):
         if not config.refetch:
             wrong.append(refetching)
         bad = Signal()
-        m.d.sync += bad.eq(Cat(wrong).any())
+        m.d.sync += [bad.eq(Cat(wrong).any()),
+                     self.corrects.eq(registers.correction_period != 0)]
         return bad | self._too_many
 
     def _product(self, m):

@@ -186,7 +186,7 @@ class Sequencer(wiring.Component):
         to_boundary, since = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
         at_boundary = Signal()      # to_boundary is 0, with corrections
         opening, added, needed = Signal(), Signal(), Signal()
-        adds, needs, distance = Signal(), Signal(), Signal.like(since)
+        adds, needs, distance, more = Signal(), Signal(), Signal.like(since), Signal()
         boundary, missing = Signal(), Signal()
         pending = Signal()
         m.d.comb += [
@@ -194,7 +194,13 @@ class Sequencer(wiring.Component):
             boundary.eq(at_boundary & ~idle),
             distance.eq(Mux(boundary, 0, since)),
             adds.eq(Mux(boundary, ~opening, added)),
-            needs.eq(Mux(boundary, rows_left > self.period, needed)),
+            needs.eq(Mux(boundary, more, needed)),
+        ]
+        # Whether a further period follows this row's, compared a cycle before it is asked.
+        beyond, enough = Signal(33), Signal()
+        m.d.sync += [
+            beyond.eq(self.period + 1), enough.eq(self.period < self.rows),
+            more.eq(Mux(counted, beyond < rows_left, self.period < rows_left)),
         ]
         m.d.sync += self.misaligned.eq((issue & boundary & (position != 0)) | (
             counted & steps & (position != self.batch - 1) & (rows_left != 1)))
@@ -233,21 +239,32 @@ class Sequencer(wiring.Component):
             m.d.sync += [to_boundary.eq(to_boundary + again), at_boundary.eq(0), missing.eq(0)]
         with m.If(self.corrected):
             m.d.sync += pending.eq(0)
+        # At a boundary whose correction is still under way: all registers' next values, so that
+        # the decision in every cycle has one level of logic less.
+        stuck = Signal()
+        m.d.sync += stuck.eq(~self.corrected & ~self.retry & Mux(
+            counted, following & Mux(at_boundary, needs, ~opening & pending),
+            at_boundary & ~opening & pending))
         with m.If(self.start):
             m.d.sync += [position.eq(0), age.eq(0), to_boundary.eq(0), since.eq(0),
                          at_boundary.eq(self.period != 0), missing.eq(0),
-                         opening.eq(1), added.eq(0), needed.eq(0), pending.eq(0)]
-        return missing, at_boundary & ((~opening & pending) | (open_rows != 0))
+                         opening.eq(1), added.eq(0), needed.eq(0), pending.eq(0), stuck.eq(0),
+                         more.eq(enough)]
+        return missing, stuck | (at_boundary & (open_rows != 0))
 
     def _may_issue(self, m, issue, idle, state, entering, carrying, first, last, row_ends,
                    counted, missing, stuck):
         """Whether a slot may enter now; returns the number of rows without an update."""
-        outstanding = Signal(range(MAX_LOOKAHEAD + 2))
+        # Rows without an update, the one that ended in the cycle before not counted in.
+        earlier = Signal(range(MAX_LOOKAHEAD + 2))
         finished = delay(m, row_ends, self.config.latency - 1, name="finished")
+        just = delay(m, row_ends, 1, name="just_ended")
+        outstanding = Signal(range(MAX_LOOKAHEAD + 2))
+        m.d.comb += outstanding.eq(earlier + just)
         # Whether a further row must wait, for the case that one ends now and that none does.
         full = Signal()
         m.d.sync += [
-            outstanding.eq(outstanding + row_ends - finished),
+            earlier.eq(outstanding - finished),
             full.eq(Mux(row_ends, outstanding + 1 - finished > self.lookahead,
                         outstanding - finished > self.lookahead)),
         ]

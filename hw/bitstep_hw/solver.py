@@ -15,7 +15,14 @@ from bitstep.config import (
     solver_stages,
 )
 from bitstep.registers import Loss
-from bitstep_hw.arithmetic import delay, multiply, out_of_range
+from bitstep_hw.arithmetic import (
+    compress,
+    delay,
+    extend,
+    multiply,
+    multiply_carry_save,
+    out_of_range,
+)
 from bitstep_hw.unit_update import UNIT_WIDTH
 from bitstep_hw.update_history import UpdateHistory
 
@@ -92,8 +99,7 @@ class Solver(wiring.Component):
         config = self.config
         recursion = config.recursion
         multiply_stages = 1 if recursion == 2 else 2        # of c times G, near terms
-        final_stages = recursion - multiply_stages          # subtract, shift, round
-        near = min(config.lookahead, 2 if recursion == 2 else 1)
+        near = self._near
 
         history = UpdateHistory(m, config, valid=self.valid, idle_row=self.idle_row,
                                 clear=self.clear)
@@ -107,7 +113,8 @@ class Solver(wiring.Component):
         m.d.sync += target.eq(label << self.label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
         with m.If(at[dotted]):
-            m.d.sync += residual.eq(self.dot - target - sum(far))
+            m.d.sync += residual.eq(self.dot - target - sum(far) if not config.fast_clock
+                                    else self._residual(far, target))
 
         # Near terms: mantissa * G_d first, then times c.
         half = Signal(MAX_SHIFT * SHIFT_UNIT)
@@ -115,41 +122,8 @@ class Solver(wiring.Component):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
                     m.d.sync += half.eq(1 << SHIFT_UNIT * shift - 1)
-        width = config.dot_width + 2 + MANTISSA_WIDTH + 1
-        scaled = multiply(m, residual, self.mantissa, stages=multiply_stages,
-                          valid=at[dotted - 1], name="scaled", width=width, addend=half)
-        ready = dotted - 1 - multiply_stages                # place of ``scaled``
-        final, product = scaled, C(0)
-        for d in range(near, 0, -1):
-            start = recursion * d                           # place where c_(i-d) is known
-            stages = min(2, entry - start) if recursion > 2 else 1
-            factor = multiply(m, self.products[d - 1], self.mantissa, stages=stages,
-                              valid=at[entry], name=f"factor_{d}",
-                              width=config.gram_width + MANTISSA_WIDTH)
-            factor = delay(m, factor, entry - start - stages, name=f"factor_{d}")
-            product = multiply(m, history.before(d, start), factor, stages=multiply_stages,
-                               valid=at[start], name=f"near_{d}", width=width)
-            at_place = start - multiply_stages
-            if d > 1:
-                product = delay(m, product, at_place - ready, name=f"near_{d}")
-                less = Signal(signed(width), name=f"less_{d}", reset_less=True)
-                m.d.sync += less.eq(final - product)
-                final, ready = less, ready - 1
-            else:
-                final = delay(m, final, ready - at_place, name="final")
-        if not near:
-            final = delay(m, final, ready - final_stages, name="final")
-        exact = Signal(signed(width), name="exact")
-        distance = Signal(signed(width + 1), name="distance")       # from the target
-        m.d.comb += exact.eq(final - product)
-        if config.fast_clock:
-            # Beside the sum, not after it: a carry chain less in the last cycle.
-            m.d.comb += distance.eq(final - half - product)
-            distance = delay(m, distance, final_stages - 1, name="distance")
-            exact = delay(m, exact, final_stages - 1, name="exact")
-        else:
-            exact = delay(m, exact, final_stages - 1, name="exact")
-            m.d.comb += distance.eq(exact - half)
+        difference = self._compressed if config.fast_clock else self._subtracted
+        exact, distance = difference(m, history, residual, half, multiply_stages)
         positive = delay(m, ~self.label[-1], entry - 1, name="positive")
         active = Mux(positive, distance[-1], ~distance[-1] & distance.any())
         forgotten = C(0)
@@ -163,18 +137,102 @@ class Solver(wiring.Component):
         self._finish(m, exact, active, positive, forgotten, history)
         return m
 
+    @property
+    def _near(self):
+        """Rows before whose products meet the mantissa beforehand."""
+        return min(self.config.lookahead, 2 if self.config.recursion == 2 else 1)
+
+    @property
+    def _exact_width(self):
+        return self.config.dot_width + 2 + MANTISSA_WIDTH + 1
+
+    def _factor(self, m, history, d):
+        """Mantissa times G_d, at the place where c_(i-d) is known."""
+        config, entry = self.config, history.entry
+        start = config.recursion * d
+        stages = min(2, entry - start) if config.recursion > 2 else 1
+        factor = multiply(m, self.products[d - 1], self.mantissa, stages=stages,
+                          valid=history.at[entry], name=f"factor_{d}",
+                          width=config.gram_width + MANTISSA_WIDTH)
+        return delay(m, factor, entry - start - stages, name=f"factor_{d}")
+
+    def _subtracted(self, m, history, residual, half, multiply_stages):
+        """The mantissa times z - y, rounded and not, at place 1: near terms one after the other."""
+        recursion, width = self.config.recursion, self._exact_width
+        final_stages = recursion - multiply_stages          # subtract, shift, round
+        place = solver_stages(recursion) - 1                # of the residual
+        final = multiply(m, residual, self.mantissa, stages=multiply_stages,
+                         valid=history.at[place], name="scaled", width=width, addend=half)
+        ready, product = place - multiply_stages, C(0)      # place of ``final``
+        for d in range(self._near, 0, -1):
+            start = recursion * d                           # place where c_(i-d) is known
+            product = multiply(m, history.before(d, start), self._factor(m, history, d),
+                               stages=multiply_stages, valid=history.at[start], name=f"near_{d}",
+                               width=width)
+            at_place = start - multiply_stages
+            if d > 1:
+                product = delay(m, product, at_place - ready, name=f"near_{d}")
+                less = Signal(signed(width), name=f"less_{d}", reset_less=True)
+                m.d.sync += less.eq(final - product)
+                final, ready = less, ready - 1
+            else:
+                final = delay(m, final, ready - at_place, name="final")
+        if not self._near:
+            final = delay(m, final, ready - final_stages, name="final")
+        exact = Signal(signed(width), name="exact")
+        distance = Signal(signed(width + 1), name="distance")       # from the target
+        m.d.comb += exact.eq(final - product)
+        exact = delay(m, exact, final_stages - 1, name="exact")
+        m.d.comb += distance.eq(exact - half)
+        return exact, distance
+
+    def _compressed(self, m, history, residual, half, multiply_stages):
+        """As :meth:`_subtracted`, for a fast clock: the products are sums of two numbers until
+        the last sum, the only one with a carry, and the distance has a sum of its own beside it.
+        """
+        assert (self.config.recursion, multiply_stages) == (4, 2)
+        width = self._exact_width + 1
+        start = self.config.recursion                       # place where c_(i-1) is known
+        place = solver_stages(start) - 1                    # of the residual
+        # -x is ~x + 1: the two 1s of the subtrahend are added here.
+        scaled = multiply_carry_save(m, residual, self.mantissa, valid=history.at[place],
+                                     name="scaled", width=width, addend=2 * self._near)
+        terms = [delay(m, part, place - start, name=f"scaled_{number}")
+                 for number, part in enumerate(scaled)]
+        if self._near:
+            terms += [~part for part in multiply_carry_save(
+                m, history.before(1, start), self._factor(m, history, 1),
+                valid=history.at[start], name="near", width=width)]
+        terms = compress(terms, width)
+        exact = Signal(signed(width), name="exact", reset_less=True)
+        distance = Signal(signed(width), name="distance", reset_less=True)
+        m.d.sync += [distance.eq(sum(terms)),
+                     exact.eq(sum(compress([*terms, extend(half, width)], width)))]
+        return exact, distance
+
+    def _residual(self, far, target):
+        """The dot product less the target and the far terms, which are pairs of numbers."""
+        width = self.config.dot_width + 2
+        less = [extend(target, width), *(part for pair in far for part in pair)]
+        # -x is ~x + 1
+        terms = [extend(self.dot, width), *(~term for term in less), C(len(less), width)]
+        return sum(compress(terms, width))
+
     def _far_term(self, m, history, d, lead):
-        """c_(i-d) times G_d, ready with the dot product, ``lead`` cycles after the row entered."""
+        """c_(i-d) times G_d, ready with the dot product, ``lead`` cycles after the row entered;
+        for a fast clock two numbers with this sum.
+        """
         product, valid = self.products[d - 1], history.at[history.entry]
         update = history.before(d, history.entry)
         if lead == 1:
             return multiply(m, update, product, stages=1, valid=valid, name=f"far_{d}",
                             width=len(update) + len(product))
         # The choice among the updates takes a cycle of its own.
-        return multiply(m, delay(m, update, 1, name=f"far_{d}_update"),
-                        delay(m, product, 1, name=f"far_{d}_product"), stages=lead - 1,
-                        valid=delay(m, valid, 1, name=f"far_{d}_valid"), name=f"far_{d}",
-                        width=len(update) + len(product))
+        assert lead == 3
+        return multiply_carry_save(m, delay(m, update, 1, name=f"far_{d}_update"),
+                                   delay(m, product, 1, name=f"far_{d}_product"),
+                                   valid=delay(m, valid, 1, name=f"far_{d}_valid"),
+                                   name=f"far_{d}", width=self.config.dot_width + 2)
 
     def _reach(self, m, valid):
         """By how much twice the dot product may differ, all counted; beside the residual."""

@@ -73,6 +73,8 @@ class Top(wiring.Component):
             *connect_flat(self, "m_axi_aux", aux.bus),
             *connect_flat(self, "m_axi_aux", models.bus),
         ]
+        # For a fast clock strobes between the parts have a cycle for the way.
+        self._late = late = 1 if config.fast_clock else 0
         readers = [rows, aux]
         if config.refetch:
             # A row at a time: a short queue is enough.
@@ -91,14 +93,15 @@ class Top(wiring.Component):
             control.row_error.eq(Cat(bus.error for bus in readers if bus is not aux).any()),
             control.aux_error.eq(aux.error),
             control.write_error.eq(models.error), control.write_idle.eq(models.idle),
-            control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all()),
-            control.epoch_done.eq(pipeline.done),
+            control.epoch_done.eq(delay(m, pipeline.done, late, name="epoch_done")),
             *(master.stop.eq(control.stop) for master in (*readers, models, pipeline)),
             bank.status.eq(Cat(control.busy, control.done, control.error != 0)),
             bank.error.eq(control.error), bank.saturation.eq(control.saturation),
             bank.epochs_done.eq(control.epochs_done),
             self.interrupt.eq(control.done),
         ]
+        # A cycle late: the end of a run waits until it has been so for several.
+        m.d.sync += control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all())
         m.submodules.labels = labels = LabelUnpacker()
         self._connect_pipeline(m, bank, control, pipeline, rows, labels)
         self._connect_feeders(m, bank, control, rows, aux, models, labels)
@@ -109,9 +112,10 @@ class Top(wiring.Component):
     def _connect_pipeline(self, m, bank, control, pipeline, rows, labels):
         wiring.connect(m, rows.o, pipeline.i_rows)
         wiring.connect(m, labels.o, pipeline.i_labels)
+        start = delay(m, control.epoch_start, self._late, name="start")
         m.d.comb += [
             labels.label_format.eq(bank.label_format),
-            labels.restart.eq(control.epoch_start | control.stop),
+            labels.restart.eq(start | control.stop),
             pipeline.rows.eq(bank.rows), pipeline.beats.eq(bank.beats_per_row),
             pipeline.last_lanes.eq(bank.last_lanes), pipeline.batch.eq(bank.batch),
             pipeline.lookahead.eq(bank.lookahead), pipeline.period.eq(bank.correction_period),
@@ -121,7 +125,7 @@ class Top(wiring.Component):
             pipeline.correction_mantissa.eq(control.steps.correction_mantissa),
             pipeline.correction_shift.eq(control.steps.correction_shift),
             pipeline.threshold.eq(control.steps.threshold),
-            pipeline.start.eq(control.epoch_start),
+            pipeline.start.eq(start),
             *(getattr(pipeline, name).eq(getattr(bank, name)) for name in (
                 "loss", "proximal_period", "box_limit", "refetch_cell",
                 "refetch_slack", "full_address")),
@@ -132,12 +136,12 @@ class Top(wiring.Component):
         m.submodules.aux_feeder = aux_feeder = AuxFeeder()
         for name, source, target in (("row_jobs", row_feeder.o, rows.i_job),
                                      ("aux_jobs", aux_feeder.o, aux.i_job),
+                                     ("aux_words", aux.o, control.i),
                                      ("label_words", control.o_labels, labels.i)):
             connect_registered(m, name, source, target, clear=control.stop,
                                registered=self.config.fast_clock)
-        wiring.connect(m, aux.o, control.i)
         wiring.connect(m, control.job, models.i_job)
-        begin = delay(m, control.begin, 1 if self.config.fast_clock else 0, name="begin")
+        begin = delay(m, control.begin, self._late, name="begin")
         m.d.comb += [
             row_feeder.start.eq(begin), row_feeder.stop.eq(control.stop),
             row_feeder.epochs.eq(bank.epochs), row_feeder.copies.eq(bank.copies),
@@ -147,7 +151,7 @@ class Top(wiring.Component):
             aux_feeder.epochs.eq(bank.epochs), aux_feeder.rows.eq(bank.rows),
             aux_feeder.label_format.eq(bank.label_format),
             aux_feeder.load_model.eq(bank.warm_start),
-            aux_feeder.load_coefficients.eq(bank.correction_period != 0),
+            aux_feeder.load_coefficients.eq(control.corrects),
             aux_feeder.model_beats.eq(control.model_beats),
             aux_feeder.model_address.eq(bank.model_in_address),
             aux_feeder.coefficients_address.eq(bank.coefficients_address),
@@ -160,12 +164,13 @@ class Top(wiring.Component):
         m.submodules.port = port = ModelPort(config=self.config)
         engine = pipeline.engine
         wiring.connect(m, control.o_model, port.i)
-        wiring.connect(m, port.o, models.i)
+        connect_registered(m, "model_words", port.o, models.i, clear=control.stop,
+                           registered=self.config.fast_clock)
         m.d.comb += [
             port.beats.eq(bank.beats_per_row), port.stop.eq(control.stop),
-            port.clear.eq(control.clear), port.load.eq(control.load),
-            port.load_coefficients.eq(control.load_coefficients), port.unload.eq(control.unload),
-            control.port_done.eq(port.done),
+            *(getattr(port, name).eq(delay(m, getattr(control, name), self._late, name=name))
+              for name in ("clear", "load", "load_coefficients", "unload")),
+            control.port_done.eq(delay(m, port.done, self._late, name="port_done")),
             pipeline.access_index.eq(port.index), pipeline.access_pair.eq(port.pair),
             pipeline.access_write.eq(port.write), pipeline.access_clear.eq(port.clear_all),
             pipeline.access_intercept.eq(port.intercept),
@@ -173,7 +178,7 @@ class Top(wiring.Component):
             port.data.eq(pipeline.access_o),
         ]
         if engine is not None:
-            m.d.comb += [engine.load_start.eq(control.load_coefficients),
+            m.d.comb += [engine.load_start.eq(port.load_coefficients),
                          engine.load.eq(port.coefficient), engine.load_i.eq(port.i.payload)]
 
     def _count(self, m, bank, control, pipeline, readers):

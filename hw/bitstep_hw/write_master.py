@@ -71,17 +71,19 @@ class WriteMaster(wiring.Component):
 
         # AW: one register between the splitter and the bus.
         burst = splitter.o
-        issue = Signal()
+        issue, allowed = Signal(), Signal()
         wiring.connect(m, wiring.flipped(self.i_job), splitter.i)
         m.d.comb += address_constants(bus, "aw")
         m.d.comb += [
             splitter.clear.eq(self.stop),
-            burst.ready.eq((~bus.awvalid | bus.awready)
-                           & (outstanding != self.max_outstanding)),
+            burst.ready.eq((~bus.awvalid | bus.awready) & allowed),
             issue.eq(burst.valid & burst.ready),
             lengths.w_data.eq(burst.payload.length),
             lengths.w_en.eq(issue),
         ]
+        # A register, because so much hangs on it; it holds for the next cycle unless a burst is
+        # issued.
+        m.d.sync += allowed.eq(~issue & (outstanding != self.max_outstanding))
         with m.If(issue):
             m.d.sync += [
                 bus.awvalid.eq(1),

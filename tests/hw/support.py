@@ -92,7 +92,7 @@ def trace(dut, cycles, outputs, *, tail=40, **constant):
     return recorded
 
 
-def in_rows(rows, rng, *, gap=0.3, pitch=1):
+def in_rows(rows, rng, *, gap=0.3, pitch=1, apart=1):
     """Beats of rows in order, as (row, beat, first, last), with None for idle cycles.
 
     Parameters
@@ -103,12 +103,16 @@ def in_rows(rows, rng, *, gap=0.3, pitch=1):
         Probability of an idle cycle before a beat.
     pitch : int
         Least number of cycles from a row's last beat to the next row's.
+    apart : int
+        Least number of cycles from a beat to the one with the same number in the next row.
     """
-    schedule, last = [], -pitch
+    schedule, last, before = [], -pitch, {}
     for row, beats in enumerate(rows):
         for beat in range(beats):
-            while rng.random() < gap or (beat == beats - 1 and len(schedule) - last < pitch):
+            while rng.random() < gap or (beat == beats - 1 and len(schedule) - last < pitch) \
+                    or len(schedule) - before.get(beat, -apart) < apart:
                 schedule.append(None)
+            before[beat] = len(schedule)
             schedule.append((row, beat, beat == 0, beat == beats - 1))
         last = len(schedule) - 1
     return schedule

@@ -28,7 +28,7 @@ CONFIGS = [
     PipelineConfig(bits=8, max_features=24, minibatch=False),
     PipelineConfig(bits=8, max_features=24, corrections=False),
 ]
-WORDS_LATENCY = 3
+FAST = [replace(config, recursion=4) for config in CONFIGS[:3]]
 FLAG_LATENCY = 8            # a bound: the flags of all lanes take a few cycles more
 LOW, HIGH = -1 << 31, (1 << 31) - 1
 
@@ -59,7 +59,12 @@ class Reference:
         return seen, self.intercept, seen
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def words_latency(config):
+    """Cycles from a slot to its words."""
+    return config.product_stages + 2
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, *FAST], ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats", [1, 2, 3])
 def test_slots(config, gap, beats):
@@ -70,7 +75,8 @@ def test_slots(config, gap, beats):
     reference = Reference(start, 12345, level)
     cycles, expected, corrections = [], {}, {}
     flags, update, frozen_once = {}, 0, False
-    for place in in_rows([beats] * 40, rng, gap=gap, pitch=2):
+    for place in in_rows([beats] * 40, rng, gap=gap, pitch=2,
+                         apart=3 if config.fast_clock else 2):
         now = len(cycles)
         cycle = {"slot": {"valid": 0, "index": rng.randrange(beats)},
                  "levels": [rng.randint(-level, level) for _ in range(config.lanes)],
@@ -91,13 +97,17 @@ def test_slots(config, gap, beats):
             expected[now] = cycle
         corrections[now] = cycle["correction"]
         cycles.append(cycle)
-    # The correction of a slot comes a cycle after it.
+    # The correction of a slot comes after it.
     for now in expected:
         words, intercept, sampled = reference.step(
             cycles[now]["slot"], cycles[now]["levels"], cycles[now]["update"],
-            corrections.get(now + 1, [0] * config.lanes))
+            corrections.get(now + config.product_stages, [0] * config.lanes))
         expected[now] = words, intercept, sampled
-    cycles.append({"slot": {"valid": 0}, "correction": [0] * config.lanes})
+    cycles += [{"slot": {"valid": 0}, "correction": [0] * config.lanes}] * config.product_stages
+    if config.late_older_levels:
+        late = [{}, *({"levels": cycle.pop("levels")} for cycle in cycles if "levels" in cycle)]
+        cycles = [{**cycle, **levels} for cycle, levels in
+                  zip(cycles, [*late, {}, {}][:len(cycles)], strict=True)]
 
     dut = ModelStore(config=config)
     recorded = []
@@ -116,11 +126,11 @@ def test_slots(config, gap, beats):
 
     simulate(dut, bench)
     for now, (words, intercept, sampled) in expected.items():
-        outputs = recorded[now + WORDS_LATENCY]
+        outputs = recorded[now + words_latency(config)]
         assert outputs["words"] == words, now
         if cycles[now]["slot"]["first"]:
             assert outputs["intercept"] == intercept, now
-        assert recorded[now + WORDS_LATENCY - 1]["sampled"] == sampled, now
+        assert recorded[now + words_latency(config) - 1]["sampled"] == sampled, now
     assert not any(outputs["saturated"] for outputs in recorded)
 
 
@@ -146,7 +156,7 @@ def saturates(config, *, word, update=0, level=1, correction=0, slot=None, inter
 
     simulate(dut, bench)
     assert sum(flags) <= 1
-    return any(flags), words[WORDS_LATENCY - 1]
+    return any(flags), words[words_latency(config) - 1]
 
 
 @pytest.mark.parametrize("word, update, level", [
@@ -154,10 +164,11 @@ def saturates(config, *, word, update=0, level=1, correction=0, slot=None, inter
     (LOW, 0, 1), (LOW, 1, 1), (HIGH, LOW, 127), (LOW, HIGH, 127), (-1, HIGH, 1), (-2, HIGH, 1),
     (HIGH, 0, 0), (1 << 30, 1 << 24, -64), ((1 << 30) - 1, 1 << 24, -64)])
 @pytest.mark.parametrize("lanes", [8, 64])
-def test_range_of_a_word(word, update, level, lanes):
+@pytest.mark.parametrize("recursion", [2, 4])
+def test_range_of_a_word(word, update, level, lanes, recursion):
     if lanes == 64:
         level = max(-1, min(1, level))
-    config = PipelineConfig(bits=64 // lanes, max_features=lanes)
+    config = PipelineConfig(bits=64 // lanes, max_features=lanes, recursion=recursion)
     result = word - update * level
     assert saturates(config, word=word, update=update, level=level)[0] is not fits(result, 32)
 
@@ -165,9 +176,9 @@ def test_range_of_a_word(word, update, level, lanes):
 @pytest.mark.parametrize("word, correction", [
     (HIGH, 0), (HIGH, 1), (HIGH - 5, 5), (LOW, -1), (LOW, 0), (LOW + 7, -7), (HIGH, HIGH),
     (LOW, LOW)])
-def test_range_of_a_committed_correction(word, correction):
+@pytest.mark.parametrize("config", [CONFIGS[0], FAST[0]], ids=lambda config: config.name)
+def test_range_of_a_committed_correction(config, word, correction):
     """Until it is committed a sum may leave the range: the dot product takes 33 bits."""
-    config = CONFIGS[0]
     committed = {"correct": 1, "commit": 1}
     flag, seen = saturates(config, word=word, correction=correction, slot=committed)
     assert flag is not fits(word + correction, 32)
