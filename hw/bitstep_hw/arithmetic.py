@@ -44,7 +44,8 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
     """Register of ``width`` bits with ``a * b + addend``, ``stages`` (1 to 3) clock edges later.
 
     With two stages the operands are cut into pieces that fit a multiplier block of 18 x 18 bits,
-    and the products of the pieces are added in the second stage; with three, in two stages.
+    and the products of the pieces are added in the second stage; with three, in two stages, of
+    which only the last has a carry.
     ``addend`` must not change while a product is on its way. As in :func:`adder_tree`, registers
     move with ``valid`` alone.
     """
@@ -53,15 +54,13 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
         with m.If(valid):
             m.d.sync += result.eq(a * b + addend)
         return result
-    total = addend
-    for a_place, row in partial_products(m, a, b, valid=valid, name=name):
-        partial = sum(product << b_place for b_place, product in row)
-        if stages == 3:
-            register = Signal(partial.shape(), name=f"{name}_{a_place}", reset_less=True)
-            with m.If(delay(m, valid, 1, name=f"{name}_{a_place}_valid")):
-                m.d.sync += register.eq(partial)
-            partial = register
-        total = total + (partial << a_place)
+    if stages == 3:
+        total = addend + sum(multiply_carry_save(m, a, b, valid=valid, name=f"{name}_partial",
+                                                 width=width))
+    else:
+        total = addend + sum(product << a_place + b_place
+                             for a_place, row in partial_products(m, a, b, valid=valid, name=name)
+                             for b_place, product in row)
     with m.If(delay(m, valid, stages - 1, name=f"{name}_valid")):
         m.d.sync += result.eq(total)
     return result

@@ -1,8 +1,10 @@
 """The beats of earlier rows, at the same place in the row."""
 
-from amaranth import C, Module, Signal
+from amaranth import C, Module
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
+
+from bitstep_hw.arithmetic import delay
 
 
 class DelayLines(wiring.Component):
@@ -12,8 +14,9 @@ class DelayLines(wiring.Component):
     writes each line's old word into the next line, so that every line holds one row. Rows longer
     than a line do not use it (:meth:`bitstep.config.PipelineConfig.line_depth`).
 
-    One slot a cycle; two slots with the same index must be at least 2 cycles apart (the scalar
-    recursion sees to that). Storage: ``bus_width`` times the sum of the depths, in bits.
+    One slot a cycle; two slots with the same index must be at least 2 cycles apart, 3 with
+    ``recursion`` 4 (the sequencer sees to that). Storage: ``bus_width`` times the sum of the
+    depths, in bits.
 
     Parameters
     ----------
@@ -41,9 +44,11 @@ class DelayLines(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        writing, index = Signal(), Signal.like(self.index)
-        m.d.sync += [writing.eq(self.valid), index.eq(self.index)]
-        newer = self.beat
+        # For a fast clock what memory blocks say waits in registers before it is written.
+        late = 1 if self.config.fast_clock else 0
+        writing = delay(m, self.valid, 1 + late, name="writing")
+        index = delay(m, self.index, 1 + late, name="index")
+        newer = delay(m, self.beat, late, name="beat")
         for line in range(self.config.lookahead + 1):
             depth = self.config.line_depth(line + 1)
             m.submodules[f"line_{line + 1}"] = store = memory.Memory(
@@ -58,5 +63,5 @@ class DelayLines(wiring.Component):
                 write.data.eq(newer),
                 write.en.eq(writing),
             ]
-            newer = read.data
+            newer = delay(m, read.data, late, name=f"newer_{line + 1}")
         return m

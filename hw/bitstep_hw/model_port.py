@@ -58,13 +58,14 @@ class ModelPort(wiring.Component):
         asked = Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
         waited = Signal()
+        stopped = delay(m, self.stop, 1 if self.config.fast_clock else 0, name="stopped")
         m.d.comb += [
             last_pair.eq(pair == self.pairs - 1),
             last_index.eq(index == self.beats - 1),
             self.index.eq(index),
             self.o.valid.eq(buffer.r_rdy & ~self.stop),
             self.o.payload.eq(buffer.r_data),
-            buffer.r_en.eq(self.o.ready | self.stop),
+            buffer.r_en.eq(self.o.ready | stopped),
         ]
         latency = self._read(m, buffer, asked, pair, at_intercept)
         with m.If(advance):

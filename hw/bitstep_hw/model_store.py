@@ -118,7 +118,7 @@ class ModelStore(wiring.Component):
 
         # The OR over all lanes takes two cycles. The registers move only if what they say counts.
         # A corrected word's carry comes out of a sum: for a fast clock it waits for a cycle.
-        late = 1 if early else 0
+        late, size = (1, 4) if early else (0, 8)
         corrected = two.valid & two.commit
         carries = [delay(m, carry, late, name=f"carry_{lane}")
                    for lane, carry in enumerate(carries)]
@@ -126,7 +126,8 @@ class ModelStore(wiring.Component):
         for name, enable, wrong in (
                 ("left", two.valid, excesses),
                 ("left_corrected", delay(m, corrected, late, name="corrected"), carries)):
-            groups = [reduce(or_, wrong[at:at + 8]).any() for at in range(0, config.lanes, 8)]
+            groups = [reduce(or_, wrong[at:at + size]).any()
+                      for at in range(0, config.lanes, size)]
             flags = Signal(len(groups), name=name, reset_less=True)
             with m.If(enable):
                 m.d.sync += flags.eq(Cat(groups))

@@ -19,7 +19,8 @@ class ReadMaster(wiring.Component):
     """Reads contiguous blocks through AXI4 and delivers their beats in order.
 
     Data is requested only when the FIFO has room for it, so RREADY is always 1. One beat per
-    cycle across bursts and jobs (a burst every other cycle, a job every third) if ``fifo_depth`` covers the memory's latency and one more burst.
+    cycle across bursts and jobs if ``fifo_depth`` covers the memory's latency and one more burst;
+    a burst is requested every other cycle at most.
     Latency is 2 cycles from a job to ARVALID and 2 from RVALID to the output. Storage:
     ``fifo_depth`` beats in block memory.
 

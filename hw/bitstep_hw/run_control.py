@@ -180,6 +180,8 @@ class RunControl(wiring.Component):
 
     def _write_states(self, m, state, failure, sent, address, settle):
         """An epoch's model on its way to memory."""
+        last_epoch = Signal()       # a cycle late: the number changes at an epoch's end
+        m.d.sync += last_epoch.eq(self.epochs_done == self.registers.epochs - 1)
         with state("Write"):
             m.d.comb += [self.job.valid.eq(~sent), self.model_io.eq(1)]
             with m.If(self.port_done):
@@ -192,7 +194,7 @@ class RunControl(wiring.Component):
                 m.d.sync += [settle.eq(0), self.epochs_done.eq(self.epochs_done + 1),
                              address.eq(address + self.registers.model_out_stride)]
                 m.next = "Table"
-                with m.If(self.epochs_done == self.registers.epochs - 1):
+                with m.If(last_epoch):
                     m.next = "Stop"
 
     def _check(self, m):

@@ -189,6 +189,8 @@ class Sequencer(wiring.Component):
         adds, needs, distance, more = Signal(), Signal(), Signal.like(since), Signal()
         boundary, missing = Signal(), Signal()
         pending = Signal()
+        batch_end = Signal(32)
+        m.d.sync += batch_end.eq(self.batch - 1)
         m.d.comb += [
             idle.eq(carrying | missing),
             boundary.eq(at_boundary & ~idle),
@@ -203,7 +205,7 @@ class Sequencer(wiring.Component):
             more.eq(Mux(counted, beyond < rows_left, self.period < rows_left)),
         ]
         m.d.sync += self.misaligned.eq((issue & boundary & (position != 0)) | (
-            counted & steps & (position != self.batch - 1) & (rows_left != 1)))
+            counted & steps & (position != batch_end) & (rows_left != 1)))
         reached = distance == self.lookahead
         m.d.comb += [
             self.slot.apply.eq(age > self.lookahead),
@@ -230,7 +232,7 @@ class Sequencer(wiring.Component):
                 m.d.sync += [opening.eq(0), pending.eq(needs)]
         with m.If(counted):
             m.d.sync += [
-                position.eq(Mux(position == self.batch - 1, 0, position + 1)),
+                position.eq(Mux(position == batch_end, 0, position + 1)),
                 to_boundary.eq(Mux(at_boundary, self.period - 1, to_boundary - 1)),
                 at_boundary.eq(following),
             ]

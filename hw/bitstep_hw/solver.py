@@ -100,6 +100,10 @@ class Solver(wiring.Component):
         recursion = config.recursion
         multiply_stages = 1 if recursion == 2 else 2        # of c times G, near terms
         near = self._near
+        # Constant during an epoch, and wanted in many places: for a fast clock a register more.
+        self._mantissa, self._shift = (
+            delay(m, getattr(self, name), 1 if config.fast_clock else 0, name=name)
+            for name in ("mantissa", "shift"))
 
         history = UpdateHistory(m, config, valid=self.valid, idle_row=self.idle_row,
                                 clear=self.clear)
@@ -118,18 +122,18 @@ class Solver(wiring.Component):
 
         # Near terms: mantissa * G_d first, then times c.
         half = Signal(MAX_SHIFT * SHIFT_UNIT)
-        with m.Switch(self.shift):
+        with m.Switch(self._shift):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
                     m.d.sync += half.eq(1 << SHIFT_UNIT * shift - 1)
         difference = self._compressed if config.fast_clock else self._subtracted
-        exact, distance = difference(m, history, residual, half, multiply_stages)
+        exact, distance, above = difference(m, history, residual, half, multiply_stages)
         positive = delay(m, ~self.label[-1], entry - 1, name="positive")
-        active = Mux(positive, distance[-1], ~distance[-1] & distance.any())
+        active = Mux(positive, distance[-1], above)
         forgotten = C(0)
         if config.refetch:
             reach = self._reach(m, at[dotted])
-            away = multiply(m, reach, self.mantissa, stages=multiply_stages, valid=at[dotted - 1],
+            away = multiply(m, reach, self._mantissa, stages=multiply_stages, valid=at[dotted - 1],
                             name="away", width=len(reach) + MANTISSA_WIDTH + 1)
             away = delay(m, away, dotted - 2 - multiply_stages, name="away")
             undecided = delay(m, self.undecided, dotted - 2, name="undecided")
@@ -151,17 +155,19 @@ class Solver(wiring.Component):
         config, entry = self.config, history.entry
         start = config.recursion * d
         stages = min(2, entry - start) if config.recursion > 2 else 1
-        factor = multiply(m, self.products[d - 1], self.mantissa, stages=stages,
+        factor = multiply(m, self.products[d - 1], self._mantissa, stages=stages,
                           valid=history.at[entry], name=f"factor_{d}",
                           width=config.gram_width + MANTISSA_WIDTH)
         return delay(m, factor, entry - start - stages, name=f"factor_{d}")
 
     def _subtracted(self, m, history, residual, half, multiply_stages):
-        """The mantissa times z - y, rounded and not, at place 1: near terms one after the other."""
+        """The mantissa times z - y, rounded and not, and whether it is positive, at place 1: near
+        terms one after the other.
+        """
         recursion, width = self.config.recursion, self._exact_width
         final_stages = recursion - multiply_stages          # subtract, shift, round
         place = solver_stages(recursion) - 1                # of the residual
-        final = multiply(m, residual, self.mantissa, stages=multiply_stages,
+        final = multiply(m, residual, self._mantissa, stages=multiply_stages,
                          valid=history.at[place], name="scaled", width=width, addend=half)
         ready, product = place - multiply_stages, C(0)      # place of ``final``
         for d in range(self._near, 0, -1):
@@ -184,18 +190,18 @@ class Solver(wiring.Component):
         m.d.comb += exact.eq(final - product)
         exact = delay(m, exact, final_stages - 1, name="exact")
         m.d.comb += distance.eq(exact - half)
-        return exact, distance
+        return exact, distance, ~distance[-1] & distance.any()
 
     def _compressed(self, m, history, residual, half, multiply_stages):
         """As :meth:`_subtracted`, for a fast clock: the products are sums of two numbers until
-        the last sum, the only one with a carry, and the distance has a sum of its own beside it.
+        the last sum, the only one with a carry. What is asked of it has sums of its own.
         """
         assert (self.config.recursion, multiply_stages) == (4, 2)
         width = self._exact_width + 1
         start = self.config.recursion                       # place where c_(i-1) is known
         place = solver_stages(start) - 1                    # of the residual
         # -x is ~x + 1: the two 1s of the subtrahend are added here.
-        scaled = multiply_carry_save(m, residual, self.mantissa, valid=history.at[place],
+        scaled = multiply_carry_save(m, residual, self._mantissa, valid=history.at[place],
                                      name="scaled", width=width, addend=2 * self._near)
         terms = [delay(m, part, place - start, name=f"scaled_{number}")
                  for number, part in enumerate(scaled)]
@@ -206,9 +212,12 @@ class Solver(wiring.Component):
         terms = compress(terms, width)
         exact = Signal(signed(width), name="exact", reset_less=True)
         distance = Signal(signed(width), name="distance", reset_less=True)
+        less = Signal(signed(width), name="less", reset_less=True)      # by 1
+        minus_one = C((1 << width) - 1, width)
         m.d.sync += [distance.eq(sum(terms)),
+                     less.eq(sum(compress([*terms, minus_one], width))),
                      exact.eq(sum(compress([*terms, extend(half, width)], width)))]
-        return exact, distance
+        return exact, distance, ~less[-1]
 
     def _residual(self, far, target):
         """The dot product less the target and the far terms, which are pairs of numbers."""
@@ -261,7 +270,7 @@ class Solver(wiring.Component):
         """Shift, check the range, and hand c on."""
         at, idle = history.at, history.idle
         shifted = Signal(signed(len(exact) - SHIFT_UNIT))
-        with m.Switch(self.shift):
+        with m.Switch(self._shift):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
                     m.d.comb += shifted.eq(exact >> SHIFT_UNIT * shift)
