@@ -248,10 +248,11 @@ class PipelineConfig:
         return 2 if self.family == "float" or self.fast_clock else 1
 
     @property
-    def late_older_levels(self) -> bool:
-        """Whether the levels of the row to apply reach the model store a cycle after their slot, so
-        that the choice among the rows before has a cycle of its own; the product with c is then
-        summed in the subtraction.
+    def split_products(self) -> bool:
+        """Whether products of levels with model words and with c are summed by what takes them: the
+        tree of the dot product, and the subtraction from the model. That leaves the choice among
+        the rows before a cycle of its own: the levels of the row to apply reach the model store a
+        cycle after their slot.
         """
         return self.fast_clock and self.family != "float"
 

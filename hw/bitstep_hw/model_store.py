@@ -34,7 +34,7 @@ class ModelStore(wiring.Component):
         A slot.
     levels : In(signed(level_width)).array(lanes), update : In(signed(32))
         Gradient levels and c of the row to apply; the levels one cycle after the slot if
-        ``config.late_older_levels``.
+        ``config.split_products``.
     intercept_level : In(8)
         Level of the intercept's constant input.
     correction : In(ArrayLayout(signed(32), lanes))
@@ -192,7 +192,7 @@ class ModelStore(wiring.Component):
     def _delta(self, m, lane):
         """c times the lane's level, beside slot ``one``."""
         config, level, name = self.config, self.levels[lane], f"delta_{lane}"
-        if not config.late_older_levels:
+        if not config.split_products:
             return integer_product(m, config, level, self.update, fraction=0,
                                    valid=self.slot.valid, name=name)
         # What is left of the product's sum is the subtraction's.
