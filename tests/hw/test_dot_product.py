@@ -41,7 +41,8 @@ def check(config, rows, rng, *, gap, extreme=None, intercept_level=0):
             total += sum(a * b for a, b in zip(levels, words, strict=True))
             cycle |= {"valid": 1, "first": first, "last": last}
             if last:
-                expected.append((len(cycles) + config.tree_stages + 2, total))
+                expected.append((
+                    len(cycles) + config.tree_stages + config.product_stages + 1, total))
         cycles.append(cycle)
     recorded = trace(DotProduct(config=config), cycles, ["o_valid", "o"],
                      intercept_level=intercept_level)
