@@ -1,5 +1,7 @@
 """Queues: nothing overflows, nothing is lost, nothing changes places."""
 
+import functools
+
 from amaranth import Mux, Signal
 
 from bitstep.config import PipelineConfig
@@ -134,18 +136,19 @@ def reader(s: Surrounding):
     s.check(implies(s.past(came, 2) > left, dut.o.valid))
 
 
-def lines(s: Surrounding):
+def lines(s: Surrounding, *, recursion=2):
     """Beside beat j of row i, line d shows beat j of row i - d. A beat chosen at will is followed
     through all lines.
     """
-    config = PipelineConfig(bits=8, max_features=16, lookahead=2)
+    config = PipelineConfig(bits=8, max_features=16, lookahead=2, recursion=recursion)
     dut = DelayLines(config=config)
     beats, number = s.constant(2, name="beats"), s.constant(2, name="chosen")
     s.assume((beats != 0) & (beats <= 2))
     s.add(dut, index=(index := Signal(1)))
     m = s.m
-    # Rows in order; the same index not in two cycles that follow each other.
-    s.assume(~(dut.valid & s.past(dut.valid)) | (index != s.past(index)))
+    # Rows in order; the same index not in two cycles that follow each other, or three.
+    for cycles in range(1, 3 if config.fast_clock else 2):
+        s.assume(~(dut.valid & s.past(dut.valid, cycles)) | (index != s.past(index, cycles)))
     row, slot_row, slot_index, slot = Signal(4), Signal(4), Signal(1), Signal()
     m.d.sync += [slot.eq(dut.valid), slot_row.eq(row), slot_index.eq(index)]
     s.assume(row < 15)
@@ -189,7 +192,12 @@ PROPERTIES = [
                       "with m.If(newest == number):"),
              depth=10, bounded=True),
     Property("queue-lines", "DelayLines", "line d shows the same beat of the row d before",
-             lines, Mutation("delay_lines.py", "            newer = read.data",
-                             "            newer = self.beat"),
+             lines, Mutation("delay_lines.py", "newer = delay(m, read.data, late",
+                             "newer = delay(m, self.beat, late"),
              depth=12, bounded=True),
+    Property("queue-lines-fast", "DelayLines",
+             "the same for a fast clock, with the same index every third cycle at most",
+             functools.partial(lines, recursion=4),
+             Mutation("delay_lines.py", "delay(m, self.index, 1 + late",
+                      "delay(m, self.index, 1"), depth=14, bounded=True),
 ]

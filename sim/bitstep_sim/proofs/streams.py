@@ -169,8 +169,8 @@ def structure(s: Surrounding):
 _HELD = "what is offered stays, unchanged, until it is taken"
 PROPERTIES = [
     Property("stream-splitter", "BurstSplitter", f"{_HELD}, but for clear", splitter,
-             Mutation("burst_splitter.py", "self.i.ready.eq(~valid | self.clear | (",
-                      "self.i.ready.eq(~valid | self.clear | (self.i.valid & final) | (")),
+             Mutation("burst_splitter.py", "self.i.ready.eq(~valid | self.clear)",
+                      "self.i.ready.eq(~valid | self.clear | (self.i.valid & final))")),
     Property("stream-reader", "ReadMaster", f"{_HELD}, but for stop", read_master,
              Mutation("read_master.py", "store.r_en.eq(self.o.ready | self.stop)",
                       "store.r_en.eq(self.o.ready | self.stop | bus.rlast)"), breaks_at=14),
@@ -178,8 +178,8 @@ PROPERTIES = [
              Mutation("label_unpacker.py", "self.i.ready.eq((left == 0) |",
                       "self.i.ready.eq((left <= 1) |")),
     Property("stream-port", "ModelPort", f"{_HELD}, but for stop", model_port,
-             Mutation("model_port.py", "buffer.r_en.eq(self.o.ready | self.stop)",
-                      "buffer.r_en.eq(self.o.ready | self.stop | self.done)")),
+             Mutation("model_port.py", "buffer.r_en.eq(self.o.ready | stopped)",
+                      "buffer.r_en.eq(self.o.ready | stopped | self.done)")),
     Property("stream-rows", "RowFeeder", f"{_HELD}, but for stop", row_feeder,
              Mutation("job_feeders.py", "with m.Elif(self.o.valid & self.o.ready):",
                       "with m.Elif(self.o.valid):")),
