@@ -83,7 +83,8 @@ class ReadMaster(wiring.Component):
 
         # AR: one register between the splitter and the bus.
         burst = splitter.o
-        issue, allowed = Signal(), Signal()
+        issue = Signal()
+        allowed = Signal()
         wiring.connect(m, wiring.flipped(self.i_job), splitter.i)
         m.d.comb += address_constants(bus, "ar")
         m.d.comb += [

@@ -71,7 +71,8 @@ class WriteMaster(wiring.Component):
 
         # AW: one register between the splitter and the bus.
         burst = splitter.o
-        issue, allowed = Signal(), Signal()
+        issue = Signal()
+        allowed = Signal()
         wiring.connect(m, wiring.flipped(self.i_job), splitter.i)
         m.d.comb += address_constants(bus, "aw")
         m.d.comb += [
