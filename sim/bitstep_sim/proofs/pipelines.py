@@ -57,12 +57,12 @@ def _sequential(s, config, rows, labels, mantissa, level, model, intercept):
     return words
 
 
-def pipeline(*, lookahead, cycles):
+def pipeline(*, lookahead, cycles, recursion=2):
     """An epoch of the rows ``CODES`` with any labels, from any model; it ends before ``cycles``."""
     def build(s: Surrounding):
         with narrow():
             config = NarrowConfig(bus_width=4, bits=2, max_features=4, lookahead=2,
-                                  recursion=2, minibatch=False, corrections=False)
+                                  recursion=recursion, minibatch=False, corrections=False)
             _build(s, config, Pipeline(config=config))
 
     def _build(s, config, dut):
@@ -88,7 +88,7 @@ def pipeline(*, lookahead, cycles):
             "lookahead": C(lookahead), "intercept_level": level, "mantissa": mantissa,
             "shift": C(1), "start": cycle == START,
             "i_rows__valid": fed != n_rows,
-            "i_labels__valid": labelled != n_rows,
+            "i_labels__valid": (labelled != n_rows) & (cycle > START),
             "i_rows__payload": _at(codes, fed), "i_labels__payload": _at(labels, labelled),
             "access_write": (cycle == 1) | (cycle == 2), "access_intercept": cycle == 2,
             "access_i": Mux(cycle == 1, Cat(*model), intercept.as_unsigned())}
@@ -105,7 +105,7 @@ def pipeline(*, lookahead, cycles):
         with m.If(dut.saturated.any()):
             m.d.sync += wrong.eq(1)
         result = dut.access_o
-        shown = s.past(done, 2)
+        shown = s.past(done, 3)
         s.check(implies(shown, (result == Cat(*expected[:2])) & ~wrong))
         s.check(implies(cycle == cycles, shown))
 
@@ -126,13 +126,17 @@ def _at(values, index):
 
 
 PROPERTIES = [
-    Property(f"pipeline-d{lookahead}", "Pipeline",
-             f"the model after 2 rows is that of sequential SGD, with look-ahead {lookahead}",
-             pipeline(lookahead=lookahead, cycles=cycles),
+    Property(f"pipeline-d{lookahead}{name}", "Pipeline",
+             f"the model after 2 rows is that of sequential SGD, with look-ahead {lookahead}"
+             + (", for a fast clock" if name else ""),
+             pipeline(lookahead=lookahead, cycles=cycles, recursion=recursion),
              mutation, depth=cycles + 1, skip=cycles, bounded=True, timeout_s=400)
-    for lookahead, cycles, mutation in (
-        (2, 36, Mutation("correlator.py", "(d > skipped)", "(d > skipped + 1)")),
-        (0, 46, Mutation("solver.py", "self.dot - target - sum(far)",
-                                   "self.dot - target - sum(far) + 1")),
+    for lookahead, name, recursion, cycles, mutation in (
+        (2, "", 2, 37, Mutation("correlator.py", "(d > skipped)", "(d > skipped + 1)")),
+        (0, "", 2, 47, Mutation("solver.py", "self.dot - target - sum(far)",
+                                "self.dot - target - sum(far) + 1")),
+        (2, "-fast", 4, 76, Mutation("solver.py", "addend=2 * self._near", "addend=self._near")),
+        (0, "-fast", 4, 96, Mutation("solver.py", "C(len(less), width)]",
+                                     "C(len(less) + 1, width)]")),
     )
 ]
