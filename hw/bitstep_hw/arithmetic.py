@@ -46,8 +46,8 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
     With two stages the operands are cut into pieces that fit a multiplier block of 18 x 18 bits,
     and the products of the pieces are added in the second stage; with three, in two stages, of
     which only the last has a carry.
-    ``addend`` must not change while a product is on its way. As in :func:`adder_tree`, registers
-    move with ``valid`` alone.
+    ``addend`` must not change while a product is on its way. As in :func:`adder_tree`, sums move
+    with ``valid`` alone.
     """
     result = Signal(signed(width), name=name, reset_less=True)
     if stages == 1:
@@ -59,7 +59,7 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
                                                  width=width))
     else:
         total = addend + sum(product << a_place + b_place
-                             for a_place, row in partial_products(m, a, b, valid=valid, name=name)
+                             for a_place, row in partial_products(m, a, b, name=name)
                              for b_place, product in row)
     with m.If(delay(m, valid, stages - 1, name=f"{name}_valid")):
         m.d.sync += result.eq(total)
@@ -71,7 +71,7 @@ def multiply_carry_save(m, a, b, *, valid, name, width, addend=0):
     ``a * b + addend``: :func:`multiply` with two stages, but for the carry of its last sum.
     """
     terms = [C(addend, width)] if addend else []
-    for a_place, row in partial_products(m, a, b, valid=valid, name=name):
+    for a_place, row in partial_products(m, a, b, name=name):
         terms += [extend(product << a_place + b_place, width) for b_place, product in row]
     parts = [Signal(width, name=f"{name}_{part}", reset_less=True) for part in ("sum", "carry")]
     with m.If(delay(m, valid, 1, name=f"{name}_valid")):
@@ -98,9 +98,10 @@ def extend(value, width):
     return Cat(value, sign.replicate(max(width - len(value), 0)))[:width]
 
 
-def partial_products(m, a, b, *, valid, name):
+def partial_products(m, a, b, *, name):
     """Registers with the products of the operands' pieces: for each piece of ``a`` its place and
-    the pairs of place and product with the pieces of ``b``.
+    the pairs of place and product with the pieces of ``b``. They move in every cycle: multipliers
+    have registers of their own, whose enables are a trouble to route.
     """
     rows = []
     for a_place, a_piece in _pieces(a):
@@ -108,8 +109,7 @@ def partial_products(m, a, b, *, valid, name):
         for b_place, b_piece in _pieces(b):
             product = Signal((a_piece * b_piece).shape(), name=f"{name}_{a_place}_{b_place}",
                              reset_less=True)
-            with m.If(valid):
-                m.d.sync += product.eq(a_piece * b_piece)
+            m.d.sync += product.eq(a_piece * b_piece)
             row.append((b_place, product))
         rows.append((a_place, row))
     return rows

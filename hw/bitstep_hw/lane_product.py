@@ -33,14 +33,14 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
 
 
 def integer_product_terms(m, config, level, value, *, valid, name):
-    """Registers whose sum is ``level * value``, one clock edge later; no floating-point values.
-    They move with ``valid`` alone.
+    """Registers whose sum is ``level * value``, one clock edge after ``valid``; no floating-point
+    values.
     """
     assert config.family != "float"
     if len(level) <= 2:
         return [_register(m, scale(level, value), valid, name)]
     return [product << level_place + value_place
-            for level_place, row in partial_products(m, level, value, valid=valid, name=name)
+            for level_place, row in partial_products(m, level, value, name=name)
             for value_place, product in row]
 
 
