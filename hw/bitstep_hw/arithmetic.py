@@ -1,10 +1,26 @@
 """Registers, sums and products that several components build from."""
 
+from contextlib import nullcontext
+
 from amaranth import C, Cat, Mux, Signal, signed
 
 
+def enable_of(config, valid):
+    """Enable of data registers whose values count with ``valid``: for a fast clock none, because
+    nets to thousands of registers are in the way of all others.
+    """
+    return None if config.fast_clock else valid
+
+
+def when(m, enable):
+    """``m.If(enable)``; without an enable (None) in every cycle."""
+    return nullcontext() if enable is None else m.If(enable)
+
+
 def delay(m, value, cycles, *, name):
-    """``value`` as it was ``cycles`` clock edges ago; ``value`` itself for 0 cycles."""
+    """``value`` as it was ``cycles`` clock edges ago; ``value`` itself for 0 cycles or None."""
+    if value is None:
+        return None
     for stage in range(cycles):
         register = Signal(value.shape(), name=f"{name}_{stage + 1}", reset_less=True)
         m.d.sync += register.eq(value)
@@ -16,7 +32,7 @@ def adder_tree(m, terms, *, stages, valid, name):
     """Sum of ``terms``, with a register after every second level, ``stages`` in all.
 
     The registers only move where ``valid``, the flag of the terms, goes along with them: that
-    spares power, and simulation time.
+    spares power, and simulation time. It may be None (:func:`enable_of`).
     """
     for stage in range(stages):
         for _level in range(2):
@@ -25,7 +41,7 @@ def adder_tree(m, terms, *, stages, valid, name):
         registers = []
         for index, term in enumerate(terms):
             registers.append(Signal(term.shape(), name=f"{name}_{stage}_{index}", reset_less=True))
-        with m.If(valid):
+        with when(m, valid):
             m.d.sync += [register.eq(term) for register, term in zip(registers, terms, strict=True)]
         terms = registers
         valid = delay(m, valid, 1, name=f"{name}_valid_{stage}")
@@ -51,7 +67,7 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
     """
     result = Signal(signed(width), name=name, reset_less=True)
     if stages == 1:
-        with m.If(valid):
+        with when(m, valid):
             m.d.sync += result.eq(a * b + addend)
         return result
     if stages == 3:
@@ -61,7 +77,7 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
         total = addend + sum(product << a_place + b_place
                              for a_place, row in partial_products(m, a, b, name=name)
                              for b_place, product in row)
-    with m.If(delay(m, valid, stages - 1, name=f"{name}_valid")):
+    with when(m, delay(m, valid, stages - 1, name=f"{name}_valid")):
         m.d.sync += result.eq(total)
     return result
 
@@ -74,7 +90,7 @@ def multiply_carry_save(m, a, b, *, valid, name, width, addend=0):
     for a_place, row in partial_products(m, a, b, name=name):
         terms += [extend(product << a_place + b_place, width) for b_place, product in row]
     parts = [Signal(width, name=f"{name}_{part}", reset_less=True) for part in ("sum", "carry")]
-    with m.If(delay(m, valid, 1, name=f"{name}_valid")):
+    with when(m, delay(m, valid, 1, name=f"{name}_valid")):
         m.d.sync += [part.eq(term)
                      for part, term in zip(parts, compress(terms, width), strict=True)]
     return parts

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import FLOAT_GUARD, MODEL_WIDTH
-from bitstep_hw.arithmetic import adder_tree, delay, multiply
+from bitstep_hw.arithmetic import adder_tree, delay, enable_of, multiply
 from bitstep_hw.lane_product import integer_product, integer_product_terms
 
 
@@ -48,9 +48,10 @@ class DotProduct(wiring.Component):
         m = Module()
         config = self.config
         stages = config.tree_stages + config.product_stages
+        enable = enable_of(config, self.valid)
         pairs = list(zip(self.levels, self.words, strict=True))
         if config.split_products:
-            parts = [integer_product_terms(m, config, level, word, valid=self.valid,
+            parts = [integer_product_terms(m, config, level, word, valid=enable,
                                            name=f"product_{lane}")
                      for lane, (level, word) in enumerate(pairs)]
             # Parts of the same weight side by side.
@@ -58,11 +59,11 @@ class DotProduct(wiring.Component):
                                      for part in group], 1
         else:
             terms = [integer_product(m, config, level, word, fraction=FLOAT_GUARD,
-                                     valid=self.valid, name=f"product_{lane}")
+                                     valid=enable, name=f"product_{lane}")
                      for lane, (level, word) in enumerate(pairs)]
             product_stages = config.product_stages
         total = adder_tree(m, terms, stages=stages - product_stages, name="tree",
-                           valid=delay(m, self.valid, product_stages, name="multiplied"))
+                           valid=delay(m, enable, product_stages, name="multiplied"))
 
         constant = multiply(m, self.intercept, self.intercept_level, stages=config.product_stages,
                             valid=C(1), name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)

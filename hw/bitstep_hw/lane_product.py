@@ -3,7 +3,7 @@
 from amaranth import Cat, Mux, Signal
 
 from bitstep.config import FLOAT_GUARD
-from bitstep_hw.arithmetic import delay, multiply, partial_products, scale
+from bitstep_hw.arithmetic import delay, multiply, partial_products, scale, when
 
 _PIECE = 4          # bits of a factor that lookup tables multiply in one cycle of a fast clock
 _BIAS = 150         # exponent field of m 2^0, with m's 23 fraction bits counted in
@@ -87,6 +87,6 @@ def _align(m, product, less, width, valid, name):
 
 def _register(m, value, valid, name):
     register = Signal(value.shape(), name=name, reset_less=True)
-    with m.If(valid):
+    with when(m, valid):
         m.d.sync += register.eq(value)
     return register

@@ -8,7 +8,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
-from bitstep_hw.arithmetic import delay, multiply, out_of_range
+from bitstep_hw.arithmetic import delay, enable_of, multiply, out_of_range, when
 from bitstep_hw.lane_product import integer_product, integer_product_terms
 from bitstep_hw.slot import slot_layout
 
@@ -168,7 +168,7 @@ class ModelStore(wiring.Component):
         delta = self._delta(m, lane)
         updated = Signal(signed(config.level_width + UPDATE_WIDTH), name=f"updated_{lane}",
                          reset_less=True)
-        with m.If(one.valid):
+        with when(m, enable_of(config, one.valid)):
             m.d.sync += updated.eq(old - delta)
         plain = updated[:MODEL_WIDTH].as_signed()
         excess = updated[MODEL_WIDTH:] ^ plain[-1].replicate(len(updated) - MODEL_WIDTH)
@@ -176,7 +176,7 @@ class ModelStore(wiring.Component):
         stored = plain
         if config.corrections:
             pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
-            with m.If(one.correct):
+            with when(m, enable_of(config, one.correct)):
                 m.d.sync += pending.eq(self.correction[lane])
             m.d.comb += seen.eq(plain + Mux(two.correct, pending, 0))
             stored = Mux(two.commit, seen[:MODEL_WIDTH].as_signed(), plain)
@@ -184,7 +184,7 @@ class ModelStore(wiring.Component):
             m.d.comb += seen.eq(plain)
         m.d.comb += self.sampled[lane].eq(seen)
         used = seen if frozen is None else Mux(two.frozen, frozen[lane], seen)
-        with m.If(two.valid):
+        with when(m, enable_of(config, two.valid)):
             m.d.sync += self.words[lane].eq(used)
         carry = seen[-1] ^ seen[-2] if config.corrections else C(0)
         return stored, excess, carry
@@ -194,10 +194,10 @@ class ModelStore(wiring.Component):
         config, level, name = self.config, self.levels[lane], f"delta_{lane}"
         if not config.split_products:
             return integer_product(m, config, level, self.update, fraction=0,
-                                   valid=self.slot.valid, name=name)
+                                   valid=enable_of(config, self.slot.valid), name=name)
         # What is left of the product's sum is the subtraction's.
         return sum(integer_product_terms(m, config, level, self._late_update,
-                                         valid=self._slot.valid, name=name))
+                                         valid=enable_of(config, self._slot.valid), name=name))
 
     def _frozen(self, m, one, two):
         """The model at the batch's start, beside slot ``two``."""

@@ -21,7 +21,7 @@ from bitstep.config import (
     UPDATE_WIDTH,
 )
 from bitstep.registers import Loss
-from bitstep_hw.arithmetic import delay
+from bitstep_hw.arithmetic import delay, enable_of, when
 from bitstep_hw.axi import JOB_LAYOUT
 from bitstep_hw.cell_bounds import CellBounds
 from bitstep_hw.correction_engine import CorrectionEngine
@@ -336,7 +336,7 @@ class Pipeline(wiring.Component):
                          decoder.used.eq(Mux(slot.last, (1 << self.last_lanes) - 1, -1))]
             registers = [Signal(level.shape(), name=f"{name}_{lane}", reset_less=True)
                          for lane, level in enumerate(decoder.levels)]
-            with m.If(slot.valid):
+            with when(m, enable_of(config, slot.valid)):
                 m.d.sync += [a.eq(b) for a, b in zip(registers, decoder.levels, strict=True)]
             return registers
 
@@ -361,7 +361,7 @@ class Pipeline(wiring.Component):
         older = [Signal(level.shape(), name=f"older_{lane}", reset_less=True)
                  for lane, level in enumerate(last)]
         rows = [Cat(levels) for levels in (*earlier, last)]
-        with m.If(slots[2].valid):
+        with when(m, enable_of(config, slots[2].valid)):
             m.d.sync += Cat(older).eq(chosen(rows))
         return _Levels(dot, late_dot, earlier, older)
 

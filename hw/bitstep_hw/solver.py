@@ -18,10 +18,12 @@ from bitstep.registers import Loss
 from bitstep_hw.arithmetic import (
     compress,
     delay,
+    enable_of,
     extend,
     multiply,
     multiply_carry_save,
     out_of_range,
+    when,
 )
 from bitstep_hw.unit_update import UNIT_WIDTH
 from bitstep_hw.update_history import UpdateHistory
@@ -116,7 +118,7 @@ class Solver(wiring.Component):
         label = delay(m, self.label, entry - dotted - 1, name="label")
         m.d.sync += target.eq(label << self.label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
-        with m.If(at[dotted]):
+        with when(m, enable_of(config, at[dotted])):
             m.d.sync += residual.eq(self.dot - target - sum(far) if not config.fast_clock
                                     else self._residual(far, target))
 
@@ -133,7 +135,8 @@ class Solver(wiring.Component):
         forgotten = C(0)
         if config.refetch:
             reach = self._reach(m, at[dotted])
-            away = multiply(m, reach, self._mantissa, stages=multiply_stages, valid=at[dotted - 1],
+            enable = enable_of(config, at[dotted - 1])
+            away = multiply(m, reach, self._mantissa, stages=multiply_stages, valid=enable,
                             name="away", width=len(reach) + MANTISSA_WIDTH + 1)
             away = delay(m, away, dotted - 2 - multiply_stages, name="away")
             undecided = delay(m, self.undecided, dotted - 2, name="undecided")
@@ -156,7 +159,7 @@ class Solver(wiring.Component):
         start = config.recursion * d
         stages = min(2, entry - start) if config.recursion > 2 else 1
         factor = multiply(m, self.products[d - 1], self._mantissa, stages=stages,
-                          valid=history.at[entry], name=f"factor_{d}",
+                          valid=enable_of(config, history.at[entry]), name=f"factor_{d}",
                           width=config.gram_width + MANTISSA_WIDTH)
         return delay(m, factor, entry - start - stages, name=f"factor_{d}")
 
@@ -201,14 +204,14 @@ class Solver(wiring.Component):
         start = self.config.recursion                       # place where c_(i-1) is known
         place = solver_stages(start) - 1                    # of the residual
         # -x is ~x + 1: the two 1s of the subtrahend are added here.
-        scaled = multiply_carry_save(m, residual, self._mantissa, valid=history.at[place],
+        scaled = multiply_carry_save(m, residual, self._mantissa, valid=None,
                                      name="scaled", width=width, addend=2 * self._near)
         terms = [delay(m, part, place - start, name=f"scaled_{number}")
                  for number, part in enumerate(scaled)]
         if self._near:
             terms += [~part for part in multiply_carry_save(
                 m, history.before(1, start), self._factor(m, history, 1),
-                valid=history.at[start], name="near", width=width)]
+                valid=None, name="near", width=width)]
         terms = compress(terms, width)
         exact = Signal(signed(width), name="exact", reset_less=True)
         distance = Signal(signed(width), name="distance", reset_less=True)
@@ -240,7 +243,7 @@ class Solver(wiring.Component):
         assert lead == 3
         return multiply_carry_save(m, delay(m, update, 1, name=f"far_{d}_update"),
                                    delay(m, product, 1, name=f"far_{d}_product"),
-                                   valid=delay(m, valid, 1, name=f"far_{d}_valid"),
+                                   valid=None,
                                    name=f"far_{d}", width=self.config.dot_width + 2)
 
     def _reach(self, m, valid):

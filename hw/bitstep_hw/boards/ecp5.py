@@ -24,7 +24,7 @@ from bitstep_hw.boards.timing import (
     describe_paths,
     resources,
 )
-from bitstep_hw.boards.tools import Flow, ToolError, versions
+from bitstep_hw.boards.tools import ALPHA, Flow, ToolError, versions
 from bitstep_hw.identity import identity
 from bitstep_hw.top import Top
 
@@ -83,11 +83,12 @@ def _report(routed: Path) -> dict:
     return json.loads((routed / "report.json").read_text(encoding="utf-8"))
 
 
-def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, folder: Path) -> dict:
+def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float,
+            folder: Path) -> dict:
     """Synthesize, place and route the top for ``config`` alone; returns nextpnr's report."""
     rtl = rtlil.convert(ClockHarness(Top(config)), name="clock_harness", emit_src=False)
     flow = Flow(folder, rtl, top="clock_harness", target=ulx3s.TARGET)
-    return _report(flow.place_and_route(clock_mhz=clock_mhz, seed=seed))
+    return _report(flow.place_and_route(clock_mhz=clock_mhz, seed=seed, alpha=alpha))
 
 
 def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, dict]:
@@ -137,7 +138,7 @@ def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, 
 
 def _print_measured(config, arguments):
     report = measure(config, clock_mhz=arguments.clock_mhz, seed=arguments.seed,
-                     folder=arguments.folder)
+                     alpha=arguments.placer_alpha, folder=arguments.folder)
     clock = clocks(report)[0]
     used = ", ".join(f"{name} {number:,} of {total:,}"
                      for name, (number, total) in resources(report).items())
@@ -193,6 +194,8 @@ def main(arguments: list[str] | None = None) -> int:
                         help="shared memory in KiB (%(default)s)")
     parser.add_argument("--baud", type=int, default=1_000_000, help="of the line (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="of the placer (%(default)s)")
+    parser.add_argument("--placer-alpha", type=float, default=ALPHA, metavar="ALPHA",
+                        help="with --clock-only: nextpnr's --placer-heap-alpha (%(default)s)")
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where results are kept (%(default)s)")
     chosen = parser.parse_args(arguments)

