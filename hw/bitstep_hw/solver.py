@@ -23,7 +23,7 @@ from bitstep_hw.arithmetic import (
     multiply,
     multiply_carry_save,
     out_of_range,
-    when,
+    partial_products,
 )
 from bitstep_hw.unit_update import UNIT_WIDTH
 from bitstep_hw.update_history import UpdateHistory
@@ -112,15 +112,18 @@ class Solver(wiring.Component):
         at, entry = history.at, history.entry
         dotted = solver_stages(recursion)                   # place of the dot product
         # Far terms, subtracted before the mantissa is multiplied in.
-        far = [self._far_term(m, history, d, entry - dotted)
-               for d in range(near + 1, config.lookahead + 1)]
-        target = Signal(signed(LABEL_WIDTH + config.max_label_shift), reset_less=True)
+        distances = range(near + 1, config.lookahead + 1)
         label = delay(m, self.label, entry - dotted - 1, name="label")
-        m.d.sync += target.eq(label << self.label_shift)
+        target = Signal(signed(LABEL_WIDTH + config.max_label_shift))
+        m.d.comb += target.eq(label << self.label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
-        with when(m, enable_of(config, at[dotted])):
-            m.d.sync += residual.eq(self.dot - target - sum(far) if not config.fast_clock
-                                    else self._residual(far, target))
+        if config.fast_clock:
+            self._compressed_residual(m, history, distances, target, residual)
+        else:
+            far = [self._far_term(m, history, d, entry - dotted) for d in distances]
+            late_target = delay(m, target, 1, name="target")
+            with m.If(at[dotted]):
+                m.d.sync += residual.eq(self.dot - late_target - sum(far))
 
         # Near terms: mantissa * G_d first, then times c.
         half = Signal(MAX_SHIFT * SHIFT_UNIT)
@@ -222,29 +225,37 @@ class Solver(wiring.Component):
                      exact.eq(sum(compress([*terms, extend(half, width)], width)))]
         return exact, distance, ~less[-1]
 
-    def _residual(self, far, target):
-        """The dot product less the target and the far terms, which are pairs of numbers."""
-        width = self.config.dot_width + 2
-        less = [extend(target, width), *(part for pair in far for part in pair)]
-        # -x is ~x + 1
-        terms = [extend(self.dot, width), *(~term for term in less), C(len(less), width)]
-        return sum(compress(terms, width))
+    def _compressed_residual(self, m, history, distances, target, residual):
+        """The dot product less the target and the far terms, for a fast clock: the products of all
+        far terms become two numbers.
+        """
+        width, entry = len(residual), history.entry
+        assert entry - solver_stages(self.config.recursion) == 3
+        terms = []
+        for d in distances:
+            # The choice among the updates takes a cycle of its own.
+            update = delay(m, history.before(d, entry), 1, name=f"far_{d}_update")
+            product = delay(m, self.products[d - 1], 1, name=f"far_{d}_product")
+            terms += [extend(part << update_place + product_place, width)
+                      for update_place, row in partial_products(m, update, product,
+                                                                name=f"far_{d}")
+                      for product_place, part in row]
+        far = [Signal(width, name=f"far_{part}", reset_less=True) for part in ("sum", "carry")]
+        # -x is ~x + 1: the two 1s are added to what the target leaves.
+        less = Signal(width, name="less_target", reset_less=True)
+        m.d.sync += [part.eq(term) for part, term in zip(far, compress(terms, width), strict=True)]
+        m.d.sync += less.eq(2 - target)
+        # What comes last, the dot product, has the shortest way.
+        parts = compress([less, *(~part for part in far)], width)
+        m.d.sync += residual.eq(sum(compress([*parts, extend(self.dot, width)], width)))
 
     def _far_term(self, m, history, d, lead):
-        """c_(i-d) times G_d, ready with the dot product, ``lead`` cycles after the row entered;
-        for a fast clock two numbers with this sum.
-        """
+        """c_(i-d) times G_d, ready with the dot product, ``lead`` cycles after the row entered."""
         product, valid = self.products[d - 1], history.at[history.entry]
         update = history.before(d, history.entry)
-        if lead == 1:
-            return multiply(m, update, product, stages=1, valid=valid, name=f"far_{d}",
-                            width=len(update) + len(product))
-        # The choice among the updates takes a cycle of its own.
-        assert lead == 3
-        return multiply_carry_save(m, delay(m, update, 1, name=f"far_{d}_update"),
-                                   delay(m, product, 1, name=f"far_{d}_product"),
-                                   valid=None,
-                                   name=f"far_{d}", width=self.config.dot_width + 2)
+        assert lead == 1
+        return multiply(m, update, product, stages=1, valid=valid, name=f"far_{d}",
+                        width=len(update) + len(product))
 
     def _reach(self, m, valid):
         """By how much twice the dot product may differ, all counted; beside the residual."""
