@@ -12,15 +12,18 @@ def enable_of(config, valid):
     return None if config.fast_clock else valid
 
 
+def delay_enable(m, enable, cycles, *, name):
+    """:func:`delay` of what :func:`enable_of` gives."""
+    return None if enable is None else delay(m, enable, cycles, name=name)
+
+
 def when(m, enable):
     """``m.If(enable)``; without an enable (None) in every cycle."""
     return nullcontext() if enable is None else m.If(enable)
 
 
 def delay(m, value, cycles, *, name):
-    """``value`` as it was ``cycles`` clock edges ago; ``value`` itself for 0 cycles or None."""
-    if value is None:
-        return None
+    """``value`` as it was ``cycles`` clock edges ago; ``value`` itself for 0 cycles."""
     for stage in range(cycles):
         register = Signal(value.shape(), name=f"{name}_{stage + 1}", reset_less=True)
         m.d.sync += register.eq(value)
@@ -44,7 +47,7 @@ def adder_tree(m, terms, *, stages, valid, name):
         with when(m, valid):
             m.d.sync += [register.eq(term) for register, term in zip(registers, terms, strict=True)]
         terms = registers
-        valid = delay(m, valid, 1, name=f"{name}_valid_{stage}")
+        valid = delay_enable(m, valid, 1, name=f"{name}_valid_{stage}")
     assert len(terms) == 1, "the caller gave too few stages for its terms"
     return terms[0]
 
@@ -77,7 +80,7 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
         total = addend + sum(product << a_place + b_place
                              for a_place, row in partial_products(m, a, b, name=name)
                              for b_place, product in row)
-    with when(m, delay(m, valid, stages - 1, name=f"{name}_valid")):
+    with when(m, delay_enable(m, valid, stages - 1, name=f"{name}_valid")):
         m.d.sync += result.eq(total)
     return result
 
@@ -90,7 +93,7 @@ def multiply_carry_save(m, a, b, *, valid, name, width, addend=0):
     for a_place, row in partial_products(m, a, b, name=name):
         terms += [extend(product << a_place + b_place, width) for b_place, product in row]
     parts = [Signal(width, name=f"{name}_{part}", reset_less=True) for part in ("sum", "carry")]
-    with when(m, delay(m, valid, 1, name=f"{name}_valid")):
+    with when(m, delay_enable(m, valid, 1, name=f"{name}_valid")):
         m.d.sync += [part.eq(term)
                      for part, term in zip(parts, compress(terms, width), strict=True)]
     return parts

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import FLOAT_GUARD, MAX_LOOKAHEAD
-from bitstep_hw.arithmetic import adder_tree, delay, enable_of
+from bitstep_hw.arithmetic import adder_tree, delay, delay_enable, enable_of
 from bitstep_hw.lane_product import level_product, level_product_stages
 
 
@@ -67,7 +67,7 @@ class Correlator(wiring.Component):
         m.d.comb += self.o_valid.eq(delay(m, done, 1 + wait, name="done"))
         skipped = delay(m, skip, 1, name="skipped")
         enable = enable_of(config, self.valid)
-        multiplied = delay(m, enable, product, name="multiplied")
+        multiplied = delay_enable(m, enable, product, name="multiplied")
         for d in range(1, config.lookahead + 1):
             terms = [level_product(m, config, a, b, valid=enable, name=f"product_{d}_{lane}")
                      for lane, (a, b) in

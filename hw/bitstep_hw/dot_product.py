@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import FLOAT_GUARD, MODEL_WIDTH
-from bitstep_hw.arithmetic import adder_tree, delay, enable_of, multiply
+from bitstep_hw.arithmetic import adder_tree, delay, delay_enable, enable_of, multiply
 from bitstep_hw.lane_product import integer_product, integer_product_terms
 
 
@@ -63,7 +63,7 @@ class DotProduct(wiring.Component):
                      for lane, (level, word) in enumerate(pairs)]
             product_stages = config.product_stages
         total = adder_tree(m, terms, stages=stages - product_stages, name="tree",
-                           valid=delay(m, enable, product_stages, name="multiplied"))
+                           valid=delay_enable(m, enable, product_stages, name="multiplied"))
 
         constant = multiply(m, self.intercept, self.intercept_level, stages=config.product_stages,
                             valid=C(1), name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)

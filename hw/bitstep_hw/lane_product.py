@@ -3,7 +3,7 @@
 from amaranth import Cat, Mux, Signal
 
 from bitstep.config import FLOAT_GUARD
-from bitstep_hw.arithmetic import delay, multiply, partial_products, scale, when
+from bitstep_hw.arithmetic import delay_enable, multiply, partial_products, scale, when
 
 _PIECE = 4          # bits of a factor that lookup tables multiply in one cycle of a fast clock
 _BIAS = 150         # exponent field of m 2^0, with m's 23 fraction bits counted in
@@ -22,7 +22,7 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
             return _register(m, scale(level, value), valid, name)
         if len(level) <= 2:
             first = _register(m, scale(level, value), valid, f"{name}_early")
-            return _register(m, first, delay(m, valid, 1, name=f"{name}_valid"), name)
+            return _register(m, first, delay_enable(m, valid, 1, name=f"{name}_valid"), name)
         return multiply(m, level, value, stages=2, valid=valid, name=name,
                         width=len(level) + len(value) - 1)
     mantissa, exponent = _parts(level)
@@ -55,7 +55,7 @@ def level_product(m, config, a, b, *, valid, name):
         low = _register(m, a * b[:_PIECE], valid, f"{name}_low")
         high = _register(m, a * b[_PIECE:].as_signed(), valid, f"{name}_high")
         return _register(m, (low + (high << _PIECE))[:len(a) + len(b)].as_signed(),
-                         delay(m, valid, 1, name=f"{name}_valid"), name)
+                         delay_enable(m, valid, 1, name=f"{name}_valid"), name)
     (a_mantissa, a_exponent), (b_mantissa, b_exponent) = _parts(a), _parts(b)
     product = _register(m, a_mantissa * b_mantissa, valid, f"{name}_exact")
     less = _register(m, (2 * _BIAS - FLOAT_GUARD - 1 - a_exponent - b_exponent)[:9], valid,
@@ -82,7 +82,8 @@ def _align(m, product, less, width, valid, name):
     """Register with ``product`` shifted right by ``less + 1``, rounded."""
     distance = Mux(less > _FAR, _FAR, less)[:6]
     rounded = ((product >> distance) + 1) >> 1
-    return _register(m, rounded[:width].as_signed(), delay(m, valid, 1, name=f"{name}_valid"), name)
+    return _register(m, rounded[:width].as_signed(),
+                     delay_enable(m, valid, 1, name=f"{name}_valid"), name)
 
 
 def _register(m, value, valid, name):

@@ -280,7 +280,7 @@ FAULTS = [
     _fault("wrong width", "refetcher.py", "1 << self.config.full_fraction - 1, 0)",
            "1 << self.config.full_fraction - 2, 0)"),
     _fault("enable dropped", "arithmetic.py",
-           "with when(m, delay(m, valid, stages - 1, name=f\"{name}_valid\")):",
+           "with when(m, delay_enable(m, valid, stages - 1, name=f\"{name}_valid\")):",
            "with when(m, valid):",
            "test_arithmetic.py", "test_arithmetic_gaps.py"),
     _fault("flag lost", "write_master.py", "bus.wstrb.eq((~self.stop)",
