@@ -113,17 +113,17 @@ class Solver(wiring.Component):
         dotted = solver_stages(recursion)                   # place of the dot product
         # Far terms, subtracted before the mantissa is multiplied in.
         distances = range(near + 1, config.lookahead + 1)
-        label = delay(m, self.label, entry - dotted - 1, name="label")
-        target = Signal(signed(LABEL_WIDTH + config.max_label_shift))
-        m.d.comb += target.eq(label << self.label_shift)
+        # For a fast clock a cycle earlier, since it is subtracted from something first.
+        label = delay(m, self.label, entry - dotted - (2 if config.fast_clock else 1), name="label")
+        target = Signal(signed(LABEL_WIDTH + config.max_label_shift), reset_less=True)
+        m.d.sync += target.eq(label << self.label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
         if config.fast_clock:
             self._compressed_residual(m, history, distances, target, residual)
         else:
             far = [self._far_term(m, history, d, entry - dotted) for d in distances]
-            late_target = delay(m, target, 1, name="target")
             with m.If(at[dotted]):
-                m.d.sync += residual.eq(self.dot - late_target - sum(far))
+                m.d.sync += residual.eq(self.dot - target - sum(far))
 
         # Near terms: mantissa * G_d first, then times c.
         half = Signal(MAX_SHIFT * SHIFT_UNIT)

@@ -133,8 +133,8 @@ PROPERTIES = [
              mutation, depth=cycles + 1, skip=cycles, bounded=True, timeout_s=400)
     for lookahead, name, recursion, cycles, mutation in (
         (2, "", 2, 37, Mutation("correlator.py", "(d > skipped)", "(d > skipped + 1)")),
-        (0, "", 2, 47, Mutation("solver.py", "self.dot - late_target - sum(far)",
-                                "self.dot - late_target - sum(far) + 1")),
+        (0, "", 2, 47, Mutation("solver.py", "self.dot - target - sum(far)",
+                                "self.dot - target - sum(far) + 1")),
         (2, "-fast", 4, 76, Mutation("solver.py", "addend=2 * self._near", "addend=self._near")),
         (0, "-fast", 4, 96, Mutation("solver.py", "less.eq(2 - target)", "less.eq(3 - target)")),
     )
