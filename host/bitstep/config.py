@@ -248,13 +248,13 @@ class PipelineConfig:
         return 2 if self.family == "float" or self.fast_clock else 1
 
     @property
-    def split_products(self) -> bool:
-        """Whether products of levels with model words and with c are summed by what takes them: the
-        tree of the dot product, and the subtraction from the model. That leaves the choice among
-        the rows before a cycle of its own: the levels of the row to apply reach the model store a
-        cycle after their slot.
+    def term_stages(self) -> int:
+        """Registers of the terms of a product in a lane. Where they are fewer than
+        :attr:`product_stages`, what takes the terms sums them: the tree of the dot product, and the
+        subtraction from the model. That leaves the choice among the rows before a cycle of its own:
+        the levels of the row to apply reach the model store so much later than their slot.
         """
-        return self.fast_clock and self.family != "float"
+        return 2 if self.family == "float" else 1
 
     @property
     def solver_lead(self) -> int:

@@ -64,24 +64,18 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
 
     With two stages the operands are cut into pieces that fit a multiplier block of 18 x 18 bits,
     and the products of the pieces are added in the second stage; with three, in two stages, of
-    which only the last has a carry.
-    ``addend`` must not change while a product is on its way. As in :func:`adder_tree`, sums move
-    with ``valid`` alone.
+    which only the last has a carry. ``addend`` must not change while a product is on its way. As in
+    :func:`adder_tree`, sums move with ``valid`` alone.
     """
     result = Signal(signed(width), name=name, reset_less=True)
     if stages == 1:
         with when(m, valid):
             m.d.sync += result.eq(a * b + addend)
         return result
-    if stages == 3:
-        total = addend + sum(multiply_carry_save(m, a, b, valid=valid, name=f"{name}_partial",
-                                                 width=width))
-    else:
-        total = addend + sum(product << a_place + b_place
-                             for a_place, row in partial_products(m, a, b, name=name)
-                             for b_place, product in row)
+    terms = partial_products(m, a, b, name=name) if stages == 2 else \
+        multiply_carry_save(m, a, b, valid=valid, name=f"{name}_partial", width=width)
     with when(m, delay_enable(m, valid, stages - 1, name=f"{name}_valid")):
-        m.d.sync += result.eq(total)
+        m.d.sync += result.eq(sum(terms) + addend)
     return result
 
 
@@ -89,26 +83,38 @@ def multiply_carry_save(m, a, b, *, valid, name, width, addend=0):
     """Two registers of ``width`` bits, 2 clock edges later, whose sum modulo 2^width is
     ``a * b + addend``: :func:`multiply` with two stages, but for the carry of its last sum.
     """
-    terms = [C(addend, width)] if addend else []
-    for a_place, row in partial_products(m, a, b, name=name):
-        terms += [extend(product << a_place + b_place, width) for b_place, product in row]
+    terms = partial_products(m, a, b, name=name)
+    if addend:
+        terms.insert(0, C(addend, width))
+    return compress_registered(m, terms, width, name=name,
+                               valid=delay_enable(m, valid, 1, name=f"{name}_valid"))
+
+
+def compress_registered(m, terms, width, *, valid, name):
+    """Registers of the two numbers of :func:`compress`."""
     parts = [Signal(width, name=f"{name}_{part}", reset_less=True) for part in ("sum", "carry")]
-    with when(m, delay_enable(m, valid, 1, name=f"{name}_valid")):
+    with when(m, valid):
         m.d.sync += [part.eq(term)
                      for part, term in zip(parts, compress(terms, width), strict=True)]
     return parts
 
 
 def compress(terms, width):
-    """Two numbers with the sum of ``terms`` modulo 2^width, all unsigned, without a carry chain:
-    carry-save addition. The terms have ``width`` bits each.
+    """Two numbers of ``width`` bits whose sum is that of ``terms`` modulo 2^width, without a carry
+    chain: carry-save addition.
     """
-    terms = [*terms, *[C(0, width)] * (2 - len(terms))]
+    terms = [extend(term, width) for term in (*terms, *[C(0)] * (2 - len(terms)))]
     while len(terms) > 2:
         a, b, c, *others = terms
         # The newest terms last, so that the tree is as flat as it can be.
         terms = [*others, a ^ b ^ c, (((a & b) | (a & c) | (b & c)) << 1)[:width]]
     return terms
+
+
+def compressed_sum(terms, width):
+    """The sum of ``terms`` modulo 2^width, with a single carry chain."""
+    a, b = compress(terms, width)
+    return a + b
 
 
 def extend(value, width):
@@ -118,20 +124,18 @@ def extend(value, width):
 
 
 def partial_products(m, a, b, *, name):
-    """Registers with the products of the operands' pieces: for each piece of ``a`` its place and
-    the pairs of place and product with the pieces of ``b``. They move in every cycle: multipliers
-    have registers of their own, whose enables are a trouble to route.
+    """Numbers whose sum is ``a * b``, a clock edge later: registers with the products of the
+    operands' pieces, each at its place. They move in every cycle: multipliers have registers of
+    their own, whose enables are a trouble to route.
     """
-    rows = []
+    terms = []
     for a_place, a_piece in _pieces(a):
-        row = []
         for b_place, b_piece in _pieces(b):
             product = Signal((a_piece * b_piece).shape(), name=f"{name}_{a_place}_{b_place}",
                              reset_less=True)
             m.d.sync += product.eq(a_piece * b_piece)
-            row.append((b_place, product))
-        rows.append((a_place, row))
-    return rows
+            terms.append(product << a_place + b_place)
+    return terms
 
 
 def _pieces(value):

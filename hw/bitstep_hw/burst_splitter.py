@@ -64,8 +64,7 @@ class BurstSplitter(wiring.Component):
             self.o.valid.eq(valid & ~self.clear),
             self.o.payload.address.eq(Cat(first, chunk) << beat_bits),
             self.o.payload.length.eq(Mux(final, last, MAX_BURST - 1) - first),
-            # A cycle passes between two jobs: what takes bursts decides late, about a lot.
-            self.i.ready.eq(~valid | self.clear),
+            self.i.ready.eq(~valid | self.clear | (self.o.ready & final)),
         ]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [
@@ -73,7 +72,6 @@ class BurstSplitter(wiring.Component):
                 first.eq(0),
                 chunks_left.eq(chunks_left - 1),
                 final.eq(chunks_left == 1),
-                valid.eq(~final),
             ]
         with m.If(self.i.ready):
             m.d.sync += valid.eq(self.i.valid & (job.beats != 0) & ~self.clear)

@@ -1,12 +1,12 @@
 """Dot product of a row with the model."""
 
-from amaranth import C, Module, Mux, Signal, signed
+from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import FLOAT_GUARD, MODEL_WIDTH
 from bitstep_hw.arithmetic import adder_tree, delay, delay_enable, enable_of, multiply
-from bitstep_hw.lane_product import integer_product, integer_product_terms
+from bitstep_hw.lane_product import integer_product
 
 
 class DotProduct(wiring.Component):
@@ -49,24 +49,16 @@ class DotProduct(wiring.Component):
         config = self.config
         stages = config.tree_stages + config.product_stages
         enable = enable_of(config, self.valid)
-        pairs = list(zip(self.levels, self.words, strict=True))
-        if config.split_products:
-            parts = [integer_product_terms(m, config, level, word, valid=enable,
-                                           name=f"product_{lane}")
-                     for lane, (level, word) in enumerate(pairs)]
-            # Parts of the same weight side by side.
-            terms, product_stages = [part for group in zip(*parts, strict=True)
-                                     for part in group], 1
-        else:
-            terms = [integer_product(m, config, level, word, fraction=FLOAT_GUARD,
-                                     valid=enable, name=f"product_{lane}")
-                     for lane, (level, word) in enumerate(pairs)]
-            product_stages = config.product_stages
-        total = adder_tree(m, terms, stages=stages - product_stages, name="tree",
-                           valid=delay_enable(m, enable, product_stages, name="multiplied"))
+        products = [integer_product(m, config, level, word, fraction=FLOAT_GUARD, valid=enable,
+                                    name=f"product_{lane}")
+                    for lane, (level, word) in enumerate(zip(self.levels, self.words, strict=True))]
+        # Terms of the same weight side by side.
+        terms = [term for group in zip(*products, strict=True) for term in group]
+        total = adder_tree(m, terms, stages=stages - config.term_stages, name="tree",
+                           valid=delay_enable(m, enable, config.term_stages, name="multiplied"))
 
         constant = multiply(m, self.intercept, self.intercept_level, stages=config.product_stages,
-                            valid=C(1), name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)
+                            valid=None, name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)
         constant = delay(m, constant, stages - config.product_stages, name="constant")
         valid, first, last = (
             delay(m, value, stages, name=name) for name, value in

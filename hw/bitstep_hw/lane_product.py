@@ -3,7 +3,7 @@
 from amaranth import Cat, Mux, Signal
 
 from bitstep.config import FLOAT_GUARD
-from bitstep_hw.arithmetic import delay_enable, multiply, partial_products, scale, when
+from bitstep_hw.arithmetic import delay_enable, partial_products, scale, when
 
 _PIECE = 4          # bits of a factor that lookup tables multiply in one cycle of a fast clock
 _BIAS = 150         # exponent field of m 2^0, with m's 23 fraction bits counted in
@@ -11,37 +11,21 @@ _FAR = 63           # a shift beyond every product's width: what is left rounds 
 
 
 def integer_product(m, config, level, value, *, fraction, valid, name):
-    """Register with ``level * value``, ``config.product_stages`` clock edges later.
+    """Registers whose sum is ``level * value``, ``config.term_stages`` clock edges later; several
+    for the parts of a wide product with a fast clock, else one.
 
     Of a floating-point value the product is rounded once to ``fraction`` fraction bits, to
-    nearest, ties towards plus infinity (:func:`bitstep.golden.float32.align`). The registers move
-    with ``valid`` alone.
+    nearest, ties towards plus infinity (:func:`bitstep.golden.float32.align`).
     """
     if config.family != "float":
-        if config.product_stages == 1:
-            return _register(m, scale(level, value), valid, name)
-        if len(level) <= 2:
-            first = _register(m, scale(level, value), valid, f"{name}_early")
-            return _register(m, first, delay_enable(m, valid, 1, name=f"{name}_valid"), name)
-        return multiply(m, level, value, stages=2, valid=valid, name=name,
-                        width=len(level) + len(value) - 1)
+        if config.fast_clock and len(level) > 2:
+            return partial_products(m, level, value, name=name)
+        return [_register(m, scale(level, value), valid, name)]
     mantissa, exponent = _parts(level)
     product = _register(m, mantissa * value, valid, f"{name}_exact")
     # |level| is at most 1, so its exponent field is at most 127 and the shift at least 1.
     less = _register(m, (_BIAS - fraction - 1 - exponent)[:8], valid, f"{name}_shift")
-    return _align(m, product, less, len(value) + fraction + 1, valid, name)
-
-
-def integer_product_terms(m, config, level, value, *, valid, name):
-    """Registers whose sum is ``level * value``, one clock edge after ``valid``; no floating-point
-    values.
-    """
-    assert config.family != "float"
-    if len(level) <= 2:
-        return [_register(m, scale(level, value), valid, name)]
-    return [product << level_place + value_place
-            for level_place, row in partial_products(m, level, value, name=name)
-            for value_place, product in row]
+    return [_align(m, product, less, len(value) + fraction + 1, valid, name)]
 
 
 def level_product(m, config, a, b, *, valid, name):

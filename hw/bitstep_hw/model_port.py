@@ -90,28 +90,7 @@ class ModelPort(wiring.Component):
                 with m.If(last_index):
                     m.d.comb += self.done.eq(1)
                     m.next = "Idle"
-            with state("Load"):
-                # The first pair of a beat waits for the beat to be read (see ModelStore).
-                m.d.sync += waited.eq(~(advance & last_pair))
-                m.d.comb += [
-                    self.i.ready.eq(waited),
-                    advance.eq(self.i.valid & waited),
-                    self.write.eq(advance),
-                    self.pair.eq(pair),
-                    self.intercept.eq(at_intercept),
-                ]
-                with m.If(advance & at_intercept):
-                    m.d.comb += self.done.eq(1)
-                    m.next = "Idle"
-            with state("Coefficients"):
-                m.d.comb += [
-                    self.i.ready.eq(1),
-                    self.coefficient.eq(self.i.valid & ~at_intercept),
-                    advance.eq(self.i.valid),
-                ]
-                with m.If(self.i.valid & at_intercept):
-                    m.d.comb += self.done.eq(1)
-                    m.next = "Idle"
+            self._load_states(m, state, advance, pair, last_pair, at_intercept, waited)
             with state("Unload"):
                 # Room for what is being read already: the memory cannot be held.
                 m.d.comb += [
@@ -124,6 +103,31 @@ class ModelPort(wiring.Component):
                 m.d.comb += self.done.eq(1)
                 m.next = "Idle"
         return m
+
+    def _load_states(self, m, state, advance, pair, last_pair, at_intercept, waited):
+        """A model or its coefficients on their way in."""
+        with state("Load"):
+            # The first pair of a beat waits for the beat to be read (see ModelStore).
+            m.d.sync += waited.eq(~(advance & last_pair))
+            m.d.comb += [
+                self.i.ready.eq(waited),
+                advance.eq(self.i.valid & waited),
+                self.write.eq(advance),
+                self.pair.eq(pair),
+                self.intercept.eq(at_intercept),
+            ]
+            with m.If(advance & at_intercept):
+                m.d.comb += self.done.eq(1)
+                m.next = "Idle"
+        with state("Coefficients"):
+            m.d.comb += [
+                self.i.ready.eq(1),
+                self.coefficient.eq(self.i.valid & ~at_intercept),
+                advance.eq(self.i.valid),
+            ]
+            with m.If(self.i.valid & at_intercept):
+                m.d.comb += self.done.eq(1)
+                m.next = "Idle"
 
     def _read(self, m, buffer, asked, pair, at_intercept):
         """What was ``asked`` for comes into the buffer; returns after how many cycles."""

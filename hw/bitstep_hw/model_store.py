@@ -1,7 +1,7 @@
 """The model: read, updated, corrected, written back and handed on in one pass."""
 
 from functools import reduce
-from operator import or_
+from operator import add, or_
 
 from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
 from bitstep_hw.arithmetic import delay, enable_of, multiply, out_of_range, when
-from bitstep_hw.lane_product import integer_product, integer_product_terms
+from bitstep_hw.lane_product import integer_product
 from bitstep_hw.slot import slot_layout
 
 
@@ -33,8 +33,8 @@ class ModelStore(wiring.Component):
     slot : In(slot_layout)
         A slot.
     levels : In(signed(level_width)).array(lanes), update : In(signed(32))
-        Gradient levels and c of the row to apply; the levels one cycle after the slot if
-        ``config.split_products``.
+        Gradient levels and c of the row to apply; the levels
+        ``config.product_stages - config.term_stages`` cycles after the slot.
     intercept_level : In(8)
         Level of the intercept's constant input.
     correction : In(ArrayLayout(signed(32), lanes))
@@ -80,7 +80,9 @@ class ModelStore(wiring.Component):
         config = self.config
         # A slot meets its words when the last stage of the product c g begins.
         slot = self._slot = delay(m, self.slot, config.product_stages - 1, name="slot")
-        self._late_update = delay(m, self.update, 1, name="update")
+        waits = config.product_stages - config.term_stages
+        self._late_update = delay(m, self.update, waits, name="update")
+        self._multiply = enable_of(config, delay(m, self.slot.valid, waits, name="multiply"))
         one, two = Signal.like(slot), Signal.like(slot)
         m.d.sync += [one.eq(slot), two.eq(one)]
         # For a fast clock the words are read a cycle earlier, and wait in registers: memory blocks
@@ -165,8 +167,12 @@ class ModelStore(wiring.Component):
         its range, and a bit that is 0 if the corrected word is.
         """
         config = self.config
-        delta = self._delta(m, lane)
-        updated = Signal(signed(config.level_width + UPDATE_WIDTH), name=f"updated_{lane}",
+        # c times the level; what is left of the product's sum is the subtraction's.
+        delta = reduce(add, integer_product(m, config, self.levels[lane], self._late_update,
+                                            fraction=0, valid=self._multiply,
+                                            name=f"delta_{lane}"))
+        product_width = 1 if config.family == "float" else config.level_width - 1
+        updated = Signal(signed(UPDATE_WIDTH + product_width + 1), name=f"updated_{lane}",
                          reset_less=True)
         with when(m, enable_of(config, one.valid)):
             m.d.sync += updated.eq(old - delta)
@@ -188,16 +194,6 @@ class ModelStore(wiring.Component):
             m.d.sync += self.words[lane].eq(used)
         carry = seen[-1] ^ seen[-2] if config.corrections else C(0)
         return stored, excess, carry
-
-    def _delta(self, m, lane):
-        """c times the lane's level, beside slot ``one``."""
-        config, level, name = self.config, self.levels[lane], f"delta_{lane}"
-        if not config.split_products:
-            return integer_product(m, config, level, self.update, fraction=0,
-                                   valid=enable_of(config, self.slot.valid), name=name)
-        # What is left of the product's sum is the subtraction's.
-        return sum(integer_product_terms(m, config, level, self._late_update,
-                                         valid=enable_of(config, self._slot.valid), name=name))
 
     def _frozen(self, m, one, two):
         """The model at the batch's start, beside slot ``two``."""
@@ -225,7 +221,7 @@ class ModelStore(wiring.Component):
         overflow = Signal(name="overflow_intercept")
         frozen = Signal(signed(MODEL_WIDTH), name="frozen_intercept", reset_less=True)
         delta = multiply(m, self.update, self.intercept_level, name="delta_intercept",
-                         stages=self.config.product_stages, valid=C(1), width=UPDATE_WIDTH + 9)
+                         stages=self.config.product_stages, valid=None, width=UPDATE_WIDTH + 9)
         m.d.comb += updated.eq(word - delta)
         m.d.sync += overflow.eq(0)
         with m.If(one.valid & one.first):

@@ -354,7 +354,7 @@ class Pipeline(wiring.Component):
                            slot=slots[1 + later])
         earlier = [decoded(taps[d - 1], 1, f"earlier_{d}")
                    for d in range(1, config.lookahead + 1)]
-        if not config.split_products:
+        if config.term_stages == config.product_stages:
             return _Levels(dot, late_dot, earlier, decoded(chosen(taps), 1, "older"))
         # Memory blocks are slow to answer: what they say is in registers before the choice.
         last = decoded(taps[-1], 1, f"earlier_{config.lookahead + 1}")

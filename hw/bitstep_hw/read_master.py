@@ -1,6 +1,6 @@
 """Blocks of memory as a stream of beats."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -19,8 +19,7 @@ class ReadMaster(wiring.Component):
     """Reads contiguous blocks through AXI4 and delivers their beats in order.
 
     Data is requested only when the FIFO has room for it, so RREADY is always 1. One beat per
-    cycle across bursts and jobs if ``fifo_depth`` covers the memory's latency and one more burst;
-    a burst is requested every other cycle at most.
+    cycle across bursts and jobs if ``fifo_depth`` covers the memory's latency and one more burst.
     Latency is 2 cycles from a job to ARVALID and 2 from RVALID to the output. Storage:
     ``fifo_depth`` beats in block memory.
 
@@ -92,11 +91,12 @@ class ReadMaster(wiring.Component):
             burst.ready.eq((~bus.arvalid | bus.arready) & allowed),
             issue.eq(burst.valid & burst.ready),
         ]
-        # A register, because so much hangs on it; only a burst takes room, so it holds for the
-        # next cycle unless one is issued. A whole burst's room is asked for even if it is shorter:
-        # one OR, no subtraction.
-        m.d.sync += allowed.eq(~issue & (room >= MAX_BURST)
-                               & (outstanding != self.max_outstanding))
+        # A register, because so much hangs on it: only a burst takes room, so what there is without
+        # the one that is issued now, if any, is there in the next cycle. A whole burst's room is
+        # asked for even if it is shorter: one OR, no subtraction.
+        m.d.sync += allowed.eq(Mux(
+            issue, (room >= 2 * MAX_BURST) & (outstanding < self.max_outstanding - 1),
+            (room >= MAX_BURST) & (outstanding != self.max_outstanding)))
         with m.If(issue):
             m.d.sync += [
                 bus.arvalid.eq(1),

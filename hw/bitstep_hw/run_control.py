@@ -95,10 +95,12 @@ class RunControl(wiring.Component):
             self.job.payload.beats.eq(self.model_beats),
         ]
         labels_left, sent = Signal(32), Signal()    # of this epoch
+        expected = Signal()         # labels_left is not 0
         with m.If(self.epoch_start):
-            m.d.sync += [labels_left.eq(self.label_beats), sent.eq(0)]
+            m.d.sync += [labels_left.eq(self.label_beats), expected.eq(self.label_beats != 0),
+                         sent.eq(0)]
         with m.Elif(self.o_labels.valid & self.o_labels.ready):
-            m.d.sync += labels_left.eq(labels_left - 1)
+            m.d.sync += [labels_left.eq(labels_left - 1), expected.eq(labels_left != 1)]
         with m.Elif(self.job.valid & self.job.ready):
             m.d.sync += sent.eq(1)
         state = stoppable_states(m, failure, "Stop", statements=[settle.eq(0)])
@@ -111,7 +113,7 @@ class RunControl(wiring.Component):
                                  address.eq(self.registers.model_out_address)]
                     m.next = "Check"
             self._load_states(m, state, bad, product_ready, to_model)
-            self._epoch_states(m, state, labels_left, to_labels, take_entry)
+            self._epoch_states(m, state, expected, to_labels, take_entry)
             self._write_states(m, state, failure, sent, address, settle)
             # A register, because so many things wait for it.
             m.d.comb += self._stopping.eq(fsm.ongoing("Stop"))
@@ -150,7 +152,7 @@ class RunControl(wiring.Component):
             with m.If(self.port_done):
                 m.next = "Table"
 
-    def _epoch_states(self, m, state, labels_left, to_labels, take_entry):
+    def _epoch_states(self, m, state, expected, to_labels, take_entry):
         """An epoch, and whether its model is worth keeping."""
         with state("Table"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
@@ -166,7 +168,7 @@ class RunControl(wiring.Component):
             m.d.comb += self.epoch_start.eq(1)
             m.next = "Epoch"
         with state("Epoch"):
-            m.d.comb += to_labels.eq(labels_left != 0)
+            m.d.comb += to_labels.eq(expected)
             with m.If(self.epoch_done):
                 m.next = "Judge"
         with state("Judge"):

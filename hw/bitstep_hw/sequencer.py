@@ -110,7 +110,10 @@ class Sequencer(wiring.Component):
                                       row_ends, counted, missing, stuck)
 
         then_flush = Signal()
-        ends = (rows_left == 1) | steps
+        # Compared a cycle before it is asked: rows are 2 cycles apart at least.
+        last_row, none_left = Signal(), Signal()
+        m.d.sync += [last_row.eq(rows_left == 1), none_left.eq(rows_left == 0)]
+        ends = last_row | steps
         with m.If(counted):
             m.d.sync += [rows_left.eq(rows_left - 1), then_flush.eq(ends)]
             with m.If(state == 5):
@@ -130,12 +133,13 @@ class Sequencer(wiring.Component):
             due = (self.proximal_period != 0) & C(self.config.proximal)
             m.d.comb += [self.proximal.eq(due), through.eq(~due), upcoming.eq(4)]
         with m.If(through | ((state == 4) & self.proximal_done)):
-            m.d.comb += [self.done.eq(rows_left == 0), upcoming.eq(Mux(self.done, 0, 1))]
+            m.d.comb += [self.done.eq(none_left), upcoming.eq(Mux(self.done, 0, 1))]
         if self.config.refetch:
             self._retry(m, state, upcoming, rows_left, flush_left, then_flush, first, again)
         with m.If(self.start):
             m.d.comb += upcoming.eq(1)
-            m.d.sync += [rows_left.eq(self.rows), index.eq(0), first.eq(1), last.eq(final == 0)]
+            m.d.sync += [rows_left.eq(self.rows), last_row.eq(self.rows == 1), index.eq(0),
+                         first.eq(1), last.eq(final == 0)]
         with m.If(self.stop):
             m.d.comb += upcoming.eq(0)
             m.d.sync += [self.squash.eq(0), open_rows.eq(0)]
@@ -186,7 +190,7 @@ class Sequencer(wiring.Component):
         to_boundary, since = Signal(32), Signal(range(MAX_LOOKAHEAD + 2))
         at_boundary = Signal()      # to_boundary is 0, with corrections
         opening, added, needed = Signal(), Signal(), Signal()
-        adds, needs, distance, more = Signal(), Signal(), Signal.like(since), Signal()
+        adds, needs, distance = Signal(), Signal(), Signal.like(since)
         boundary, missing = Signal(), Signal()
         pending = Signal()
         batch_end = Signal(32)
@@ -196,13 +200,7 @@ class Sequencer(wiring.Component):
             boundary.eq(at_boundary & ~idle),
             distance.eq(Mux(boundary, 0, since)),
             adds.eq(Mux(boundary, ~opening, added)),
-            needs.eq(Mux(boundary, more, needed)),
-        ]
-        # Whether a further period follows this row's, compared a cycle before it is asked.
-        beyond, enough = Signal(33), Signal()
-        m.d.sync += [
-            beyond.eq(self.period + 1), enough.eq(self.period < self.rows),
-            more.eq(Mux(counted, beyond < rows_left, self.period < rows_left)),
+            needs.eq(Mux(boundary, self._more(m, counted, rows_left), needed)),
         ]
         m.d.sync += self.misaligned.eq((issue & boundary & (position != 0)) | (
             counted & steps & (position != batch_end) & (rows_left != 1)))
@@ -249,10 +247,20 @@ class Sequencer(wiring.Component):
             at_boundary & ~opening & pending))
         with m.If(self.start):
             m.d.sync += [position.eq(0), age.eq(0), to_boundary.eq(0), since.eq(0),
-                         at_boundary.eq(self.period != 0), missing.eq(0),
-                         opening.eq(1), added.eq(0), needed.eq(0), pending.eq(0), stuck.eq(0),
-                         more.eq(enough)]
+                         at_boundary.eq(self.period != 0), missing.eq(0), opening.eq(1),
+                         added.eq(0), needed.eq(0), pending.eq(0), stuck.eq(0)]
         return missing, stuck | (at_boundary & (open_rows != 0))
+
+    def _more(self, m, counted, rows_left):
+        """Whether a further period follows this row's, compared a cycle before it is asked."""
+        more, beyond, enough = Signal(), Signal(33), Signal()
+        m.d.sync += [
+            beyond.eq(self.period + 1), enough.eq(self.period < self.rows),
+            more.eq(Mux(counted, beyond < rows_left, self.period < rows_left)),
+        ]
+        with m.If(self.start):
+            m.d.sync += more.eq(enough)
+        return more
 
     def _may_issue(self, m, issue, idle, state, entering, carrying, first, last, row_ends,
                    counted, missing, stuck):

@@ -17,9 +17,10 @@ from bitstep.config import (
 from bitstep.registers import Loss
 from bitstep_hw.arithmetic import (
     compress,
+    compress_registered,
+    compressed_sum,
     delay,
     enable_of,
-    extend,
     multiply,
     multiply_carry_save,
     out_of_range,
@@ -219,10 +220,9 @@ class Solver(wiring.Component):
         exact = Signal(signed(width), name="exact", reset_less=True)
         distance = Signal(signed(width), name="distance", reset_less=True)
         less = Signal(signed(width), name="less", reset_less=True)      # by 1
-        minus_one = C((1 << width) - 1, width)
-        m.d.sync += [distance.eq(sum(terms)),
-                     less.eq(sum(compress([*terms, minus_one], width))),
-                     exact.eq(sum(compress([*terms, extend(half, width)], width)))]
+        m.d.sync += [distance.eq(compressed_sum(terms, width)),
+                     less.eq(compressed_sum([*terms, C(-1, signed(1))], width)),
+                     exact.eq(compressed_sum([*terms, half], width))]
         return exact, distance, ~less[-1]
 
     def _compressed_residual(self, m, history, distances, target, residual):
@@ -236,18 +236,14 @@ class Solver(wiring.Component):
             # The choice among the updates takes a cycle of its own.
             update = delay(m, history.before(d, entry), 1, name=f"far_{d}_update")
             product = delay(m, self.products[d - 1], 1, name=f"far_{d}_product")
-            terms += [extend(part << update_place + product_place, width)
-                      for update_place, row in partial_products(m, update, product,
-                                                                name=f"far_{d}")
-                      for product_place, part in row]
-        far = [Signal(width, name=f"far_{part}", reset_less=True) for part in ("sum", "carry")]
+            terms += partial_products(m, update, product, name=f"far_{d}")
+        far = compress_registered(m, terms, width, valid=None, name="far")
         # -x is ~x + 1: the two 1s are added to what the target leaves.
         less = Signal(width, name="less_target", reset_less=True)
-        m.d.sync += [part.eq(term) for part, term in zip(far, compress(terms, width), strict=True)]
         m.d.sync += less.eq(2 - target)
         # What comes last, the dot product, has the shortest way.
         parts = compress([less, *(~part for part in far)], width)
-        m.d.sync += residual.eq(sum(compress([*parts, extend(self.dot, width)], width)))
+        m.d.sync += residual.eq(compressed_sum([*parts, self.dot], width))
 
     def _far_term(self, m, history, d, lead):
         """c_(i-d) times G_d, ready with the dot product, ``lead`` cycles after the row entered."""

@@ -1,6 +1,6 @@
 """A stream of beats into blocks of memory."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -82,9 +82,9 @@ class WriteMaster(wiring.Component):
             lengths.w_data.eq(burst.payload.length),
             lengths.w_en.eq(issue),
         ]
-        # A register, because so much hangs on it; it holds for the next cycle unless a burst is
-        # issued.
-        m.d.sync += allowed.eq(~issue & (outstanding != self.max_outstanding))
+        # A register, because so much hangs on it.
+        m.d.sync += allowed.eq(Mux(issue, outstanding < self.max_outstanding - 1,
+                                   outstanding != self.max_outstanding))
         with m.If(issue):
             m.d.sync += [
                 bus.awvalid.eq(1),

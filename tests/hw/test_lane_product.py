@@ -36,15 +36,15 @@ class Product(wiring.Component):
         m = Module()
         product = level_product(m, self.config, self.level, self.value, valid=self.valid,
                                 name="product") if self.fraction is None else \
-            integer_product(m, self.config, self.level, self.value, fraction=self.fraction,
-                            valid=self.valid, name="product")
+            sum(integer_product(m, self.config, self.level, self.value, fraction=self.fraction,
+                                valid=self.valid, name="product"))
         m.d.comb += self.o.eq(product)
         return m
 
 
 def stages(config, fraction):
     """Clock edges until a product is there."""
-    return level_product_stages(config) if fraction is None else config.product_stages
+    return level_product_stages(config) if fraction is None else config.term_stages
 
 
 def found(config, pairs, *, width=0, fraction=None):

@@ -104,7 +104,7 @@ def test_slots(config, gap, beats):
             corrections.get(now + config.product_stages, [0] * config.lanes))
         expected[now] = words, intercept, sampled
     cycles += [{"slot": {"valid": 0}, "correction": [0] * config.lanes}] * config.product_stages
-    if config.split_products:
+    if config.product_stages > config.term_stages:
         late = [{}, *({"levels": cycle.pop("levels")} for cycle in cycles if "levels" in cycle)]
         cycles = [{**cycle, **levels} for cycle, levels in
                   zip(cycles, [*late, {}, {}][:len(cycles)], strict=True)]

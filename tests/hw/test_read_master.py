@@ -91,6 +91,7 @@ def test_burst_shapes():
 
 
 @pytest.mark.parametrize(("beats", "latency"), [
+    (1, 1),                     # latency 1 only: each beat is one of the outstanding bursts
     (16, 1), (200, 1), (16, 60), (200, 60),
 ])
 def test_one_beat_per_cycle(beats, latency):

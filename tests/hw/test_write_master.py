@@ -90,7 +90,7 @@ def test_jobs_without_beats_vanish():
     assert memory.bursts == [(24, 2)]
 
 
-@pytest.mark.parametrize("beats", [5, 200])
+@pytest.mark.parametrize("beats", [1, 5, 200])
 def test_one_beat_per_cycle(beats):
     dut, _, processes, _ = setup()
     n_jobs = 400 // beats

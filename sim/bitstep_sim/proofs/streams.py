@@ -169,8 +169,8 @@ def structure(s: Surrounding):
 _HELD = "what is offered stays, unchanged, until it is taken"
 PROPERTIES = [
     Property("stream-splitter", "BurstSplitter", f"{_HELD}, but for clear", splitter,
-             Mutation("burst_splitter.py", "self.i.ready.eq(~valid | self.clear)",
-                      "self.i.ready.eq(~valid | self.clear | (self.i.valid & final))")),
+             Mutation("burst_splitter.py", "self.i.ready.eq(~valid | self.clear | (",
+                      "self.i.ready.eq(~valid | self.clear | (self.i.valid & final) | (")),
     Property("stream-reader", "ReadMaster", f"{_HELD}, but for stop", read_master,
              Mutation("read_master.py", "store.r_en.eq(self.o.ready | self.stop)",
                       "store.r_en.eq(self.o.ready | self.stop | bus.rlast)"), breaks_at=14),
