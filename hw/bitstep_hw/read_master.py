@@ -127,5 +127,6 @@ class ReadMaster(wiring.Component):
         with m.If(issue):
             m.d.comb += requested.eq(burst.payload.length + 1)
         m.d.sync += room.eq(room - requested + taken + discarded)
-        m.d.comb += self.idle.eq(~splitter.busy & (outstanding == 0) & (store.level == 0))
+        # What is requested or stored takes room.
+        m.d.comb += self.idle.eq(~splitter.busy & (room == self.fifo_depth))
         return m

@@ -200,7 +200,7 @@ class RunControl(wiring.Component):
                     m.next = "Stop"
 
     def _check(self, m):
-        """Whether the registers ask for something that this pipeline cannot do; one cycle late."""
+        """Whether the registers ask for something that this pipeline cannot do; two cycles late."""
         registers, config = self.registers, self.config
         lookahead, beats = registers.lookahead, registers.beats_per_row
         too_long = [(lookahead == line - 1) & (beats > config.line_depth(line))
@@ -235,8 +235,8 @@ class RunControl(wiring.Component):
             wrong.append(registers.proximal_period != 0)
         if not config.refetch:
             wrong.append(refetching)
-        bad = Signal()
-        m.d.sync += [bad.eq(Cat(wrong).any()),
+        found, bad = Signal(len(wrong)), Signal()
+        m.d.sync += [found.eq(Cat(wrong)), bad.eq(found.any()),
                      self.corrects.eq(registers.correction_period != 0)]
         return bad | self._too_many
 
