@@ -14,6 +14,7 @@ from bitstep.config import (
     SHIFT_UNIT,
     ceil_div,
 )
+from bitstep_hw import memories
 from bitstep_hw.arithmetic import delay, multiply, out_of_range
 from bitstep_hw.slot import slot_layout
 
@@ -30,9 +31,9 @@ class CorrectionEngine(wiring.Component):
     Members
     -------
     slot : In(slot_layout), correction : Out(ArrayLayout(signed(32), lanes))
-        A slot, and one cycle later the pending corrections of its words.
+        A slot, and :attr:`answer` cycles later the pending corrections of its words.
     sampled : In(ArrayLayout(signed(32), lanes))
-        Words to sample, two cycles after their slot.
+        Words to sample, a cycle after that.
     beats : In
         Beats of a row.
     mantissa, shift : In
@@ -65,11 +66,16 @@ class CorrectionEngine(wiring.Component):
         })
 
     @property
-    def stages(self):
-        """Cycles from an address to the correction that is written back; for a fast clock words and
-        coefficients wait in registers for a cycle, since memory blocks are slow to answer.
+    def answer(self):
+        """Cycles from an address to the word in the store; for a fast clock words and coefficients
+        wait in registers for a cycle, since memory blocks are slow to answer.
         """
-        return 7 if self.config.fast_clock else 6
+        return 2 if self.config.fast_clock else 1
+
+    @property
+    def stages(self):
+        """Cycles from an address to the correction that is written back."""
+        return 5 + self.answer
 
     @property
     def groups(self):
@@ -80,8 +86,7 @@ class CorrectionEngine(wiring.Component):
         m = Module()
         config, groups = self.config, self.groups
         coefficients = self._coefficients(m)
-        one, two = Signal.like(self.slot), Signal.like(self.slot)
-        m.d.sync += [one.eq(self.slot), two.eq(one)]
+        two = delay(m, self.slot, self.answer + 1, name="slot")
 
         # The walk: one group a cycle.
         walking, beat, group = Signal(), Signal(range(config.max_beats)), Signal(range(groups))
@@ -103,18 +108,19 @@ class CorrectionEngine(wiring.Component):
         # The store, read by slots and by the walk in turn.
         lanes = config.correction_lanes
         m.submodules.store = store = memory.Memory(
-            shape=groups * lanes * MODEL_WIDTH, depth=config.max_beats, init=[])
+            shape=groups * lanes * MODEL_WIDTH, depth=config.max_beats, init=[],
+            attrs=memories.attributes(config))
         read, write = store.read_port(), store.write_port(granularity=lanes * MODEL_WIDTH)
         finished = delay(m, walking, self.stages, name="finished")
-        words = [read.data.word_select(lane, MODEL_WIDTH).as_signed()
-                 for lane in range(groups * lanes)]
+        words = [delay(m, read.data.word_select(lane, MODEL_WIDTH).as_signed(), self.answer - 1,
+                       name=f"fetched_{lane}") for lane in range(groups * lanes)]
         corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"),
                                      walking)
         sampling = two.valid & two.sample
         m.d.comb += [
             read.addr.eq(Mux(walking, beat, self.slot.index)),
             read.en.eq(walking | (self.slot.valid & self.slot.correct) | C(config.fast_clock)),
-            Cat(*self.correction).eq(read.data),
+            Cat(*self.correction).eq(Cat(words)),
             write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"), two.index)),
             write.data.eq(Mux(
                 finished, Cat(value[:MODEL_WIDTH] for value in corrections).replicate(groups),
@@ -135,9 +141,7 @@ class CorrectionEngine(wiring.Component):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
                     m.d.sync += half.eq(1 << SHIFT_UNIT * shift - 1)
-        waits = self.stages - 6
-        words = [delay(m, word, waits, name=f"fetched_{number}")
-                 for number, word in enumerate(words)]
+        waits = self.answer - 1
         fetched, chosen, multiplied = (delay(m, walking, cycles + waits, name=f"walking_{cycles}")
                                        for cycles in (1, 2, 5))
         results = []
@@ -170,7 +174,7 @@ class CorrectionEngine(wiring.Component):
         per_group = config.correction_lanes // 2
         m.submodules.coefficients = store = memory.Memory(
             shape=config.correction_lanes * COEFFICIENT_WIDTH,
-            depth=config.max_beats * self.groups, init=[])
+            depth=config.max_beats * self.groups, init=[], attrs=memories.attributes(config))
         write = store.write_port(granularity=2 * COEFFICIENT_WIDTH)
         address = Signal.like(write.addr)
         in_group = Signal(range(per_group))

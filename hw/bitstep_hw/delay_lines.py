@@ -4,6 +4,7 @@ from amaranth import C, Module
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from bitstep_hw import memories
 from bitstep_hw.arithmetic import delay
 
 
@@ -14,7 +15,7 @@ class DelayLines(wiring.Component):
     writes each line's old word into the next line, so that every line holds one row. Rows longer
     than a line do not use it (:meth:`bitstep.config.PipelineConfig.line_depth`).
 
-    One slot a cycle; two slots with the same index must be at least 2 cycles apart, 3 with
+    One slot a cycle; two slots with the same index must be at least 2 cycles apart, 4 with
     ``recursion`` 4 (the sequencer sees to that). Storage: ``bus_width`` times the sum of the
     depths, in bits.
 
@@ -52,7 +53,8 @@ class DelayLines(wiring.Component):
         for line in range(self.config.lookahead + 1):
             depth = self.config.line_depth(line + 1)
             m.submodules[f"line_{line + 1}"] = store = memory.Memory(
-                shape=self.config.bus_width, depth=depth, init=[])
+                shape=self.config.bus_width, depth=depth, init=[],
+                attrs=memories.attributes(self.config))
             read, write = store.read_port(), store.write_port()
             m.d.comb += [
                 read.addr.eq(self.index),

@@ -51,16 +51,17 @@ class LabelUnpacker(wiring.Component):
                              label.eq(word[:32].as_signed())]
 
         taken = self.o.valid & self.o.ready
+        some, one = Signal(), Signal()      # ``left`` is not 0; is 1: so much hangs on it
         m.d.comb += [
-            self.o.valid.eq(left != 0),
+            self.o.valid.eq(some),
             self.o.payload.eq(label),
-            self.i.ready.eq((left == 0) | ((left == 1) & taken)),
+            self.i.ready.eq(~some | (one & taken)),
         ]
         with m.If(taken):
-            m.d.sync += [word.eq(shifted), left.eq(left - 1)]
+            m.d.sync += [word.eq(shifted), left.eq(left - 1), some.eq(~one), one.eq(left == 2)]
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [word.eq(self.i.payload), left.eq(per_word)]
+            m.d.sync += [word.eq(self.i.payload), left.eq(per_word), some.eq(1), one.eq(0)]
         with m.If(self.restart):
-            m.d.sync += left.eq(0)
+            m.d.sync += [some.eq(0), one.eq(0)]
             m.d.comb += [self.o.valid.eq(0), self.i.ready.eq(0)]
         return m

@@ -8,6 +8,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
+from bitstep_hw import memories
 from bitstep_hw.arithmetic import delay, enable_of, multiply, out_of_range, when
 from bitstep_hw.lane_product import integer_product
 from bitstep_hw.slot import slot_layout
@@ -21,7 +22,7 @@ class ModelStore(wiring.Component):
     U = V + e if a correction is pending. V is written back (U where the correction is committed)
     and U goes to the dot product, or, later in a batch, the model that was frozen at the batch's
     start. A slot a cycle, the words leave ``product_stages + 2`` cycles after the slot; two slots
-    with the same index must be at least 2 cycles apart, 3 with ``recursion`` 4. Nothing is
+    with the same index must be at least 2 cycles apart, 4 with ``recursion`` 4. Nothing is
     clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
     words, once more with ``minibatch``.
 
@@ -51,7 +52,8 @@ class ModelStore(wiring.Component):
         Write the pair; it is the intercept's; write 0 into all words of the beat.
     access_i, access_o : In(64), Out(64)
         The pair; read data comes 1 cycle after the index (2 with ``recursion`` 4) and follows the
-        pair at once. What is written can be read 1 cycle later (2 with ``recursion`` 4).
+        pair at once. What is written can be read by an index 1 cycle later (2 with ``recursion``
+        4).
     """
 
     def __init__(self, *, config):
@@ -92,9 +94,10 @@ class ModelStore(wiring.Component):
         pairs = config.model_lanes // 2
         access = self._access(m, 1 if early else 0)
         words = data.ArrayLayout(signed(MODEL_WIDTH), config.model_lanes)
-        m.submodules.model = model = memory.Memory(shape=words, depth=config.max_beats, init=[])
+        m.submodules.model = model = memory.Memory(
+            shape=words, depth=config.max_beats, init=[], attrs=memories.attributes(config))
         write = model.write_port(granularity=2)
-        read = model.read_port(transparent_for=(write,))
+        read = model.read_port(transparent_for=() if early else (write,))
         m.d.comb += [
             read.addr.eq(Mux(asked.valid, asked.index, self.access_index)),
             write.addr.eq(Mux(access.outside, access.index, two.index)),
@@ -182,9 +185,9 @@ class ModelStore(wiring.Component):
         stored = plain
         if config.corrections:
             pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
-            with when(m, enable_of(config, one.correct)):
-                m.d.sync += pending.eq(self.correction[lane])
-            m.d.comb += seen.eq(plain + Mux(two.correct, pending, 0))
+            # Chosen before the register: what comes after it is a sum's carry, and a long way.
+            m.d.sync += pending.eq(Mux(one.correct, self.correction[lane], 0))
+            m.d.comb += seen.eq(plain + pending)
             stored = Mux(two.commit, seen[:MODEL_WIDTH].as_signed(), plain)
         else:
             m.d.comb += seen.eq(plain)
@@ -198,10 +201,11 @@ class ModelStore(wiring.Component):
     def _frozen(self, m, one, two):
         """The model at the batch's start, beside slot ``two``."""
         words = self.sampled.shape()
-        m.submodules.frozen = store = memory.Memory(shape=words, depth=self.config.max_beats,
-                                                    init=[])
+        m.submodules.frozen = store = memory.Memory(
+            shape=words, depth=self.config.max_beats, init=[],
+            attrs=memories.attributes(self.config))
         write = store.write_port()
-        read = store.read_port(transparent_for=(write,))
+        read = store.read_port(transparent_for=() if self.config.fast_clock else (write,))
         held = Signal(words, name="held", reset_less=True)
         m.d.comb += [
             read.addr.eq(self._slot.index),
@@ -210,7 +214,7 @@ class ModelStore(wiring.Component):
             write.data.eq(self.sampled),
             write.en.eq(two.valid & two.freeze),
         ]
-        with m.If(one.valid & one.frozen):
+        with when(m, enable_of(self.config, one.valid & one.frozen)):
             m.d.sync += held.eq(read.data)
         return held
 

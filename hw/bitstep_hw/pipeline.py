@@ -236,7 +236,8 @@ class Pipeline(wiring.Component):
     def _connect_engine(self, m, slots, engine):
         m.submodules.engine = engine
         m.d.comb += [
-            engine.slot.eq(slots[1 + self.config.product_stages]), engine.beats.eq(self.beats),
+            engine.slot.eq(slots[2 + self.config.product_stages - engine.answer]),
+            engine.beats.eq(self.beats),
             engine.stop.eq(self.stop), engine.sampled.eq(self.store.sampled),
             engine.mantissa.eq(self.correction_mantissa), engine.shift.eq(self.correction_shift),
             self.store.correction.eq(engine.correction),

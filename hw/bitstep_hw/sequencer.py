@@ -283,10 +283,11 @@ class Sequencer(wiring.Component):
                              for age in range(1, self.config.recursion - 1))]
         recent = Signal()
         m.d.sync += recent.eq(Cat(ended).any())
-        close = Signal()        # the same words would be read 2 cycles apart
-        if self.config.fast_clock:      # the store needs 3
-            pairs = Signal()
-            m.d.sync += [pairs.eq(self.beats == 2), close.eq(row_ends & pairs)]
+        close = Signal()        # the same words would be read 2 or 3 cycles apart
+        if self.config.fast_clock:      # the store needs 4
+            pairs, short = Signal(), Signal()
+            m.d.sync += [pairs.eq(self.beats == 2), short.eq(pairs | (self.beats == 3)),
+                         close.eq((row_ends & short) | (just & pairs))]
         held = (self.hold | self.retry) & C(self.config.refetch)
         causes = [
             (self.wait_refetch, held),

@@ -156,6 +156,8 @@ def halves(word):
 async def read_model(ctx, store, config, beats):
     """Model words of shape (beats, lanes), and the intercept, through a store's access."""
     model = []
+    if config.fast_clock:       # for what was written last
+        await ctx.tick()
     for index in range(beats):
         put(ctx, store.access_index, index)
         await ticks(ctx, 2 if config.fast_clock else 1)

@@ -14,7 +14,7 @@ from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards import ecp5, tools, ulx3s
 from bitstep_hw.boards.clock_harness import ClockHarness
 from bitstep_hw.boards.link import Link
-from bitstep_hw.boards.multiplier_registers import use_output_registers
+from bitstep_hw.boards.output_registers import use_output_registers
 from bitstep_hw.boards.pll import Dividers, find_dividers
 from bitstep_hw.boards.serial_system import SystemConfig
 from bitstep_hw.boards.timing import (
@@ -172,7 +172,7 @@ def test_netlists_with_output_registers_are_equal(fault, tmp_path, monkeypatch):
 
     assert {found.get("REG_OUTPUT_CLK") for found in netlist("gate")} == {"CLK0"}
     with monkeypatch.context() as patch:
-        patch.setattr(tools.multiplier_registers, "use_output_registers", lambda *_: None)
+        patch.setattr(tools.output_registers, "use_output_registers", lambda *_: None)
         assert {found.get("REG_OUTPUT_CLK") for found in netlist("gold")} == {None}
     if fault:
         gate = tmp_path / "gate.json"

@@ -20,18 +20,20 @@ CONFIGS = [
     PipelineConfig(bits=1, max_features=128),                   # 64 lanes, 16 groups of 4
     PipelineConfig(bits=3, bus_width=128, max_features=84),     # 42 lanes, 10 groups of 4 and 2
     PipelineConfig(bits=7, bus_width=512, max_features=73),     # 73 lanes, 12 groups of 6 and 2
+    PipelineConfig(bits=4, max_features=40, lookahead=3, recursion=4),
 ]
 OVERHEAD = 12       # a bound of the cycles of a walk that are not its groups
 
 
 async def sample(ctx, dut, words):
-    """A row of slots, one a cycle, with the words to sample two cycles later."""
+    """A row of slots, one a cycle, with the words to sample a cycle after they are answered."""
     slots = [{"valid": 1, "sample": 1, "index": index, "first": index == 0,
               "last": index == len(words) - 1} for index in range(len(words))]
-    for now in range(len(words) + 2):
+    late = dut.answer + 1
+    for now in range(len(words) + late):
         put(ctx, dut.slot, slots[now] if now < len(slots) else {"valid": 0})
-        if now >= 2:
-            put(ctx, dut.sampled, words[now - 2])
+        if now >= late:
+            put(ctx, dut.sampled, words[now - late])
         await ctx.tick()
 
 
@@ -42,6 +44,7 @@ async def corrections(ctx, dut, beats):
         put(ctx, dut.slot, {"valid": 1, "correct": 1, "index": index})
         await ctx.tick()
         put(ctx, dut.slot, {"valid": 0})
+        await ticks(ctx, dut.answer - 1)
         found.append(take(ctx, dut.correction))
     return found
 

@@ -27,7 +27,7 @@ def test_beats_of_the_rows_before(lookahead, beats, gap, recursion):
     rng = random.Random(f"{lookahead}-{beats}-{gap}")
     n_rows = lookahead + 8
     content = [[rng.getrandbits(64) for _ in range(beats)] for _ in range(n_rows)]
-    schedule = in_rows([beats] * n_rows, rng, gap=gap, pitch=2, apart=3 if recursion == 4 else 2)
+    schedule = in_rows([beats] * n_rows, rng, gap=gap, pitch=2, apart=4 if recursion == 4 else 2)
 
     async def bench(ctx):
         before = None

@@ -76,7 +76,7 @@ def test_slots(config, gap, beats):
     cycles, expected, corrections = [], {}, {}
     flags, update, frozen_once = {}, 0, False
     for place in in_rows([beats] * 40, rng, gap=gap, pitch=2,
-                         apart=3 if config.fast_clock else 2):
+                         apart=4 if config.fast_clock else 2):
         now = len(cycles)
         cycle = {"slot": {"valid": 0, "index": rng.randrange(beats)},
                  "levels": [rng.randint(-level, level) for _ in range(config.lanes)],

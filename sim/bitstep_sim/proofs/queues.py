@@ -43,7 +43,8 @@ def labels(s: Surrounding):
     # A word is taken only if every label of the one before has been.
     s.check(implies(dut.i.ready & full, (place + 1 == number) & dut.o.ready))
     left = inside(fragment, "left")
-    s.helper(left == Mux(full, number - place, 0))
+    s.helper((inside(fragment, "some") == full) & implies(full, left == number - place))
+    s.helper(inside(fragment, "one") == (full & (left == 1)))
     s.helper(implies(full, (place < number) & (inside(fragment, "word") == rest)))
 
 

@@ -75,8 +75,9 @@ def order(recursion):
         s.check(implies(slot.valid, slot.apply == (rows > lookahead)))
         # Same words not in two slots that follow each other; rows `recursion` apart.
         s.check(~(slot.valid & s.past(slot.valid)) | (slot.index != s.past(slot.index)))
-        if recursion == 4:
-            s.check(~(slot.valid & s.past(slot.valid, 2)) | (slot.index != s.past(slot.index, 2)))
+        for age in (2, 3) if recursion == 4 else ():
+            s.check(~(slot.valid & s.past(slot.valid, age))
+                    | (slot.index != s.past(slot.index, age)))
         for age in range(1, recursion):
             s.check(~(ended & s.past(ended, age)))
         # Every slot of a row with data takes a beat, its last one the label.
@@ -143,7 +144,7 @@ _FILE = "sequencer.py"
 PROPERTIES = [
     *(Property(f"slots-order-{recursion}", "Sequencer",
                "beats of a row in order; applies from row D + 1 on; same words at least "
-               f"{3 if recursion == 4 else 2} cycles apart; rows {recursion} cycles apart",
+               f"{4 if recursion == 4 else 2} cycles apart; rows {recursion} cycles apart",
                order(recursion), mutation, depth=recursion + 2)
       for recursion, mutation in (
           (2, Mutation(_FILE, "self.slot.apply.eq(age > self.lookahead)",

@@ -1,0 +1,37 @@
+"""What memories may do when a word is read in the cycle in which it is written."""
+
+import re
+
+_MARK = "no_rw_check"       # Yosys's own name for it
+_MEMORY = re.compile(r"(?:^  attribute .*\n)*^  memory .*(\\\S+)$", re.MULTILINE)
+_READ = re.compile(r"^  cell \$memrd_v2 .*?^  end$", re.MULTILINE | re.DOTALL)
+
+
+def attributes(config):
+    """Attributes of a memory that answers anything for a word that is being written: with a fast
+    clock no such answer is used, since two slots with the same index are 4 cycles apart. Memory
+    blocks that answer neither the old nor the new word need no logic around them then.
+    """
+    return {_MARK: 1} if config.fast_clock else {}
+
+
+def with_undefined_collisions(rtl: str) -> str:
+    """RTLIL in which the memories with :func:`attributes` do what they may. Amaranth and Yosys know
+    of it, but have no words for it between them.
+    """
+    modules = re.split(r"(?=^module )", rtl, flags=re.MULTILINE)
+    return "".join(map(_of_module, modules))
+
+
+def _of_module(text):
+    marked = {found[1] for found in _MEMORY.finditer(text) if f"\\{_MARK} " in found[0]}
+
+    def changed(found):
+        cell = found[0]
+        name = re.search(r'parameter \\MEMID "\\(\\\S+)"', cell)
+        if name is None or name[1] not in marked:
+            return cell
+        assert "TRANSPARENCY_MASK 1'0" in cell, f"{name[1]} must have one port that writes"
+        return cell.replace("COLLISION_X_MASK 1'0", "COLLISION_X_MASK 1'1")
+
+    return _READ.sub(changed, text)
