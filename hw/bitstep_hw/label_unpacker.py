@@ -51,7 +51,9 @@ class LabelUnpacker(wiring.Component):
                              label.eq(word[:32].as_signed())]
 
         taken = self.o.valid & self.o.ready
-        some, one = Signal(), Signal()      # ``left`` is not 0; is 1: so much hangs on it
+        # Registers, because so much hangs on them.
+        some = Signal()     # ``left`` is not 0
+        one = Signal()      # it is 1
         m.d.comb += [
             self.o.valid.eq(some),
             self.o.payload.eq(label),
