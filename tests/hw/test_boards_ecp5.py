@@ -4,17 +4,14 @@ import json
 from importlib.util import find_spec
 
 import pytest
-from amaranth import ClockDomain, Const, Module, Signal, signed
 from amaranth.back import rtlil
 
 from bitstep.config import PipelineConfig
 from bitstep.devices.uart import read_manifest
-from bitstep_hw.arithmetic import multiply
 from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards import ecp5, tools, ulx3s
 from bitstep_hw.boards.clock_harness import ClockHarness
 from bitstep_hw.boards.link import Link
-from bitstep_hw.boards.output_registers import use_output_registers
 from bitstep_hw.boards.pll import Dividers, find_dividers
 from bitstep_hw.boards.serial_system import SystemConfig
 from bitstep_hw.boards.timing import (
@@ -34,157 +31,6 @@ needs_yosys = pytest.mark.skipif(
 TINY_TEXT = "bits=8,lookahead=0,max_features=8,minibatch=False,corrections=False"
 TINY = PipelineConfig(bits=8, lookahead=0, max_features=8, minibatch=False, corrections=False)
 SYSTEM = SystemConfig(pipeline=TINY, memory_bytes=4096, clock_hz=40_000_000)
-
-
-def flip_flop(d, q, *, enable=None, **parameters):
-    """A register as Yosys writes it."""
-    defaults = {"CEMUX": "1 " if enable is None else "CE", "CLKMUX": "CLK", "GSR": "DISABLED",
-                "LSRMUX": "LSR", "REGSET": "RESET"}
-    connections = {"CLK": [2], "DI": [d], "LSR": ["0"], "Q": [q]}
-    if enable is not None:
-        connections["CE"] = [enable]
-    return {"type": "TRELLIS_FF", "parameters": defaults | parameters, "connections": connections,
-            "port_directions": {port: "output" if port == "Q" else "input"
-                                for port in connections}}
-
-
-def netlist_with(*registers, more=()):
-    """A multiplier whose product's bits 10, 11, ... go into registers, and further cells."""
-    connections = {"A0": [4], "B0": [5]} | {
-        f"P{number}": [10 + number] for number in range(len(registers) + 1)}
-    multiplier = {"type": "MULT18X18D", "parameters": {}, "connections": connections,
-                  "port_directions": {port: "output" if port[0] == "P" else "input"
-                                      for port in connections}}
-    cells = {"product": multiplier}
-    cells |= {f"register_{number}": cell for number, cell in enumerate(registers)}
-    cells |= {f"more_{number}": cell for number, cell in enumerate(more)}
-    return {"modules": {"top": {"cells": cells}}}
-
-
-def test_output_registers():
-    netlist = netlist_with(flip_flop(10, 20), flip_flop(11, 21), more=[flip_flop(20, 30)])
-    assert use_output_registers(netlist, "top") == 1
-    cells = netlist["modules"]["top"]["cells"]
-    assert list(cells) == ["product", "more_0"]
-    product = cells["product"]
-    assert product["parameters"] == {"REG_OUTPUT_CLK": "CLK0", "REG_OUTPUT_CE": "CE0",
-                                     "REG_OUTPUT_RST": "RST0"}
-    found = product["connections"]
-    # The last output has no register, because it goes nowhere.
-    assert [found[port] for port in ("P0", "P1", "P2", "CLK0", "CE0", "RST0")] == [
-        [20], [21], [12], [2], ["1"], ["0"]]
-    assert {product["port_directions"][port] for port in ("CLK0", "CE0", "RST0")} == {"input"}
-
-
-@pytest.mark.parametrize("netlist", [
-    netlist_with(flip_flop(10, 20), flip_flop(11, 21, enable=7)),
-    netlist_with(flip_flop(10, 20), flip_flop(11, 21, REGSET="SET")),
-    netlist_with(flip_flop(10, 20), flip_flop(11, 21, CLKMUX="INV")),
-    netlist_with(flip_flop(10, 20, enable=7), flip_flop(11, 21, enable=7)),
-    netlist_with(flip_flop(10, 20), flip_flop(11, 21), more=[flip_flop(11, 22)]),
-    netlist_with(flip_flop(10, 20), flip_flop(11, 21), more=[flip_flop(9, 22, enable=10)]),
-    netlist_with(flip_flop(9, 20, enable=10), flip_flop(9, 21, enable=11)),
-    netlist_with(flip_flop(10, 20), {**flip_flop(11, 21), "type": "LUT4"}),
-    netlist_with(),
-], ids=["enables", "set", "clock", "enabled", "twice", "elsewhere", "enable", "logic", "unused"])
-def test_products_that_need_more_than_a_register(netlist):
-    before = json.dumps(netlist)
-    assert use_output_registers(netlist, "top") == 0
-    assert json.dumps(netlist) == before
-
-
-def test_reset_stays_outside():
-    register = flip_flop(10, 20)
-    register["connections"]["LSR"] = [3]
-    assert use_output_registers(netlist_with(register), "top") == 0
-
-
-# Verilog of the multiplier, with and without its output register.
-_MULTIPLIER = f"""module MULT18X18D(
-{", ".join(f"input {f}{bit}" for f in "ABC" for bit in range(18))},
-{", ".join(f"output P{bit}" for bit in range(36))},
-{", ".join(f"input {name}{n}" for name in ("CLK", "CE", "RST") for n in range(4))},
-input SIGNEDA, input SIGNEDB, input SOURCEA, input SOURCEB);
-parameter REG_OUTPUT_CLK = "NONE";
-parameter REG_OUTPUT_CE = "CE0";
-parameter REG_OUTPUT_RST = "RST0";
-wire signed [18:0] a = {{SIGNEDA & A17, {", ".join(f"A{bit}" for bit in range(17, -1, -1))}}};
-wire signed [18:0] b = {{SIGNEDB & B17, {", ".join(f"B{bit}" for bit in range(17, -1, -1))}}};
-wire [35:0] now = a * b;
-reg [35:0] taken = 0;
-always @(posedge CLK0) if (CE0) taken <= now;
-assign {{{", ".join(f"P{bit}" for bit in range(35, -1, -1))}}} =
-    REG_OUTPUT_CLK == "CLK0" ? taken : now;
-endmodule
-"""
-# Equal registers and products of both netlists become one; what is left is proved by induction.
-_COMPARE = """
-read_verilog -sv model.v
-read_verilog -nooverwrite +/lattice/cells_sim_ecp5.v
-read_json gold.json
-rename products gold
-read_json gate.json
-rename products gate
-setattr -mod -unset top gold gate
-miter -equiv gold gate both
-hierarchy -top both
-proc
-flatten
-opt -full -share_all
-opt_dff
-simplemap t:$dff t:$dffe
-opt -full -share_all
-sat -verify -prove trigger 0 -set-init-zero -seq 1 -tempinduct -maxsteps 4 both
-"""
-
-
-def products():
-    """RTLIL of products of several widths in registers."""
-    m = Module()
-    ports = [Signal(name=f"valid_{number}") for number in range(6)]
-    for number, (a_width, b_width) in enumerate(
-            [(18, 18), (12, 9), (10, 10), (9, 14), (11, 11), (33, 9)]):
-        a = Signal(signed(a_width), name=f"a_{number}")
-        b = Signal(signed(b_width) if number % 2 else b_width, name=f"b_{number}")
-        m.d.comb += (o := Signal(signed(80), name=f"o_{number}")).eq(multiply(
-            m, a, b, stages=2, valid=ports[number] if number else Const(1), name=f"p_{number}",
-            width=a_width + b_width))
-        ports += [a, b, o]
-    m.domains.sync = domain = ClockDomain(reset_less=True)
-    return rtlil.convert(m, ports=[*ports, domain.clk], name="products", emit_src=False)
-
-
-@needs_yosys
-@pytest.mark.parametrize("fault", [None, '"REG_OUTPUT_CLK": "CLK0"'])
-def test_netlists_with_output_registers_are_equal(fault, tmp_path, monkeypatch):
-    """What Yosys wrote and what became of it, as sequential circuits."""
-    rtl = products()
-
-    def netlist(name):
-        flow = tools.Flow(tmp_path / name, rtl, top="products", target=ulx3s.TARGET)
-        flow.synthesize()
-        design = json.loads((flow.folder / "design.json").read_text(encoding="utf-8"))
-        found = design["modules"]["products"]
-        design["modules"] = {"products": found}
-        (tmp_path / f"{name}.json").write_text(json.dumps(design), encoding="utf-8")
-        return [cell["parameters"] for cell in found["cells"].values()
-                if cell["type"] == "MULT18X18D"]
-
-    assert {found.get("REG_OUTPUT_CLK") for found in netlist("gate")} == {"CLK0"}
-    with monkeypatch.context() as patch:
-        patch.setattr(tools.output_registers, "use_output_registers", lambda *_: None)
-        assert {found.get("REG_OUTPUT_CLK") for found in netlist("gold")} == {None}
-    if fault:
-        gate = tmp_path / "gate.json"
-        gate.write_text(gate.read_text(encoding="utf-8").replace(
-            fault, '"REG_OUTPUT_CLK": "NONE"', 1), encoding="utf-8")
-    (tmp_path / "model.v").write_text(_MULTIPLIER, encoding="utf-8")
-    (tmp_path / "compare.ys").write_text(_COMPARE, encoding="utf-8")
-    if fault:
-        with pytest.raises(tools.ToolError, match="proof did fail"):
-            tools._run("yosys", ["-q", "compare.ys"], tmp_path, 300)
-    else:
-        tools._run("yosys", ["-q", "compare.ys"], tmp_path, 300)
 
 
 def step(kind, delay, start, end, net=None):
