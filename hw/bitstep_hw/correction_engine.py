@@ -109,7 +109,7 @@ class CorrectionEngine(wiring.Component):
         lanes = config.correction_lanes
         m.submodules.store = store = memory.Memory(
             shape=groups * lanes * MODEL_WIDTH, depth=config.max_beats, init=[],
-            attrs=memories.attributes(config))
+            attrs=memories.attributes(config, depth=config.max_beats))
         read, write = store.read_port(), store.write_port(granularity=lanes * MODEL_WIDTH)
         finished = delay(m, walking, self.stages, name="finished")
         words = [delay(m, read.data.word_select(lane, MODEL_WIDTH).as_signed(), self.answer - 1,

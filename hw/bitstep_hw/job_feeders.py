@@ -35,17 +35,23 @@ class RowFeeder(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         left, copy, address = Signal(32), Signal(8), Signal(64)
+        offered = Signal()
+        step = Signal()
         m.d.comb += [
-            self.o.valid.eq((left != 0) & ~self.stop),
+            self.o.valid.eq(offered & ~self.stop),
             self.o.payload.address.eq(address),
             self.o.payload.beats.eq(self.beats),
         ]
         with m.If(self.stop):
-            m.d.sync += left.eq(0)
+            m.d.sync += [offered.eq(0), step.eq(0)]
         with m.Elif(self.start):
-            m.d.sync += [left.eq(self.epochs), copy.eq(0), address.eq(self.address)]
+            m.d.sync += [left.eq(self.epochs), copy.eq(0), address.eq(self.address),
+                         offered.eq(self.epochs != 0), step.eq(0)]
         with m.Elif(self.o.valid & self.o.ready):
-            m.d.sync += [left.eq(left - 1), copy.eq(copy + 1), address.eq(address + self.stride)]
+            m.d.sync += [offered.eq(0), step.eq(1)]
+        with m.Elif(step):      # in a cycle of its own: much hangs on it
+            m.d.sync += [left.eq(left - 1), copy.eq(copy + 1), address.eq(address + self.stride),
+                         offered.eq(left != 1), step.eq(0)]
             with m.If(copy == self.copies - 1):
                 m.d.sync += [copy.eq(0), address.eq(self.address)]
         return m
@@ -116,8 +122,10 @@ class AuxFeeder(wiring.Component):
             with state("Table"):
                 m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(entry), job.beats.eq(2)]
                 with m.If(taken):
-                    m.d.sync += [entry.eq(entry + 16), left.eq(left - 1)]
-                    m.next = "Labels"
+                    m.next = "Step"
+            with state("Step"):     # in a cycle of its own: much hangs on it
+                m.d.sync += [entry.eq(entry + 16), left.eq(left - 1)]
+                m.next = "Labels"
             with state("Labels"):
                 m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(self.labels_address),
                              job.beats.eq(label_beats)]

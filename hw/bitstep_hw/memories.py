@@ -3,16 +3,21 @@
 import re
 
 _MARK = "no_rw_check"       # Yosys's own name for it
+_BLOCK_DEPTH = 32
 _MEMORY = re.compile(r"(?:^  attribute .*\n)*^  memory .*(\\\S+)$", re.MULTILINE)
 _READ = re.compile(r"^  cell \$memrd_v2 .*?^  end$", re.MULTILINE | re.DOTALL)
 
 
-def attributes(config):
+def attributes(config, *, depth=0):
     """Attributes of a memory that answers anything for a word that is being written: with a fast
     clock no such answer is used, since two slots with the same index are 4 cycles apart. Memory
-    blocks that answer neither the old nor the new word need no logic around them then.
+    blocks that answer neither the old nor the new word need no logic around them then. A memory of
+    ``depth`` model words a lane is made of blocks if it is not very short: they have registers at
+    their outputs, and one address instead of hundreds.
     """
-    return {_MARK: 1} if config.fast_clock else {}
+    if not config.fast_clock:
+        return {}
+    return {_MARK: 1} | ({"ram_style": "block"} if depth >= _BLOCK_DEPTH else {})
 
 
 def with_undefined_collisions(rtl: str) -> str:

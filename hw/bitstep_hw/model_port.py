@@ -29,11 +29,11 @@ class ModelPort(wiring.Component):
         Ends a command and drops what is in ``o``.
     i : In(stream.Signature(64)), o : Out(stream.Signature(64))
         Models in and out.
-    index, pair, write, intercept, clear_all : Out
+    index, pair, shown, write, intercept, clear_all : Out
         To the store's ``access`` ports.
     data : In(64)
         From the store: the pair addressed by ``index`` one cycle ago (2 with ``recursion`` 4) and
-        ``pair`` now.
+        ``shown`` now.
     coefficient : Out(1)
         A pair of coefficients is taken from ``i``.
     """
@@ -47,6 +47,7 @@ class ModelPort(wiring.Component):
             "done": Out(1), "stop": In(1),
             "i": In(stream.Signature(AUX_WIDTH)), "o": Out(stream.Signature(AUX_WIDTH)),
             "index": Out(range(config.max_beats)), "pair": Out(range(self.pairs)),
+            "shown": Out(range(self.pairs)),
             "write": Out(1), "intercept": Out(1), "clear_all": Out(1),
             "data": In(AUX_WIDTH), "coefficient": Out(1),
         })
@@ -63,6 +64,7 @@ class ModelPort(wiring.Component):
             last_pair.eq(pair == self.pairs - 1),
             last_index.eq(index == self.beats - 1),
             self.index.eq(index),
+            self.pair.eq(pair),
             self.o.valid.eq(buffer.r_rdy & ~self.stop),
             self.o.payload.eq(buffer.r_data),
             buffer.r_en.eq(self.o.ready | stopped),
@@ -113,7 +115,6 @@ class ModelPort(wiring.Component):
                 self.i.ready.eq(waited),
                 advance.eq(self.i.valid & waited),
                 self.write.eq(advance),
-                self.pair.eq(pair),
                 self.intercept.eq(at_intercept),
             ]
             with m.If(advance & at_intercept):
@@ -134,7 +135,7 @@ class ModelPort(wiring.Component):
         # Of the store; before the buffer.
         latency, waits = (2, 1) if self.config.fast_clock else (1, 0)
         m.d.comb += [
-            self.pair.eq(delay(m, pair, latency, name="read_pair")),
+            self.shown.eq(delay(m, pair, latency, name="read_pair")),
             self.intercept.eq(delay(m, at_intercept, latency, name="read_intercept")),
             buffer.w_en.eq(delay(m, asked, latency + waits, name="read")),
             buffer.w_data.eq(delay(m, self.data, waits, name="data")),

@@ -7,11 +7,13 @@ from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
+from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
 from bitstep_hw import memories
 from bitstep_hw.arithmetic import delay, enable_of, multiply, out_of_range, when
 from bitstep_hw.lane_product import integer_product
 from bitstep_hw.slot import slot_layout
+
+_SHARERS = 8        # lanes that share a copy of c with a fast clock
 
 
 class ModelStore(wiring.Component):
@@ -46,12 +48,12 @@ class ModelStore(wiring.Component):
         Words to correct next time, one cycle before ``words``.
     saturated : Out(1)
         A word left its range.
-    access_index : In, access_pair : In
-        Beat and pair of words that are reached between epochs.
+    access_index : In, access_pair : In, access_shown : In
+        Beat that is reached between epochs; pair of words in it that is written, and that is read.
     access_write, access_intercept, access_clear : In(1)
         Write the pair; it is the intercept's; write 0 into all words of the beat.
     access_i, access_o : In(64), Out(64)
-        The pair; read data comes 1 cycle after the index (2 with ``recursion`` 4) and follows the
+        The pairs; read data comes 1 cycle after the index (2 with ``recursion`` 4) and follows the
         pair at once. What is written can be read by an index 1 cycle later (2 with ``recursion``
         4).
     """
@@ -70,6 +72,7 @@ class ModelStore(wiring.Component):
             "saturated": Out(1),
             "access_index": In(range(config.max_beats)),
             "access_pair": In(range(config.model_lanes // 2)),
+            "access_shown": In(range(config.model_lanes // 2)),
             "access_write": In(1),
             "access_intercept": In(1),
             "access_clear": In(1),
@@ -83,7 +86,7 @@ class ModelStore(wiring.Component):
         # A slot meets its words when the last stage of the product c g begins.
         slot = self._slot = delay(m, self.slot, config.product_stages - 1, name="slot")
         waits = config.product_stages - config.term_stages
-        self._late_update = delay(m, self.update, waits, name="update")
+        self._late_updates = self._copies(m, self.update, waits)
         self._multiply = enable_of(config, delay(m, self.slot.valid, waits, name="multiply"))
         one, two = Signal.like(slot), Signal.like(slot)
         m.d.sync += [one.eq(slot), two.eq(one)]
@@ -95,7 +98,8 @@ class ModelStore(wiring.Component):
         access = self._access(m, 1 if early else 0)
         words = data.ArrayLayout(signed(MODEL_WIDTH), config.model_lanes)
         m.submodules.model = model = memory.Memory(
-            shape=words, depth=config.max_beats, init=[], attrs=memories.attributes(config))
+            shape=words, depth=config.max_beats, init=[],
+            attrs=memories.attributes(config, depth=config.max_beats))
         write = model.write_port(granularity=2)
         read = model.read_port(transparent_for=() if early else (write,))
         m.d.comb += [
@@ -139,13 +143,28 @@ class ModelStore(wiring.Component):
             counts.append(flags.any() & delay(m, enable, 1, name=f"{name}_valid"))
         m.d.sync += self.saturated.eq(reduce(or_, counts) | self._intercept(m, one, two))
 
-        with m.Switch(self.access_pair):
+        with m.Switch(self.access_shown):
             for number in range(pairs):
                 with m.Case(number):
                     m.d.comb += self.access_o.eq(Cat(held[2 * number:2 * number + 2]))
         with m.If(self.access_intercept):
             m.d.comb += self.access_o.eq(self._intercept_word.as_unsigned())
         return m
+
+    def _copies(self, m, update, cycles):
+        """c some cycles later, once for every few lanes: a register that drives them all is far
+        from most.
+        """
+        if not cycles:
+            return [update] * ceil_div(self.config.lanes, _SHARERS)
+        update = delay(m, update, cycles - 1, name="update")
+        copies = []
+        for number in range(ceil_div(self.config.lanes, _SHARERS)):
+            # Registers that start from different values are not made one again.
+            copy = Signal(update.shape(), name=f"update_{number}", init=number, reset_less=True)
+            m.d.sync += copy.eq(update)
+            copies.append(copy)
+        return copies
 
     def _access(self, m, cycles):
         """What writes words between slots, some cycles later."""
@@ -171,7 +190,8 @@ class ModelStore(wiring.Component):
         """
         config = self.config
         # c times the level; what is left of the product's sum is the subtraction's.
-        delta = reduce(add, integer_product(m, config, self.levels[lane], self._late_update,
+        delta = reduce(add, integer_product(m, config, self.levels[lane],
+                                            self._late_updates[lane // _SHARERS],
                                             fraction=0, valid=self._multiply,
                                             name=f"delta_{lane}"))
         product_width = 1 if config.family == "float" else config.level_width - 1
@@ -203,7 +223,7 @@ class ModelStore(wiring.Component):
         words = self.sampled.shape()
         m.submodules.frozen = store = memory.Memory(
             shape=words, depth=self.config.max_beats, init=[],
-            attrs=memories.attributes(self.config))
+            attrs=memories.attributes(self.config, depth=self.config.max_beats))
         write = store.write_port()
         read = store.read_port(transparent_for=() if self.config.fast_clock else (write,))
         held = Signal(words, name="held", reset_less=True)

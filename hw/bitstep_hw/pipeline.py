@@ -40,8 +40,8 @@ from bitstep_hw.stream_register import connect_registered
 from bitstep_hw.unit_update import UnitUpdate
 
 # What reaches the store's words between slots.
-_ACCESS_INPUTS = ("access_index", "access_pair", "access_write", "access_intercept",
-                  "access_clear", "access_i")
+_ACCESS_INPUTS = ("access_index", "access_pair", "access_shown", "access_write",
+                  "access_intercept", "access_clear", "access_i")
 
 
 class _Levels(NamedTuple):
@@ -80,7 +80,7 @@ class Pipeline(wiring.Component):
         labels, look-ahead, recursion, correction, refetch, flush), bit 0 first.
     beat_entered, row_refetched : Out(1)
         Strobes: a beat of a row entered; a row is fetched again.
-    access_index, access_pair, access_write, access_intercept, access_clear : In
+    access_index, access_pair, access_shown, access_write, access_intercept, access_clear : In
     access_i : In(64), access_o : Out(64)
         The model between epochs, as :class:`bitstep_hw.model_store.ModelStore` gives it.
     full_job : Out(stream.Signature(JOB_LAYOUT)), i_full : In(stream.Signature(64))
@@ -316,7 +316,8 @@ class Pipeline(wiring.Component):
         """A walker through the model takes the place of ``access``."""
         store = self.store
         return [store.access_index.eq(walker.index), store.access_pair.eq(walker.pair),
-                store.access_write.eq(walker.write), store.access_i.eq(walker.o)]
+                store.access_shown.eq(walker.pair), store.access_write.eq(walker.write),
+                store.access_i.eq(walker.o)]
 
     def _levels(self, m, slots):
         """Levels of a slot: its own, again beside the model's words, those of the rows before, and

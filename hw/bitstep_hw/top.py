@@ -172,14 +172,18 @@ class Top(wiring.Component):
               for name in ("clear", "load", "load_coefficients", "unload")),
             control.port_done.eq(delay(m, port.done, self._late, name="port_done")),
             pipeline.access_index.eq(port.index), pipeline.access_pair.eq(port.pair),
+            pipeline.access_shown.eq(port.shown),
             pipeline.access_write.eq(port.write), pipeline.access_clear.eq(port.clear_all),
             pipeline.access_intercept.eq(port.intercept),
             pipeline.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
             port.data.eq(pipeline.access_o),
         ]
         if engine is not None:
-            m.d.comb += [engine.load_start.eq(port.load_coefficients),
-                         engine.load.eq(port.coefficient), engine.load_i.eq(port.i.payload)]
+            m.d.comb += [
+                engine.load_start.eq(port.load_coefficients),
+                engine.load.eq(delay(m, port.coefficient, self._late, name="coefficient")),
+                engine.load_i.eq(delay(m, port.i.payload, self._late, name="coefficients")),
+            ]
 
     def _count(self, m, bank, control, pipeline, readers):
         waits = pipeline.waits

@@ -22,10 +22,10 @@ def beside_store(config, unit):
     m.submodules.unit = unit
     m.submodules.store = store = ModelStore(config=config)
     access = SimpleNamespace()
-    for name in ("index", "pair", "write", "intercept", "i"):
+    for name in ("index", "pair", "shown", "write", "intercept", "i"):
         port = getattr(store, f"access_{name}")
         outer = Signal(port.shape(), name=f"outer_{name}")
-        inner = getattr(unit, "o" if name == "i" else name, 0)
+        inner = getattr(unit, {"i": "o", "shown": "pair"}.get(name, name), 0)
         m.d.comb += port.eq(Mux(unit.busy, inner, outer))
         setattr(access, f"access_{name}", outer)
     access.access_o = store.access_o

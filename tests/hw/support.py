@@ -163,7 +163,7 @@ async def read_model(ctx, store, config, beats):
         await ticks(ctx, 2 if config.fast_clock else 1)
         words = []
         for pair in range(config.model_lanes // 2):
-            put(ctx, store.access_pair, pair)
+            put(ctx, store.access_shown, pair)
             words += halves(ctx.get(store.access_o))
         model.append(words[:config.lanes])
     put(ctx, store.access_intercept, 1)

@@ -22,6 +22,7 @@ def joined(config):
     m.submodules.store = store = ModelStore(config=config)
     m.d.comb += [
         store.access_index.eq(port.index), store.access_pair.eq(port.pair),
+        store.access_shown.eq(port.shown),
         store.access_write.eq(port.write), store.access_clear.eq(port.clear_all),
         store.access_intercept.eq(port.intercept),
         store.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),

@@ -114,7 +114,8 @@ def pipeline(*, lookahead, cycles, recursion=2):
 
 _INPUTS = {"last_lanes", "period", "label_shift", "correction_mantissa", "correction_shift",
            "stop", "loss", "proximal_period", "threshold", "box_limit", "refetch_cell",
-           "refetch_slack", "full_address", "access_index", "access_pair", "access_clear"}
+           "refetch_slack", "full_address", "access_index", "access_pair",
+           "access_shown", "access_clear"}
 
 
 def _at(values, index):

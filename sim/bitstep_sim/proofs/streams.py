@@ -58,7 +58,8 @@ def model_port(s: Surrounding):
 
 def row_feeder(s: Surrounding):
     dut = RowFeeder()
-    s.add(dut, **constants(s, dut, ["epochs", "copies", "address", "stride", "beats"]))
+    fragment = s.add(dut, **constants(s, dut, ["epochs", "copies", "address", "stride", "beats"]))
+    s.helper(~(inside(fragment, "offered") & inside(fragment, "step")))
     s.assume(implies(dut.start, ~dut.o.valid))      # a run does not begin within another
     held(s, dut.o, dut.stop)
 
