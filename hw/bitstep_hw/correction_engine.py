@@ -15,7 +15,7 @@ from bitstep.config import (
     ceil_div,
 )
 from bitstep_hw import memories
-from bitstep_hw.arithmetic import delay, multiply, out_of_range
+from bitstep_hw.arithmetic import delay, enable_of, multiply, out_of_range
 from bitstep_hw.slot import slot_layout
 
 
@@ -153,11 +153,11 @@ class CorrectionEngine(wiring.Component):
                         m.d.sync += word.eq(old)
             weight = coefficients.data.word_select(lane, COEFFICIENT_WIDTH).as_signed()
             weight = delay(m, weight, waits, name=f"weight_{lane}")
-            factor = multiply(m, weight, self.mantissa, stages=1, valid=fetched,
+            factor = multiply(m, weight, self.mantissa, stages=1, valid=enable_of(config, fetched),
                               name=f"factor_{lane}",
                               width=COEFFICIENT_WIDTH + MANTISSA_WIDTH)
-            exact = multiply(m, word, factor, stages=3, valid=chosen, name=f"exact_{lane}",
-                             addend=half,
+            exact = multiply(m, word, factor, stages=3, valid=enable_of(config, chosen),
+                             name=f"exact_{lane}", addend=half,
                              width=MODEL_WIDTH + COEFFICIENT_WIDTH + MANTISSA_WIDTH + 1)
             shifted = Signal(signed(len(exact) - SHIFT_UNIT), name=f"shifted_{lane}",
                              reset_less=True)

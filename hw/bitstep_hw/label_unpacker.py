@@ -50,20 +50,20 @@ class LabelUnpacker(wiring.Component):
                 m.d.comb += [per_word.eq(2), shifted.eq(word >> 32),
                              label.eq(word[:32].as_signed())]
 
-        taken = self.o.valid & self.o.ready
         # Registers, because so much hangs on them.
         some = Signal()     # ``left`` is not 0
         one = Signal()      # it is 1
+        room = ~some | (one & self.o.ready)
         m.d.comb += [
-            self.o.valid.eq(some),
+            self.o.valid.eq(some & ~self.restart),
             self.o.payload.eq(label),
-            self.i.ready.eq(~some | (one & taken)),
+            self.i.ready.eq(room & ~self.restart),
         ]
-        with m.If(taken):
+        # What is in ``word`` at a restart is forgotten anyway.
+        with m.If(some & self.o.ready):
             m.d.sync += [word.eq(shifted), left.eq(left - 1), some.eq(~one), one.eq(left == 2)]
-        with m.If(self.i.valid & self.i.ready):
+        with m.If(self.i.valid & room):
             m.d.sync += [word.eq(self.i.payload), left.eq(per_word), some.eq(1), one.eq(0)]
         with m.If(self.restart):
             m.d.sync += [some.eq(0), one.eq(0)]
-            m.d.comb += [self.o.valid.eq(0), self.i.ready.eq(0)]
         return m
