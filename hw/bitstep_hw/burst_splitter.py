@@ -78,7 +78,9 @@ class BurstSplitter(wiring.Component):
             m.d.sync += [
                 first.eq(job_index),
                 Cat(last, chunks_left).eq(job_end),
-                final.eq(job_end[index_bits:] == 0),
+                # job_end < MAX_BURST, without its sum.
+                final.eq((job.beats[index_bits + 1:] == 0)
+                         & (job.beats[:index_bits + 1] <= MAX_BURST - job_index)),
                 chunk.eq(job.address[beat_bits + index_bits:]),
             ]
         return m
