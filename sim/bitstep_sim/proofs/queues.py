@@ -169,7 +169,8 @@ def lines(s: Surrounding, *, recursion=2):
 
 PROPERTIES = [
     Property("queue-labels", "LabelUnpacker", "labels in order, none lost or made up, all formats",
-             labels, Mutation("label_unpacker.py", "left.eq(per_word)]", "left.eq(per_word - 1)]"),
+             labels,
+             Mutation("label_unpacker.py", "left.eq(per_word), ", "left.eq(per_word - 1), "),
              depth=1, breaks_at=6),
     Property("queue-replay", "Replay",
              "items in order, again from the oldest that was not released; never more than fit "
