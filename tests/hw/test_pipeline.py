@@ -3,6 +3,9 @@
 import dataclasses
 
 import pytest
+from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import MemoryInstance
+from amaranth.lib import memory
 from support import run_pipeline
 
 from bitstep.config import PipelineConfig
@@ -56,6 +59,41 @@ def test_batches_and_corrections(batch, period, n_features):
     config = PipelineConfig(bits=8, lookahead=3, **SMALL)
     check(config, n_features=n_features, n_rows=22, batch=batch, correction_period=period * batch,
           seed=batch)
+
+
+def garble(memory, platform):
+    """A memory that answers the wrong bits for those that are written in the same cycle, if its
+    attributes let it.
+    """
+    m = Module()
+    m.submodules.instance = instance = MemoryInstance(data=memory._data, attrs=memory.attrs)
+    writes = {port: instance.write_port(domain=port.domain, addr=port.addr, data=port.data,
+                                        en=port.en) for port in memory._write_ports}
+    for read in memory._read_ports:
+        data = Value.cast(read.data)
+        answer, wrong = Signal(len(data)), Signal(len(data))
+        instance.read_port(domain=read.domain, data=answer, addr=read.addr, en=read.en,
+                           transparent_for=tuple(writes[port] for port in read.transparent_for))
+        m.d.comb += data.eq(answer ^ wrong)
+        if "no_rw_check" in memory.attrs:
+            (write,) = writes
+            bits = Cat(enable.replicate(len(data) // len(write.en)) for enable in write.en)
+            with m.If(read.en):
+                m.d.sync += wrong.eq(Mux(write.addr == read.addr, bits, 0))
+    return m
+
+
+@pytest.mark.parametrize("n_features", [5, 12, 20, 30])
+def test_no_word_is_used_that_is_being_written(n_features, monkeypatch):
+    """Rows of 1 to 4 beats for a fast clock, with everything that keeps words in memories."""
+    monkeypatch.setattr(memory.Memory, "elaborate", garble)
+    config = PipelineConfig(bits=8, lookahead=3, recursion=4, max_features=32)
+    check(config, n_features=n_features, n_rows=40, epochs=2, batch=3, correction_period=9,
+          warm=True)
+    check(config, n_features=n_features, n_rows=40, correction_period=4, stall=0.3, warm=True)
+    config = dataclasses.replace(config, refetch=True, proximal=True)
+    check(config, n_features=n_features, n_rows=40, loss=Loss.HINGE, refetch_cell=2,
+          proximal_period=9, warm=True)
 
 
 @pytest.mark.parametrize("stall", [0.3, 0.8])
