@@ -1,4 +1,6 @@
-"""What memories may do when a word is read in the cycle in which it is written."""
+"""What memories are made of, and what they may do when a word is read in the cycle in which it is
+written.
+"""
 
 import re
 

@@ -14,8 +14,7 @@ class ModelPort(wiring.Component):
     coefficients, in the layout of docs/memory-layout.md: the pairs of each beat, then the
     intercept.
 
-    A pair a cycle, and loading one cycle more a beat; clearing takes a cycle a beat. One command
-    at a time.
+    A pair a cycle; clearing takes a cycle a beat. One command at a time.
 
     Members
     -------
@@ -58,7 +57,6 @@ class ModelPort(wiring.Component):
         index, pair, at_intercept = Signal.like(self.index), Signal.like(self.pair), Signal()
         asked = Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
-        waited = Signal()
         stopped = delay(m, self.stop, 1 if self.config.fast_clock else 0, name="stopped")
         m.d.comb += [
             last_pair.eq(pair == self.pairs - 1),
@@ -80,7 +78,7 @@ class ModelPort(wiring.Component):
         state = stoppable_states(m, self.stop, "Idle")
         with m.FSM():
             with m.State("Idle"):
-                m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0), waited.eq(0)]
+                m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0)]
                 for command, target in ((self.clear, "Clear"), (self.load, "Load"),
                                        (self.load_coefficients, "Coefficients"),
                                        (self.unload, "Unload")):
@@ -92,7 +90,7 @@ class ModelPort(wiring.Component):
                 with m.If(last_index):
                     m.d.comb += self.done.eq(1)
                     m.next = "Idle"
-            self._load_states(m, state, advance, pair, last_pair, at_intercept, waited)
+            self._load_states(m, state, advance, at_intercept)
             with state("Unload"):
                 # Room for what is being read already: the memory cannot be held.
                 m.d.comb += [
@@ -106,14 +104,12 @@ class ModelPort(wiring.Component):
                 m.next = "Idle"
         return m
 
-    def _load_states(self, m, state, advance, pair, last_pair, at_intercept, waited):
+    def _load_states(self, m, state, advance, at_intercept):
         """A model or its coefficients on their way in."""
         with state("Load"):
-            # The first pair of a beat waits for the beat to be read (see ModelStore).
-            m.d.sync += waited.eq(~(advance & last_pair))
             m.d.comb += [
-                self.i.ready.eq(waited),
-                advance.eq(self.i.valid & waited),
+                self.i.ready.eq(1),
+                advance.eq(self.i.valid),
                 self.write.eq(advance),
                 self.intercept.eq(at_intercept),
             ]

@@ -122,7 +122,7 @@ class Solver(wiring.Component):
         if config.fast_clock:
             self._compressed_residual(m, history, distances, target, residual)
         else:
-            far = [self._far_term(m, history, d, entry - dotted) for d in distances]
+            far = [self._far_term(m, history, d) for d in distances]
             with m.If(at[dotted]):
                 m.d.sync += residual.eq(self.dot - target - sum(far))
 
@@ -245,11 +245,10 @@ class Solver(wiring.Component):
         parts = compress([less, *(~part for part in far)], width)
         m.d.sync += residual.eq(compressed_sum([*parts, self.dot], width))
 
-    def _far_term(self, m, history, d, lead):
-        """c_(i-d) times G_d, ready with the dot product, ``lead`` cycles after the row entered."""
+    def _far_term(self, m, history, d):
+        """c_(i-d) times G_d, ready with the dot product, a cycle after the row entered."""
         product, valid = self.products[d - 1], history.at[history.entry]
         update = history.before(d, history.entry)
-        assert lead == 1
         return multiply(m, update, product, stages=1, valid=valid, name=f"far_{d}",
                         width=len(update) + len(product))
 
