@@ -8,7 +8,7 @@ from bitstep_sim.verilator import ToolError
 
 
 @pytest.mark.parametrize("bench", registry.BENCHES, ids=lambda b: f"{b.name}-{b.configuration}")
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_bench(bench, seed):
     result = runner.run_bench(bench.verilog(), bench.module, seed=seed,
                               environment=bench.environment)

@@ -265,30 +265,24 @@ def test_information(line, manifest):
     assert device.link.gap_s == 0.01
 
 
-def test_command_line(tmp_path, monkeypatch, capsys):
+def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     pytest.importorskip("sklearn")
-    pipeline = PipelineConfig(bits=2, max_features=64, lookahead=1)
-    system = replace(SYSTEM, pipeline=pipeline)
-    path = tmp_path / "manifest.json"
-    path.write_text(json.dumps({"config": pipeline.to_dict(),
-                                "identity": f"{identity(pipeline):032x}",
-                                "system": {"baud": system.baud}}))
     monkeypatch.setattr("bitstep.devices.uart.SerialTransport",
-                        lambda port, baud: UartBoard(system))
-    common = ["train", "breast_cancer", "--bits", "2", "--epochs", "3", "--train-rows", "400"]
-    assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(path),
+                        lambda port, baud: UartBoard(SYSTEM))
+    common = ["train", "breast_cancer", "--bits", "4", "--epochs", "3", "--train-rows", "400"]
+    assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(manifest),
                  "--report", str(tmp_path / "uart")]) == 0
     assert main([*common, "--device", "golden", "--report", str(tmp_path / "golden")]) == 0
     reports = [json.loads((tmp_path / name).read_text()) for name in ("uart", "golden")]
     for key in ("coef", "intercept", "history", "dataset"):
         assert reports[0][key] == reports[1][key]
-    assert reports[0]["counters"]["beats"] == 3 * 400
+    assert reports[0]["counters"]["beats"] == 3 * 400 * 2
     capsys.readouterr()
-    assert main([*common[:3], "4", *common[4:], "--device", "uart", "--port", "/dev/ttyUSB0",
-                 "--manifest", str(path)]) == 1
-    assert "the device has a pipeline for 2 bits" in capsys.readouterr().err
-    assert main(["train", "digits", "--bits", "2", "--device", "uart", "--port", "/dev/ttyUSB0",
-                 "--manifest", str(path)]) == 1
+    assert main([*common[:3], "2", *common[4:], "--device", "uart", "--port", "/dev/ttyUSB0",
+                 "--manifest", str(manifest)]) == 1
+    assert "the device has a pipeline for 4 bits" in capsys.readouterr().err
+    assert main(["train", "digits", "--bits", "4", "--device", "uart", "--port", "/dev/ttyUSB0",
+                 "--manifest", str(manifest)]) == 1
     assert "the board's memory has 16,384, of which 16,384 are free" in capsys.readouterr().err
 
 
