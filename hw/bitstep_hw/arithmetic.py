@@ -4,6 +4,9 @@ from contextlib import nullcontext
 
 from amaranth import C, Cat, Mux, Signal, signed
 
+# Attribute of a register that is not made one with others of the same value.
+KEPT = {"keep": 1}
+
 
 def enable_of(config, valid):
     """Enable of data registers whose values count with ``valid``: for a fast clock none, because

@@ -7,11 +7,13 @@ from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH
+from bitstep.config import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
 from bitstep_hw import memories
-from bitstep_hw.arithmetic import delay, enable_of, multiply, out_of_range, when
+from bitstep_hw.arithmetic import KEPT, delay, enable_of, multiply, out_of_range, when
 from bitstep_hw.lane_product import integer_product
 from bitstep_hw.slot import slot_layout
+
+_SHARERS = 8        # lanes that share a copy of c with a fast clock
 
 
 class ModelStore(wiring.Component):
@@ -84,7 +86,7 @@ class ModelStore(wiring.Component):
         # A slot meets its words when the last stage of the product c g begins.
         slot = self._slot = delay(m, self.slot, config.product_stages - 1, name="slot")
         waits = config.product_stages - config.term_stages
-        self._late_update = delay(m, self.update, waits, name="update")
+        self._late_updates = self._copies(m, self.update, waits)
         self._multiply = enable_of(config, delay(m, self.slot.valid, waits, name="multiply"))
         one, two = Signal.like(slot), Signal.like(slot)
         m.d.sync += [one.eq(slot), two.eq(one)]
@@ -149,6 +151,19 @@ class ModelStore(wiring.Component):
             m.d.comb += self.access_o.eq(self._intercept_word.as_unsigned())
         return m
 
+    def _copies(self, m, update, cycles):
+        """c some cycles later, once for every few lanes: a register that drives them all is far
+        from most.
+        """
+        number = ceil_div(self.config.lanes, _SHARERS)
+        if not cycles:
+            return [update] * number
+        update = delay(m, update, cycles - 1, name="update")
+        copies = [Signal(update.shape(), name=f"update_{copy}", reset_less=True,
+                         attrs=KEPT) for copy in range(number)]
+        m.d.sync += [copy.eq(update) for copy in copies]
+        return copies
+
     def _access(self, m, cycles):
         """What writes words between slots, some cycles later."""
         access = self._later = Signal(data.StructLayout({
@@ -173,7 +188,8 @@ class ModelStore(wiring.Component):
         """
         config = self.config
         # c times the level; what is left of the product's sum is the subtraction's.
-        delta = reduce(add, integer_product(m, config, self.levels[lane], self._late_update,
+        delta = reduce(add, integer_product(m, config, self.levels[lane],
+                                            self._late_updates[lane // _SHARERS],
                                             fraction=0, valid=self._multiply,
                                             name=f"delta_{lane}"))
         product_width = 1 if config.family == "float" else config.level_width - 1

@@ -330,12 +330,15 @@ class Pipeline(wiring.Component):
         m.d.sync += beat.eq(self.sequencer.beat)
         m.d.comb += [lines.valid.eq(slots[0].valid), lines.index.eq(slots[0].index),
                      lines.beat.eq(beat)]
+        # Lanes of a row's last beat: constant during a run, and many gates of every width.
+        mask = Signal(config.lanes, name="mask", reset_less=True)
+        m.d.sync += mask.eq(Cat(self.last_lanes > lane for lane in range(config.lanes)))
 
         def decoded(code, sample, name, slot=slots[1]):
             decoder = Decoder(config=config, sample=sample)
             m.submodules[f"decode_{name}"] = decoder
             m.d.comb += [decoder.beat.eq(code),
-                         decoder.used.eq(Mux(slot.last, (1 << self.last_lanes) - 1, -1))]
+                         decoder.used.eq(mask | (~slot.last).replicate(config.lanes))]
             registers = [Signal(level.shape(), name=f"{name}_{lane}", reset_less=True)
                          for lane, level in enumerate(decoder.levels)]
             with when(m, enable_of(config, slot.valid)):

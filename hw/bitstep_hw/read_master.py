@@ -83,6 +83,7 @@ class ReadMaster(wiring.Component):
         # AR: one register between the splitter and the bus.
         burst = splitter.o
         issue = Signal()
+        issued = Signal()
         allowed = Signal()
         wiring.connect(m, wiring.flipped(self.i_job), splitter.i)
         m.d.comb += address_constants(bus, "ar")
@@ -92,11 +93,13 @@ class ReadMaster(wiring.Component):
             issue.eq(burst.valid & burst.ready),
         ]
         # A register, because so much hangs on it: only a burst takes room, so what there is without
-        # the one that is issued now, if any, is there in the next cycle. A whole burst's room is
-        # asked for even if it is shorter: one OR, no subtraction.
+        # those that are issued now and were in the last cycle is there in the next cycle. A whole
+        # burst's room is asked for even if it is shorter: no subtraction.
+        enough = [Mux(issued, room >= (bursts + 1) * MAX_BURST, room >= bursts * MAX_BURST)
+                  for bursts in (1, 2)]
         m.d.sync += allowed.eq(Mux(
-            issue, (room >= 2 * MAX_BURST) & (outstanding < self.max_outstanding - 1),
-            (room >= MAX_BURST) & (outstanding != self.max_outstanding)))
+            issue, enough[1] & (outstanding < self.max_outstanding - 1),
+            enough[0] & (outstanding != self.max_outstanding)))
         with m.If(issue):
             m.d.sync += [
                 bus.arvalid.eq(1),
@@ -123,10 +126,11 @@ class ReadMaster(wiring.Component):
             self.error.eq(bus.rvalid & (bus.rresp != RESP_OKAY)),
             outstanding.eq(outstanding + issue - (bus.rvalid & bus.rlast)),
         ]
+        # A burst takes its room a cycle after it was issued, when its length is a register.
         requested = Signal(range(MAX_BURST + 1))
-        with m.If(issue):
-            m.d.comb += requested.eq(burst.payload.length + 1)
-        m.d.sync += room.eq(room - requested + taken + discarded)
+        with m.If(issued):
+            m.d.comb += requested.eq(bus.arlen + 1)
+        m.d.sync += [issued.eq(issue), room.eq(room - requested + taken + discarded)]
         # What is requested or stored takes room.
-        m.d.comb += self.idle.eq(~splitter.busy & (room == self.fifo_depth))
+        m.d.comb += self.idle.eq(~splitter.busy & ~issued & (room == self.fifo_depth))
         return m

@@ -4,10 +4,12 @@ import json
 from importlib.util import find_spec
 
 import pytest
+from amaranth import Module, Signal
 from amaranth.back import rtlil
 
 from bitstep.config import PipelineConfig
 from bitstep.devices.uart import read_manifest
+from bitstep_hw.arithmetic import KEPT
 from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards import ecp5, tools, ulx3s
 from bitstep_hw.boards.clock_harness import ClockHarness
@@ -84,6 +86,15 @@ def test_endpoints():
         "    9.50 ns      1 late  b.ram.#.#.ADA3"]
     assert describe_endpoints(report, 9.0, most=1).splitlines()[2] == "  and 1 more"
     assert describe_endpoints({}, 9.0) == "0 endpoints are later than 9 ns"
+
+
+def test_long_names_of_carry_chains():
+    """With nested repetitions in the pattern, one such name took longer than place and route."""
+    name = "sum" + "_COUT_CCU2C_CIN" * 40 + "$CCU2_COMB1"
+    report = {"detailed_net_timings": [
+        {"event": "clk", "endpoints": [{"cell": name, "port": "DI", "event": "clk",
+                                        "delay": [9.5]}]}]}
+    assert describe_endpoints(report, 9.0).startswith("1 endpoints are later than 9 ns")
 
 
 @pytest.mark.parametrize(("text", "config"), [
@@ -178,6 +189,20 @@ def test_clock_harness_has_three_pins():
     assert {"i", "load", "o", "clk"} == {
         line.split("\\")[1].strip() for line in head.splitlines()
         if line.strip().startswith("wire") and ("input" in line or "output" in line)}
+
+
+@needs_yosys
+@pytest.mark.parametrize("attributes, registers", [({}, 1), (KEPT, 2)])
+def test_kept_registers_are_not_made_one(tmp_path, attributes, registers):
+    m = Module()
+    i = Signal()
+    copies = [Signal(name=f"copy_{number}", attrs=attributes) for number in range(2)]
+    outputs = [Signal(name=f"o_{number}") for number in range(2)]
+    m.d.sync += [copy.eq(i) for copy in copies]
+    m.d.comb += [o.eq(~copy) for o, copy in zip(outputs, copies, strict=True)]
+    text = rtlil.convert(m, name="top", ports=[i, *outputs], emit_src=False)
+    flow = tools.Flow(tmp_path, text, top="top", target=ulx3s.TARGET)
+    assert flow.synthesize()["TRELLIS_FF"] == registers
 
 
 @needs_yosys

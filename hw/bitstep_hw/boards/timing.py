@@ -101,5 +101,5 @@ def _endpoint(place: dict) -> str:
 
 def _tidy(name: str) -> str:
     """A name without the suffixes that synthesis adds for every primitive."""
-    return re.sub(r"(_(LUT4|PFUMX|L6MUX21|CCU2C|TRELLIS_FF)(_[A-Z0-9]+)*)+(_\d+)?$", "", name) \
+    return re.sub(r"_(LUT4|PFUMX|L6MUX21|CCU2C|TRELLIS_FF)(_[A-Z0-9]+)*$", "", name) \
         + (" ..." if re.search(r"_(LUT4|PFUMX|L6MUX21|CCU2C)_", name) else "")

@@ -25,13 +25,15 @@ MULTIPLIER_BITS = 9
 ALPHA = 0.1             # nextpnr's own choice, see `Flow.place_and_route`
 
 # The steps before and after the multipliers are those of `synth_ecp5`, which would put every
-# product into a multiplier, however narrow.
+# product into a multiplier, however narrow. Signals with the attribute keep have registers of their
+# own: Amaranth hands the attribute to the wire, and Yosys heeds the cell's.
 _SYNTHESIS = """
 read_verilog -lib -specify +/lattice/cells_sim_ecp5.v +/lattice/cells_bb_ecp5.v
 read_rtlil design.il
 hierarchy -check -top {top}
 proc
 flatten
+setattr -set keep 1 a:keep %ci1:+$dff[Q]
 tribuf -logic
 deminout
 opt_expr
