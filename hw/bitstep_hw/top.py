@@ -137,10 +137,10 @@ class Top(wiring.Component):
         for name, source, target in (("row_jobs", row_feeder.o, rows.i_job),
                                      ("aux_jobs", aux_feeder.o, aux.i_job),
                                      ("aux_words", aux.o, control.i),
-                                     ("label_words", control.o_labels, labels.i),
-                                     ("model_jobs", control.job, models.i_job)):
+                                     ("label_words", control.o_labels, labels.i)):
             connect_registered(m, name, source, target, clear=control.stop,
                                registered=self.config.fast_clock)
+        wiring.connect(m, control.job, models.i_job)
         begin = delay(m, control.begin, self._late, name="begin")
         m.d.comb += [
             row_feeder.start.eq(begin), row_feeder.stop.eq(control.stop),
@@ -176,7 +176,7 @@ class Top(wiring.Component):
             pipeline.access_write.eq(port.write), pipeline.access_clear.eq(port.clear_all),
             pipeline.access_intercept.eq(port.intercept),
             pipeline.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
-            port.data.eq(pipeline.access_late),
+            port.data.eq(pipeline.access_o),
         ]
         if engine is not None:
             m.d.comb += [

@@ -12,8 +12,7 @@ from bitstep_hw.model_store import ModelStore
 from bitstep_sim.harness import get_all, held, put_all, simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24), PipelineConfig(bits=3, max_features=63),
-           PipelineConfig(bits=8, max_features=24, recursion=4),
-           PipelineConfig(bits=1, max_features=192, recursion=4)]
+           PipelineConfig(bits=8, max_features=24, recursion=4)]
 
 
 def joined(config):
@@ -27,7 +26,7 @@ def joined(config):
         store.access_write.eq(port.write), store.access_clear.eq(port.clear_all),
         store.access_intercept.eq(port.intercept),
         store.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
-        port.data.eq(store.access_late),
+        port.data.eq(store.access_o),
     ]
     return m, port
 
