@@ -12,7 +12,8 @@ from bitstep_hw.model_store import ModelStore
 from bitstep_sim.harness import get_all, held, put_all, simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24), PipelineConfig(bits=3, max_features=63),
-           PipelineConfig(bits=8, max_features=24, recursion=4)]
+           PipelineConfig(bits=8, max_features=24, recursion=4),
+           PipelineConfig(bits=1, max_features=192, recursion=4)]
 
 
 def joined(config):
