@@ -218,7 +218,7 @@ PROPERTIES = [
              read_bus, Mutation(_READ, "with m.Elif(bus.arready):", "with m.Else():"), depth=2),
     Property("read-room", "ReadMaster", "the FIFO has room for every beat that was "
              "asked for; idle means that nothing is owed or left",
-             read_room, Mutation(_READ, "room >= bursts * MAX_BURST)", "room >= 0)"),
+             read_room, Mutation(_READ, "~splitter.busy & ~issued & (", "~splitter.busy & ("),
              depth=2, breaks_at=40, breaks_from=39),
     Property("write-bus", "WriteMaster",
              "AWADDR, AWLEN, AW and W keep the rules; every burst's response is awaited; nothing "
