@@ -26,13 +26,17 @@ SYSTEM = SystemConfig(pipeline=PIPELINE, memory_bytes=16 * 1024, clock_hz=800_00
                       gap_s=0.01)
 
 
+def write_manifest(folder, system):
+    path = folder / "manifest.json"
+    path.write_text(json.dumps({"config": system.pipeline.to_dict(),
+                                "identity": f"{identity(system.pipeline):032x}",
+                                "system": {"baud": system.baud}}))
+    return path
+
+
 @pytest.fixture
 def manifest(tmp_path):
-    path = tmp_path / "manifest.json"
-    path.write_text(json.dumps({"config": PIPELINE.to_dict(),
-                                "identity": f"{identity(PIPELINE):032x}",
-                                "system": {"baud": SYSTEM.baud}}))
-    return path
+    return write_manifest(tmp_path, SYSTEM)
 
 
 @pytest.fixture
@@ -245,11 +249,8 @@ def test_lights(line, manifest):
 
 def test_refetching(tmp_path):
     pipeline = PipelineConfig(bits=4, max_features=64, lookahead=0, refetch=True)
-    line = UartBoard(replace(SYSTEM, pipeline=pipeline))
-    path = tmp_path / "manifest.json"
-    path.write_text(json.dumps({"config": pipeline.to_dict(),
-                                "identity": f"{identity(pipeline):032x}",
-                                "system": {"baud": SYSTEM.baud}}))
+    system = replace(SYSTEM, pipeline=pipeline)
+    line, path = UartBoard(system), write_manifest(tmp_path, system)
     job = random_job(pipeline, n_features=40, n_rows=60, loss=Loss.HINGE, refetch_cell=1)
     expected = Driver(GoldenDevice(pipeline)).train(job)
     result = Driver(UartDevice(pipeline, manifest=path, transport=line, timeout_s=0.1)).train(job)
@@ -292,10 +293,7 @@ def test_data_set_that_does_not_fit_as_floats(tmp_path, monkeypatch):
     pytest.importorskip("sklearn")
     pipeline = PipelineConfig(bits=4, max_features=1024, lookahead=1)
     system = replace(SYSTEM, pipeline=pipeline, memory_bytes=128 * 1024)
-    path = tmp_path / "manifest.json"
-    path.write_text(json.dumps({"config": pipeline.to_dict(),
-                                "identity": f"{identity(pipeline):032x}",
-                                "system": {"baud": system.baud}}))
+    path = write_manifest(tmp_path, system)
     lines = []
     monkeypatch.setattr("bitstep.devices.uart.SerialTransport",
                         lambda port, baud: lines.append(UartBoard(system)) or lines[0])

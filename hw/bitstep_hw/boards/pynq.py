@@ -4,7 +4,7 @@ that builds these with Vivado: ``python -m bitstep_hw.boards pynq-z2``.
 
 import argparse
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from bitstep.config import AUX_WIDTH, PipelineConfig
@@ -98,8 +98,6 @@ class PynqBoard:
         For each default number of bits, the bus width of its bitstream.
     resources : dict of str to int
         LUT, FF, RAMB36 and DSP of the device.
-    max_features : dict of int to int
-        For each default number of bits, the longest row where it is not the usual one.
     clock_mhz : int
         Clock of the pipeline, which pynq sets when it loads the bitstream.
     """
@@ -110,7 +108,6 @@ class PynqBoard:
     family: Family
     bus_widths: dict[int, int]
     resources: dict[str, int]
-    max_features: dict[int, int] = field(default_factory=dict)
     clock_mhz: int = 100
 
     def config(self, bits: int) -> PipelineConfig:
@@ -126,10 +123,8 @@ class PynqBoard:
             raise ValueError(f"The default bitstreams of {self.name} are for "
                              f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; give a "
                              "whole configuration, such as bits=3,recursion=4")
-        usual = PipelineConfig().max_features
-        config = PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, recursion=4,
-                                lookahead=0, max_features=self.max_features.get(bits, usual))
-        return config.with_lookahead()
+        return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, recursion=4,
+                              lookahead=0).with_lookahead()
 
     def check(self, config: PipelineConfig) -> None:
         """Raise ValueError unless the board's memory ports carry the pipeline's row bus."""
@@ -146,20 +141,14 @@ class PynqBoard:
 
 
 _ALL_64 = {1: 64, 2: 64, 4: 64, 8: 64}
-# A model memory of 64 lanes and 64 words is made of lookup tables, a deeper one of block memories:
-# longer rows take 6,200 lookup tables less, so that the rest of the design has room.
-_LONG_ROWS = {1: 16_384}
 _XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
 BOARDS = {board.name: board for board in (
-    PynqBoard("pynq-z1", "Digilent PYNQ-Z1", "xc7z020clg400-1", ZYNQ, _ALL_64, _XC7Z020,
-              _LONG_ROWS),
-    PynqBoard("pynq-z2", "TUL PYNQ-Z2", "xc7z020clg400-1", ZYNQ, _ALL_64, _XC7Z020,
-              _LONG_ROWS),
+    PynqBoard("pynq-z1", "Digilent PYNQ-Z1", "xc7z020clg400-1", ZYNQ, _ALL_64, _XC7Z020),
+    PynqBoard("pynq-z2", "TUL PYNQ-Z2", "xc7z020clg400-1", ZYNQ, _ALL_64, _XC7Z020),
     # 128 lanes of 1 bit take more lookup tables than it has (docs/boards-pynq.md).
     PynqBoard("ultra96", "Avnet Ultra96-V2", "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE,
               {1: 64, 2: 128, 4: 128, 8: 128},
-              {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360},
-              _LONG_ROWS),
+              {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}),
     PynqBoard("kv260", "AMD Kria KV260", "xck26-sfvc784-2LV-c", ZYNQ_ULTRASCALE,
               {1: 128, 2: 128, 4: 128, 8: 128},
               {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}),
