@@ -52,33 +52,37 @@ class BurstSplitter(wiring.Component):
 
         valid = Signal()
         first = Signal(index_bits)          # where in its 16 beats the next burst starts
-        last = Signal(index_bits)           # and where the last burst of the job ends
         chunk = Signal(64 - beat_bits - index_bits)
-        chunks_left = Signal(32 - index_bits + 1)
-        job_end = Signal(33)
-
-        final = Signal()                    # chunks_left is 0
+        # Beats of the job that no burst has covered: stored as they come, because a sum before this
+        # register is behind whatever chooses the job.
+        left = Signal(32)
+        low, high = left[:index_bits], left[index_bits:]
+        final = Signal()                    # one burst covers what is left
         m.d.comb += [
-            job_end.eq(job_index + job.beats - 1),
             self.busy.eq(valid),
             self.o.valid.eq(valid & ~self.clear),
             self.o.payload.address.eq(Cat(first, chunk) << beat_bits),
-            self.o.payload.length.eq(Mux(final, last, MAX_BURST - 1) - first),
+            self.o.payload.length.eq(Mux(final, (low - 1)[:index_bits], ~first)),
             self.i.ready.eq(~valid | self.clear | (self.o.ready & final)),
         ]
+        # After a burst up to the boundary there are left + first - 16 beats, and first is 0.
+        low_then = Signal(index_bits)
+        carry, aligned = Signal(), Signal()
+        m.d.comb += [Cat(low_then, carry).eq(low + first), aligned.eq(low_then == 0)]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [
                 chunk.eq(chunk + 1),
                 first.eq(0),
-                chunks_left.eq(chunks_left - 1),
-                final.eq(chunks_left == 1),
+                left.eq(Cat(low_then, Mux(carry, high, high - 1))),
+                # Then at most 16 are left.
+                final.eq(Mux(carry, (high == 0) | (high == 1) & aligned,
+                             (high == 1) | (high == 2) & aligned)),
             ]
         with m.If(self.i.ready):
             m.d.sync += valid.eq(self.i.valid & (job.beats != 0) & ~self.clear)
             m.d.sync += [
                 first.eq(job_index),
-                Cat(last, chunks_left).eq(job_end),
-                # job_end < MAX_BURST, without its sum.
+                left.eq(job.beats),
                 final.eq((job.beats[index_bits + 1:] == 0)
                          & (job.beats[:index_bits + 1] <= MAX_BURST - job_index)),
                 chunk.eq(job.address[beat_bits + index_bits:]),

@@ -31,8 +31,8 @@ class ModelPort(wiring.Component):
     index, pair, shown, write, intercept, clear_all : Out
         To the store's ``access`` ports.
     data : In(64)
-        From the store: the pair addressed by ``index`` one cycle ago (2 with ``recursion`` 4) and
-        ``shown`` now.
+        From the store: the pair addressed by ``index`` one cycle ago and ``shown`` now (3 cycles
+        and one cycle ago with ``recursion`` 4).
     coefficient : Out(1)
         A pair of coefficients is taken from ``i``.
     """
@@ -128,12 +128,12 @@ class ModelPort(wiring.Component):
 
     def _read(self, m, buffer, asked, pair, at_intercept):
         """What was ``asked`` for comes into the buffer; returns after how many cycles."""
-        # Of the store; before the buffer.
+        # Until the store has the words; for the choice among them.
         latency, waits = (2, 1) if self.config.fast_clock else (1, 0)
         m.d.comb += [
             self.shown.eq(delay(m, pair, latency, name="read_pair")),
             self.intercept.eq(delay(m, at_intercept, latency, name="read_intercept")),
             buffer.w_en.eq(delay(m, asked, latency + waits, name="read")),
-            buffer.w_data.eq(delay(m, self.data, waits, name="data")),
+            buffer.w_data.eq(self.data),
         ]
         return latency + waits

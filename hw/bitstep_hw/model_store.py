@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import add, or_
 
-from amaranth import C, Cat, Module, Mux, Signal, signed
+from amaranth import Array, C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -56,6 +56,8 @@ class ModelStore(wiring.Component):
         The pairs; read data comes 1 cycle after the index (2 with ``recursion`` 4) and follows the
         pair at once. What is written can be read by an index 1 cycle later (2 with ``recursion``
         4).
+    access_late : Out(64)
+        ``access_o``, with ``recursion`` 4 a cycle later, for who can wait.
     """
 
     def __init__(self, *, config):
@@ -78,6 +80,7 @@ class ModelStore(wiring.Component):
             "access_clear": In(1),
             "access_i": In(2 * MODEL_WIDTH),
             "access_o": Out(2 * MODEL_WIDTH),
+            "access_late": Out(2 * MODEL_WIDTH),
         })
 
     def elaborate(self, platform):
@@ -143,13 +146,25 @@ class ModelStore(wiring.Component):
             counts.append(flags.any() & delay(m, enable, 1, name=f"{name}_valid"))
         m.d.sync += self.saturated.eq(reduce(or_, counts) | self._intercept(m, one, two))
 
-        with m.Switch(self.access_shown):
-            for number in range(pairs):
-                with m.Case(number):
-                    m.d.comb += self.access_o.eq(Cat(held[2 * number:2 * number + 2]))
+        shown = [Cat(held[2 * pair:2 * pair + 2]) for pair in range(pairs)]
+        m.d.comb += [self.access_o.eq(Array(shown)[self.access_shown]),
+                     self.access_late.eq(self._shown_late(m, shown) if early else self.access_o)]
         with m.If(self.access_intercept):
             m.d.comb += self.access_o.eq(self._intercept_word.as_unsigned())
         return m
+
+    def _shown_late(self, m, shown):
+        """``access_o`` a cycle later: lanes are everywhere, so the choice has a register inside."""
+        low, groups = self.access_shown[:3], []
+        for first in range(0, len(shown), 8):
+            group = Signal(2 * MODEL_WIDTH, name=f"shown_{first}", reset_less=True)
+            m.d.sync += group.eq(Array(shown[first:first + 8])[low])
+            groups.append(group)
+        chosen = groups[0]
+        if len(groups) > 1:
+            chosen = Array(groups)[delay(m, self.access_shown[3:], 1, name="shown")]
+        intercept = delay(m, self._intercept_word.as_unsigned(), 1, name="shown_intercept")
+        return Mux(delay(m, self.access_intercept, 1, name="intercept_shown"), intercept, chosen)
 
     def _copies(self, m, update, cycles):
         """c some cycles later, once for every few lanes: a register that drives them all is far

@@ -81,7 +81,7 @@ class Pipeline(wiring.Component):
     beat_entered, row_refetched : Out(1)
         Strobes: a beat of a row entered; a row is fetched again.
     access_index, access_pair, access_shown, access_write, access_intercept, access_clear : In
-    access_i : In(64), access_o : Out(64)
+    access_i : In(64), access_o : Out(64), access_late : Out(64)
         The model between epochs, as :class:`bitstep_hw.model_store.ModelStore` gives it.
     full_job : Out(stream.Signature(JOB_LAYOUT)), i_full : In(stream.Signature(64))
         With ``refetch``: which row at full precision is wanted, and its beats.
@@ -103,7 +103,7 @@ class Pipeline(wiring.Component):
         full = {"full_job": Out(stream.Signature(JOB_LAYOUT)),
                 "i_full": In(stream.Signature(AUX_WIDTH))}
         access = {name: self.store.signature.members[name]
-                  for name in (*_ACCESS_INPUTS, "access_o")}
+                  for name in (*_ACCESS_INPUTS, "access_o", "access_late")}
         super().__init__({
             "rows": In(32), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
             "batch": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)), "period": In(32),
@@ -187,7 +187,7 @@ class Pipeline(wiring.Component):
             store.slot.eq(slots[2]),
             store.update.eq(self._update(m, slots[1], self.solver)),
             store.intercept_level.eq(self.intercept_level),
-            self.access_o.eq(store.access_o),
+            self.access_o.eq(store.access_o), self.access_late.eq(store.access_late),
             *(getattr(store, name).eq(getattr(self, name)) for name in _ACCESS_INPUTS),
             *_each(store.levels, older),
         ]

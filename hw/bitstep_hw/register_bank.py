@@ -86,17 +86,17 @@ class RegisterBank(wiring.Component):
     def _elaborate_write(self, m):
         bus = self.bus
         has_address, has_data = Signal(), Signal()
-        word = Signal(ADDRESS_WIDTH - 2)
         data, strobe = Signal(32), Signal(4)
-        write = Signal()
+        addressed, write = Signal(), Signal()
         m.d.comb += [
             bus.awready.eq(~has_address),
             bus.wready.eq(~has_data),
             bus.bresp.eq(RESP_OKAY),
+            addressed.eq(bus.awvalid & bus.awready),
             write.eq(has_address & has_data & ~bus.bvalid),
         ]
-        with m.If(bus.awvalid & bus.awready):
-            m.d.sync += [has_address.eq(1), word.eq(bus.awaddr[2:])]
+        with m.If(addressed):
+            m.d.sync += has_address.eq(1)
         with m.If(bus.wvalid & bus.wready):
             m.d.sync += [has_data.eq(1), data.eq(bus.wdata), strobe.eq(bus.wstrb)]
         with m.If(write):
@@ -104,15 +104,22 @@ class RegisterBank(wiring.Component):
         with m.Elif(bus.bready):
             m.d.sync += bus.bvalid.eq(0)
 
+        # An address is compared as it comes, not where it enables all bits of a register.
+        def is_at(offset, name):
+            selected = Signal(name=f"at_{name.lower()}")
+            with m.If(addressed):
+                m.d.sync += selected.eq(bus.awaddr[2:] == offset >> 2)
+            return selected
+
         m.d.sync += [self.start.eq(0), self.abort.eq(0)]
-        with m.If(write & strobe[0] & (word == OFFSETS["CONTROL"] >> 2)):
+        with m.If(write & strobe[0] & is_at(OFFSETS["CONTROL"], "CONTROL")):
             m.d.sync += [
                 self.start.eq((data & Control.START).any()),
                 self.abort.eq((data & Control.ABORT).any()),
             ]
         mask = Cat(*(bit.replicate(8) for bit in strobe))
         for register, field in self._parts(WRITABLE):
-            with m.If(write & ~self.locked & (word == register.offset >> 2)):
+            with m.If(write & ~self.locked & is_at(register.offset, register.name)):
                 m.d.sync += field.eq((field & ~mask) | (data & mask))
 
     def _elaborate_read(self, m):

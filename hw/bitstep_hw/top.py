@@ -176,7 +176,7 @@ class Top(wiring.Component):
             pipeline.access_write.eq(port.write), pipeline.access_clear.eq(port.clear_all),
             pipeline.access_intercept.eq(port.intercept),
             pipeline.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
-            port.data.eq(pipeline.access_o),
+            port.data.eq(pipeline.access_late),
         ]
         if engine is not None:
             m.d.comb += [

@@ -27,7 +27,7 @@ def joined(config):
         store.access_write.eq(port.write), store.access_clear.eq(port.clear_all),
         store.access_intercept.eq(port.intercept),
         store.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
-        port.data.eq(store.access_o),
+        port.data.eq(store.access_late),
     ]
     return m, port
 

@@ -84,8 +84,8 @@ PROPERTIES = [
     Property("registers-write", "RegisterBank",
              "a write changes the bytes of its strobes in the register of its address, no other "
              "register, nothing while locked",
-             write, Mutation("register_bank.py", "~self.locked & (word == register.offset >> 2)",
-                             "~self.locked & (word[1:] == register.offset >> 3)"),
+             write, Mutation("register_bank.py", "selected.eq(bus.awaddr[2:] == offset >> 2)",
+                             "selected.eq(bus.awaddr[3:] == offset >> 3)"),
              depth=12, bounded=True),
     Property("registers-read", "RegisterBank",
              "a read gives the register of its address, 0 where there is none, a counter's high "
