@@ -330,20 +330,28 @@ class Pipeline(wiring.Component):
         m.d.sync += beat.eq(self.sequencer.beat)
         m.d.comb += [lines.valid.eq(slots[0].valid), lines.index.eq(slots[0].index),
                      lines.beat.eq(beat)]
-        # Lanes of a row's last beat: constant during a run, and many gates of every width.
+        # Lanes of a row's last beat: a comparison for each of them, constant during a run.
         mask = Signal(config.lanes, name="mask", reset_less=True)
         m.d.sync += mask.eq(Cat(self.last_lanes > lane for lane in range(config.lanes)))
 
         def decoded(code, sample, name, slot=slots[1]):
             decoder = Decoder(config=config, sample=sample)
             m.submodules[f"decode_{name}"] = decoder
-            m.d.comb += [decoder.beat.eq(code),
-                         decoder.used.eq(mask | (~slot.last).replicate(config.lanes))]
-            registers = [Signal(level.shape(), name=f"{name}_{lane}", reset_less=True)
-                         for lane, level in enumerate(decoder.levels)]
-            with when(m, enable_of(config, slot.valid)):
-                m.d.sync += [a.eq(b) for a, b in zip(registers, decoder.levels, strict=True)]
-            return registers
+            used = mask | (~slot.last).replicate(config.lanes)
+
+            def held(value, name):
+                register = Signal(value.shape(), name=name, reset_less=True)
+                with when(m, enable_of(config, slot.valid)):
+                    m.d.sync += register.eq(value)
+                return register
+
+            if not config.has_zero_code:
+                # Gates before the register would keep memory blocks from using their own.
+                m.d.comb += [decoder.beat.eq(held(code, name)),
+                             decoder.used.eq(held(used, f"{name}_used"))]
+                return list(decoder.levels)
+            m.d.comb += [decoder.beat.eq(code), decoder.used.eq(used)]
+            return [held(level, f"{name}_{lane}") for lane, level in enumerate(decoder.levels)]
 
         def chosen(values):
             """The one of ``values`` that the run's look-ahead asks for."""

@@ -30,6 +30,8 @@ class Top(wiring.Component):
     ----------
     config : PipelineConfig
         The pipeline.
+    number : int, optional
+        Identity number, in place of that of these sources (:func:`bitstep_hw.identity.identity`).
 
     Members
     -------
@@ -45,8 +47,9 @@ class Top(wiring.Component):
         A run is done, until the next one starts.
     """
 
-    def __init__(self, config):
+    def __init__(self, config, *, number=None):
         self.config = config
+        self._number = identity(config) if number is None else number
         super().__init__({
             **flat_members("s_axi", In(AxiLite(address_width=ADDRESS_WIDTH))),
             **flat_members("m_axi_rows", Out(AxiRead(data_width=config.bus_width))),
@@ -86,7 +89,7 @@ class Top(wiring.Component):
         for name in control.register_layout.members:
             m.d.comb += getattr(control.registers, name).eq(getattr(bank, name))
         m.d.comb += [
-            bank.identity.eq(identity(config)),
+            bank.identity.eq(self._number),
             bank.locked.eq(control.busy),
             control.start.eq(bank.start), control.abort.eq(bank.abort),
             control.saturated.eq(pipeline.saturated), control.misaligned.eq(pipeline.misaligned),
