@@ -244,6 +244,21 @@ def test_clock_that_is_not_reached(tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "bitstreams").exists()
 
 
+def test_clock_does_not_depend_on_the_identity_number(tmp_path, monkeypatch):
+    texts = []
+
+    class Recording(FakeFlow):
+        def __init__(self, folder, rtl, **_):
+            super().__init__(folder)
+            texts.append(rtl)
+
+    monkeypatch.setattr(ecp5, "Flow", Recording)
+    for number in (1, 2):
+        monkeypatch.setattr("bitstep_hw.top.identity", lambda config, number=number: number)
+        ecp5.measure(TINY, clock_mhz=150, seed=1, alpha=0.1, folder=tmp_path)
+    assert texts[0] == texts[1]
+
+
 @needs_yosys
 def test_bitstream_and_check(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ecp5, "Flow", FakeFlow)
