@@ -37,6 +37,16 @@ def test_every_format(family, bits):
     check(config, n_features=min(config.lanes + 1, config.capacity), n_rows=9, epochs=2, seed=bits)
 
 
+@pytest.mark.parametrize("recursion", [2, 4])
+@pytest.mark.parametrize("family, bits", [("single", 1), ("double", 2)])
+def test_lanes_without_a_feature(family, bits, recursion):
+    """Where no code says 0, a mask does, in a row's last beat and in no other."""
+    config = PipelineConfig(bits=bits, family=family, lookahead=2, recursion=recursion,
+                            max_features=128)
+    for n_features in (config.lanes + 1, 2 * config.lanes - 1):
+        check(config, n_features=n_features, n_rows=9, seed=bits)
+
+
 @pytest.mark.parametrize("recursion", [2, 3, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 7])
 @pytest.mark.parametrize("n_features", [3, 20])

@@ -18,7 +18,7 @@ class Host:
         self.ctx, self.bus, self.rng, self.stall = ctx, bus, rng, stall
 
     async def write(self, offset, value, strobe=0b1111):
-        """Write; address and data start in either order."""
+        """Write; address and data start in either order, and what was taken does not stay."""
         ctx, bus = self.ctx, self.bus
         ctx.set(bus.awaddr, offset)
         ctx.set(bus.wdata, value)
@@ -36,6 +36,11 @@ class Host:
             for name, fired in (("aw", aw), ("w", w), ("b", b)):
                 done[name] |= bool(fired)
             assert not b or (done["aw"] and done["w"] and response == 0)
+            if aw:
+                ctx.set(bus.awaddr, ~offset & 0x3FF)
+            if w:
+                ctx.set(bus.wdata, ~value & 0xFFFFFFFF)
+                ctx.set(bus.wstrb, ~strobe & 0b1111)
         ctx.set(bus.bready, 0)
 
     def _write_channels(self):
