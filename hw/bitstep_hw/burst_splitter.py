@@ -13,8 +13,8 @@ class BurstSplitter(wiring.Component):
     """Splits each job into bursts that end where 16 beats are aligned.
 
     So no burst has more than 16 beats or crosses 4 KiB, the next address needs no sum with a
-    length, and the length is a 4-bit difference. One burst per cycle, also across jobs; latency
-    1 cycle. Stores one job. Jobs of no beats vanish.
+    length, and a burst's length is 16 less its place in its 16 beats, the last one's what is left.
+    One burst per cycle, also across jobs; latency 1 cycle. Stores one job. Jobs of no beats vanish.
 
     Parameters
     ----------
