@@ -68,7 +68,8 @@ def expected(words, coefficients, steps):
 @pytest.mark.parametrize("config", [*CONFIGS, replace(CONFIGS[0], recursion=4)],
                          ids=lambda config: config.name)
 @pytest.mark.parametrize("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),
-                                             ((1 << 18) - 1, 7)])
+                                             ((1 << 18) - 1, 7), (1 << 17, 2), (70_001, 4),
+                                             ((1 << 18) - 1, 6)])
 def test_corrections(config, mantissa, shift):
     rng = random.Random(f"{config.name}-{mantissa}-{shift}")
     dut = CorrectionEngine(config=config)

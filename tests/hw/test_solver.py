@@ -5,7 +5,7 @@ import random
 import pytest
 from support import signed_number, signed_numbers, trace
 
-from bitstep.config import PipelineConfig, solver_stages
+from bitstep.config import MAX_SHIFT, PipelineConfig, solver_stages
 from bitstep.golden.rounding import fits, round_shift
 from bitstep.registers import Loss
 from bitstep_hw.solver import Solver
@@ -114,6 +114,19 @@ def test_steps(recursion, mantissa, shift):
     expected = solve(rows, **steps)
     assert all(fits(c, 32) for c in expected)
     assert run(config, rows, [recursion] * 20, **steps) == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
+def test_ties_of_every_shift(recursion, shift):
+    """Halves go up, whatever is shifted away."""
+    config = PipelineConfig(bits=8, max_features=4096, lookahead=1, recursion=recursion)
+    mantissa = 1 << min(17, 8 * shift - 1)
+    half = (1 << 8 * shift - 1) // mantissa
+    rows = [{"idle_row": 0, "label": 0, "dot": dot, "products": [0]}
+            for dot in (3 * half, 3 * half - 1, -3 * half, -3 * half - 1)]
+    assert run(config, rows, [recursion] * 4, mantissa=mantissa, shift=shift) == [
+        (2, 0), (1, 0), (-1, 0), (-2, 0)]
 
 
 @pytest.mark.parametrize("recursion", [2, 3, 4])
