@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import load_coefficients, put, put_all_of, signed_numbers, take, ticks
 
-from bitstep.config import PipelineConfig
+from bitstep.config import MAX_SHIFT, PipelineConfig
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import correction
 from bitstep.job import EpochSteps
@@ -92,29 +92,42 @@ def test_corrections(config, mantissa, shift):
     simulate(dut, bench)
 
 
+def correct(word, coefficient, mantissa, shift):
+    """The correction of one word; None if it does not fit."""
+    config = CONFIGS[1]
+    dut, lane, found = CorrectionEngine(config=config), 20, []
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift, "beats": 1})
+        await load_coefficients(ctx, dut, config, np.array([0] * lane + [coefficient]))
+        await sample(ctx, dut, [[0] * lane + [word]])
+        _, saturated = await walk(ctx, dut)
+        words = (await corrections(ctx, dut, 1))[0]
+        assert saturated or words[:lane] == [0] * lane
+        found.append(None if saturated else words[lane])
+
+    simulate(dut, bench)
+    return found[0]
+
+
 @pytest.mark.parametrize("word, coefficient, mantissa", [
     (3, 1, 128), (5, -1, 128), (-3, 1, 128), (1, 127, 1), (1, 128, 1), (-1, 128, 1), (-1, 129, 1),
     ((1 << 31) - 1, 1, 256), (-1 << 31, 1, 256), (-1 << 31, -1, 256), (1 << 30, 2, 256),
     (-1 << 30, 2, 256), (-1 << 30, -2, 256), ((1 << 31) - 1, (1 << 17) - 1, (1 << 18) - 1),
     (-1 << 31, -1 << 17, (1 << 18) - 1), (-1 << 31, (1 << 17) - 1, (1 << 18) - 1)])
 def test_rounding_and_range(word, coefficient, mantissa):
-    config = CONFIGS[1]
-    dut = CorrectionEngine(config=config)
-    lane = 20
-    coefficients = np.array([0] * lane + [coefficient])
-    words = [[0] * lane + [word]]
     (exact,) = expected([[word]], np.array([coefficient]), EpochSteps(1, 1, mantissa, 1))[0]
+    assert correct(word, coefficient, mantissa, 1) == (exact if fits(exact, 32) else None)
 
-    async def bench(ctx):
-        put_all_of(ctx, dut, {"mantissa": mantissa, "shift": 1, "beats": 1})
-        await load_coefficients(ctx, dut, config, coefficients)
-        await sample(ctx, dut, words)
-        _, saturated = await walk(ctx, dut)
-        assert saturated is not fits(exact, 32)
-        if not saturated:
-            assert (await corrections(ctx, dut, 1))[0] == [0] * lane + [exact]
 
-    simulate(dut, bench)
+@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
+def test_ties_of_every_shift(shift):
+    """Halves go up, whatever is shifted away."""
+    bits = 8 * shift - 1
+    mantissa, coefficient = 1 << min(17, bits), 1 << max(0, min(16, bits - 17))
+    half = (1 << bits) // (mantissa * coefficient)
+    for word, rounded in ((3 * half, 2), (3 * half - 1, 1), (-3 * half, -1), (-3 * half - 1, -2)):
+        assert correct(word, coefficient, mantissa, shift) == rounded
 
 
 def test_rows_that_are_not_sampled_do_not_start_a_walk():
