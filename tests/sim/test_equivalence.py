@@ -27,7 +27,8 @@ CONFIGS = [
 ]
 REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, proximal=True)
 FLOAT = PipelineConfig(bits=32, family="float", max_features=6, lookahead=6, proximal=True)
-LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic", recursion=6)
+LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic", recursion=6,
+                          proximal=True)
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
 
 
@@ -58,7 +59,7 @@ MORE_CONFIGS = [
           (64, 2, 0, 2), (64, 2, 12, 3), (128, 4, 4, 4), (256, 8, 2, 2), (512, 16, 7, 3))),
     *(PipelineConfig(bits=bits, family=family, max_features=40, lookahead=lookahead,
                      solver="logistic", recursion=6, proximal=lookahead == 2)
-      for bits, family, lookahead in ((1, "single", 2), (8, "single", 0), (3, "double", 4),
+      for bits, family, lookahead in ((1, "single", 2), (8, "single", 0), (3, "double", 2),
                                       (32, "float", 3))),
 ]
 
