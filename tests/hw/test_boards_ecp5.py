@@ -2,11 +2,13 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 
 import pytest
 from amaranth import Module, Signal
 from amaranth.back import rtlil
+from filelock import FileLock
 
 from bitstep.config import PipelineConfig
 from bitstep.devices.uart import read_manifest
@@ -295,6 +297,43 @@ def test_failing_tool(tmp_path, monkeypatch):
                         "import sys; print('cannot place', {package!r}); sys.exit(1)")
     with pytest.raises(tools.ToolError, match=r"nextpnr failed in .*:\ncannot place yowasp_next"):
         tools._run("nextpnr", [], tmp_path, 10.0)
+
+
+@pytest.fixture
+def flows(tmp_path, monkeypatch):
+    """Flows of one design, and which tools they have called; the tools only write their files."""
+    called = []
+
+    def run(program, arguments, folder, timeout_s):
+        called.append(program)
+        time.sleep(0.05)
+        for name in ("netlist.json", "report.part"):
+            (folder / name).write_text("{}")
+        (folder / "stat.json").write_text('{"design": {"num_cells_by_type": {}}}')
+
+    monkeypatch.setattr(tools, "_run", run)
+    monkeypatch.setattr(tools, "versions", dict)
+    monkeypatch.setattr(tools.output_registers, "use_output_registers", lambda *_: None)
+    return [tools.Flow(tmp_path, "", top="top", target=ulx3s.TARGET) for _ in range(4)], called
+
+
+def test_seeds_at_the_same_time_share_a_netlist(flows):
+    flows, called = flows
+    with ThreadPoolExecutor(len(flows)) as pool:
+        routed = list(pool.map(lambda flow, seed: flow.place_and_route(clock_mhz=100, seed=seed),
+                               flows, [1, 2, 1, 2]))
+    assert called == ["yosys", "nextpnr", "nextpnr"]
+    assert routed[0] == routed[2] != routed[1] == routed[3]
+    assert all((folder / "report.json").exists() for folder in routed)
+
+
+def test_another_process_that_does_not_end(flows):
+    (flow, *_), called = flows
+    with (FileLock(flow.folder / "lock"),
+          pytest.raises(tools.ToolError, match=r"Another process has been working in .* 0\.1 s")):
+        flow.synthesize(timeout_s=0.1)
+    assert called == []
+    assert flow.synthesize() == {}
 
 
 def test_slow_tool(tmp_path, monkeypatch):

@@ -11,9 +11,13 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from bitstep_hw.boards import output_registers
 from bitstep_hw.memories import with_undefined_collisions
@@ -100,7 +104,8 @@ class Target:
 
 
 class Flow:
-    """From RTL text to a placed and routed design, each step cached.
+    """From RTL text to a placed and routed design, each step cached. Processes that want the same
+    step, such as several seeds of one netlist, wait for the first.
 
     Parameters
     ----------
@@ -129,13 +134,14 @@ class Flow:
         """Netlist by Yosys, with registers in its multipliers and memory blocks; returns Yosys's
         number of cells of each type.
         """
-        if not (self.folder / "design.json").exists():
-            (self.folder / "synth.ys").write_text(self._script, encoding="utf-8")
-            _run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], self.folder, timeout_s)
-            netlist = json.loads((self.folder / "netlist.json").read_text(encoding="utf-8"))
-            output_registers.use_output_registers(netlist, self.top)
-            _write(self.folder / "design.json", json.dumps(netlist))
-            (self.folder / "netlist.json").unlink()
+        with _alone(self.folder, timeout_s):
+            if not (self.folder / "design.json").exists():
+                (self.folder / "synth.ys").write_text(self._script, encoding="utf-8")
+                _run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], self.folder, timeout_s)
+                netlist = json.loads((self.folder / "netlist.json").read_text(encoding="utf-8"))
+                output_registers.use_output_registers(netlist, self.top)
+                _write(self.folder / "design.json", json.dumps(netlist))
+                (self.folder / "netlist.json").unlink()
         stat = json.loads((self.folder / "stat.json").read_text(encoding="utf-8"))
         return stat["design"]["num_cells_by_type"]
 
@@ -162,31 +168,48 @@ class Flow:
         self.synthesize()
         key = _hash(constraints, repr(self.target), f"{clock_mhz} {seed} {alpha}")[:12]
         folder = self.folder / f"route-{key}"
-        if not (folder / "report.json").exists():
-            folder.mkdir(exist_ok=True)
-            _write(folder / "pins.lpf", constraints)
-            started = time.monotonic()
-            _run("nextpnr", [
-                f"--{self.target.size}", "--package", self.target.package,
-                "--speed", str(self.target.speed), "--json", "../design.json",
-                "--lpf", "pins.lpf", "--lpf-allow-unconstrained",
-                "--freq", f"{clock_mhz:g}", "--seed", str(seed),
-                "--placer-heap-alpha", f"{alpha:g}", "--timing-allow-fail",
-                "--report", "report.part", "--detailed-timing-report",
-                "--log", "nextpnr.log", "--quiet",
-                "--textcfg", "design.config",
-            ], folder, timeout_s)
-            _write(folder / "seconds", f"{time.monotonic() - started:.0f}\n")
-            os.replace(folder / "report.part", folder / "report.json")
+        folder.mkdir(exist_ok=True)
+        with _alone(folder, timeout_s):
+            if not (folder / "report.json").exists():
+                _write(folder / "pins.lpf", constraints)
+                started = time.monotonic()
+                _run("nextpnr", [
+                    f"--{self.target.size}", "--package", self.target.package,
+                    "--speed", str(self.target.speed), "--json", "../design.json",
+                    "--lpf", "pins.lpf", "--lpf-allow-unconstrained",
+                    "--freq", f"{clock_mhz:g}", "--seed", str(seed),
+                    "--placer-heap-alpha", f"{alpha:g}", "--timing-allow-fail",
+                    "--report", "report.part", "--detailed-timing-report",
+                    "--log", "nextpnr.log", "--quiet",
+                    "--textcfg", "design.config",
+                ], folder, timeout_s)
+                _write(folder / "seconds", f"{time.monotonic() - started:.0f}\n")
+                os.replace(folder / "report.part", folder / "report.json")
         return folder
 
     def pack(self, routed: Path, *, timeout_s: float = 600) -> Path:
         """Bitstream of a placed and routed design, compressed."""
-        if not (routed / "design.bit").exists():
-            _run("ecppack", ["--compress", "--input", "design.config", "--bit", "design.part"],
-                 routed, timeout_s)
-            os.replace(routed / "design.part", routed / "design.bit")
+        with _alone(routed, timeout_s):
+            if not (routed / "design.bit").exists():
+                _run("ecppack", ["--compress", "--input", "design.config", "--bit", "design.part"],
+                     routed, timeout_s)
+                os.replace(routed / "design.part", routed / "design.bit")
         return routed / "design.bit"
+
+
+@contextmanager
+def _alone(folder: Path, timeout_s: float) -> Iterator[None]:
+    """One process at a time makes what is in a folder."""
+    lock = FileLock(folder / "lock")
+    try:
+        lock.acquire(timeout=timeout_s)
+    except Timeout as error:
+        raise ToolError(f"Another process has been working in {folder} for more than "
+                        f"{timeout_s:g} s; wait for it or end it, then try again") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _hash(*parts: str) -> str:
@@ -196,7 +219,7 @@ def _hash(*parts: str) -> str:
 
 def _write(path: Path, text: str) -> None:
     """Write so that nobody reads a part of it."""
-    part = path.with_name(f"{path.name}.part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)
 
