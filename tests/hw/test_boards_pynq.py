@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -62,6 +63,23 @@ def test_default_pipelines(board):
     assert sorted(board.bus_widths) == [1, 2, 4, 8]
     with pytest.raises(ValueError, match="are for 1, 2, 4, 8 bits, not 3"):
         board.config(3)
+
+
+def counted():
+    """LUT, FF, RAMB36 and DSP of each pipeline in docs/boards-pynq.md, where Yosys's counts are."""
+    text = Path(__file__).parents[2].joinpath("docs/boards-pynq.md").read_text("utf-8")
+    rows = (line.strip("| \n").split(" | ") for line in text.splitlines())
+    return {name.strip("`"): [float(cell.replace(",", "")) for cell in cells[:4]]
+            for name, *cells in rows if re.fullmatch(r"`w\d+-b\d.*`", name)}
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_default_pipelines_fit(board):
+    """A default that is changed must be counted again (`bitstep_hw.area.synthesize`)."""
+    available = [board.resources[name] for name in ("LUT", "FF", "RAMB36", "DSP")]
+    for bits in board.bus_widths:
+        used = counted()[board.config(bits).name]
+        assert max(a / b for a, b in zip(used, available, strict=True)) < 0.9
 
 
 def test_bus_must_fit_the_memory_ports():

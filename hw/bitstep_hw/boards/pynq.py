@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bitstep.config import AUX_WIDTH, PipelineConfig
+from bitstep_hw.area import XC7Z020
 from bitstep_hw.boards.vivado import ToolError
 from bitstep_hw.boards.vivado.flow import build, find_vivado, write_sources
 
@@ -144,10 +145,9 @@ _ALL_64 = {1: 64, 2: 64, 4: 64, 8: 64}
 # The models of 128 lanes of 1 bit take 183 block memories (docs/boards-pynq.md): more than a KV260
 # has, nearly all of an Ultra96's.
 _WIDE = {1: 64, 2: 128, 4: 128, 8: 128}
-_XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
 BOARDS = {board.name: board for board in (
-    PynqBoard("pynq-z1", "Digilent PYNQ-Z1", "xc7z020clg400-1", ZYNQ, _ALL_64, _XC7Z020),
-    PynqBoard("pynq-z2", "TUL PYNQ-Z2", "xc7z020clg400-1", ZYNQ, _ALL_64, _XC7Z020),
+    PynqBoard("pynq-z1", "Digilent PYNQ-Z1", "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
+    PynqBoard("pynq-z2", "TUL PYNQ-Z2", "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
     PynqBoard("ultra96", "Avnet Ultra96-V2", "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE, _WIDE,
               {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}),
     PynqBoard("kv260", "AMD Kria KV260", "xck26-sfvc784-2LV-c", ZYNQ_ULTRASCALE, _WIDE,
