@@ -46,6 +46,8 @@ CXX_FLAGS = (
 # very machine halve the time.
 FAST, SLOW = ("-O2", "-march=native", "-fvect-cost-model=dynamic"), ("-O0",)
 
+LIMIT_S = 3600.0        # of a tool's run, and of waiting for another process
+
 Progress = Callable[[str], None]
 
 
@@ -171,14 +173,24 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
 
 @contextmanager
 def locked(path: Path, progress: Progress | None, work: str) -> Iterator[None]:
-    """Only one process at a time makes a file of the cache; the others say that they wait."""
+    """Only one process at a time makes a file of the cache; the others say that they wait.
+
+    Raises
+    ------
+    ToolError
+        If that takes too long.
+    """
     lock = FileLock(path.with_suffix(".lock"))
     try:
         lock.acquire(timeout=0)
     except Timeout:
         if progress is not None:
             progress(f"waiting for another process that {work}")
-        lock.acquire()
+        try:
+            lock.acquire(timeout=LIMIT_S)
+        except Timeout as error:
+            raise ToolError(f"Another process that {work} has held {lock.lock_file} for more than "
+                            f"{LIMIT_S:g} s; end it, then try again") from error
     try:
         yield
     finally:
@@ -218,8 +230,12 @@ class _Reporter:
 
 
 def _run(command, **options) -> None:
-    result = subprocess.run([str(part) for part in command], capture_output=True, text=True,
-                            **options)
+    try:
+        result = subprocess.run([str(part) for part in command], capture_output=True, text=True,
+                                timeout=LIMIT_S, **options)
+    except subprocess.TimeoutExpired as error:
+        raise ToolError(f"{Path(command[0]).name} took more than {LIMIT_S:g} s; choose a smaller "
+                        "pipeline, or try again on a machine that does less") from error
     if result.returncode != 0:
         output = (result.stdout + result.stderr).strip()
         raise ToolError(f"{Path(command[0]).name} failed with code {result.returncode}:\n"

@@ -142,6 +142,20 @@ def test_second_process_says_that_it_waits(tmp_path):
     thread.join()
 
 
+def test_another_process_that_does_not_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(verilator, "LIMIT_S", 0.1)
+    message = r"Another process that compiles thing has held .*thing\.lock for more than 0\.1 s"
+    with (FileLock(tmp_path / "thing.lock"), pytest.raises(ToolError, match=message),
+          verilator.locked(tmp_path / "thing.so", None, "compiles thing")):
+        pytest.fail("two processes at once")
+
+
+def test_slow_tool(monkeypatch):
+    monkeypatch.setattr(verilator, "LIMIT_S", 0.1)
+    with pytest.raises(ToolError, match=r"sleep took more than 0\.1 s; choose a smaller pipeline"):
+        verilator._run(["sleep", "10"])
+
+
 def test_wheel_runs_without_make_and_perl():
     tool = verilator.find_verilator()
     output = subprocess.run([*tool.command, "--version"], env={"VERILATOR_ROOT": str(tool.root)},

@@ -6,13 +6,14 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from cocotb_tools.check_results import get_results
+from cocotb_tools.config import libs_dir
 from cocotb_tools.runner import get_runner
-from filelock import FileLock
 
-from bitstep_sim.verilator import TOP, cache_folder, find_verilator, require
+from bitstep_sim.verilator import TOP, cache_folder, find_verilator, locked, require
 
 BUILD_ARGS = ("-Wno-WIDTH", "-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "20000")
 # The wheel's makefile was configured on another machine; these replace what does not fit g++.
@@ -58,6 +59,16 @@ def _tools() -> dict[str, str]:
             "VERILATOR_ROOT": str(verilator.root), "MAKEFLAGS": MAKE_FLAGS}
 
 
+def _folder(verilog: str) -> Path:
+    """Where a bench's top is compiled: another one for another virtual environment, because the
+    program loads cocotb's libraries from the one that compiled it.
+    """
+    parts = (verilog, BUILD_ARGS, MAKE_FLAGS, str(libs_dir), version("cocotb"),
+             find_verilator().version)
+    key = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    return cache_folder() / f"bench-{key}"
+
+
 def run_bench(verilog: str, module: str, *, seed: int = 0,
               environment: Mapping[str, str] | None = None) -> Result:
     """Run the tests in ``module`` on a top.
@@ -81,14 +92,13 @@ def run_bench(verilog: str, module: str, *, seed: int = 0,
         If the top could not be compiled, or the simulation ended without a result.
     """
     start = time.monotonic()
-    key = hashlib.sha256(repr((verilog, BUILD_ARGS, MAKE_FLAGS)).encode()).hexdigest()[:32]
-    folder = cache_folder() / f"bench-{key}"
+    folder = _folder(verilog)
     folder.mkdir(exist_ok=True)
     log = folder / f"{module}-{seed}.log"
     results = folder / f"{module}-{seed}-{os.getpid()}.xml"
     runner = get_runner("verilator")
     with _environment(_tools()):
-        with FileLock(folder / "lock"):
+        with locked(folder / "built", None, f"compiles the top of {module}"):
             source = folder / f"{TOP}.v"
             if not (folder / "built").exists():
                 source.write_text(verilog)
