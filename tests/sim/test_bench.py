@@ -53,3 +53,12 @@ def test_broken_verilog(monkeypatch, tmp_path):
     monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path))
     with pytest.raises(runner.BenchError, match="Could not compile the bench's top, see"):
         runner.run_bench("nonsense", "module")
+
+
+def test_another_environment_compiles_again(monkeypatch, tmp_path):
+    """A compiled bench loads cocotb's libraries from where they were: the environment may go."""
+    monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path))
+    folder = runner._folder("text")
+    assert folder == runner._folder("text") != runner._folder("other text")
+    monkeypatch.setattr(runner, "libs_dir", tmp_path)
+    assert runner._folder("text") != folder
