@@ -185,32 +185,17 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
     units = Units(model_unit=data.label_scale * config.level_limit * 2.0 ** -shift,
                   label_offset=data.label_offset)
 
-    variance = np.asarray(data.variance, np.float64)
-    weights = (variance if data.encoding in CORRECTED_ENCODINGS else np.zeros_like(variance)) - l2
-    largest = float(np.abs(weights).max(initial=0.0))
-    period, coefficients = 0, np.zeros(data.n_features, np.int32)
-    if largest > 0.0:
-        # With floating-point rows a correction waits for the updates in flight.
-        above = config.effective_lookahead(config.beats(data.n_features)) \
-            if config.family == "float" else 0
-        period = stepping.correction_period(correction_period, data.n_rows, batch,
-                                            float(steps.max()) * largest, above)
-        top = (1 << COEFFICIENT_WIDTH - 1) - 1
-        coefficients = np.rint(weights * (top / largest)).astype(np.int32)
-        made = (data.n_rows - 1) // period
-        factors = steps * (data.n_rows / made / batch * largest / top)
-
-    proximal = l1 > 0 or box is not None
+    period, coefficients, factors = _corrections(data, config, steps, batch, l2, correction_period)
     rows_between = 0
-    if proximal:
+    if l1 > 0 or box is not None:
         shrinking = l1 * float(steps.max()) / (data.label_scale * _largest_stored(data))
         rows_between = stepping.proximal_period(proximal_period, data.n_rows, batch, shrinking)
 
     epochs, taken = [], []
     unit = config.level_limit * config.gradient_limit * batch
-    for epoch, step in list(enumerate(steps))[first_epoch:]:
+    for step, factor in zip(steps[first_epoch:], factors[first_epoch:], strict=True):
         mantissa, exponent = stepping.step_mantissa(step / unit, step)
-        corrections = stepping.correction_mantissa(factors[epoch]) if period else (0, 1)
+        corrections = stepping.correction_mantissa(factor) if period else (0, 1)
         scale = EpochSteps.scale(mantissa, exponent)
         if loss in (Loss.HINGE, Loss.LOGISTIC):
             scale = stepping.checked_unit(mantissa, exponent, shift, step) * 2.0 ** -shift
@@ -238,6 +223,26 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         proximal_period=rows_between, box_limit=_box_limit(box, units),
         full=data.full if refetch else None, refetch_cell=data.refetch_cell if refetch else 0)
     return Plan(job, units, taken, float(np.abs(taken / steps[first_epoch:] - 1).max()))
+
+
+def _corrections(data, config, steps, batch, l2, asked):
+    """Rows between diagonal corrections (0: there are none), their coefficients of shape
+    (n_features,), and the factor of all coefficients for each of ``steps``.
+    """
+    variance = np.asarray(data.variance, np.float64)
+    weights = (variance if data.encoding in CORRECTED_ENCODINGS else np.zeros_like(variance)) - l2
+    largest = float(np.abs(weights).max(initial=0.0))
+    if largest == 0.0:
+        return 0, np.zeros(data.n_features, np.int32), np.zeros(len(steps))
+    # With floating-point rows a correction waits for the updates in flight.
+    above = config.effective_lookahead(config.beats(data.n_features)) \
+        if config.family == "float" else 0
+    period = stepping.correction_period(asked, data.n_rows, batch, float(steps.max()) * largest,
+                                        above)
+    top = (1 << COEFFICIENT_WIDTH - 1) - 1
+    coefficients = np.rint(weights * (top / largest)).astype(np.int32)
+    made = (data.n_rows - 1) // period
+    return period, coefficients, steps * (data.n_rows / made / batch * largest / top)
 
 
 def check_batch(batch: int) -> None:
