@@ -75,11 +75,11 @@ prove: $(VENV)/.stamp           ## proofs of the RTL, with limits on time; some 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
 	$(BIN)/python -m bitstep_sim.proofs
 
-prove-mutations: $(VENV)/.stamp ## that each proof breaks by a fault in the RTL; a quarter of an hour
+prove-mutations: $(VENV)/.stamp ## that each proof breaks by a fault in the RTL; some minutes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
 	$(BIN)/python -m bitstep_sim.proofs --mutations
 
-coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults found; an hour
+coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults found; half an hour
 	$(BIN)/python -m bitstep_sim.coverage rtl
 	$(BIN)/python -m bitstep_sim.coverage jobs
 	$(BIN)/python -m bitstep_sim.coverage faults
