@@ -12,9 +12,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from importlib import resources
 from importlib.util import find_spec
@@ -171,9 +171,9 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
     return library
 
 
-@contextmanager
-def locked(path: Path, progress: Progress | None, work: str) -> Iterator[None]:
-    """Only one process at a time makes a file of the cache; the others say that they wait.
+def locked(path: Path, progress: Progress | None, work: str) -> AbstractContextManager:
+    """Only one process at a time makes a file of the cache; the others say that they wait. Held
+    from the call to the end of ``with``.
 
     Raises
     ------
@@ -181,20 +181,15 @@ def locked(path: Path, progress: Progress | None, work: str) -> Iterator[None]:
         If that takes too long.
     """
     lock = FileLock(path.with_suffix(".lock"))
+    with suppress(Timeout):
+        return lock.acquire(timeout=0)
+    if progress is not None:
+        progress(f"waiting for another process that {work}")
     try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        if progress is not None:
-            progress(f"waiting for another process that {work}")
-        try:
-            lock.acquire(timeout=LIMIT_S)
-        except Timeout as error:
-            raise ToolError(f"Another process that {work} has held {lock.lock_file} for more than "
-                            f"{LIMIT_S:g} s; end it, then try again") from error
-    try:
-        yield
-    finally:
-        lock.release()
+        return lock.acquire(timeout=LIMIT_S)
+    except Timeout as error:
+        raise ToolError(f"Another process that {work} has held {lock.lock_file} for more than "
+                        f"{LIMIT_S:g} s; end it, then try again") from error
 
 
 def _key(verilog: str, trace: bool, compiler: str, verilator: Verilator) -> str:

@@ -58,8 +58,8 @@ MORE_CONFIGS = [
       for bus_width, lanes, lookahead, recursion in (
           (64, 2, 0, 2), (64, 2, 12, 3), (128, 4, 4, 4), (256, 8, 2, 2), (512, 16, 7, 3))),
     *(PipelineConfig(bits=bits, family=family, max_features=40, lookahead=lookahead,
-                     solver="logistic", recursion=6, proximal=lookahead == 2)
-      for bits, family, lookahead in ((1, "single", 2), (8, "single", 0), (3, "double", 2),
+                     solver="logistic", recursion=6, proximal=lookahead in (2, 4))
+      for bits, family, lookahead in ((1, "single", 2), (8, "single", 0), (3, "double", 4),
                                       (32, "float", 3))),
 ]
 

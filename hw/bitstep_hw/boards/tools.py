@@ -11,8 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -197,19 +196,13 @@ class Flow:
         return routed / "design.bit"
 
 
-@contextmanager
-def _alone(folder: Path, timeout_s: float) -> Iterator[None]:
-    """One process at a time makes what is in a folder."""
-    lock = FileLock(folder / "lock")
+def _alone(folder: Path, timeout_s: float) -> AbstractContextManager:
+    """One process at a time makes what is in a folder: held from the call to the end of `with`."""
     try:
-        lock.acquire(timeout=timeout_s)
+        return FileLock(folder / "lock").acquire(timeout=timeout_s)
     except Timeout as error:
         raise ToolError(f"Another process has been working in {folder} for more than "
                         f"{timeout_s:g} s; wait for it or end it, then try again") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _hash(*parts: str) -> str:
