@@ -264,9 +264,28 @@ class PipelineConfig:
         return 3 if self.fast_clock else 1
 
     @property
+    def dot_stages(self) -> int:
+        """Cycles from a row's last slot to its dot product."""
+        return 5 + 2 * self.product_stages + self.tree_stages
+
+    @property
     def latency(self) -> int:
         """Cycles from a row's last beat to the first beat that may apply its update."""
-        return 5 + 2 * self.product_stages + self.tree_stages + solver_stages(self.recursion)
+        return self.dot_stages + solver_stages(self.recursion)
+
+    @property
+    def dither_cycles(self) -> int:
+        """Cycles in which the dither of four rows is made: few enough that rows never wait for it,
+        and a multiple of 5, the groups of four rounds.
+        """
+        return 5 if self.recursion < 4 else 15
+
+    @property
+    def start_delay(self) -> int:
+        """Cycles by which an epoch's first slot comes later, so that its dither is there with its
+        dot product.
+        """
+        return max(0, self.dither_cycles + 1 - self.dot_stages)
 
     def required_lookahead(self, beats: int) -> int:
         """Least look-ahead with which rows of ``beats`` beats never wait for an update."""

@@ -31,7 +31,8 @@ class EpochSteps:
 
     ``mantissa``, ``shift`` scale a residual into an update; ``correction_mantissa``,
     ``correction_shift`` scale a coefficient times a model word into a correction; ``threshold``
-    is what a proximal step takes off the magnitude of every model word.
+    is what a proximal step takes off the magnitude of every model word; ``key`` is the key of the
+    rows' dither (:mod:`bitstep.golden.dither`), any 32 bits.
     """
 
     mantissa: int
@@ -39,6 +40,7 @@ class EpochSteps:
     correction_mantissa: int = 0
     correction_shift: int = 1
     threshold: int = 0
+    key: int = 0
 
     def __post_init__(self):
         for name in ("mantissa", "correction_mantissa"):
@@ -51,11 +53,14 @@ class EpochSteps:
         if not 0 <= self.threshold < 1 << MODEL_WIDTH - 1:
             raise ValueError(f"threshold must be in [0, 2**{MODEL_WIDTH - 1}), "
                              f"not {self.threshold}")
+        if not 0 <= self.key < 1 << 32:
+            raise ValueError(f"key must be in [0, 2**32), not {self.key}")
 
     def words(self) -> tuple[int, int]:
         """The entry of the epoch table, two words of 64 bits (docs/memory-layout.md)."""
         return (self.mantissa | self.shift << 18
-                | self.correction_mantissa << 32 | self.correction_shift << 50, self.threshold)
+                | self.correction_mantissa << 32 | self.correction_shift << 50,
+                self.threshold | self.key << 32)
 
     @staticmethod
     def scale(mantissa: int, shift: int) -> float:

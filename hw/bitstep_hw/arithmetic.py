@@ -67,7 +67,7 @@ def multiply(m, a, b, *, stages, valid, name, width, addend=0):
 
     With two stages the operands are cut into pieces that fit a multiplier block of 18 x 18 bits,
     and the products of the pieces are added in the second stage; with three, in two stages, of
-    which only the last has a carry. ``addend`` must not change while a product is on its way. As in
+    which only the last has a carry. ``addend`` counts in the last stage. As in
     :func:`adder_tree`, sums move with ``valid`` alone.
     """
     result = Signal(signed(width), name=name, reset_less=True)

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from amaranth import Array, Module, Mux, Signal, signed
+from amaranth import Array, C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,7 +14,9 @@ from bitstep.config import (
     SIGMOID_FRACTION,
     UPDATE_WIDTH,
 )
+from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION, VALUE_FRACTION
+from bitstep.golden.updates import UNIT_FRACTION
 from bitstep_hw.arithmetic import out_of_range
 from bitstep_hw.unit_update import UNIT_WIDTH
 from bitstep_hw.update_history import UpdateHistory
@@ -23,7 +25,8 @@ ARGUMENT_WIDTH = (RANGE << SIGMOID_FRACTION).bit_length()       # signed, of a c
 
 
 class LogisticSolver(wiring.Component):
-    """c_i = -y_i round(K sigmoid(-y_i z_i) 2^-16), z_i corrected for the rows on their way.
+    """c_i = -y_i floor(K sigmoid(-y_i z_i) 2^-32 + dither), z_i corrected for the rows on their
+    way.
 
     As in :class:`bitstep_hw.solver.Solver`, time is counted backwards in places
     (:class:`bitstep_hw.update_history.UpdateHistory`). Between c_(i-1) and c_i are six cycles:
@@ -32,7 +35,7 @@ class LogisticSolver(wiring.Component):
 
     Latency is ``solver_stages(6)`` = 7 cycles from ``dot``, throughput a row every 6 cycles.
     Multipliers: one of c and a product of rows for every row of look-ahead, one of 12 and 10 bits
-    in the chord, one of 31 and 16 bits for K. Golden model: the logistic loss of
+    in the chord, one of 47 and 17 bits for K. Golden model: the logistic loss of
     :func:`bitstep.golden.updates.update_rule`, with :mod:`bitstep.golden.sigmoid`.
 
     Members
@@ -45,12 +48,15 @@ class LogisticSolver(wiring.Component):
         Of the row that enters; the label is +1 or -1.
     dot : In(signed(dot_width))
         Dot product of the row that entered in the cycle before.
+    dither : In(16), take : Out(1)
+        With the dot product: random bits of the row, and the strobe that they are taken.
     mantissa, shift : In
         Not used, because ``unit`` holds them; here so that both solvers are wired alike.
     label_shift : In
         At least 13; constant during an epoch.
-    unit : In(31), unit_too_large : In(1)
-        K, of :class:`bitstep_hw.unit_update.UnitUpdate`; constant during an epoch.
+    unit : In(47), unit_too_large : In(1)
+        K with 16 fraction bits, of :class:`bitstep_hw.unit_update.UnitUpdate`; constant during an
+        epoch.
     o_valid : Out(1), o : Out(signed(32)), saturated : Out(1)
         c of a row, and whether K was too large for it.
     """
@@ -66,6 +72,7 @@ class LogisticSolver(wiring.Component):
             "products": In(signed(config.gram_width)).array(config.lookahead),
             "label": In(signed(LABEL_WIDTH)),
             "dot": In(signed(config.dot_width)),
+            "dither": In(DITHER_WIDTH), "take": Out(1),
             "mantissa": In(MANTISSA_WIDTH),
             "shift": In(range(MAX_SHIFT + 1)),
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
@@ -88,13 +95,21 @@ class LogisticSolver(wiring.Component):
         margin = self._margin(m, history, positive)
         argument = self._argument(m, at, margin)
         value = self._value(m, at, argument)
-        # The sign goes into the factor. Ties go up before the sign, so with -K they go down.
-        factor = Signal(signed(UPDATE_WIDTH), reset_less=True)
-        half = Signal(VALUE_FRACTION, reset_less=True)
+        # Of a row's dot product. Rows are six places apart, so it stays until place 2.
+        dotted = history.entry - self.config.solver_lead
+        m.d.comb += self.take.eq(at[dotted] & ~history.idle[dotted])
+        dither = Signal(DITHER_WIDTH, reset_less=True)
+        with m.If(at[dotted]):
+            m.d.sync += dither.eq(self.dither)
+        # The sign goes into the factor: -floor(x + d) is floor(-x - d + 1) without its last bit.
+        factor = Signal(signed(UNIT_WIDTH + 1), reset_less=True)
+        fraction = UNIT_FRACTION + VALUE_FRACTION
+        addend = Signal(fraction, reset_less=True)
+        exact = Cat(C(0, fraction - DITHER_WIDTH - 1), C(1, 1), dither)
         with m.If(at[2]):
             m.d.sync += [factor.eq(Mux(positive, -self.unit, self.unit)),
-                         half.eq((1 << VALUE_FRACTION - 1) - positive)]
-        history.push(factor * value + half >> VALUE_FRACTION)
+                         addend.eq(Mux(positive, ~exact, exact))]
+        history.push(factor * value + addend >> fraction)
         m.d.sync += self.saturated.eq(at[1] & ~history.idle[1] & self.unit_too_large)
         m.d.comb += [self.o_valid.eq(at[0]), self.o.eq(history.newest)]
         return m

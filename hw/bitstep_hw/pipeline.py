@@ -20,6 +20,7 @@ from bitstep.config import (
     SLACK_WIDTH,
     UPDATE_WIDTH,
 )
+from bitstep.golden.updates import UNIT_FRACTION
 from bitstep.registers import Loss
 from bitstep_hw.arithmetic import delay, enable_of, when
 from bitstep_hw.axi import JOB_LAYOUT
@@ -28,6 +29,7 @@ from bitstep_hw.correction_engine import CorrectionEngine
 from bitstep_hw.correlator import Correlator
 from bitstep_hw.decoder import Decoder
 from bitstep_hw.delay_lines import DelayLines
+from bitstep_hw.dither import KEY_WIDTH, Dither
 from bitstep_hw.dot_product import DotProduct
 from bitstep_hw.logistic_solver import LogisticSolver
 from bitstep_hw.model_store import ModelStore
@@ -69,7 +71,7 @@ class Pipeline(wiring.Component):
     rows, beats, last_lanes, batch, lookahead, period, intercept_level, label_shift, loss,
     proximal_period, box_limit, refetch_cell, refetch_slack, full_address : In
         As the registers of these names; constant during an epoch.
-    mantissa, shift, correction_mantissa, correction_shift, threshold : In
+    mantissa, shift, correction_mantissa, correction_shift, threshold, key : In
         The epoch's entry of the epoch table.
     start : In(1), done : Out(1)
         Strobes around an epoch.
@@ -99,6 +101,7 @@ class Pipeline(wiring.Component):
         self.dot_product = DotProduct(config=config)
         self.solver = (LogisticSolver if config.solver == "logistic" else Solver)(config=config)
         self.unit_update = UnitUpdate()
+        self.dither = Dither(config=config)
         self.engine = CorrectionEngine(config=config) if config.corrections else None
         full = {"full_job": Out(stream.Signature(JOB_LAYOUT)),
                 "i_full": In(stream.Signature(AUX_WIDTH))}
@@ -116,7 +119,7 @@ class Pipeline(wiring.Component):
             "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
             "loss": In(Loss), "proximal_period": In(32), "threshold": In(MODEL_WIDTH - 1),
             "box_limit": In(MODEL_WIDTH - 1), "refetch_cell": In(range(MAX_REFETCH_CELL + 1)),
-            "refetch_slack": In(32), "full_address": In(64),
+            "refetch_slack": In(32), "full_address": In(64), "key": In(KEY_WIDTH),
             "saturated": Out(3), "misaligned": Out(1), "waits": Out(7), "beat_entered": Out(1),
             "row_refetched": Out(1),
             **access, **(full if config.refetch else {}),
@@ -124,7 +127,8 @@ class Pipeline(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        for name in ("sequencer", "store", "correlator", "dot_product", "solver", "unit_update"):
+        for name in ("sequencer", "store", "correlator", "dot_product", "solver", "unit_update",
+                     "dither"):
             m.submodules[name] = getattr(self, name)
         slots = self._sequence(m)
         # Slots stand beside the words that the store gives when they enter the dot product.
@@ -156,18 +160,13 @@ class Pipeline(wiring.Component):
             connect_registered(m, name, wiring.flipped(source), target, clear=clear,
                                registered=self.config.fast_clock)
 
-    @property
-    def _dot_after(self):
-        """Cycles from a slot to its row's dot product."""
-        return 5 + 2 * self.config.product_stages + self.config.tree_stages
-
     def _sequence(self, m):
         """The sequencer, and its slots as they were some cycles ago."""
         sequencer = self.sequencer
-        for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period", "start",
-                     "stop"):
+        for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period", "stop"):
             m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
         m.d.comb += [
+            sequencer.start.eq(delay(m, self.start, self.config.start_delay, name="started")),
             self.done.eq(sequencer.done),
             self.misaligned.eq(sequencer.misaligned),
             self.waits.eq(Cat(sequencer.wait_rows, sequencer.wait_labels, sequencer.wait_lookahead,
@@ -216,7 +215,7 @@ class Pipeline(wiring.Component):
 
     def _connect_solver(self, m, dotted):
         solver, unit_update, config = self.solver, self.unit_update, self.config
-        entered = self._dot_after - config.solver_lead      # cycles from a slot
+        entered = config.dot_stages - config.solver_lead      # cycles from a slot
         since_dotted = entered - 4 - config.product_stages
         m.d.comb += [
             solver.clear.eq(self.start),
@@ -224,7 +223,9 @@ class Pipeline(wiring.Component):
             solver.idle_row.eq(delay(m, dotted.idle_row, since_dotted, name="idle")),
             solver.label.eq(delay(m, self.sequencer.label, entered, name="label")),
             *_each(solver.products, self.correlator.products),
-            solver.dot.eq(self.dot_product.o),
+            solver.dot.eq(self.dot_product.o), solver.dither.eq(self.dither.o),
+            self.dither.key.eq(self.key), self.dither.take.eq(solver.take),
+            self.dither.restart.eq(self.start),
             solver.unit.eq(unit_update.unit), solver.unit_too_large.eq(unit_update.too_large),
         ]
         for name in ("mantissa", "shift", "label_shift"):
@@ -285,9 +286,18 @@ class Pipeline(wiring.Component):
         m.submodules.refetcher = refetcher = Refetcher(config=self.config)
         wiring.connect(m, refetcher.job, wiring.flipped(self.full_job))
         wiring.connect(m, wiring.flipped(self.i_full), refetcher.i)
-        label = delay(m, sequencer.label, self._dot_after, name="bounds_label")
+        label = delay(m, sequencer.label, self.config.dot_stages, name="bounds_label")
         slack = Signal(SLACK_WIDTH, reset_less=True)
-        m.d.sync += slack.eq(self.unit_update.unit * self.refetch_slack)
+        # K, rounded up by any dither, for every update on its way.
+        m.d.sync += slack.eq((self.unit_update.unit[UNIT_FRACTION:] + 1) * self.refetch_slack)
+        # Decided rows of the epoch: the row that a retry begins with.
+        decided = Signal(32)
+        with m.If(sequencer.decided):
+            m.d.sync += decided.eq(decided + 1)
+        with m.If(self.start):
+            m.d.sync += decided.eq(0)
+        with m.Elif(sequencer.retry):
+            m.d.comb += [self.dither.restart.eq(1), self.dither.row.eq(decided)]
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
             bounds.last.eq(dotted.last), bounds.cell.eq(self.refetch_cell),
@@ -302,7 +312,7 @@ class Pipeline(wiring.Component):
             sequencer.retry.eq(solver.o_retry),
             sequencer.hold.eq(solver.o_undecided | refetcher.busy),
             refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
-            refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(self.unit_update.unit),
+            refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(solver.o_unit),
             refetcher.epoch_start.eq(self.start), refetcher.row_passed.eq(sequencer.decided),
             refetcher.address.eq(self.full_address), refetcher.data.eq(store.access_o),
             *(getattr(refetcher, name).eq(getattr(self, name))

@@ -54,7 +54,7 @@ class Refetcher(wiring.Component):
     positive : In(1)
         With ``start``: the row's label is +1, not -1.
     unit : In(31)
-        K, the update of a derivative of 1; constant during an epoch.
+        With ``start``: K, the update of a derivative of 1, rounded by the row's dither.
     address, beats, last_lanes, intercept_level, label_shift : In
         As the registers FULL_ADDRESS, BEATS_PER_ROW, LAST_LANES, INTERCEPT_LEVEL and LABEL_SHIFT;
         constant during an epoch and in the cycle before ``epoch_start``.

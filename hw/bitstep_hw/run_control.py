@@ -7,12 +7,13 @@ from amaranth.lib.wiring import In, Out
 from bitstep.config import AUX_WIDTH, MAX_REFETCH_CELL, MODEL_WIDTH
 from bitstep.registers import Error, LabelFormat, Loss
 from bitstep_hw.axi import JOB_LAYOUT
+from bitstep_hw.dither import KEY_WIDTH
 from bitstep_hw.fsm import stoppable_states
 from bitstep_hw.register_bank import WRITABLE
 
 TABLE_LAYOUT = data.StructLayout({
     "mantissa": 18, "shift": 3, "_unused": 11, "correction_mantissa": 18, "correction_shift": 3,
-    "_reserved": 11, "threshold": MODEL_WIDTH - 1, "_rest": 33,
+    "_reserved": 11, "threshold": MODEL_WIDTH - 1, "_rest": 1, "key": KEY_WIDTH,
 })
 _SETTLE = 64    # cycles: longer than anything may still move in the pipeline once inputs have ended
 

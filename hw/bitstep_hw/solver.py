@@ -1,6 +1,6 @@
 """The scalar recursion: from a row's dot product to its update."""
 
-from amaranth import C, Module, Mux, Signal, signed
+from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,6 +14,8 @@ from bitstep.config import (
     UPDATE_WIDTH,
     solver_stages,
 )
+from bitstep.golden.dither import DITHER_WIDTH
+from bitstep.golden.updates import UNIT_FRACTION
 from bitstep.registers import Loss
 from bitstep_hw.arithmetic import (
     compress,
@@ -31,7 +33,8 @@ from bitstep_hw.update_history import UpdateHistory
 
 
 class Solver(wiring.Component):
-    """c_i = round(mantissa (z_i - y_i) / 2^(8 shift)), z_i corrected for the rows on their way.
+    """c_i = floor(mantissa (z_i - y_i) / 2^(8 shift) + dither), z_i corrected for the rows on
+    their way.
 
     With Z the dot product with the model D + 1 rows ago and G_d the products with the rows
     before, z_i = Z - sum over d of c_(i-d) G_d. The last few terms decide the rate, so for them
@@ -39,8 +42,9 @@ class Solver(wiring.Component):
     and one shift: ``recursion`` cycles. Time is counted backwards, in places
     (:class:`bitstep_hw.update_history.UpdateHistory`).
 
+    The dither is added with the residual's product, so it is not part of what decides the rate.
     The last step also sees on which side of its target a row is, exactly: rows beyond the hinge
-    give c = 0, and the hinge loss takes the same c for every other row of a label.
+    give c = 0, and the hinge loss takes K, rounded by the dither, for every other row.
 
     Latency is ``solver_stages(recursion)`` cycles from ``dot``, throughput a row every
     ``recursion`` cycles. Golden model: :func:`bitstep.golden.updates.update_rule`.
@@ -56,6 +60,8 @@ class Solver(wiring.Component):
         Of the row that enters.
     dot : In(signed(dot_width))
         Dot product of the row that entered ``solver_lead`` cycles before.
+    dither : In(16), take : Out(1)
+        With the dot product: random bits of the row, and the strobe that they are taken.
     undecided : In(1), reach : In
         With ``refetch``. One cycle after the dot product: the row must be fetched again, so its c
         is 0 here; counts if ``probe``. With the dot product: by how much twice the dot product of
@@ -64,14 +70,16 @@ class Solver(wiring.Component):
         Whether rows are fetched again in this run; by how much the updates on their way may change
         ``reach``; constant during an epoch.
     probe, squash : In(1)
-        The words in the store are the model that the row meets; no row counts.
+        The words in the store are the model that the row meets; no row counts, and no dither is
+        taken.
     mantissa, shift, label_shift, loss, unit, unit_too_large : In
-        Constant during an epoch; ``unit`` is K of :class:`bitstep_hw.unit_update.UnitUpdate`.
+        Constant during an epoch; ``unit`` is K of :class:`bitstep_hw.unit_update.UnitUpdate`, with
+        16 fraction bits.
     o_valid : Out(1), o : Out(signed(32)), saturated : Out(1)
         c of a row, and whether it did not fit (1 cycle after ``o`` with ``recursion`` 4).
-    o_decided, o_undecided, o_retry, o_positive : Out(1)
+    o_decided, o_undecided, o_retry, o_positive : Out(1), o_unit : Out(31)
         With ``refetch``, of the row of ``o``: its c is right; it must be fetched again; it may be
-        on either side as far as look-ahead can tell; it has label +1.
+        on either side as far as look-ahead can tell; it has label +1; K, rounded by its dither.
     """
 
     def __init__(self, *, config):
@@ -83,6 +91,7 @@ class Solver(wiring.Component):
             "products": In(signed(config.gram_width)).array(config.lookahead),
             "label": In(signed(LABEL_WIDTH)),
             "dot": In(signed(config.dot_width)),
+            "dither": In(DITHER_WIDTH), "take": Out(1),
             "undecided": In(1), "reach": In(config.reach_width), "slack": In(SLACK_WIDTH),
             "refetching": In(1), "probe": In(1), "squash": In(1),
             "loss": In(Loss),
@@ -94,6 +103,7 @@ class Solver(wiring.Component):
             "o_valid": Out(1),
             "o": Out(signed(UPDATE_WIDTH)),
             "o_decided": Out(1), "o_undecided": Out(1), "o_retry": Out(1), "o_positive": Out(1),
+            "o_unit": Out(UPDATE_WIDTH - 1),
             "saturated": Out(1),
         })
 
@@ -127,13 +137,13 @@ class Solver(wiring.Component):
                 m.d.sync += residual.eq(self.dot - target - sum(far))
 
         # Near terms: mantissa * G_d first, then times c.
-        half = Signal(MAX_SHIFT * SHIFT_UNIT)
-        with m.Switch(self._shift):
-            for shift in range(1, MAX_SHIFT + 1):
-                with m.Case(shift):
-                    m.d.sync += half.eq(1 << SHIFT_UNIT * shift - 1)
+        m.d.comb += self.take.eq(at[dotted] & ~history.idle[dotted])
+        if config.refetch:
+            with m.If(self.squash):
+                m.d.comb += self.take.eq(0)
         difference = self._compressed if config.fast_clock else self._subtracted
-        exact, distance, above = difference(m, history, residual, half, multiply_stages)
+        exact, distance, above = difference(m, history, residual, self._dithered(m),
+                                            multiply_stages)
         positive = delay(m, ~self.label[-1], entry - 1, name="positive")
         active = Mux(positive, distance[-1], above)
         forgotten = C(0)
@@ -145,7 +155,7 @@ class Solver(wiring.Component):
             away = delay(m, away, dotted - 2 - multiply_stages, name="away")
             undecided = delay(m, self.undecided, dotted - 2, name="undecided")
             forgotten = self._undecided(m, distance << 1, away, undecided, positive, history)
-        self._finish(m, exact, active, positive, forgotten, history)
+        self._finish(m, exact, active, positive, forgotten, self._row_unit(m, dotted), history)
         return m
 
     @property
@@ -167,7 +177,28 @@ class Solver(wiring.Component):
                           width=config.gram_width + MANTISSA_WIDTH)
         return delay(m, factor, entry - start - stages, name=f"factor_{d}")
 
-    def _subtracted(self, m, history, residual, half, multiply_stages):
+    def _dithered(self, m):
+        """What the row's dither adds to the exact product, beside the residual: d + 1/2 with d 16
+        bits behind the point at ``8 shift``.
+        """
+        addend = Signal(MAX_SHIFT * SHIFT_UNIT, reset_less=True)
+        doubled = Cat(C(1, 1), self.dither)
+        with m.Switch(self._shift):
+            for shift in range(1, MAX_SHIFT + 1):
+                with m.Case(shift):
+                    m.d.sync += addend.eq(doubled << SHIFT_UNIT * shift >> DITHER_WIDTH + 1)
+        return addend
+
+    def _row_unit(self, m, dotted):
+        """K of the row at place 1, rounded by its dither."""
+        fraction = self.unit[:UNIT_FRACTION]
+        up = Signal(reset_less=True)
+        m.d.sync += up.eq((fraction + self.dither)[UNIT_FRACTION])
+        unit = Signal(UPDATE_WIDTH - 1, name="row_unit", reset_less=True)
+        m.d.sync += unit.eq(self.unit[UNIT_FRACTION:] + delay(m, up, dotted - 3, name="up"))
+        return unit
+
+    def _subtracted(self, m, history, residual, addend, multiply_stages):
         """The mantissa times z - y, rounded and not, and whether it is positive, at place 1: near
         terms one after the other.
         """
@@ -175,7 +206,8 @@ class Solver(wiring.Component):
         final_stages = recursion - multiply_stages          # subtract, shift, round
         place = solver_stages(recursion) - 1                # of the residual
         final = multiply(m, residual, self._mantissa, stages=multiply_stages,
-                         valid=history.at[place], name="scaled", width=width, addend=half)
+                         valid=history.at[place], name="scaled", width=width,
+                         addend=delay(m, addend, multiply_stages - 1, name="addend"))
         ready, product = place - multiply_stages, C(0)      # place of ``final``
         for d in range(self._near, 0, -1):
             start = recursion * d                           # place where c_(i-d) is known
@@ -196,10 +228,10 @@ class Solver(wiring.Component):
         distance = Signal(signed(width + 1), name="distance")       # from the target
         m.d.comb += exact.eq(final - product)
         exact = delay(m, exact, final_stages - 1, name="exact")
-        m.d.comb += distance.eq(exact - half)
+        m.d.comb += distance.eq(exact - delay(m, addend, place - 1, name="distance_addend"))
         return exact, distance, ~distance[-1] & distance.any()
 
-    def _compressed(self, m, history, residual, half, multiply_stages):
+    def _compressed(self, m, history, residual, addend, multiply_stages):
         """As :meth:`_subtracted`, for a fast clock: the products are sums of two numbers until
         the last sum, the only one with a carry. What is asked of it has sums of its own.
         """
@@ -222,7 +254,8 @@ class Solver(wiring.Component):
         less = Signal(signed(width), name="less", reset_less=True)      # by 1
         m.d.sync += [distance.eq(compressed_sum(terms, width)),
                      less.eq(compressed_sum([*terms, C(-1, signed(1))], width)),
-                     exact.eq(compressed_sum([*terms, half], width))]
+                     exact.eq(compressed_sum([*terms, delay(m, addend, place - start + 2,
+                                                            name="addend")], width))]
         return exact, distance, ~less[-1]
 
     def _compressed_residual(self, m, history, distances, target, residual):
@@ -275,7 +308,7 @@ class Solver(wiring.Component):
         ]
         return retry | refetch | self.squash
 
-    def _finish(self, m, exact, active, positive, forgotten, history):
+    def _finish(self, m, exact, active, positive, forgotten, unit, history):
         """Shift, check the range, and hand c on."""
         at, idle = history.at, history.idle
         shifted = Signal(signed(len(exact) - SHIFT_UNIT))
@@ -291,7 +324,7 @@ class Solver(wiring.Component):
                 m.d.comb += [update.eq(Mux(counts, shifted, 0)),
                              judged.eq(counts & ~forgotten)]
             with m.Default():
-                m.d.comb += [update.eq(Mux(active, Mux(positive, -self.unit, self.unit), 0)),
+                m.d.comb += [update.eq(Mux(active, Mux(positive, -unit, unit), 0)),
                              unit_counts.eq(1)]
         late = 1 if self.config.fast_clock else 0
         judged = delay(m, judged & at[1] & ~idle[1], late, name="judged")
@@ -299,5 +332,7 @@ class Solver(wiring.Component):
         m.d.sync += self.saturated.eq(
             (judged & out_of_range(delay(m, shifted, late, name="shifted"), UPDATE_WIDTH))
             | (unit_counts & self.unit_too_large))
+        if self.config.refetch:
+            m.d.sync += self.o_unit.eq(unit)
         history.push(Mux(forgotten, 0, update))
         m.d.comb += [self.o_valid.eq(at[0]), self.o.eq(history.newest)]

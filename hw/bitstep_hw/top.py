@@ -127,7 +127,7 @@ class Top(wiring.Component):
             pipeline.mantissa.eq(control.steps.mantissa), pipeline.shift.eq(control.steps.shift),
             pipeline.correction_mantissa.eq(control.steps.correction_mantissa),
             pipeline.correction_shift.eq(control.steps.correction_shift),
-            pipeline.threshold.eq(control.steps.threshold),
+            pipeline.threshold.eq(control.steps.threshold), pipeline.key.eq(control.steps.key),
             pipeline.start.eq(start),
             *(getattr(pipeline, name).eq(getattr(bank, name)) for name in (
                 "loss", "proximal_period", "box_limit", "refetch_cell",

@@ -1,6 +1,6 @@
 """The update of a derivative of 1, once an epoch."""
 
-from amaranth import Module, Signal, signed
+from amaranth import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -11,25 +11,27 @@ from bitstep.config import (
     SHIFT_UNIT,
     UPDATE_WIDTH,
 )
+from bitstep.golden.updates import UNIT_FRACTION
 
-UNIT_WIDTH = UPDATE_WIDTH - 1       # bits of K, unsigned, so that K and -K are updates
+UNIT_WIDTH = UPDATE_WIDTH - 1 + UNIT_FRACTION   # bits of K; without its fraction it is an update
 
 
 class UnitUpdate(wiring.Component):
-    """K = round(mantissa 2^label_shift 2^(-8 shift)), to nearest, ties up, for hinge and logistic.
+    """K, the update of a derivative of 1, with 16 fraction bits, for hinge and logistic loss:
+    round(mantissa 2^(label_shift + 16) 2^(-8 shift)), to nearest, ties up.
 
     No multiplier: a shift by up to 7 bits, then one by whole bytes in either direction. Results
-    are valid 2 cycles after an input has changed. Stores 61 bits. Golden model:
+    are valid 2 cycles after an input has changed. Stores 78 bits. Golden model:
     :func:`bitstep.golden.updates.unit_update`.
 
     Members
     -------
     mantissa, shift, label_shift : In
         Constant during an epoch; ``shift`` is at least 1.
-    unit : Out(31)
+    unit : Out(47)
         K; meaningless if it is too large.
     too_large : Out(1)
-        K does not fit 31 bits.
+        K rounded up, or its negative, may not fit an update.
     """
 
     def __init__(self):
@@ -43,13 +45,13 @@ class UnitUpdate(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        largest_bytes = MAX_LABEL_SHIFT // SHIFT_UNIT - 1
+        largest_bytes = (MAX_LABEL_SHIFT + UNIT_FRACTION) // SHIFT_UNIT - 1
         fine = Signal(MANTISSA_WIDTH + SHIFT_UNIT - 1)
-        coarse = Signal(signed(1 + MAX_SHIFT.bit_length()))     # bytes to the left
+        coarse = Signal(range(-MAX_SHIFT, largest_bytes + 1))   # bytes to the left
         place_width = (SHIFT_UNIT - 1).bit_length()
         m.d.sync += [
             fine.eq(self.mantissa << self.label_shift[:place_width]),
-            coarse.eq(self.label_shift[place_width:] - self.shift),
+            coarse.eq(self.label_shift[place_width:] + UNIT_FRACTION // SHIFT_UNIT - self.shift),
         ]
         # What no case names is a shift to the right by so much that K rounds to 0.
         exact = Signal(len(fine) + SHIFT_UNIT * largest_bytes)
@@ -61,5 +63,6 @@ class UnitUpdate(wiring.Component):
                         m.d.comb += exact.eq(fine + (1 << right - 1) >> right)
                     else:
                         m.d.comb += exact.eq(fine << SHIFT_UNIT * distance)
-        m.d.sync += [self.unit.eq(exact), self.too_large.eq(exact[UNIT_WIDTH:].any())]
+        m.d.sync += [self.unit.eq(exact), self.too_large.eq(
+            exact[UNIT_WIDTH:].any() | exact[UNIT_FRACTION:UNIT_WIDTH].all())]
         return m

@@ -3,6 +3,7 @@
 import numpy as np
 
 from bitstep.config import COEFFICIENT_WIDTH, MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT, PipelineConfig
+from bitstep.golden.dither import epoch_key
 from bitstep.golden.levels import decode
 from bitstep.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.quantization.packing import pack_codes, pack_labels
@@ -127,7 +128,8 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, seed: in
         mantissa, shift = scaled_step(speed * largest / (epoch + 1),
                                       mantissa_bits=(9, 2)[epoch % 2])
         threshold = max(1, round(change * proximal_period ** 0.5 / 16)) * bool(proximal_period)
-        steps.append(EpochSteps(mantissa, shift, 1000 // (epoch + 1), 4, threshold))
+        steps.append(EpochSteps(mantissa, shift, 1000 // (epoch + 1), 4, threshold,
+                                epoch_key(seed & 0xFFFF_FFFF, epoch)))
     limit = 1 << COEFFICIENT_WIDTH - 1
     start = rng.integers(-1 << 20, 1 << 20, n_features + 1) * warm
     rows, values = _random_rows(config, (n_rows, n_features), copies, rng)

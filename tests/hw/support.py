@@ -269,12 +269,18 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
             put_all_of(ctx, dut, {
                 "mantissa": steps.mantissa, "shift": steps.shift,
                 "correction_mantissa": steps.correction_mantissa,
-                "correction_shift": steps.correction_shift, "threshold": steps.threshold})
+                "correction_shift": steps.correction_shift, "threshold": steps.threshold,
+                "key": steps.key})
             rows = job.rows[number % len(job.rows)]
             saturated, cycles = await epoch(ctx, beats_of(rows, config.beat_bytes))
             model, intercept = await read_model(ctx, dut, config, job.beats)
             results.append((np.ravel(model)[:job.n_features].tolist(), intercept, saturated,
                             cycles))
 
-    simulate(dut, bench, limit=limit * len(job.epochs))
+    async def dither_is_there(ctx):
+        """No row takes its random bits before they are made."""
+        async for *_, take, valid in ctx.tick().sample(dut.dither.take, dut.dither.valid):
+            assert valid or not take
+
+    simulate(dut, bench, processes=[dither_is_there], limit=limit * len(job.epochs))
     return results

@@ -154,7 +154,8 @@ def test_cycles(recursion, n_features):
     rows, beats = 40, config.beats(n_features)
     pitch = max(beats, recursion)
     (cycles,) = check(config, n_features=n_features, n_rows=rows, epochs=1)
-    assert cycles <= (rows + config.lookahead + 1) * pitch + config.latency + 2
+    assert cycles <= (rows + config.lookahead + 1) * pitch + config.latency + 2 \
+        + config.start_delay
 
 
 def test_saturation_is_reported():

@@ -81,11 +81,11 @@ class FloatEpoch:
         self.since = None                           # rows since the last boundary
 
     def run(self, rows):
-        """Take every row, as (mantissas, exponents, label in units of a dot product)."""
+        """Take every row, as (mantissas, exponents, label in units of a dot product, dither)."""
         job = self.job
         update_of = update_rule(job, self.steps)
         frozen = frozen_intercept = None
-        for row, (mantissas, exponents, target) in enumerate(rows):
+        for row, (mantissas, exponents, target, dither) in enumerate(rows):
             self.apply_oldest()
             if job.correction_period and row % job.correction_period == 0:
                 self.since = 0
@@ -99,7 +99,7 @@ class FloatEpoch:
             elif position > self.lookahead:
                 words, intercept = frozen, frozen_intercept
             dot = self.dot(mantissas, exponents, words, intercept, position)
-            self.waiting.append((update_of(dot, target), mantissas, exponents))
+            self.waiting.append((update_of(dot, target, dither), mantissas, exponents))
             if job.proximal_period and (
                     (row + 1) % job.proximal_period == 0 or row + 1 == job.n_rows):
                 self.drain(row)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.config import MODEL_WIDTH, SHIFT_UNIT
+from bitstep.golden.dither import dithers
 from bitstep.golden.levels import decode, unpack_codes, unpack_labels
 from bitstep.golden.rounding import fits, round_shift
 from bitstep.golden.updates import Saturated, proximal_step, update_rule
@@ -58,7 +59,8 @@ def train(job: TrainingJob) -> Iterator[EpochModel]:
     Row by row, with x the model that the row's batch sees (docs/number-formats.md)::
 
         z = q . x + level * intercept
-        c = the update that the loss asks for (bitstep.golden.updates.update_rule)
+        c = the update that the loss asks for, rounded by the row's dither
+            (bitstep.golden.updates.update_rule)
         model <- model - c g,   intercept <- intercept - c level
 
     and, before a row whose number is a multiple of the correction period, the correction computed
@@ -80,12 +82,12 @@ def train(job: TrainingJob) -> Iterator[EpochModel]:
         packed = job.rows[number % len(job.rows)]
         if job.config.family == "float":
             epoch = float32.FloatEpoch(job, steps, model, intercept)
-            rows = zip(*float32.decode(packed, job), labels.tolist(), strict=True)
+            values = float32.decode(packed, job)
         else:
             codes = unpack_codes(packed, job.config, job.n_features)
-            dots, gradients = decode(codes, bits=job.config.bits, family=job.config.family)
+            values = decode(codes, bits=job.config.bits, family=job.config.family)
             epoch = _Epoch(job, steps, model, intercept)
-            rows = zip(dots, gradients, labels.tolist(), strict=True)
+        rows = zip(*values, labels.tolist(), dithers(steps.key, job.n_rows).tolist(), strict=True)
         saturation = Saturation(0)
         try:
             epoch.run(rows)
@@ -109,13 +111,15 @@ class _Epoch:
         self.bound = 1 << MODEL_WIDTH - 1
 
     def run(self, rows):
-        """Take every row, as (dot levels, gradient levels, label in units of a dot product)."""
+        """Take every row, as (dot levels, gradient levels, label in units of a dot product,
+        dither).
+        """
         job = self.job
         level, period, batch = job.intercept_level, job.correction_period, job.batch
         update_of = update_rule(job, self.steps)
         pending = None
         seen, seen_intercept = self.model, self.intercept
-        for row, (dot_row, gradient_row, target) in enumerate(rows):
+        for row, (dot_row, gradient_row, target, dither) in enumerate(rows):
             if period and row % period == 0:
                 if pending is not None:
                     self.model += pending
@@ -126,9 +130,9 @@ class _Epoch:
                 seen_intercept = self.intercept
             dot = int(dot_row.dot(seen)) + level * seen_intercept
             if job.refetch_cell and self.undecided(dot_row, dot, target):
-                self.refetch(row, target, update_of)
+                self.refetch(row, target, dither, update_of)
             else:
-                update = update_of(dot, target)
+                update = update_of(dot, target, dither)
                 if update:
                     self.subtract(update * gradient_row, update)
             if job.proximal_period and (
@@ -178,13 +182,13 @@ class _Epoch:
             return low < 2 * target <= high
         return low <= 2 * target < high
 
-    def refetch(self, row, target, update_of):
+    def refetch(self, row, target, dither, update_of):
         """Decide and apply a row at full precision, on the model that its codes met."""
         fraction, level = self.job.config.full_fraction, self.job.intercept_level
         self.refetched_rows += 1
         values = self.job.full[row].astype(np.int64)
         dot = int(values.dot(self.model)) + (level * self.intercept << fraction)
         # The side of the hinge is what matters, and a shift of both sides keeps it.
-        update = update_of(dot, target << fraction)
+        update = update_of(dot, target << fraction, dither)
         if update:
             self.subtract(round_shift(update * values, fraction), update)

@@ -5,10 +5,16 @@ from collections.abc import Callable
 import numpy as np
 
 from bitstep.config import SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
-from bitstep.golden.rounding import fits, round_shift
+from bitstep.golden.dither import DITHER_WIDTH, round_dithered
+from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
 from bitstep.job import EpochSteps, TrainingJob
 from bitstep.registers import Loss, Saturation
+
+
+UNIT_FRACTION = DITHER_WIDTH        # fraction bits of K
+# K rounded up must fit an update, and so must its negative.
+MAX_UNIT = (1 << UPDATE_WIDTH - 1) - 1 << UNIT_FRACTION
 
 
 class Saturated(Exception):
@@ -20,22 +26,24 @@ class Saturated(Exception):
 
 
 def unit_update(job: TrainingJob, steps: EpochSteps) -> int:
-    """K = round(mantissa 2^label_shift / 2^(8 shift)): the update of a derivative of 1."""
-    return round_shift(steps.mantissa << job.label_shift, SHIFT_UNIT * steps.shift)
+    """K, the update of a derivative of 1, with 16 fraction bits:
+    round(mantissa 2^(label_shift + 16) / 2^(8 shift)).
+    """
+    return round_shift(steps.mantissa << job.label_shift + UNIT_FRACTION, SHIFT_UNIT * steps.shift)
 
 
-def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int], int]:
-    """The function from a dot product z and a target t = L << label_shift to the update c.
+def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int], int]:
+    """The function from a dot product z, a target t = L << label_shift and a dither to the update.
 
     With y = +-1 the label, t = y 2^label_shift, and a row is *active* if y z < 2^label_shift::
 
-        least squares     c = round(mantissa (z - t) / 2^(8 shift))
+        least squares     c = R(mantissa (z - t) / 2^(8 shift))
         squared hinge     the same for active rows, else 0
-        hinge             -y K for active rows, else 0
-        logistic          -y round(K sigmoid(-y z / 2^label_shift) / 2^16)
+        hinge             -y R(K / 2^16) for active rows, else 0
+        logistic          -y R(K sigmoid(-y z / 2^label_shift) / 2^32)
 
-    with K of :func:`unit_update` and the piecewise-linear sigmoid of
-    :mod:`bitstep.golden.sigmoid`.
+    with K of :func:`unit_update`, the piecewise-linear sigmoid of :mod:`bitstep.golden.sigmoid`,
+    and R the rounding by the row's dither (:func:`bitstep.golden.dither.round_dithered`).
 
     Raises
     ------
@@ -45,8 +53,8 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int], int
     shift = SHIFT_UNIT * steps.shift
     limit = 1 << UPDATE_WIDTH - 1
 
-    def least_squares(dot, target):
-        update = round_shift(steps.mantissa * (dot - target), shift)
+    def least_squares(dot, target, dither):
+        update = round_dithered(steps.mantissa * (dot - target), shift, dither)
         if not -limit <= update < limit:
             raise Saturated(Saturation.UPDATE)
         return update
@@ -54,24 +62,28 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int], int
     def active(dot, target):
         return dot < target if target > 0 else dot > target
 
-    def squared_hinge(dot, target):
-        return least_squares(dot, target) if active(dot, target) else 0
+    def squared_hinge(dot, target, dither):
+        return least_squares(dot, target, dither) if active(dot, target) else 0
 
     if job.loss == Loss.LEAST_SQUARES:
         return least_squares
     if job.loss == Loss.SQUARED_HINGE:
         return squared_hinge
     unit = unit_update(job, steps)
-    if not fits(unit, UPDATE_WIDTH):
+    if unit >= MAX_UNIT:
         raise Saturated(Saturation.UPDATE)
 
-    def hinge(dot, target):
-        return (-unit if target > 0 else unit) if active(dot, target) else 0
+    def hinge(dot, target, dither):
+        if not active(dot, target):
+            return 0
+        update = round_dithered(unit, UNIT_FRACTION, dither)
+        return -update if target > 0 else update
 
-    def logistic(dot, target):
+    def logistic(dot, target, dither):
         sign = 1 if target > 0 else -1
         argument = round_shift(-sign * dot, job.label_shift - SIGMOID_FRACTION)
-        return -sign * round_shift(unit * sigmoid(argument), VALUE_FRACTION)
+        exact = unit * sigmoid(argument)
+        return -sign * round_dithered(exact, UNIT_FRACTION + VALUE_FRACTION, dither)
 
     return hinge if job.loss == Loss.HINGE else logistic
 

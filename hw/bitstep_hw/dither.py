@@ -1,0 +1,120 @@
+"""Random bits of the rows, by which their updates are rounded up or down."""
+
+from amaranth import C, Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.golden.dither import DITHER_WIDTH, ROWS_PER_BLOCK
+from bitstep.golden.threefry import GROUP, PARITY, ROTATIONS, ROUNDS
+
+KEY_WIDTH = 32
+_GROUPS = ROUNDS // GROUP
+
+
+class Dither(wiring.Component):
+    """Sixteen random bits for one row after the other, from Threefry-2x32-20.
+
+    The engine makes a block for four rows in ``config.dither_cycles`` cycles: four rounds and the
+    injection of the key that follows them in one cycle, or, where rows are 4 cycles apart and
+    more, in three. The block of four rows is kept while the next one is made. The first row may
+    be taken ``config.dither_cycles + 2`` cycles after ``restart``, and rows ``config.recursion``
+    cycles apart; after a restart within a block, the next row as late as the first. Storage: two
+    blocks of 64 bits. Golden model: :func:`bitstep.golden.dither.dithers`.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+
+    Members
+    -------
+    key : In(32)
+        Key of the epoch; constant from ``restart`` on.
+    restart : In(1), row : In(32)
+        Strobe: the next row is number ``row`` of the epoch.
+    take : In(1)
+        Strobe: ``o`` is used, the next row's bits are wanted.
+    o : Out(16)
+        Bits of the next row.
+    valid : Out(1)
+        ``o`` is there. Nothing waits for it: a caller that keeps the times above need not ask.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        super().__init__({
+            "key": In(KEY_WIDTH),
+            "restart": In(1), "row": In(32),
+            "take": In(1),
+            "o": Out(DITHER_WIDTH),
+            "valid": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        block, index = Signal(ROWS_PER_BLOCK * DITHER_WIDTH), Signal(range(ROWS_PER_BLOCK))
+        number = Signal(32)                     # of the next block
+        made, fetch = Signal(), Signal()        # the engine has a block; it becomes ``block``
+        load = Signal()
+        m.d.comb += [
+            self.o.eq(block.word_select(index, DITHER_WIDTH)),
+            fetch.eq(made & (~self.valid | (self.take & (index == ROWS_PER_BLOCK - 1)))),
+            load.eq(self.restart | fetch),
+        ]
+        with m.If(self.take):
+            m.d.sync += index.eq(index + 1)
+            with m.If(index == ROWS_PER_BLOCK - 1):
+                m.d.sync += self.valid.eq(0)
+        first, second = self._engine(m, load, Mux(self.restart, self.row[2:], number), made)
+        with m.If(fetch):
+            m.d.sync += [block.eq(Cat(first, second)), self.valid.eq(1), number.eq(number + 1)]
+        with m.If(self.restart):
+            m.d.sync += [index.eq(self.row), self.valid.eq(0), number.eq(self.row[2:] + 1)]
+        return m
+
+    def _engine(self, m, load, number, made):
+        """The words of the block ``number``; ``made`` is 1 from when they are ready until ``load``.
+        """
+        parts = self.config.dither_cycles // _GROUPS      # cycles of a group
+        x, y = Signal(32), Signal(32)
+        group, part = Signal(range(_GROUPS)), Signal(range(parts))
+        following = Signal.like(group)
+        last_part = part == parts - 1
+        m.d.comb += following.eq(Mux(load, 0, group + (last_part & ~made)))
+        add_x, add_y = self._injection(m, following)
+        m.d.sync += group.eq(following)
+        with m.If(load):
+            m.d.sync += [x.eq(number + self.key), y.eq(0), part.eq(0), made.eq(0)]
+        with m.Elif(~made):
+            m.d.sync += [part.eq(Mux(last_part, 0, part + 1)),
+                         made.eq(last_part & (group == _GROUPS - 1))]
+            if parts == 1:
+                new_x, new_y = self._rounds(x, y, group, range(GROUP))
+                m.d.sync += [x.eq(new_x + add_x), y.eq(new_y + add_y)]
+            else:
+                with m.Switch(part):
+                    for half, rounds in enumerate((range(2), range(2, GROUP))):
+                        with m.Case(half):
+                            new_x, new_y = self._rounds(x, y, group, rounds)
+                            m.d.sync += [x.eq(new_x), y.eq(new_y)]
+                    with m.Default():
+                        m.d.sync += [x.eq(x + add_x), y.eq(y + add_y)]
+        return x, y
+
+    def _rounds(self, x, y, group, numbers):
+        """The words after the rounds ``numbers`` of a group."""
+        for number in numbers:
+            even, odd = ROTATIONS[number], ROTATIONS[number + GROUP]
+            x = (x + y)[:32]
+            y = Mux(group[0], y.rotate_left(odd), y.rotate_left(even)) ^ x
+        return x, y
+
+    def _injection(self, m, group):
+        """Registers of what the key adds to the words after a group. The key's second word is 0."""
+        keys = (self.key, C(0, KEY_WIDTH), self.key ^ PARITY)
+        add_x, add_y = Signal(KEY_WIDTH), Signal(KEY_WIDTH)
+        with m.Switch(group):
+            for number in range(_GROUPS):
+                with m.Case(number):
+                    m.d.sync += [add_x.eq(keys[(number + 1) % 3]),
+                                 add_y.eq(keys[(number + 2) % 3] + (number + 1))]
+        return add_x, add_y
