@@ -39,6 +39,7 @@ MARGIN_RANGE = 128.0
 # label. A hinge or logistic derivative is at most 1; the other half is for their rounding.
 MAX_DERIVATIVE = {Loss.LEAST_SQUARES: 4.0, Loss.SQUARED_HINGE: 4.0, Loss.HINGE: 2.0,
                   Loss.LOGISTIC: 2.0}
+RANGE_EPOCHS = 16           # of the largest step, that it has room for; or a power of it
 _LEAST_LOGISTIC_SHIFT = SIGMOID_FRACTION + 1    # its argument is a dot product shifted right
 # Where refetching and look-ahead go together by themselves (docs/refetching.md).
 REFETCH_AHEAD_BITS = 7      # with fewer, too many rows are left open
@@ -192,7 +193,7 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         raise ValueError(f"first_epoch must be from 0 to {len(steps) - 1}, not {first_epoch}")
     if model_range is None:
         model_range = automatic_range(data, config, steps=steps, batch=batch, loss=loss,
-                                      initial=initial, first_epoch=first_epoch)
+                                      initial=initial)
     if not (math.isfinite(model_range) and model_range > 0):
         raise ValueError(f"model_range must be positive, not {model_range!r}")
     shift = _label_shift(data, config, loss, model_range)
@@ -248,21 +249,20 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
 def automatic_range(data: "QuantizedDataset", config: PipelineConfig, *,
                     steps: Sequence[float] | np.ndarray, batch: int = 1,
                     loss: Loss = Loss.LEAST_SQUARES,
-                    initial: tuple[np.ndarray, float] | None = None,
-                    first_epoch: int = 0) -> float:
+                    initial: tuple[np.ndarray, float] | None = None) -> float:
     """The default of ``model_range``: as small as the steps allow, so that updates are fine.
 
     A feature is at most 1 in magnitude, so an epoch changes a weight by at most its step times its
     batches times the largest mean derivative of a batch. That derivative is taken as 4 labels for
     least squares and squared hinge, and 2 for hinge and logistic loss, where it is at most 1. The
-    range is never more than 32 labels (least squares) or 128 (the other losses), unless a given
-    model is larger.
+    range is that of 16 epochs with the largest step, or 256, 4,096 ..., if the steps add up to
+    more; so a run that is resumed has the range of one that was not interrupted. It is never more
+    than 32 labels (least squares) or 128 (the other losses), unless a given model is larger.
 
     Parameters
     ----------
-    data, config, steps, batch, loss, initial, first_epoch
-        See :func:`plan`. The same for a job of all epochs and for one of the last of them that
-        starts from the first one's model.
+    data, config, steps, batch, loss, initial
+        See :func:`plan`.
 
     Returns
     -------
@@ -270,15 +270,18 @@ def automatic_range(data: "QuantizedDataset", config: PipelineConfig, *,
         A multiple of the largest label.
     """
     loss, steps = Loss(loss), np.asarray(steps, np.float64)
-    # Sums of huge steps are beyond every limit.
-    with np.errstate(over="ignore"):
-        growth = MAX_DERIVATIVE[loss] * ceil_div(data.n_rows, int(batch)) * steps
-        reach = float(growth.sum())
-        start = 0.0
-        if initial is not None:
-            values = np.append(np.asarray(initial[0], np.float64), initial[1] - data.label_offset)
-            start = float(np.abs(values).max()) / (data.label_scale * _largest_stored(data))
-            reach = max(reach, start + float(growth[first_epoch:].sum()))
+    shares, epochs = float((steps / steps.max()).sum()), RANGE_EPOCHS
+    while epochs < shares:
+        epochs *= RANGE_EPOCHS
+    with np.errstate(over="ignore"):        # of a huge step, which is beyond every limit
+        reach = float(MAX_DERIVATIVE[loss] * ceil_div(data.n_rows, int(batch)) * epochs
+                      * steps.max())
+    start = 0.0
+    if initial is not None:
+        values = np.append(np.asarray(initial[0], np.float64), initial[1] - data.label_offset)
+        start = float(np.abs(values).max()) / (data.label_scale * _largest_stored(data))
+        if start > reach / 2:       # not a model of these steps
+            reach += start
     chosen = min(reach, MODEL_RANGE if loss == Loss.LEAST_SQUARES else MARGIN_RANGE)
     if math.isfinite(start) and start >= chosen:
         chosen = 2 * start

@@ -239,21 +239,22 @@ def test_first_epoch_resumes():
 # The automatic range of a model
 
 def test_automatic_range_by_hand():
-    # 3 rows: 3 batches of 1, or 2 of 2; at most 4 labels of derivative each
-    options = {"steps": [0.1, 0.05]}
-    assert automatic_range(DATA, CONFIG, **options) == pytest.approx(4 * 3 * 0.15)
-    assert automatic_range(DATA, CONFIG, batch=2, **options) == pytest.approx(4 * 2 * 0.15)
-    assert automatic_range(SIGNS, CONFIG, loss=Loss.HINGE, **options) == pytest.approx(2 * 3 * 0.15)
+    # 3 rows: 3 batches of 1, or 2 of 2; at most 4 labels of derivative each; 16 epochs
+    options = {"steps": [0.05, 0.1]}
+    assert automatic_range(DATA, CONFIG, **options) == pytest.approx(4 * 3 * 1.6)
+    assert automatic_range(DATA, CONFIG, batch=2, **options) == pytest.approx(4 * 2 * 1.6)
+    assert automatic_range(SIGNS, CONFIG, loss=Loss.HINGE, **options) == pytest.approx(2 * 3 * 1.6)
+    # Only steps that add up to more than 16 of the largest count.
+    assert automatic_range(DATA, CONFIG, steps=[0.01] * 16) == pytest.approx(4 * 3 * 0.16)
+    assert automatic_range(DATA, CONFIG, steps=[0.01] * 17) == pytest.approx(4 * 3 * 2.56)
     assert automatic_range(DATA, CONFIG, steps=[1e6]) == 32
     assert automatic_range(SIGNS, CONFIG, steps=[1e6], loss=Loss.SQUARED_HINGE) == 128
-    # The largest label is 2, so this model is 3 of them, and grows by another 1.8.
-    start = (np.array([-6.0, 1.0]), 0.5)
-    assert automatic_range(DATA, CONFIG, initial=start, **options) == pytest.approx(3 + 1.8)
-    assert automatic_range(DATA, CONFIG, initial=start, first_epoch=1, **options) \
-        == pytest.approx(3 + 0.6)
+    # The largest label is 2, so this model is 9.7 of them: more than half of 19.2.
+    start = (np.array([-19.4, 1.0]), 0.5)
+    assert automatic_range(DATA, CONFIG, initial=start, **options) == pytest.approx(9.7 + 19.2)
     # One that an epoch of the same training made asks for no other range.
-    assert automatic_range(DATA, CONFIG, initial=(np.array([-2.0, 1.0]), 0.5), first_epoch=1,
-                           **options) == pytest.approx(1.8)
+    assert automatic_range(DATA, CONFIG, initial=(np.array([-19.0, 1.0]), 0.5),
+                           **options) == pytest.approx(19.2)
     assert automatic_range(DATA, CONFIG, initial=(np.array([100.0, 1.0]), 0.5), **options) == 100
     # What labels of many bits leave.
     fine = quantized([[1], [1]], [2**31 - 1, 0], label_format=LabelFormat.INT32)
@@ -281,7 +282,7 @@ def test_automatic_settings_go_together(bits, loss, batch):
     largest = 1 if loss != Loss.LEAST_SQUARES else (1 << 26) - 1
     first = made.job.epochs[0]
     unit = EpochSteps.scale(first.mantissa, first.shift) * largest * 2.0 ** made.job.label_shift
-    assert unit > 300
+    assert unit > 80
 
 
 def test_keys_of_the_epochs():
@@ -538,8 +539,7 @@ def test_float_units_by_hand():
     assert made.steps.tolist() == [0.5]
     assert made.job.intercept_level == 1
     assert plan(data, FLOAT, steps=[0.5], fit_intercept=False).job.intercept_level == 0
-    # An automatic range: 64 batches of a step of 0.5, twice.
-    assert plan(data, FLOAT, steps=[0.5], loss=Loss.HINGE).job.label_shift == 47
+    assert plan(data, FLOAT, steps=[0.5], loss=Loss.HINGE).job.label_shift == 46
     # A step as large as the range: an active row moves the intercept by it.
     assert plan(data, FLOAT, steps=[127.5], loss=Loss.HINGE).steps.tolist() == [127.5]
     with pytest.raises(ValueError, match=r"129 is too large for .* than 128, or a larger"):
