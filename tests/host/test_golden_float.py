@@ -60,8 +60,11 @@ def test_products_round_to_nearest_ties_up():
 
 def test_single_rows():
     # z = 0, target 16: c = -16 / 4. x = (4 / 2, -4).
-    # z = 2 - 4 = -2, target -4: c = 2 / 4 -> 1. x = (2 - 1, -4 - 1).
-    assert models(float_job([[0.5, -1], [1, 1]], [4, -1])) == [([1, -5], 0)]
+    # z = 2 - 4 = -2, target -4: c = 2 / 4, which goes up with the fourth row's dither, 0.601, and
+    # not with 0.418 and 0.309 before. x = (2 - 1, -4 - 1).
+    rows, labels = [[0.5, -1], *[[1, 1]] * 3], [4, -1, -1, -1]
+    assert models(float_job(rows[:3], labels[:3])) == [([2, -4], 0)]
+    assert models(float_job(rows, labels)) == [([1, -5], 0)]
 
 
 def test_rounding_of_an_update():

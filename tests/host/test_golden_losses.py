@@ -12,7 +12,8 @@ from bitstep.golden.updates import unit_update, update_rule
 from bitstep.job import EpochSteps
 from bitstep.registers import LabelFormat, Loss, Saturation
 
-# A step of 64 / 256 = 1/4 and targets of +-16 in the examples by hand, so K = 4.
+# A step of 64 / 256 = 1/4 and targets of +-16 in the examples by hand, so K = 4. Key 0 gives the
+# rows of an epoch the dithers 0.005, 0.418, 0.309 and 0.601.
 ROWS, LABELS = [[1, 2], [3, -1]], [1, -1]
 LOGISTIC = PipelineConfig(bits=4, solver="logistic", recursion=6)
 
@@ -57,12 +58,22 @@ def test_hinge_of_a_negative_target():
 
 def test_squared_hinge():
     # Row 1: z = 0, c = -16 / 4, x = (4, 8). Row 2: z = 4, c = 20 / 4, x = (4 - 15, 8 + 5).
-    # Row 1: z = 15, active, c = -1 / 4 -> 0.
-    # Row 2: z = -46, beyond its target; least squares would have c = -30 / 4 = -7.5 -> -7.
+    # Row 1: z = 15, active, c = -1 / 4 -> -1, x = (-10, 15).
+    # Row 2: z = -45, beyond its target; least squares has c = -29 / 4 = -7.25 -> -7.
     job = sign_job(ROWS, LABELS, loss=Loss.SQUARED_HINGE, epochs=2)
-    assert models(job) == [([-11, 13], 0)] * 2
+    assert models(job) == [([-11, 13], 0), ([-10, 15], 0)]
     job = sign_job(ROWS, LABELS, loss=Loss.LEAST_SQUARES, epochs=2)
-    assert models(job) == [([-11, 13], 0), ([-11 + 21, 13 - 7], 0)]
+    assert models(job) == [([-11, 13], 0), ([-10 + 21, 15 - 7], 0)]
+
+
+@pytest.mark.parametrize("label", [1, -1])
+@pytest.mark.parametrize("mantissa, model", [
+    # K = 4.25, 4.5, 4.75: rounded by the row's dither, and then the sign.
+    (68, [4, 4, 4, 4]), (72, [4, 4, 4, 5]), (76, [4, 5, 5, 5]), (80, [5] * 4),
+    (8, [0, 0, 0, 1]), (4, [0] * 4)])                                   # 0.5, 0.25
+def test_hinge_is_rounded_by_the_dither(label, mantissa, model):
+    job = sign_job(np.eye(4, dtype=int), [label] * 4, loss=Loss.HINGE, mantissa=mantissa)
+    assert models(job) == [([label * word for word in model], 0)]
 
 
 def test_logistic():
@@ -71,11 +82,13 @@ def test_logistic():
     # c = 2048 * 34806 / 65536 = 1087.7, x = (1024 - 3264, 2048 + 1088).
     job = sign_job(ROWS, LABELS, loss=Loss.LOGISTIC, config=LOGISTIC, label_shift=13)
     assert models(job) == [([-2240, 3136], 0)]
-    # K = 5: half of it is rounded up to 3 before the sign.
+    # K = 5: half of it is rounded to 2, and in the fourth row to 3, before the sign. K = 1.5: 3/4
+    # is 1 in all rows but the first.
     for label in (1, -1):
-        job = sign_job([[1]], [label], loss=Loss.LOGISTIC, config=LOGISTIC, label_shift=13,
-                       mantissa=40, shift=2)
-        assert models(job) == [([3 * label], 0)]
+        for mantissa, model in ((40, [2, 2, 2, 3]), (12, [0, 1, 1, 1])):
+            job = sign_job(np.eye(4, dtype=int), [label] * 4, loss=Loss.LOGISTIC, config=LOGISTIC,
+                           label_shift=13, mantissa=mantissa, shift=2)
+            assert models(job) == [([word * label for word in model], 0)]
 
 
 def test_sigmoid():
@@ -100,7 +113,9 @@ def test_sigmoid_error_of_every_argument():
 
 
 @pytest.mark.parametrize("mantissa, shift, label_shift, unit", [
-    (64, 1, 4, 4), (2, 1, 6, 1), (1, 1, 6, 0), (3, 2, 15, 2), ((1 << 18) - 1, 7, 40, 4)])
+    (64, 1, 4, 4 << 16), (2, 1, 6, 1 << 15), (1, 1, 6, 1 << 14), (3, 2, 15, 3 << 15),
+    ((1 << 18) - 1, 7, 40, (1 << 18) - 1),
+    (1, 3, 7, 1), (1, 3, 6, 0), (3, 3, 7, 2), (5, 4, 14, 1), (5, 4, 15, 3)])    # ties go up
 def test_unit_update(mantissa, shift, label_shift, unit):
     job = sign_job([[1]], [1], loss=Loss.HINGE, label_shift=label_shift)
     assert unit_update(job, EpochSteps(mantissa, shift)) == unit
@@ -158,7 +173,8 @@ DERIVATIVES = {
 
 
 @pytest.mark.parametrize("loss, tolerance", [
-    (Loss.HINGE, 4e-4),             # K is 3004 instead of 3003.5
+    # K is 3003.5, and 438 rows are active: 4 deviations of 127 sqrt(438) / 2 words
+    (Loss.HINGE, 2.6e-4),
     (Loss.SQUARED_HINGE, 1e-4),     # c of about 7000 is rounded
     (Loss.LOGISTIC, 2e-3)])         # ERROR_BOUND of values of about 1/2
 def test_follows_float_sgd(monkeypatch, loss, tolerance):
@@ -173,8 +189,8 @@ def test_follows_float_sgd(monkeypatch, loss, tolerance):
     def recording_rule(job, steps):
         rule = update_rule(job, steps)
 
-        def recorded(dot, target):
-            changes.append(rule(dot, target))
+        def recorded(dot, target, dither):
+            changes.append(rule(dot, target, dither))
             return changes[-1]
         return recorded
 

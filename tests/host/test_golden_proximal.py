@@ -11,7 +11,8 @@ from bitstep.job import MODEL_LIMIT, EpochSteps
 
 CONFIG = PipelineConfig(bits=4, proximal=True)
 
-# As in the examples of least squares: a step of 1/4, labels shifted by 2.
+# As in the examples of least squares: a step of 1/4, labels shifted by 2, and key 0: of the
+# quarters, 3/4 goes up in rows 2 and 3.
 ROWS, LABELS = [[1, 2], [3, -1]], [10, -6]
 
 
@@ -40,8 +41,8 @@ def test_step():
 
 def test_after_every_row():
     # Row 1: x = (10, 20) -> (7, 17) -> (7, 15).
-    # Row 2: z = 21 - 15, c = 30 / 4 = 7.5 -> 8, x = (7 - 24, 15 + 8) -> (-14, 15).
-    assert models(proximal_job(box_limit=15)) == [([-14, 15], 0)]
+    # Row 2: z = 21 - 15, c = 30 / 4 = 7.5 -> 7, x = (7 - 21, 15 + 7) -> (-11, 19) -> (-11, 15).
+    assert models(proximal_job(box_limit=15)) == [([-11, 15], 0)]
     # Without the box: z = 21 - 17, c = 28 / 4, x = (7 - 21, 17 + 7) -> (-11, 21).
     assert models(proximal_job()) == [([-11, 21], 0)]
 
@@ -58,25 +59,25 @@ def test_threshold_of_each_epoch():
 
 
 def test_period_and_end_of_the_epoch():
-    # Rows 1 and 2 as without steps: x = (-17, 29), then (-14, 26), and (-14, 20) with the box.
-    # Row 3: z = 6, c = (6 - 4) / 4 = 0.5 -> 1, x = (-15, 19), and the last step: (-12, 16).
+    # Rows 1 and 2 as without steps: x = (-14, 28), then (-11, 25), and (-11, 20) with the box.
+    # Row 3: z = 9, c = (9 - 4) / 4 = 1.25 -> 1, x = (-12, 19), and the last step: (-9, 16).
     job = proximal_job([*ROWS, [1, 1]], [*LABELS, 1], proximal_period=2, box_limit=20)
-    assert models(job) == [([-12, 16], 0)]
+    assert models(job) == [([-9, 16], 0)]
     # A period longer than the epoch: one step at its end. After row 3 without any other:
-    # z = 12, c = 8 / 4, x = (-19, 27) -> (-16, 24) -> (-16, 20).
+    # z = 14, c = 10 / 4 = 2.5 -> 2, x = (-16, 26) -> (-13, 23) -> (-13, 20).
     job = proximal_job([*ROWS, [1, 1]], [*LABELS, 1], proximal_period=100, box_limit=20)
-    assert models(job) == [([-16, 20], 0)]
+    assert models(job) == [([-13, 20], 0)]
 
 
 def test_end_of_the_epoch_is_no_second_step():
-    assert models(proximal_job(proximal_period=2)) == [([-17 + 3, 29 - 3], 0)]
+    assert models(proximal_job(proximal_period=2)) == [([-14 + 3, 28 - 3], 0)]
 
 
 def test_batch():
-    # Both rows see x = 0: x = (-8, 26) -> (-5, 23). Row 3: z = 18, c = 14 / 4 = 3.5 -> 4,
-    # x = (-9, 19) -> (-6, 16).
+    # Both rows see x = 0: x = (-8, 26) -> (-5, 23). Row 3: z = 18, c = 14 / 4 = 3.5 -> 3,
+    # x = (-8, 20) -> (-5, 17).
     job = proximal_job([*ROWS, [1, 1]], [*LABELS, 1], batch=2, proximal_period=2)
-    assert models(job) == [([-6, 16], 0)]
+    assert models(job) == [([-5, 17], 0)]
 
 
 def test_comes_before_a_correction():

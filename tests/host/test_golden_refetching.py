@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitstep.config import PipelineConfig
+from bitstep.golden.dither import dithers
 from bitstep.golden.sgd import train
 from bitstep.golden.updates import unit_update
 from bitstep.registers import LabelFormat, Loss
@@ -108,6 +109,14 @@ def test_rows_meet_the_model_of_the_rows_before():
     assert outcome(job) == ([16, -6], 0, 2)
 
 
+def test_refetched_rows_are_rounded_by_their_dither():
+    # 2 Z = 36, within the sum of all words: fetched. v x = 15 < 16: active. K = 4.5 is 4, and with
+    # the fourth row's dither of 0.601 it is 5: x = 6 + 10 and 6 + 12.5, where ties go down.
+    job = refetch_job(3 * np.eye(4, dtype=int), [1] * 4, 2.5 * np.eye(4), mantissa=72,
+                      model=words(6, 6, 6, 6))
+    assert outcome(job) == ([16, 16, 16, 18], 0, 4)
+
+
 # Every decision
 
 def cell_of(level, cell, limit):
@@ -129,8 +138,10 @@ def trajectory(job, levels, labels, values):
     fraction, level = job.config.full_fraction, job.intercept_level
     model, intercept = [int(word) for word in job.model], job.intercept
     for steps in job.epochs:
-        unit, refetched = unit_update(job, steps), 0
-        for row, label, exact in zip(levels, labels, values, strict=True):
+        refetched = 0
+        for row, label, exact, dither in zip(levels, labels, values,
+                                             dithers(steps.key, len(levels)).tolist(), strict=True):
+            unit = unit_update(job, steps) + dither >> 16
             target = 1 << job.label_shift
             margin = functools.partial(margin_of, model=model, constant=level * intercept,
                                        label=label)

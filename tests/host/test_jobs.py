@@ -22,8 +22,8 @@ def run(job, monkeypatch):
     def recording_rule(job, steps):
         rule = updates.update_rule(job, steps)
 
-        def recorded(dot, target):
-            changes.append(rule(dot, target))
+        def recorded(dot, target, dither):
+            changes.append(rule(dot, target, dither))
             return changes[-1]
         return recorded
 
@@ -61,7 +61,7 @@ def test_logistic_updates_are_mixed(monkeypatch, bits, family):
     job = random_job(config, n_features=12, n_rows=300, loss=Loss.LOGISTIC)
     changes, _, _ = run(job, monkeypatch)
     units = np.repeat([updates.unit_update(job, steps) for steps in job.epochs], 300)
-    values = np.abs(changes) / units
+    values = np.abs(changes) / units * 2 ** updates.UNIT_FRACTION
     assert values.min() < 0.2
     assert values.max() > 0.6
     assert len(set(changes.tolist())) > 60

@@ -279,7 +279,8 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
 
     async def dither_is_there(ctx):
         """No row takes its random bits before they are made."""
-        async for *_, take, valid in ctx.tick().sample(dut.dither.take, dut.dither.valid):
+        while True:
+            *_, take, valid = await ctx.tick().sample(dut.dither.take, dut.dither.valid)
             assert valid or not take
 
     simulate(dut, bench, processes=[dither_is_there], limit=limit * len(job.epochs))

@@ -56,6 +56,22 @@ def test_latencies_of_the_documentation():
     assert [solver_stages(recursion) for recursion in (2, 3, 4, 6)] == [4, 4, 5, 7]
 
 
+@pytest.mark.parametrize("config, stages, cycles, delay", [
+    (C(bits=4), 9, 5, 0), (C(bits=4, recursion=3), 9, 5, 0), (C(bus_width=512, bits=1), 12, 5, 0),
+    (C(bits=4, recursion=4), 11, 15, 5), (C(bits=1, recursion=4), 12, 15, 4),
+    (C(bus_width=512, bits=1, recursion=4), 14, 15, 2),
+    (C(bits=4, solver="logistic", recursion=6), 9, 15, 7),
+    (C(bits=32, family="float", recursion=4), 10, 15, 6)], ids=str)
+def test_times_of_the_dither(config, stages, cycles, delay):
+    """A block of four rows takes no longer than four rows; the first one is there with the first
+    dot product, which the delay puts off as far as it must and no further.
+    """
+    assert (config.dot_stages, config.dither_cycles, config.start_delay) == (stages, cycles, delay)
+    assert config.dither_cycles < 4 * config.recursion
+    assert config.start_delay == 0 or config.dot_stages + config.start_delay == cycles + 1
+    assert config.latency == stages + solver_stages(config.recursion)
+
+
 def test_float_rows():
     config = C(bits=32, family="float", bus_width=128, max_features=9)
     assert (config.lanes, config.model_lanes, config.capacity) == (4, 4, 12)

@@ -67,13 +67,13 @@ class Case:
         """A row through the golden model; whether it was active, and whether a word saturated."""
         updates = []
 
-        def hinge(dot, target):
+        def hinge(dot, target, dither):
             active = dot < target if positive else dot > target
             updates.append((-self.unit if positive else self.unit) if active else 0)
             return updates[-1]
 
         try:
-            epoch.refetch(row, (1 if positive else -1) << self.label_shift, hinge)
+            epoch.refetch(row, (1 if positive else -1) << self.label_shift, 0, hinge)
         except Saturated:
             return True, True
         return updates[-1] != 0, False
@@ -93,12 +93,15 @@ async def prepare(ctx, unit, access, case):
 async def refetch(ctx, unit, memory, positive, *, rng=None, stall=0.0, together=False):
     """Refetch a row; return the cycles from ``start`` to ``done`` and whether a word saturated.
 
-    The row has passed with its start if ``together``, and else when it is done.
+    The row has passed with its start if ``together``, and else when it is done. K and the label
+    count with ``start`` alone.
     """
     rng = rng or random.Random(0)
+    update = ctx.get(unit.unit)
     put_all_of(ctx, unit, {"start": 1, "positive": positive, "row_passed": together})
     await ctx.tick()
-    put_all_of(ctx, unit, {"start": 0, "positive": not positive, "row_passed": 0})
+    put_all_of(ctx, unit, {"start": 0, "positive": not positive, "row_passed": 0,
+                           "unit": update ^ rng.getrandbits(31)})
     waiting, saturated = [], 0
     for cycle in range(1, 20_000):
         put(ctx, unit.job.ready, rng.random() >= stall)
@@ -118,6 +121,7 @@ async def refetch(ctx, unit, memory, positive, *, rng=None, stall=0.0, together=
         await ctx.tick()
         put(ctx, unit.row_passed, 0)
         if done:
+            put(ctx, unit.unit, update)
             assert not ctx.get(unit.busy)
             assert not waiting, "not every beat was taken"
             return cycle, bool(saturated | ctx.get(unit.saturated))

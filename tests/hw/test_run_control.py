@@ -25,8 +25,10 @@ GOOD = {
 SIGNS = {"label_format": LabelFormat.SIGN}
 HINGE = {**SIGNS, "loss": Loss.HINGE}
 THRESHOLD = (1 << 31) - 3
+KEY = 0x9ABC_DEF1
 # The two words of a table entry; bits that mean nothing are 1.
-ENTRY = (5 | 2 << 18 | 0x7FF << 21 | 7 << 32 | 3 << 50 | 0x7FF << 53, THRESHOLD | -1 << 31)
+ENTRY = (5 | 2 << 18 | 0x7FF << 21 | 7 << 32 | 3 << 50 | 0x7FF << 53,
+         THRESHOLD | 1 << 31 | KEY << 32)
 LABEL_BEATS = 3
 STROBES = ("begin", "clear", "load", "load_coefficients", "unload", "epoch_start")
 
@@ -144,8 +146,8 @@ def test_table_entry_and_sizes():
             await around.tick()
         steps = ctx.get(dut.steps)
         assert [steps[name] for name in ("mantissa", "shift", "correction_mantissa",
-                                         "correction_shift", "threshold")] \
-            == [5, 2, 7, 3, THRESHOLD]
+                                         "correction_shift", "threshold", "key")] \
+            == [5, 2, 7, 3, THRESHOLD, KEY]
         assert (ctx.get(dut.row_beats), ctx.get(dut.model_beats)) == (3 * 10, 3 * 4 + 1)
 
     run({}, during=during)
