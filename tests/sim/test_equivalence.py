@@ -2,10 +2,12 @@
 
 import dataclasses
 import itertools
+import os
+import zlib
 
 import pytest
 from boards import TestedDevice, check_against_golden, lookahead_registers, open_board
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, given, seed, settings
 from hypothesis import strategies as st
 
 from bitstep.config import BUS_WIDTHS, PipelineConfig
@@ -14,8 +16,7 @@ from bitstep.job import MODEL_LIMIT
 from bitstep.registers import LabelFormat, Loss
 from bitstep_sim.jobs import random_job
 
-PROFILE = {"deadline": None, "derandomize": True, "database": None,
-           "suppress_health_check": list(HealthCheck)}
+PROFILE = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
 
 CONFIGS = [
     PipelineConfig(bits=1, max_features=80, lookahead=8),
@@ -29,6 +30,12 @@ REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, pro
 FLOAT = PipelineConfig(bits=32, family="float", max_features=6, lookahead=6, proximal=True)
 LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic", recursion=6,
                           proximal=True)
+# Wider buses, at the sizes that users have: rows of 256 features, batches of 64 and 256 rows.
+WIDE = [
+    PipelineConfig(bits=8, bus_width=128, max_features=256, lookahead=1, recursion=4),
+    PipelineConfig(bits=7, bus_width=256, family="double", max_features=256, lookahead=3),
+    PipelineConfig(bits=8, bus_width=512, max_features=256, lookahead=3, recursion=4),
+]
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
 
 
@@ -95,7 +102,9 @@ def jobs(draw, config):
         loss = draw(st.just(Loss.HINGE) | st.just(loss))
         cell = draw(st.sampled_from(range(1, 5))) if loss == Loss.HINGE else 0
         n_rows = draw(st.just(n_rows) | st.integers(100, 300))      # until rows become inactive
-    batch = draw(st.sampled_from([1, 2, 3, max(d, 1), d + 1, d + 2, 2 * d + 2, n_rows + 5])
+    if config.max_features >= 256:
+        n_rows = draw(st.just(n_rows) | st.integers(100, 600))
+    batch = draw(st.sampled_from([1, 2, 3, max(d, 1), d + 1, d + 2, 2 * d + 2, 64, 256, n_rows + 5])
                  if config.minibatch and not cell else st.just(1))
     multiple = draw(st.sampled_from([0, 1, 2, 3, 7, 40]) if config.corrections else st.just(0))
     steps = draw(st.sampled_from([0, 1, 2, 5, 30]) if config.proximal else st.just(0))
@@ -106,7 +115,7 @@ def jobs(draw, config):
     job = random_job(
         config, n_features=n_features, n_rows=n_rows, batch=batch,
         correction_period=batch * multiple, proximal_period=batch * steps,
-        seed=draw(st.integers(0, 1000)), loss=loss, refetch_cell=cell,
+        seed=draw(st.integers(0, (1 << 32) - 1)), loss=loss, refetch_cell=cell,
         epochs=draw(st.integers(1, 4)), label_format=draw(st.sampled_from(LabelFormat)),
         copies=draw(st.integers(1, 3)), intercept=draw(st.booleans()), warm=draw(st.booleans()))
     if cell and steps:      # a box as narrow as it is for a test of it leaves few rows undecided
@@ -126,7 +135,13 @@ MEMORIES = st.one_of(
 )
 
 
+def fresh_seed(name):
+    """A seed of hypothesis for the test ``name``, another one in every run (tests/conftest.py)."""
+    return seed(zlib.crc32(f"{os.environ['BITSTEP_TEST_SEED']} {name}".encode()))
+
+
 def check_config(config, examples):
+    @fresh_seed(config.name)
     @settings(max_examples=examples, **PROFILE)
     @given(jobs(config), MEMORIES)
     def check(job_and_lookahead, memory):
@@ -144,6 +159,11 @@ def check_config(config, examples):
                          ids=lambda config: config.name)
 def test_any_job(config):
     check_config(config, 300 if config.refetch else 150)
+
+
+@pytest.mark.parametrize("config", WIDE, ids=lambda config: config.name)
+def test_any_job_on_a_wide_bus(config):
+    check_config(config, 40)
 
 
 @pytest.mark.slow

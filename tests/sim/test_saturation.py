@@ -7,7 +7,7 @@ import pytest
 from boards import compare, open_board
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_equivalence import FLOAT, LOGISTIC, PROFILE, REFETCH, jobs
+from test_equivalence import FLOAT, LOGISTIC, PROFILE, REFETCH, fresh_seed, jobs
 
 from bitstep.config import PipelineConfig
 from bitstep.driver import Driver
@@ -132,6 +132,7 @@ def diverge(board, speed, kinds):
 
     # What is drawn depends on the modules that are loaded, and may have too small steps only.
     @example((random_job(board.config, n_features=5, n_rows=40, seed=1), 0))
+    @fresh_seed(f"diverging {board.config.name}")
     @settings(max_examples=60, **PROFILE)
     @given(jobs(board.config))
     def diverging(job_and_lookahead):
@@ -143,6 +144,7 @@ def diverge(board, speed, kinds):
     diverging()
 
 
+@fresh_seed("corrections that leave the range")
 @settings(max_examples=60, **PROFILE)
 @given(st.data())
 def test_random_corrections_that_leave_the_range(data):

@@ -1,0 +1,26 @@
+"""The seed of drawn tests: fresh in every run, printed, and given again to repeat a run."""
+
+import os
+import secrets
+
+SEED = "BITSTEP_TEST_SEED"
+
+
+def pytest_configure(config):
+    """Draw a seed unless there is one; workers of pytest-xdist inherit it."""
+    os.environ.setdefault(SEED, str(secrets.randbits(32)))
+    try:
+        int(os.environ[SEED])
+    except ValueError:
+        raise SystemExit(f"{SEED} must be an integer, not {os.environ[SEED]!r}") from None
+
+
+def pytest_report_header(config):
+    """A line at the start of a run."""
+    return f"drawn tests: {SEED}={os.environ[SEED]} repeats them"
+
+
+def pytest_terminal_summary(terminalreporter, exitstatus):
+    """The same line at the end of a run that failed."""
+    if exitstatus:
+        terminalreporter.write_line(f"drawn tests: {SEED}={os.environ[SEED]} repeats them")

@@ -1,0 +1,46 @@
+"""The golden model against float64 SGD at the sizes that users have."""
+
+import pytest
+
+from bitstep.models import MODELS
+from bitstep_sim.rounding import images, quantized, ratios
+
+
+@pytest.fixture(scope="module", params=[256, 4096])
+def pictures(request):
+    return images(request.param)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("batch", [1, 16, 64, 256])
+def test_defaults_learn_as_float64_does(pictures, model, batch):
+    """8 bits, everything automatic: what rounding of models and updates adds to the loss."""
+    features, digits = pictures
+    if features.shape[1] > 256:     # 16 times as many values: fewer rows, so that CI has time
+        features, digits = features[:400], digits[:400]
+    data = quantized(features, digits, model=model, bits=8)
+    exact, ratio = ratios(data, model=model, batch=batch, epochs=10)
+    assert exact > 0
+    assert 0.95 < ratio < 1.01
+
+
+def test_nearest_is_another_rounding(pictures):
+    """With a range as wide as it once was, rounding to nearest loses what the dither keeps."""
+    features, digits = pictures
+    data = quantized(features[:400], digits[:400], model="l2-svm", bits=8)
+    options = {"model": "l2-svm", "batch": 256, "epochs": 10, "model_range": 128}
+    _, dithered = ratios(data, **options)
+    _, nearest = ratios(data, nearest=True, **options)
+    assert nearest > 1.02
+    assert abs(dithered - 1) < 0.5 * (nearest - 1)
+
+
+def test_images_by_hand():
+    """Corners are the corners of the digits; a pixel between two is their mean."""
+    small, digits = images(64)
+    large, _ = images(256)
+    assert small.shape == (1296, 64)
+    assert digits[:5].tolist() == [0, 1, 2, 3, 4]
+    corners = large.reshape(-1, 16, 16)[:, ::15, ::15]
+    assert (corners == small.reshape(-1, 8, 8)[:, ::7, ::7]).all()
+    assert 0 <= large.min() <= large.max() <= 16
