@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """PYNQ boards: what Vivado gets. There is no Vivado here: its Tcl runs with commands that only
 record how they are called, and the flow with a program that writes what Vivado would.
 """
@@ -11,6 +12,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Fragment
 
 from bitstep.config import PipelineConfig
 from bitstep.registers import ADDRESS_WIDTH, REGISTERS
@@ -32,7 +34,7 @@ from bitstep_hw.boards.vivado.flow import (
 from bitstep_hw.boards.vivado.results import check_handoff, utilization
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
 from bitstep_hw.identity import identity
-from bitstep_hw.top import to_verilog
+from bitstep_hw.top import Top, to_verilog
 from bitstep_sim.verilator import find_verilator
 
 SMALL = PipelineConfig(bits=4, max_features=32, lookahead=0)
@@ -126,12 +128,29 @@ def test_wrapper_tells_the_packager():
         assert len(parameters) == 1
         assert f"PROTOCOL {protocol}, DATA_WIDTH {data}," in parameters[0]
         assert (f"READ_WRITE_MODE {mode}" in parameters[0]) == (mode is not None)
+        assert ("NUM_READ_OUTSTANDING" in parameters[0]) == (mode is not None)
+        assert ("NUM_WRITE_OUTSTANDING 8, NUM_WRITE_THREADS 1" in parameters[0]) == \
+            (mode == "READ_WRITE")
         assert f'aximm:1.0 {bus} ARADDR" *)' in text
     assert "ASSOCIATED_BUSIF s_axi:m_axi_rows:m_axi_aux:m_axi_full" in text
     assert ".rst(~aresetn)" in text
     assert "SENSITIVITY LEVEL_HIGH" in text
     with pytest.raises(ValueError, match="must have a module bitstep_top"):
         wrapper("module other(a);\nendmodule\n", title="x")
+
+
+def test_bursts_under_way():
+    """The packager is told what the masters of the top have under way at most."""
+    module = Top(REFETCHING).elaborate(None)
+    Fragment.get(module, None)              # or Amaranth warns that the parts were never used
+    parts = module._named_submodules
+    found, _ = buses(verilog(REFETCHING))
+    told = {bus.name: bus.parameters for bus in found}
+    for bus, reader in (("m_axi_rows", "rows"), ("m_axi_aux", "aux"), ("m_axi_full", "full")):
+        assert told[bus]["NUM_READ_OUTSTANDING"] == parts[reader][0].max_outstanding
+        assert told[bus]["NUM_READ_THREADS"] == 1
+    assert told["m_axi_rows"]["NUM_READ_OUTSTANDING"] == 15
+    assert told["m_axi_aux"]["NUM_WRITE_OUTSTANDING"] == parts["models"][0].max_outstanding
 
 
 class Tcl:
@@ -213,9 +232,38 @@ def test_block_design(name, config, tmp_path):
         segment = f"HP{number}_DDR_LOWOCM" if name == "pynq-z2" else f"HP{number}_DDR_*"
         assert ("-target_address_space", f"{IP_INSTANCE}/{bus}", f"{ps}/{space}/{segment}") \
             in assigned
+    # What a port offers beside the memory is excluded, and no master's aperture is too small.
+    for bus, (number, _) in ports.items():
+        space = f"S_AXI_HP{number}" if name == "pynq-z2" else f"SAXIGP{number + 2}"
+        assert ("-target_address_space", f"{IP_INSTANCE}/{bus}", f"{ps}/{space}/*") \
+            in tcl.named("exclude_bd_addr_seg")
+        assert ("-quiet", f"{bus}:APERTURE_0", bus) in tcl.named("ipx::remove_segment")
+    assert len(tcl.named("exclude_bd_addr_seg")) == len(ports)
+    words = [call[0] for call in tcl.calls]
+    assert words.index("ipx::remove_segment") < words.index("ipx::save_core")
     assert (work / "result.txt").read_text() == "vivado 2022.1\nslack_ns 0.25\n"
     assert (work / "bitstep.bit").read_text().endswith("bitstep_wrapper.bit")
     assert (work / "bitstep.hwh").exists()
+
+
+def test_port_without_memory(tmp_path):
+    """An empty list of segments would pass in silence, and no run would read a row."""
+    answers = {("get_bd_addr_segs", "zynq_ultra_ps_e_0/SAXIGP3/HP1_DDR_*"): ""}
+    with pytest.raises(Exception, match=r"m_axi_aux must offer segments .*HP1_DDR_"):
+        run_tcl(BOARDS["kv260"], SMALL, tmp_path, answers=answers)
+
+
+def test_memory_alone_is_assigned(tmp_path):
+    """Of a port with two segments of memory and two others."""
+    place = "zynq_ultra_ps_e_0/SAXIGP2/HP0_"
+    answers = {("get_bd_addr_segs", f"{place}DDR_*"): f"{place}DDR_LOW {place}DDR_HIGH",
+               ("get_bd_addr_segs", "-quiet", "zynq_ultra_ps_e_0/SAXIGP2/*"):
+               f"{place}DDR_LOW {place}LPS_OCM {place}QSPI {place}DDR_HIGH"}
+    tcl, _ = run_tcl(BOARDS["kv260"], SMALL, tmp_path, answers=answers)
+    for command, segments in (("assign_bd_address", ["DDR_LOW", "DDR_HIGH"]),
+                              ("exclude_bd_addr_seg", ["LPS_OCM", "QSPI"])):
+        assert [call[-1].removeprefix(place) for call in tcl.named(command)
+                if call[1] == "bitstep_0/m_axi_rows"] == segments
 
 
 def test_registers_of_the_packaged_ip(tmp_path):

@@ -78,7 +78,7 @@ def _memory_port(board, bus, number):
     space = family.memory_space.format(number if zynq else number + FIRST_GP)
     segment = family.memory_segment.format(number)
     return [bus, family.memory.format(number), family.memory_clock.format(number),
-            f"{family.instance}/{space}/{segment}"]
+            f"{family.instance}/{space}/{segment}", f"{family.instance}/{space}/*"]
 
 
 def _tcl(value: Any) -> str:
