@@ -292,7 +292,7 @@ def test_manifest_of_the_flow_is_readable(tmp_path):
     path.write_bytes(b"bits")
     path.with_suffix(".hwh").write_text("<x/>")
     made = flow.manifest(BOARDS["kv260"], CONFIG, path, path.with_suffix(".hwh"),
-                         tools={"vivado": "2022.1"}, slack_ns=0.5)
+                         tools={"vivado": "2022.1"}, slack_ns={"setup": 0.5})
     path.with_suffix(".json").write_text(json.dumps(made))
     found = read_bitstream(path)
     assert (found.board, found.config, found.clock_hz) == ("kv260", CONFIG, 100e6)
