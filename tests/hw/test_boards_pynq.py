@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Fragment
 
+from bitstep.bench.profiles import PROFILES
 from bitstep.config import PipelineConfig
 from bitstep.registers import ADDRESS_WIDTH, REGISTERS
 from bitstep_hw.axi import MAX_BURST
@@ -91,6 +92,19 @@ def test_bus_must_fit_the_memory_ports():
     with pytest.raises(ValueError, match="ports of pynq-z1 have 64 bits, fewer than the row bus"):
         BOARDS["pynq-z1"].check(PipelineConfig(bus_width=128))
     BOARDS["kv260"].check(PipelineConfig(bus_width=128))
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_profile_is_of_the_board(board, tmp_path):
+    """What the benches simulate is what Vivado is asked for."""
+    simulated = PROFILES[board.name]
+    assert simulated.clock_hz == 1e6 * board.clock_mhz
+    assert simulated.bus_width == board.family.memory_width
+    assert simulated.memory_latency == round(0.3 * board.clock_mhz)
+    values = ps_values(board, tmp_path)
+    clock = "CONFIG.PCW_FPGA0_PERIPHERAL_FREQMHZ" if board.family.name == "zynq" \
+        else "CONFIG.PSU__CRL_APB__PL0_REF_CTRL__FREQMHZ"
+    assert float(values[clock]) * 1e6 == simulated.clock_hz
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
