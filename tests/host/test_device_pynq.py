@@ -4,10 +4,12 @@ import asyncio
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -423,3 +425,17 @@ def test_manifest_of_the_flow_is_readable(tmp_path):
     found = read_bitstream(path)
     assert (found.board, found.config, found.clock_hz) == ("kv260", CONFIG, 100e6)
     assert made["clock_mhz"] == {"constraint": 100, "achieved": pytest.approx(105.26)}
+
+
+def test_sizes_of_the_documentation():
+    """Bytes of rows beside the contiguous memory of PYNQ's image."""
+    text = (Path(__file__).parents[2] / "docs" / "boards-pynq.md").read_text("utf-8")
+    rows = re.findall(r"^\| \S+ \| ([\d,]+) x (\d+) \|(.* MB.*) \|$", text, re.MULTILINE)
+    assert len(rows) == 4
+    for n_rows, n_features, cells in rows:
+        for bits, cell in zip((32, 8, 4, 2, 1), cells.split("|"), strict=True):
+            config = PipelineConfig(bits=bits, family="float" if bits == 32 else "single")
+            size = (int(n_rows.replace(",", "")) * config.beats(int(n_features))
+                    * config.beat_bytes)
+            assert cell.strip(" *") == f"{size / 1e6:.1f} MB"
+            assert ("**" in cell) == (size > 128 << 20)
