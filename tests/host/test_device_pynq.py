@@ -251,6 +251,18 @@ def test_left_run_that_does_not_end(killed, monkeypatch):
     assert len(fake.loaded) == 1
 
 
+def test_left_run_of_root(killed):
+    fake, path = killed
+
+    def refuse(address, length):
+        raise OSError("Root permissions required.")
+
+    fake.MMIO = refuse
+    with pytest.raises(DeviceError, match=r"cannot be read: OSError: Root .*as root, in a login"):
+        PynqDevice(CONFIG, bitfile=path)
+    assert len(fake.loaded) == 1
+
+
 @pytest.mark.parametrize("change", ["no mark", "damaged mark", "another bitstream"])
 def test_nothing_is_read_without_need(use, tmp_path, change):
     """Where nothing answers, a read can hang the processor."""

@@ -59,9 +59,15 @@ def end_left_run(pynq: Any) -> None:
     except (OSError, ValueError, KeyError, TypeError):
         return
     if loaded == path:
-        registers = pynq.MMIO(address, 1 << ADDRESS_WIDTH)
-        found = sum(int(registers.read(OFFSETS[f"IDENTITY_{part}"])) << 32 * part
-                    for part in range(4))
+        try:
+            registers = pynq.MMIO(address, 1 << ADDRESS_WIDTH)
+            found = sum(int(registers.read(OFFSETS[f"IDENTITY_{part}"])) << 32 * part
+                        for part in range(4))
+        except (OSError, RuntimeError) as error:
+            raise DeviceError(
+                "A program that was killed may have left a run on the FPGA, and its registers "
+                f"cannot be read: {type(error).__name__}: {error}. Run this as root, in a login "
+                "shell (sudo -i)") from error
         if found == identity:
             _end(registers)
     remove_mark()

@@ -119,8 +119,9 @@ def sources(board: "PynqBoard", config: PipelineConfig, *, jobs: int = 2) -> dic
     """
     build_tcl = (resources.files("bitstep_hw.boards.vivado") / "build.tcl").read_text("utf-8")
     top = to_verilog(config)
-    texts = dict(zip(SOURCES, (top, wrapper(top, title=config.name),
-                               settings(board, config, jobs=jobs), build_tcl), strict=True))
+    texts: dict[str, str] = dict(zip(SOURCES, (
+        top, wrapper(top, title=config.name), settings(board, config, jobs=jobs), build_tcl),
+        strict=True))
     texts["settings.tcl"] += f"set {_DIGEST} {_digest(texts)}\n"
     return texts
 
