@@ -39,9 +39,9 @@ class FakeClocks:
     pll_mhz : float
         Of the board.
     divider : int
-        What loading a bitstream leaves.
+        The one that loading a bitstream leaves.
     stuck : bool
-        Whether a new divider has no effect.
+        A fault: a new divider has no effect.
     """
 
     def __init__(self, pll_mhz=1000.0, divider=10, stuck=False):

@@ -96,7 +96,7 @@ def test_bus_must_fit_the_memory_ports():
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_profile_is_of_the_board(board, tmp_path):
-    """What the benches simulate is what Vivado is asked for."""
+    """The benches simulate the clock that Vivado is asked for."""
     simulated = PROFILES[board.name]
     assert simulated.clock_hz == 1e6 * board.clock_mhz
     assert simulated.bus_width == board.family.memory_width
@@ -520,7 +520,7 @@ def elsewhere(tmp_path, monkeypatch, install, capsys):
 
 @pytest.mark.parametrize("named", [[TEXT], []])
 def test_collect(tmp_path, elsewhere, named, capsys, monkeypatch):
-    """What was built elsewhere becomes what the device and `deploy` take."""
+    """A folder that was built elsewhere becomes files that the device and `deploy` take."""
     from bitstep.devices.pynq import read_bitstream
     monkeypatch.setattr(PynqBoard, "config", lambda board, bits: SMALL)
     elsewhere()

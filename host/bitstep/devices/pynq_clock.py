@@ -25,9 +25,9 @@ class FpgaClock:
     wanted_hz : float
         The constraint that the bitstream was placed and routed for.
     found_hz : float
-        What pynq read after it had loaded the bitstream.
+        The clock that pynq read after it had loaded the bitstream.
     hz : float
-        What pynq read after it had been told to set the wanted one.
+        The clock that pynq read after it had been told to set the wanted one.
     """
 
     wanted_hz: float
@@ -43,7 +43,7 @@ def set_clock(pynq: Any, wanted_hz: float) -> FpgaClock:
     pynq : module
         With a bitstream loaded.
     wanted_hz : float
-        What the bitstream is made for.
+        The clock that the bitstream is made for.
 
     Raises
     ------

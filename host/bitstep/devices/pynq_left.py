@@ -26,9 +26,9 @@ def leave_mark(path: Path, address: int, identity: int) -> None:
     path : Path
         The .bit that was loaded.
     address : int
-        Where its registers are.
+        Address of its registers.
     identity : int
-        What its IDENTITY registers read.
+        The number in its IDENTITY registers.
     """
     with contextlib.suppress(OSError):          # where it cannot be left, nothing is ended
         MARK.write_text(json.dumps({"path": str(path), "address": address,

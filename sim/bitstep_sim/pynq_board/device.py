@@ -76,7 +76,7 @@ class SimulatedBoard(Device):
         The simulation of what was loaded.
     interrupt_file : InterruptFile
     cut_short : int
-        How often a bitstream was loaded in the middle of a run, which can hang a real board.
+        Times that a bitstream was loaded in the middle of a run, which can hang a real board.
     """
 
     _probe_priority_ = 10
