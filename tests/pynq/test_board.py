@@ -11,14 +11,16 @@ import pynq
 import pytest
 from pynq.ps import Clocks
 
+from bitstep import driver as driver_module
 from bitstep.cli import main
 from bitstep.config import PipelineConfig
+from bitstep.deploy import collect, deploy_local
 from bitstep.devices import pynq as device_module
 from bitstep.devices.base import DeviceError
 from bitstep.devices.pynq import PynqBuffer, PynqDevice
 from bitstep.driver import Driver
 from bitstep.golden.sgd import train
-from bitstep.registers import MAP_VERSION, OFFSETS, REGISTERS, Loss
+from bitstep.registers import MAP_VERSION, OFFSETS, REGISTERS, Loss, Status
 from bitstep.runs import (
     BadConfigurationError,
     BusError,
@@ -197,8 +199,62 @@ def test_hardware_as_pynq_sees_it(folder, switched_on):
     assert int(pipeline.register_map.VERSION) == MAP_VERSION
     pipeline.register_map.ROWS = 77
     assert pipeline.read(OFFSETS["ROWS"]) == 77
-    if VERSION >= (3, 1):                           # pynq 3.0 sets clocks on an ARM alone
-        assert Clocks.fclk0_mhz == pytest.approx(board.clock_mhz, rel=1e-3)
+    assert Clocks.fclk0_mhz == pytest.approx(board.clock_mhz, rel=1e-3)
+
+
+# Dividers of a Vivado whose PLL is another: 4 x 4 of a Zynq-7000 without a preset, 8 of RPLL.
+FOREIGN = {"zynq": (4, 4), "zynquplus": (8, 1)}
+
+
+def report_of(device_options, tmp_path):
+    """The report of a short training by the command line."""
+    rows = np.random.default_rng(1).normal(size=(120, 12))
+    data, report = tmp_path / "data.csv", tmp_path / "report.json"
+    np.savetxt(data, np.column_stack([rows @ np.arange(12), rows]), delimiter=",")
+    assert main(["train", str(data), "--bits", "4", "--epochs", "5", "--train-rows", "100",
+                 *device_options, "--report", str(report)]) == 0
+    return json.loads(report.read_text())
+
+
+def test_dividers_of_another_pll(folder, switched_on, tmp_path):
+    board = folder[0]
+    simulated = switched_on()
+    path = write_bitstream(tmp_path, board, CONFIG, dividers=FOREIGN[board.family.name])
+    device = PynqDevice(CONFIG, bitfile=path)
+    assert simulated.clocks.fpga_mhz == pytest.approx(100)
+    assert device.clock_hz == device.clock.hz == pytest.approx(100e6, rel=2e-5)
+    first, second = FOREIGN[board.family.name]
+    # pynq 4 sets a frequency, and not these dividers.
+    found_mhz = 100 if VERSION >= (4, 0) else board.pll_mhz / (first * second)
+    assert device.clock.found_hz == pytest.approx(1e6 * found_mhz, rel=2e-5)
+    assert device.clock.wanted_hz == 100e6
+    job = small_job()
+    assert is_golden(Driver(device).train(job), job)
+    device.close()
+
+
+def test_seconds_are_those_of_the_true_clock(folder, switched_on, tmp_path):
+    """A PLL that cannot be divided to 100 MHz."""
+    board = folder[0]
+    simulated = switched_on(pll_mhz=1050 if board.family.name == "zynq" else 32 * 100 / 3)
+    path = write_bitstream(tmp_path, board, CONFIG)
+    if board.family.name == "zynq":             # 1,050 MHz: 105 is nearer than 95.5
+        with pytest.raises(DeviceError, match=r"must be 100 MHz, .* pynq reads 105 MHz after"):
+            PynqDevice(CONFIG, bitfile=path)
+        return
+    report = report_of(["--device", "pynq", "--bitfile", str(path)], tmp_path)
+    assert simulated.clocks.fpga_mhz == pytest.approx(3200 / 33)
+    assert report["clock_hz"] == pytest.approx(3200e6 / 33, rel=2e-5)
+    assert report["device_seconds"] == report["counters"]["cycles"] / report["clock_hz"]
+
+
+def test_clock_that_stays(folder, switched_on, tmp_path, monkeypatch):
+    """A register that cannot be written: the clock is that of the boot loader."""
+    simulated = switched_on()
+    monkeypatch.setattr(simulated.clocks, "write", lambda address, value: None)
+    assert simulated.clocks.fpga_mhz < 30
+    with pytest.raises(DeviceError, match=r"pynq reads [12]\d.* MHz after .* so it was not set"):
+        PynqDevice(CONFIG, bitfile=path_of(folder))
 
 
 def test_description_without_registers(folder, switched_on, tmp_path):
@@ -208,6 +264,69 @@ def test_description_without_registers(folder, switched_on, tmp_path):
     job = small_job()
     assert is_golden(Driver(device).train(job), job)
     device.close()
+
+
+def test_run_of_a_killed_program(folder, switched_on, monkeypatch):
+    """The next program ends it before it loads a bitstream under its reads."""
+    board = switched_on()
+    device = PynqDevice(CONFIG, bitfile=path_of(folder))
+
+    def kill(done):
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver_module._Run, "abort", lambda run: True)
+        patch.setattr(PynqBuffer, "free", lambda buffer: None)
+        with pytest.raises(SystemExit):
+            Driver(device).train(small_job(n_rows=5000, epochs=9), on_epoch=kill)
+    assert device.read(OFFSETS["STATUS"]) & Status.BUSY
+    device_module._OPEN.discard(device)
+    device._confirmed = False
+    following = PynqDevice(CONFIG, bitfile=path_of(folder))
+    assert board.cut_short == 0
+    job = small_job()
+    assert is_golden(Driver(following).train(job), job)
+    following.close()
+    device.close()
+
+
+@pytest.fixture
+def notes():
+    """pynq's notes of the bitstream that it loaded last."""
+    from pynq.pl_server import global_state
+    yield global_state
+    global_state.clear_global_state()
+
+
+def note(notes, path):
+    path.write_bytes(b"bits")
+    notes.save_global_state(notes.GlobalState(bitfile_name=str(path), active_name="x",
+                                              timestamp="now"))
+
+
+def test_notes_of_a_bitstream_that_is_gone(folder, switched_on, notes, tmp_path):
+    """pynq 3.0 itself cannot load any other then."""
+    switched_on()
+    note(notes, tmp_path / "old.bit")
+    (tmp_path / "old.bit").unlink()
+    if VERSION < (3, 1):
+        with pytest.raises(FileNotFoundError):
+            print(pynq.PL.bitfile_name)
+    PynqDevice(CONFIG, bitfile=path_of(folder)).close()
+    assert notes.global_state_file_exists() == (VERSION >= (3, 1))
+
+
+def test_deploy_makes_pynq_forget(folder, switched_on, notes, tmp_path):
+    """pynq 3.0 believes that a file which is written over is the one that it loaded."""
+    switched_on()
+    note(notes, tmp_path / "old.bit")
+    (tmp_path / "old.bit").write_bytes(b"others")
+    if VERSION < (3, 1):
+        assert notes.load_global_state().bitfile_hash == \
+            notes.bitstream_hash(tmp_path / "old.bit")
+    payload = collect(folder[0].name, [path_of(folder)])
+    deploy_local(payload, tmp_path / "there", check=False, tell=lambda line: None)
+    assert not notes.global_state_file_exists()
 
 
 def test_nothing_answers(switched_on):

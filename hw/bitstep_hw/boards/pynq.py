@@ -3,18 +3,22 @@ that builds these with Vivado: ``python -m bitstep_hw.boards pynq-z2``.
 """
 
 import argparse
+import functools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from bitstep.boards import FACTS, ULTRASCALE_PORT_WIDTH, ZYNQ_PORT_WIDTH, BoardFacts
 from bitstep.config import AUX_WIDTH, PipelineConfig
 from bitstep_hw.area import XC7Z020
 from bitstep_hw.boards.vivado import ToolError
-from bitstep_hw.boards.vivado.flow import build, find_vivado, write_sources
+from bitstep_hw.boards.vivado.flow import build, collect, find_vivado, write_sources
 
 FOLDER = Path("build/vivado")
 BITSTREAMS = Path("bitstreams")
 REGISTERS_BYTES = 0x1_0000      # of address space for each slave
+# Bits of the default pipelines: first the one that says most about a board, last the largest.
+BUILD_ORDER = (4, 2, 8, 1)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,10 @@ class Family:
         Number of ``interrupt`` in Linux.
     max_burst : int
         Beats of the longest burst that a memory port takes.
+    dividers : tuple of str
+        Parameters of the processing system with the two dividers of ``clock``.
+    source : tuple of str
+        Parameter with the PLL that is divided, and the PLL that pynq's clocks are about.
     """
 
     name: str
@@ -59,6 +67,8 @@ class Family:
     interrupt: str
     first_interrupt: int
     max_burst: int
+    dividers: tuple[str, str]
+    source: tuple[str, str]
 
     @property
     def instance(self) -> str:
@@ -70,14 +80,19 @@ ZYNQ = Family(
     name="zynq", cell="processing_system7", master="M_AXI_GP0", master_clock="M_AXI_GP0_ACLK",
     registers_address=0x43C0_0000, interrupts_address=0x4180_0000, memory="S_AXI_HP{}",
     memory_clock="S_AXI_HP{}_ACLK", memory_space="S_AXI_HP{}", memory_segment="HP{}_DDR_LOWOCM",
-    memory_width=64, clock="FCLK_CLK0", reset="FCLK_RESET0_N", interrupt="IRQ_F2P",
-    first_interrupt=61, max_burst=16)       # AXI3
+    memory_width=ZYNQ_PORT_WIDTH, clock="FCLK_CLK0", reset="FCLK_RESET0_N", interrupt="IRQ_F2P",
+    first_interrupt=61, max_burst=16,       # AXI3
+    dividers=("PCW_FCLK0_PERIPHERAL_DIVISOR0", "PCW_FCLK0_PERIPHERAL_DIVISOR1"),
+    source=("PCW_FCLK0_PERIPHERAL_CLKSRC", "IO PLL"))
 ZYNQ_ULTRASCALE = Family(
     name="zynquplus", cell="zynq_ultra_ps_e", master="M_AXI_HPM0_FPD",
     master_clock="maxihpm0_fpd_aclk", registers_address=0xA000_0000,
     interrupts_address=0xA001_0000, memory="S_AXI_HP{}_FPD", memory_clock="saxihp{}_fpd_aclk",
-    memory_space="SAXIGP{}", memory_segment="HP{}_DDR_*", memory_width=128, clock="pl_clk0",
-    reset="pl_resetn0", interrupt="pl_ps_irq0", first_interrupt=121, max_burst=256)
+    memory_space="SAXIGP{}", memory_segment="HP{}_DDR_*", memory_width=ULTRASCALE_PORT_WIDTH,
+    clock="pl_clk0", reset="pl_resetn0", interrupt="pl_ps_irq0", first_interrupt=121,
+    max_burst=256,
+    dividers=("PSU__CRL_APB__PL0_REF_CTRL__DIVISOR0", "PSU__CRL_APB__PL0_REF_CTRL__DIVISOR1"),
+    source=("PSU__CRL_APB__PL0_REF_CTRL__SRCSEL", "IOPLL"))
 # The memory ports HP0 to HP3 of Zynq UltraScale+ are the slaves GP2 to GP5 of its settings.
 FIRST_GP = 2
 
@@ -88,10 +103,8 @@ class PynqBoard:
 
     Attributes
     ----------
-    name : str
-        As ``make bitstream BOARD=`` and ``bitstep deploy`` take it.
-    title : str
-        As its maker calls it.
+    facts : BoardFacts
+        Its name, clocks and memory.
     part : str
         Vivado's name of the device.
     family : Family
@@ -99,17 +112,33 @@ class PynqBoard:
         For each default number of bits, the bus width of its bitstream.
     resources : dict of str to int
         LUT, FF, RAMB36 and DSP of the device.
-    clock_mhz : int
-        Clock of the pipeline, which pynq sets when it loads the bitstream.
     """
 
-    name: str
-    title: str
+    facts: BoardFacts
     part: str
     family: Family
     bus_widths: dict[int, int]
     resources: dict[str, int]
-    clock_mhz: int = 100
+
+    @property
+    def name(self) -> str:
+        """Name of the board for commands."""
+        return self.facts.name
+
+    @property
+    def title(self) -> str:
+        """Name that its maker gave it."""
+        return self.facts.title
+
+    @property
+    def clock_mhz(self) -> int:
+        """Clock of the pipeline, which the driver sets."""
+        return self.facts.clock_mhz
+
+    @property
+    def pll_mhz(self) -> int:
+        """Clock of the PLL that it is divided from, as the boot loader leaves it."""
+        return self.facts.pll_mhz
 
     def config(self, bits: int) -> PipelineConfig:
         """Default pipeline for codes of ``bits`` bits: rows of any length never wait, and
@@ -146,11 +175,11 @@ _ALL_64 = {1: 64, 2: 64, 4: 64, 8: 64}
 # has, nearly all of an Ultra96's.
 _WIDE = {1: 64, 2: 128, 4: 128, 8: 128}
 BOARDS = {board.name: board for board in (
-    PynqBoard("pynq-z1", "Digilent PYNQ-Z1", "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
-    PynqBoard("pynq-z2", "TUL PYNQ-Z2", "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
-    PynqBoard("ultra96", "Avnet Ultra96-V2", "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE, _WIDE,
+    PynqBoard(FACTS["pynq-z1"], "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
+    PynqBoard(FACTS["pynq-z2"], "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
+    PynqBoard(FACTS["ultra96"], "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE, _WIDE,
               {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}),
-    PynqBoard("kv260", "AMD Kria KV260", "xck26-sfvc784-2LV-c", ZYNQ_ULTRASCALE, _WIDE,
+    PynqBoard(FACTS["kv260"], "xck26-sfvc784-2LV-c", ZYNQ_ULTRASCALE, _WIDE,
               {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}),
 )}
 
@@ -164,40 +193,88 @@ def _parse(board: PynqBoard, text: str) -> PipelineConfig:
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
-    """Build the bitstreams of a board; the exit code is 2 where there is no Vivado."""
+    """Build the bitstreams of a board; the exit code is 2 where there is no Vivado, and 1 if one
+    of them failed.
+    """
     board = BOARDS[name]
+    parser = _parser(board)
+    chosen = parser.parse_args(arguments)
+    defaults = [str(bits) for bits in BUILD_ORDER if bits in board.bus_widths]
+    try:
+        configs = [_parse(board, text) for text in chosen.configs or defaults]
+    except ValueError as error:
+        parser.error(str(error))
+    if chosen.tcl_only is not None:
+        for config in configs:
+            print(f"wrote {write_sources(board, config, chosen.tcl_only, jobs=chosen.jobs)}: run "
+                  "`vivado -mode batch -source build.tcl` in it, bring its files back, then "
+                  f"`python -m bitstep_hw.boards {name} --collect {chosen.tcl_only}`")
+        return 0
+    try:
+        if chosen.collect is not None:
+            folders = _finished(board, configs, chosen.collect, bool(chosen.configs))
+            actions = {config: functools.partial(collect, board, config, folder, BITSTREAMS)
+                       for config, folder in folders.items()}
+        else:
+            vivado = find_vivado(board)
+            actions = {config: functools.partial(
+                build, board, config, vivado, folder=chosen.folder, target=BITSTREAMS,
+                jobs=chosen.jobs, timeout_s=chosen.timeout * 3600, tell=_tell)
+                for config in configs}
+    except ToolError as error:
+        print(error, file=sys.stderr)
+        return error.code
+    return _run_all(actions)
+
+
+def _parser(board):
     parser = argparse.ArgumentParser(
-        prog=f"python -m bitstep_hw.boards {name}",
+        prog=f"python -m bitstep_hw.boards {board.name}",
         description=f"Bitstream, .hwh and manifest for {board.title} by Vivado, which must be on "
-        "PATH. What was built before is not built again.")
+        "PATH. What was built before is not built again. If one fails, the others are built "
+        "nevertheless.")
     parser.add_argument(
-        "configs", nargs="*", metavar="CONFIG", default=[str(bits) for bits in board.bus_widths],
-        help="bits of a default pipeline, or field=value,... (default: %(default)s)")
-    parser.add_argument("--tcl-only", type=Path, metavar="DIR",
-                        help="only write the sources for Vivado, each pipeline's into a folder of "
-                        "its own in DIR; needs no Vivado")
+        "configs", nargs="*", metavar="CONFIG",
+        help="bits of a default pipeline, or field=value,... (default: "
+        f"{' '.join(map(str, BUILD_ORDER))})")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--tcl-only", type=Path, metavar="DIR",
+                       help="only write the sources for Vivado, each pipeline's into a folder of "
+                       "its own in DIR; needs no Vivado")
+    where.add_argument("--collect", type=Path, metavar="DIR",
+                       help="check and take over what Vivado built elsewhere from the sources in "
+                       "DIR; needs no Vivado")
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where Vivado works (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="of Vivado at once (%(default)s)")
     parser.add_argument("--timeout", type=float, default=6.0, metavar="HOURS",
                         help="limit of time for each bitstream (%(default)s)")
-    chosen = parser.parse_args(arguments)
-    try:
-        configs = [_parse(board, text) for text in chosen.configs]
-    except ValueError as error:
-        parser.error(str(error))
-    try:
-        if chosen.tcl_only is not None:
-            for config in configs:
-                print(f"wrote {write_sources(board, config, chosen.tcl_only)}: run "
-                      "`vivado -mode batch -source build.tcl` in it")
-            return 0
-        vivado = find_vivado(board)
-        for config in configs:
-            manifest = build(board, config, vivado, folder=chosen.folder, target=BITSTREAMS,
-                             jobs=chosen.jobs, timeout_s=chosen.timeout * 3600)
-            print(f"wrote {manifest}, .bit and .hwh", flush=True)
-    except ToolError as error:
-        print(error, file=sys.stderr)
-        return error.code
-    return 0
+    return parser
+
+
+def _tell(line):
+    print(line, flush=True)
+
+
+def _finished(board, configs, folder, named):
+    """Folder of each configuration in ``folder``; of those that nobody named, of what there is."""
+    folders = {config: folder / f"{board.name}-{config.name}" for config in configs}
+    present = {config: path for config, path in folders.items() if path.is_dir()}
+    if not present:
+        raise ToolError(f"{folder} must hold a folder that --tcl-only wrote, such as "
+                        f"{next(iter(folders.values())).name}, and has none")
+    return folders if named else present
+
+
+def _run_all(actions):
+    """Carry out what is to be done for each configuration, whatever becomes of the others."""
+    failed = {}
+    for config, action in actions.items():
+        try:
+            _tell(f"wrote {action()}, .bit and .hwh")
+        except ToolError as error:
+            failed[config.name] = error
+            print(error, file=sys.stderr, flush=True)
+    if failed:
+        print(f"{len(failed)} of {len(actions)} failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
