@@ -16,12 +16,14 @@ def pictures(request):
 def test_defaults_learn_as_float64_does(pictures, model, batch):
     """8 bits, everything automatic: what rounding of models and updates adds to the loss."""
     features, digits = pictures
-    if features.shape[1] > 256:     # 16 times as many values: fewer rows, so that CI has time
+    # One short run on the hinge loss says little: see `ratios`.
+    length = {"epochs": 20, "runs": 3} if model == "svm" else {"epochs": 10}
+    if features.shape[1] > 256 and model != "svm":  # 16 times as many values, so fewer rows
         features, digits = features[:400], digits[:400]
     data = quantized(features, digits, model=model, bits=8)
-    exact, ratio = ratios(data, model=model, batch=batch, epochs=10)
+    exact, ratio = ratios(data, model=model, batch=batch, **length)
     assert exact > 0
-    assert 0.95 < ratio < 1.01
+    assert 0.97 < ratio < 1.01
 
 
 def test_nearest_is_another_rounding(pictures):
