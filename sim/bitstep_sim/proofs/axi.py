@@ -61,8 +61,8 @@ def fifo_inside(s, fragment, prefix, depth):
     s.helper(implies(~ready, inner <= 1))
 
 
-def _read_master(s, **options):
-    dut = ReadMaster(data_width=_WIDTH, fifo_depth=32, **options)
+def _read_master(s, *, fifo_depth=32):
+    dut = ReadMaster(data_width=_WIDTH, fifo_depth=fifo_depth, max_outstanding=3)
     fragment = s.add(dut)
     return dut, fragment
 
@@ -89,7 +89,8 @@ def _memory(s, dut, *, most):
 
 def read_bus(s: Surrounding):
     """Addresses of bursts, handshakes, and how many bursts are under way."""
-    dut, fragment = _read_master(s, max_outstanding=3)
+    # So much room that the number of bursts is what limits them.
+    dut, fragment = _read_master(s, fifo_depth=64)
     bus = dut.bus
     splitter_inside(s, fragment, "splitter.")
     burst_rules(s, bus.arvalid, bus.araddr, bus.arlen)
@@ -106,7 +107,7 @@ def read_bus(s: Surrounding):
 
 def _read_rooms(s):
     """A reader with what it knows of its room; also the bursts that it is owed."""
-    dut, fragment = _read_master(s, max_outstanding=3)
+    dut, fragment = _read_master(s)
     bus = dut.bus
     splitter_inside(s, fragment, "splitter.")
     burst_rules(s, bus.arvalid, bus.araddr, bus.arlen)

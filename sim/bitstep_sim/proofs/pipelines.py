@@ -231,6 +231,6 @@ PROPERTIES = [
     Property(name, "Pipeline", _claim(lookahead, recursion, epoch),
              pipeline(epoch, lookahead=lookahead, cycles=cycles, recursion=recursion),
              first, others=tuple(others), depth=cycles + 1, skip=cycles, bounded=True,
-             timeout_s=400)
+             timeout_s=600)
     for name, lookahead, recursion, epoch, cycles, (first, *others) in _EPOCHS
 ]
