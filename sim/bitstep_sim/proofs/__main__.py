@@ -42,8 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Long runs take longest: they begin first.
     chosen.sort(key=lambda prop: prop.depth if prop.bounded else 0, reverse=True)
     width = max(len(prop.name) for prop in PROPERTIES)
-    print(f"{'property':<{width}} {'component':<15} {'method':<13} {'seconds':>7} {'of CPU':>6}  "
-          "result")
+    print(f"{'property':<{width}} {'component':<15} {'method':<13} {'seconds':>7}  result")
     good = tasks = 0
     with ProcessPoolExecutor(max(options.jobs, 1)) as pool:
         if options.mutations:
@@ -52,9 +51,9 @@ def main(arguments: list[str] | None = None) -> int:
         else:
             running = {pool.submit(_proved, prop.name, options.keep): prop for prop in chosen}
         for future in as_completed(running):
-            prop, (is_good, times, text) = running[future], future.result()
+            prop, (is_good, seconds, text) = running[future], future.result()
             good, tasks = good + is_good, tasks + 1
-            print(f"{prop.name:<{width}} {prop.component:<15} {prop.method:<13} {times:>14}  "
+            print(f"{prop.name:<{width}} {prop.component:<15} {prop.method:<13} {seconds:>7}  "
                   f"{text}".rstrip(), flush=True)
     print(f"{good} of {tasks} " + ("faults break their properties" if options.mutations
                                    else "properties proved"))
@@ -62,28 +61,28 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _proved(name: str, keep: Path | None) -> tuple[bool, str, str]:
-    """Prove a property: whether it is proved, times, and the result in words."""
+    """Prove a property: whether it is proved, seconds, and the result in words."""
     try:
         outcome = prove(find(name), keep=keep and keep / name)
     except (ProverError, LookupError) as error:
         return False, "", f"error: {error}"
-    return outcome.result == PROVED, outcome.times, f"{outcome.result} {outcome.detail}"
+    return outcome.result == PROVED, f"{outcome.seconds:.1f}", f"{outcome.result} {outcome.detail}"
 
 
 def _breaks(name: str, mutation: Mutation) -> tuple[bool, str, str]:
     """Look for a counterexample with the fault in the RTL, in a process of its own: whether there
-    is one, times, and the result in words.
+    is one, seconds, and the result in words.
     """
     with mutated(mutation) as folder:
         path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         ended = subprocess.run(
             [sys.executable, "-m", "bitstep_sim.proofs.one", name], capture_output=True,
             text=True, env={**os.environ, "PYTHONPATH": path})
-    result, times, detail = [*ended.stdout.strip().split("\t"), "", "", ""][:3]
+    result, seconds, detail = [*ended.stdout.strip().split("\t"), "", "", ""][:3]
     if ended.returncode != 0:
         result, detail = "error", (ended.stderr.strip().splitlines() or [""])[-1]
     word = "breaks" if result == FAILED else result
-    return result == FAILED, times, f"{word} {detail}; {mutation}"
+    return result == FAILED, seconds, f"{word} {detail}; {mutation}"
 
 
 if __name__ == "__main__":

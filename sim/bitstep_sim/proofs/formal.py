@@ -242,19 +242,12 @@ class Property:
 @dataclass(frozen=True)
 class Outcome:
     """``result`` is one of PROVED, FAILED (a run that breaks the property exists), UNKNOWN (a step
-    of the induction fails) and TIMEOUT; ``detail`` says where. ``seconds`` have passed, and so many
-    ``cpu_seconds`` of one core were used.
+    of the induction fails) and TIMEOUT; ``detail`` says where.
     """
 
     result: str
     seconds: float
-    cpu_seconds: float
     detail: str = ""
-
-    @property
-    def times(self) -> str:
-        """Both times, for the table."""
-        return f"{self.seconds:.1f} {self.cpu_seconds:>6.1f}"
 
 
 def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> Outcome:
@@ -266,7 +259,7 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> 
     ProverError
         If a tool is missing or cannot read the property.
     """
-    start, start_cpu = time.monotonic(), _cpu_seconds()
+    start = time.monotonic()
     if search:
         depth = prop.depth if prop.skip else max(prop.depth, prop.breaks_at)
         prop = replace(prop, bounded=True, depth=depth, skip=max(prop.skip, prop.breaks_from))
@@ -280,12 +273,7 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> 
         (folder / "design.il").write_text(with_undefined_collisions(text), encoding="utf-8")
         run = _structure if prop.wires else _sby
         result, detail = run(prop, folder)
-    return Outcome(result, time.monotonic() - start, _cpu_seconds() - start_cpu, detail)
-
-
-def _cpu_seconds() -> float:
-    """Those of this process and of the ones that it started and that have ended."""
-    return sum(os.times()[:4])
+    return Outcome(result, time.monotonic() - start, detail)
 
 
 def _program(name: str) -> str:

@@ -9,4 +9,4 @@ from bitstep_sim.proofs.properties import find
 
 if __name__ == "__main__":
     outcome = prove(find(sys.argv[1]), search=True)
-    print(f"{outcome.result}\t{outcome.times}\t{outcome.detail}")
+    print(f"{outcome.result}\t{outcome.seconds:.1f}\t{outcome.detail}")
