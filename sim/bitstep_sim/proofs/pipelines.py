@@ -214,7 +214,7 @@ _EPOCHS = [
     ("pipeline-d2-three", 2, 3, FIRST, 44, [_NO_FAR]),
     ("pipeline-d2-fast", 2, 4, FIRST, 84,
      [Mutation(_SOLVER, "addend=2 * self._near", "addend=self._near"), _NO_FAR_FAST]),
-    ("pipeline-d2-fast-gaps", 2, 4, replace(SECOND, gap=7), 90, [_GAPS, _NO_FAR_FAST]),
+    ("pipeline-d2-fast-gaps", 2, 4, replace(SECOND, gap=7), 90, [_NO_FAR_FAST]),
     ("pipeline-d0-fast", 0, 4, FIRST, 130,
      [Mutation(_SOLVER, "less.eq(2 - target)", "less.eq(3 - target)")]),
 ]
