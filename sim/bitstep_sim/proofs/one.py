@@ -5,9 +5,8 @@ with another RTL.
 import sys
 
 from bitstep_sim.proofs.formal import prove
-from bitstep_sim.proofs.properties import PROPERTIES
+from bitstep_sim.proofs.properties import find
 
 if __name__ == "__main__":
-    chosen = next(prop for prop in PROPERTIES if prop.name == sys.argv[1])
-    outcome = prove(chosen, search=True)
+    outcome = prove(find(sys.argv[1]), search=True)
     print(f"{outcome.result}\t{outcome.seconds:.1f}\t{outcome.detail}")

@@ -1,5 +1,7 @@
 """Sums never leave the width that the configuration gives them."""
 
+import functools
+
 from amaranth import Mux, Signal
 
 from bitstep.config import MODEL_WIDTH, PipelineConfig
@@ -18,28 +20,29 @@ class NarrowConfig(PipelineConfig):
         pass
 
 
-CONFIG = NarrowConfig(bus_width=8, bits=4, max_features=6, lookahead=1, recursion=2)
+CONFIGS = [NarrowConfig(bus_width=2 * bits, bits=bits, max_features=features, lookahead=1,
+                        recursion=2) for bits, features in ((4, 6), (2, 8))]
 
 
 def _between(value, limit):
     return (value >= -limit) & (value <= limit)
 
 
-def _rows(s, fragment, stages, number=0):
+def _rows(s, config, fragment, stages):
     """Rows have at most ``max_beats`` beats. Counts those of a row that are summed up, by the
     flags that arrive at the sum, which are the inputs' some cycles later.
     """
     valid, first = (inside(fragment, f"{name}_{stages}") for name in ("valid", "first"))
-    beats = Signal(range(CONFIG.max_beats + 2))
+    beats = Signal(range(config.max_beats + 2))
     with s.m.If(valid):
         s.m.d.sync += beats.eq(Mux(first, 1, beats + 1))
-    s.assume(implies(valid, first | ((beats != 0) & (beats < CONFIG.max_beats))))
-    s.helper(beats <= CONFIG.max_beats)
+    s.assume(implies(valid, first | ((beats != 0) & (beats < config.max_beats))))
+    s.helper(beats <= config.max_beats)
     return valid, first, beats
 
 
-def _levels(s, dut, *names):
-    limit = CONFIG.level_limit
+def _levels(s, config, dut, *names):
+    limit = config.level_limit
     for name in names:
         for level in getattr(dut, name):
             for one in level if isinstance(level, list) else [level]:
@@ -58,13 +61,13 @@ def _sum_fits(s, row, exact, valid):
     s.check(implies(valid, exact == exact[:len(row)].as_signed()))
 
 
-def dot_product(s: Surrounding):
-    dut, config = DotProduct(config=CONFIG), CONFIG
+def dot_product(s: Surrounding, *, config):
+    dut = DotProduct(config=config)
     fragment = s.add(dut)
-    _levels(s, dut, "levels")
+    _levels(s, config, dut, "levels")
     s.assume(dut.intercept_level <= config.intercept_limit)
     stages = config.tree_stages + config.product_stages
-    valid, first, beats = _rows(s, fragment, stages)
+    valid, first, beats = _rows(s, config, fragment, stages)
     product = config.level_limit << MODEL_WIDTH         # a word has 33 bits
     for lane in range(config.lanes):
         s.helper(_between(inside(fragment, f"product_{lane}"), product))
@@ -79,13 +82,13 @@ def dot_product(s: Surrounding):
     _sum_fits(s, row, Mux(first, constant[-1], row) + total, valid)
 
 
-def correlator(s: Surrounding):
-    dut, config = Correlator(config=CONFIG), CONFIG
+def correlator(s: Surrounding, *, config):
+    dut = Correlator(config=config)
     fragment = s.add(dut)
-    _levels(s, dut, "dot", "earlier")
+    _levels(s, config, dut, "dot", "earlier")
     square = config.level_limit ** 2
     s.assume(dut.intercept_square <= square)
-    valid, first, beats = _rows(s, fragment, config.tree_stages + 1)
+    valid, first, beats = _rows(s, config, fragment, config.tree_stages + 1)
     for lane in range(config.lanes):
         product = inside(fragment, f"product_1_{lane}", width=2 * config.level_width)
         s.helper(_between(product, square))
@@ -98,12 +101,12 @@ def correlator(s: Surrounding):
     s.check(counted == counted[:len(inside(fragment, "counted_1"))].as_signed())
 
 
-def cell_bounds(s: Surrounding):
-    dut, config = CellBounds(config=CONFIG), CONFIG
+def cell_bounds(s: Surrounding, *, config):
+    dut = CellBounds(config=config)
     cell = s.constant(3, name="given_cell")
     s.assume(cell <= 4)
     fragment = s.add(dut, cell=cell)
-    valid, first, beats = _rows(s, fragment, config.tree_stages + config.product_stages)
+    valid, first, beats = _rows(s, config, fragment, config.tree_stages + config.product_stages)
     size = 1 << MODEL_WIDTH
     for name, lane_name in (("above", "up"), ("below", "down")):
         for lane in range(config.lanes):
@@ -120,16 +123,22 @@ def cell_bounds(s: Surrounding):
             s.check(row == dut.reach)
 
 
-_WHERE = f"{CONFIG.lanes} lanes of {CONFIG.bits} bits, rows of up to {CONFIG.max_beats} beats"
+_PROPERTIES = [
+    ("range-dot", "DotProduct", "a row's sum fits dot_width", dot_product,
+     Mutation("dot_product.py", "row = Signal(signed(config.dot_width)",
+              "row = Signal(signed(config.dot_width - 2)")),
+    ("range-products", "Correlator",
+     "a row's sum, the intercept's square with it, fits gram_width", correlator,
+     Mutation("correlator.py", 'row = Signal(signed(config.gram_width)',
+              'row = Signal(signed(config.gram_width - 2)')),
+    ("range-bounds", "CellBounds", "both sums fit reach_width", cell_bounds,
+     Mutation("cell_bounds.py", "MODEL_WIDTH + 3 + config.capacity.bit_length()",
+              "MODEL_WIDTH + 1 + config.capacity.bit_length()")),
+]
 PROPERTIES = [
-    Property("range-dot", "DotProduct", f"a row's sum fits dot_width ({_WHERE})", dot_product,
-             Mutation("dot_product.py", "row = Signal(signed(config.dot_width)",
-                      "row = Signal(signed(config.dot_width - 2)"), depth=2),
-    Property("range-products", "Correlator", f"a row's sum, the intercept's square with it, fits "
-             f"gram_width ({_WHERE})", correlator,
-             Mutation("correlator.py", 'row = Signal(signed(config.gram_width)',
-                      'row = Signal(signed(config.gram_width - 2)'), depth=2),
-    Property("range-bounds", "CellBounds", f"both sums fit reach_width ({_WHERE})", cell_bounds,
-             Mutation("cell_bounds.py", "MODEL_WIDTH + 3 + config.capacity.bit_length()",
-                      "MODEL_WIDTH + 1 + config.capacity.bit_length()"), depth=2),
+    Property(f"{name}-{config.bits}", component,
+             f"{claim} ({config.lanes} lanes of {config.bits} bits, rows of up to "
+             f"{config.max_beats} beats)",
+             functools.partial(build, config=config), mutation, depth=2)
+    for config in CONFIGS for name, component, claim, build, mutation in _PROPERTIES
 ]
