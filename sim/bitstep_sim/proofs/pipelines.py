@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from amaranth import C, Cat, Mux, Signal, signed
 
+from bitstep.golden.dither import DITHER_WIDTH, dithers
 from bitstep_hw.pipeline import Pipeline
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies
 from bitstep_sim.proofs.ranges import NarrowConfig
@@ -14,6 +15,7 @@ from bitstep_sim.proofs.ranges import NarrowConfig
 NARROW = {"MODEL_WIDTH": 4, "UPDATE_WIDTH": 4, "AUX_WIDTH": 8, "MANTISSA_WIDTH": 2,
           "SHIFT_UNIT": 1, "MAX_SHIFT": 1, "LABEL_WIDTH": 3}
 START = 4                   # cycle of the strobe ``start``
+KEY = 5                     # of the dither: with a shift of 1 its first bits are 1, 0, 1
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ def _fits(value, width):
 
 
 def _rounding(row):
-    """Addend of a row's c before its bits behind the point are cut off."""
-    return 1
+    """Addend of a row's c before its bit behind the point is cut off."""
+    return int(dithers(KEY, row + 1)[row]) >> DITHER_WIDTH - 1
 
 
 def _updates(s, dut, n_rows):
@@ -148,7 +150,7 @@ def pipeline(epoch, *, lookahead, cycles, recursion=2):
         given |= {
             "rows": C(n_rows), "beats": C(1), "last_lanes": C(2), "batch": C(1),
             "lookahead": C(lookahead), "intercept_level": level, "mantissa": mantissa,
-            "shift": C(1), "start": cycle == START,
+            "shift": C(1), "key": C(KEY, 32), "start": cycle == START,
             "i_rows__valid": (fed != n_rows) & (since == epoch.gap),
             "i_labels__valid": (labelled != n_rows) & (cycle > START),
             "i_rows__payload": _at(codes, fed), "i_labels__payload": _at(labels, labelled),
@@ -212,10 +214,10 @@ _EPOCHS = [
     ("pipeline-d0", 0, 2, FIRST, 64,
      [Mutation(_SOLVER, "self.dot - target - sum(far)", "self.dot - target - sum(far) + 1")]),
     ("pipeline-d2-three", 2, 3, FIRST, 44, [_NO_FAR]),
-    ("pipeline-d2-fast", 2, 4, FIRST, 84,
+    ("pipeline-d2-fast", 2, 4, FIRST, 91,
      [Mutation(_SOLVER, "addend=2 * self._near", "addend=self._near"), _NO_FAR_FAST]),
-    ("pipeline-d2-fast-gaps", 2, 4, replace(SECOND, gap=7), 90, [_NO_FAR_FAST]),
-    ("pipeline-d0-fast", 0, 4, FIRST, 130,
+    ("pipeline-d2-fast-gaps", 2, 4, replace(SECOND, gap=7), 97, [_NO_FAR_FAST]),
+    ("pipeline-d0-fast", 0, 4, FIRST, 137,
      [Mutation(_SOLVER, "less.eq(2 - target)", "less.eq(3 - target)")]),
 ]
 
