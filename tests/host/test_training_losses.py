@@ -7,6 +7,7 @@ import pytest
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.driver import Driver
+from bitstep.golden.dither import dithers
 from bitstep.losses import code_levels, mean_losses
 from bitstep.models import MODELS
 from bitstep.planning import pipeline_for, plan
@@ -130,19 +131,22 @@ def test_a_large_l1_makes_zeros():
 # Refetching
 
 def exact_hinge(data, job):
-    """Hinge SGD on the 16-bit rows in Python's integers; the model after each epoch."""
+    """Hinge SGD on the 16-bit rows in Python's integers, K rounded by the rows' dither; the model
+    after each epoch.
+    """
     fraction = 16 - max(data.bits, 2)
     signs = np.where(data.label_values() > 0, 1, -1).tolist()
     model, intercept = job.model.tolist(), job.intercept
     level, models = job.intercept_level, []
     for epoch in job.epochs:
-        unit = Fraction(epoch.mantissa << job.label_shift, 1 << 8 * epoch.shift)
+        unit = Fraction(epoch.mantissa << job.label_shift + 16, 1 << 8 * epoch.shift)
         unit = (unit + Fraction(1, 2)).__floor__()
-        for values, sign in zip(data.full.tolist(), signs, strict=True):
+        for values, sign, dither in zip(data.full.tolist(), signs,
+                                        dithers(epoch.key, len(signs)).tolist(), strict=True):
             dot = sum(v * x for v, x in zip(values, model, strict=True))
             dot += level * intercept << fraction
             if sign * dot < 1 << job.label_shift + fraction:
-                update = -sign * unit
+                update = -sign * (unit + dither >> 16)
                 model = [x - (Fraction(update * v, 1 << fraction) + Fraction(1, 2)).__floor__()
                          for v, x in zip(values, model, strict=True)]
                 intercept -= update * level
