@@ -160,6 +160,10 @@ class TrainingJob:
                 f"{self.n_features}; build one with a larger max_features")
         if not self.rows or self.n_rows < 1:
             raise ValueError("A training job needs at least one row")
+        if self.n_rows * self.beats >= 1 << 32:
+            raise ValueError(f"The rows ({self.n_rows}) times the beats of a row ({self.beats}) "
+                             f"must be below 2**32, not {self.n_rows * self.beats}; train on fewer "
+                             "rows or on a wider bus")
         shape = (self.n_rows, self.beats * config.beat_bytes)
         for copy in self.rows:
             if copy.shape != shape or copy.dtype != np.uint8:

@@ -20,7 +20,9 @@ from bitstep.config import (
     PipelineConfig,
     ceil_div,
 )
+from bitstep.golden.dither import DITHER_WIDTH, epoch_key
 from bitstep.golden.levels import unpack_labels
+from bitstep.golden.updates import UNIT_FRACTION
 from bitstep.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.quantization.encodings import ENCODINGS
 from bitstep.registers import LabelFormat, Loss
@@ -29,10 +31,16 @@ if TYPE_CHECKING:
     from bitstep.quantization import QuantizedDataset
 
 CORRECTED_ENCODINGS = ("compensated", "double-symmetric")
-MODEL_RANGE = 32.0          # default of ``model_range`` for least squares
+MODEL_RANGE = 32.0          # largest automatic ``model_range`` for least squares
 # For the other losses. Where a plane separates the classes, the logistic loss makes weights grow as
 # long as it is trained: to 36 in 20 epochs on 8 normal features.
 MARGIN_RANGE = 128.0
+# Largest mean derivative of a batch that the automatic range has room for, in units of the largest
+# label. A hinge or logistic derivative is at most 1; the other half is for their rounding.
+MAX_DERIVATIVE = {Loss.LEAST_SQUARES: 4.0, Loss.SQUARED_HINGE: 4.0, Loss.HINGE: 2.0,
+                  Loss.LOGISTIC: 2.0}
+RANGE_EPOCHS = 16           # of the largest step, that it has room for; or a power of it
+_LEAST_LOGISTIC_SHIFT = SIGMOID_FRACTION + 1    # its argument is a dot product shifted right
 # Where refetching and look-ahead go together by themselves (docs/refetching.md).
 REFETCH_AHEAD_BITS = 7      # with fewer, too many rows are left open
 REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes again
@@ -90,14 +98,18 @@ class Plan:
     steps : ndarray of float64, shape (len(job.epochs),)
         The steps that the hardware takes: those asked for, rounded to mantissa and shift.
     step_error : float
-        Largest relative difference of ``steps`` to those asked for; below 0.008, or 0.14 for
-        the hinge and the logistic loss, whose unit update is an integer, too.
+        Largest relative error of the mean update of a row whose derivative is that of one label:
+        the difference of ``steps`` to those asked for, below 0.008 (0.016 for the hinge and the
+        logistic loss), and what the dither of c cannot tell from 0, 2**-17 of c's last bit.
+    model_range : float
+        Largest weight that is representable, as a multiple of the largest label.
     """
 
     job: TrainingJob
     units: Units
     steps: np.ndarray
     step_error: float
+    model_range: float
 
 
 def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[float] | np.ndarray,
@@ -136,8 +148,8 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         be corrected.
     model_range : float or None
         Largest weight that must be representable, as a multiple of the largest label. A smaller
-        one gives a finer model; a weight beyond it ends the run with an error. None: 32 for least
-        squares, 128 for the other losses.
+        one gives a finer model; a weight beyond it ends the run with an error. None:
+        :func:`automatic_range`.
     initial : (ndarray of shape (n_features,), float) or None
         Weights and intercept in scaled feature space to start from; None starts from zero.
     first_epoch : int
@@ -169,9 +181,7 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         If a parameter is out of range or a step cannot be represented; the message says what to
         do.
     """
-    if model_range is None:
-        model_range = MODEL_RANGE if loss == Loss.LEAST_SQUARES else MARGIN_RANGE
-    _check(data, config, batch, model_range)
+    _check(data, config, batch)
     _check_objective(data, loss, refetch, l2, l1, box)
     if not fit_intercept and data.label_offset != 0:
         raise ValueError("A model without an intercept needs labels that are not centred; quantize "
@@ -181,32 +191,42 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         raise ValueError(f"steps must be positive numbers, one an epoch, not {steps.tolist()}")
     if not 0 <= first_epoch < len(steps):
         raise ValueError(f"first_epoch must be from 0 to {len(steps) - 1}, not {first_epoch}")
+    if model_range is None:
+        model_range = automatic_range(data, config, steps=steps, batch=batch, loss=loss,
+                                      initial=initial)
+    if not (math.isfinite(model_range) and model_range > 0):
+        raise ValueError(f"model_range must be positive, not {model_range!r}")
     shift = _label_shift(data, config, loss, model_range)
     units = Units(model_unit=data.label_scale * config.level_limit * 2.0 ** -shift,
                   label_offset=data.label_offset)
 
+    largest_label = _largest_stored(data) * 2.0 ** shift
     period, coefficients, factors = _corrections(data, config, steps, batch, l2, correction_period)
     rows_between = 0
     if l1 > 0 or box is not None:
         shrinking = l1 * float(steps.max()) / (data.label_scale * _largest_stored(data))
         rows_between = stepping.proximal_period(proximal_period, data.n_rows, batch, shrinking)
 
-    epochs, taken = [], []
+    epochs, taken, lost = [], [], 0.0
     unit = config.level_limit * config.gradient_limit * batch
-    for step, factor in zip(steps[first_epoch:], factors[first_epoch:], strict=True):
+    for number, (step, factor) in enumerate(
+            zip(steps[first_epoch:], factors[first_epoch:], strict=True), start=first_epoch):
         mantissa, exponent = stepping.step_mantissa(step / unit, step)
         corrections = stepping.correction_mantissa(factor) if period else (0, 1)
         scale = EpochSteps.scale(mantissa, exponent)
         if loss in (Loss.HINGE, Loss.LOGISTIC):
-            scale = stepping.checked_unit(mantissa, exponent, shift, step) * 2.0 ** -shift
+            scale = stepping.checked_unit(mantissa, exponent, shift, step) \
+                * 2.0 ** -(shift + UNIT_FRACTION)
         taken.append(unit * scale)
+        lost = max(lost, 2.0 ** -(DITHER_WIDTH + 1) / (scale * largest_label))
         threshold = 0
         if l1 > 0:
             # An epoch's steps add up to its rows, of which the last step may follow fewer.
             share = data.n_rows / ceil_div(data.n_rows, rows_between) / batch
             # Any above the largest word makes zeros of all of them.
             threshold = round(min(l1 * taken[-1] * share / units.model_unit, MODEL_LIMIT))
-        epochs.append(EpochSteps(mantissa, exponent, *corrections, threshold))
+        epochs.append(EpochSteps(mantissa, exponent, *corrections, threshold,
+                                 epoch_key(data.seed % (1 << 32), number)))
     taken = np.array(taken)
 
     model, intercept = np.zeros(data.n_features, np.int32), 0
@@ -222,7 +242,51 @@ def plan(data: "QuantizedDataset", config: PipelineConfig, *, steps: Sequence[fl
         intercept=intercept if fit_intercept else 0, loss=Loss(loss),
         proximal_period=rows_between, box_limit=_box_limit(box, units),
         full=data.full if refetch else None, refetch_cell=data.refetch_cell if refetch else 0)
-    return Plan(job, units, taken, float(np.abs(taken / steps[first_epoch:] - 1).max()))
+    error = float(np.abs(taken / steps[first_epoch:] - 1).max())
+    return Plan(job, units, taken, error + lost, model_range)
+
+
+def automatic_range(data: "QuantizedDataset", config: PipelineConfig, *,
+                    steps: Sequence[float] | np.ndarray, batch: int = 1,
+                    loss: Loss = Loss.LEAST_SQUARES,
+                    initial: tuple[np.ndarray, float] | None = None) -> float:
+    """The default of ``model_range``: as small as the steps allow, so that updates are fine.
+
+    A feature is at most 1 in magnitude, so an epoch changes a weight by at most its step times its
+    batches times the largest mean derivative of a batch. That derivative is taken as 4 labels for
+    least squares and squared hinge, and 2 for hinge and logistic loss, where it is at most 1. The
+    range is that of 16 epochs with the largest step, or 256, 4,096 ..., if the steps add up to
+    more; so a run that is resumed has the range of one that was not interrupted. It is never more
+    than 32 labels (least squares) or 128 (the other losses), unless a given model is larger.
+
+    Parameters
+    ----------
+    data, config, steps, batch, loss, initial
+        See :func:`plan`.
+
+    Returns
+    -------
+    float
+        A multiple of the largest label.
+    """
+    loss, steps = Loss(loss), np.asarray(steps, np.float64)
+    shares, epochs = float((steps / steps.max()).sum()), RANGE_EPOCHS
+    while epochs < shares:
+        epochs *= RANGE_EPOCHS
+    with np.errstate(over="ignore"):        # of a huge step, which is beyond every limit
+        reach = float(MAX_DERIVATIVE[loss] * ceil_div(data.n_rows, int(batch)) * epochs
+                      * steps.max())
+    start = 0.0
+    if initial is not None:
+        values = np.append(np.asarray(initial[0], np.float64), initial[1] - data.label_offset)
+        start = float(np.abs(values).max()) / (data.label_scale * _largest_stored(data))
+        if start > reach / 2:       # not a model of these steps
+            reach += start
+    chosen = min(reach, MODEL_RANGE if loss == Loss.LEAST_SQUARES else MARGIN_RANGE)
+    if math.isfinite(start) and start >= chosen:
+        chosen = 2 * start
+    # Labels that are stored with many bits leave room for less.
+    return min(chosen, _room(data, config, loss))
 
 
 def _corrections(data, config, steps, batch, l2, asked):
@@ -323,6 +387,12 @@ def _largest_stored(data):
     return max(int(np.abs(stored).max(initial=0)), 1)
 
 
+def _room(data, config, loss):
+    """Largest possible ``model_range``."""
+    room = 2.0 ** (MODEL_WIDTH - 1) * config.level_limit / _largest_stored(data)
+    return room * 2.0 ** -_LEAST_LOGISTIC_SHIFT if loss == Loss.LOGISTIC else room
+
+
 def _label_shift(data, config, loss, model_range):
     """Largest label shift that keeps ``model_range`` times the largest label in a model word."""
     largest = _largest_stored(data)
@@ -331,16 +401,15 @@ def _label_shift(data, config, loss, model_range):
         raise ValueError(f"model_range must be at most {room:.6g} for labels stored with "
                          f"{largest.bit_length() + 1} bits, not {model_range:.6g}; store them "
                          "with fewer")
-    least = SIGMOID_FRACTION + 1        # the sigmoid's argument is a dot product shifted right
-    if loss == Loss.LOGISTIC and room * 2.0 ** -least < model_range:
-        raise ValueError(f"model_range must be at most {room * 2.0 ** -least:.6g} for the logistic "
-                         f"loss, not {model_range:.6g}")
+    if _room(data, config, loss) < model_range:
+        raise ValueError(f"model_range must be at most {_room(data, config, loss):.6g} for the "
+                         f"logistic loss, not {model_range:.6g}")
     stored_width = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
     return min(math.floor(math.log2(room / model_range)), config.max_label_shift,
                config.dot_width - 1 - stored_width[LabelFormat(data.label_format)])
 
 
-def _check(data, config, batch, model_range):
+def _check(data, config, batch):
     if data.classes is not None and len(data.classes) > 2:
         raise ValueError(f"A pipeline must be given two classes, not {len(data.classes)}; train "
                          "one class against the rest, bitstep.training.class_outputs gives their "
@@ -352,8 +421,6 @@ def _check(data, config, batch, model_range):
             + f"the pipeline is for {config.bits} bits, a {config.bus_width}-bit bus and family "
             f"{config.family!r}; quantize them again or choose another pipeline")
     check_batch(batch)
-    if not (math.isfinite(model_range) and model_range > 0):
-        raise ValueError(f"model_range must be positive, not {model_range!r}")
 
 
 def _check_objective(data, loss, refetch, l2, l1, box):

@@ -2,11 +2,12 @@
 
 import numpy as np
 
-from bitstep.config import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT, UPDATE_WIDTH
+from bitstep.config import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
 from bitstep.golden.rounding import round_shift
+from bitstep.golden.updates import MAX_UNIT, UNIT_FRACTION
 
 MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
-MIN_UNIT = 4                # least update of a derivative of 1: a smaller one is rounded by > 12 %
+MIN_UNIT = 64               # least K, in its last bit: a smaller one is rounded by more than 0.8 %
 MAX_GROWTH = 0.05           # largest relative change of a weight by one correction
 PROXIMAL_ROWS = 256         # rows between proximal steps that are enough by themselves
 PROXIMAL_STEPS = 8          # least proximal steps of an epoch, where there are as many batches
@@ -50,20 +51,20 @@ def correction_mantissa(factor: float) -> tuple[int, int]:
 
 
 def checked_unit(mantissa: int, exponent: int, label_shift: int, step: float) -> int:
-    """The update of a derivative of 1, K = round(mantissa 2^label_shift 2^(-8 exponent)).
+    """K, the update of a derivative of 1, with 16 fraction bits
+    (:func:`bitstep.golden.updates.unit_update`).
 
     Raises
     ------
     ValueError
-        If it does not fit 31 bits or is too coarse; the message names ``step``.
+        If it is too large for an update or too coarse; the message names ``step``.
     """
-    unit = round_shift(mantissa << label_shift, SHIFT_UNIT * exponent)
-    limit = (1 << UPDATE_WIDTH - 1) - 1
-    if unit > limit:
+    unit = round_shift(mantissa << label_shift + UNIT_FRACTION, SHIFT_UNIT * exponent)
+    if unit >= MAX_UNIT:
         raise ValueError(f"A step of {step:.6g} is too large for the model's range; choose one of "
-                         f"at most {step * limit / unit:.6g}, or a larger model_range")
+                         f"less than {step * MAX_UNIT / unit:.6g}, or a larger model_range")
     if unit < MIN_UNIT:
-        exact = mantissa * 2.0 ** (label_shift - SHIFT_UNIT * exponent)
+        exact = mantissa * 2.0 ** (label_shift + UNIT_FRACTION - SHIFT_UNIT * exponent)
         raise ValueError(f"A step of {step:.6g} is too small for the model's range; choose one of "
                          f"at least {step * MIN_UNIT / exact:.6g}, a smaller batch or a smaller "
                          "model_range")

@@ -25,6 +25,7 @@ SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 STEP_FRACTIONS = {Loss.LEAST_SQUARES: (0.2, 1.0), Loss.SQUARED_HINGE: (0.5, 2.0),
                   Loss.HINGE: (2.0, 4.0), Loss.LOGISTIC: (4.0, 4.0)}
 MAX_BOUNDED_STEP = 16.0     # of a loss whose derivative is at most 1
+MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
 NOISE_WEIGHT = 12.0         # how much quantization noise shortens it for least squares; tuned too
 
 
@@ -43,6 +44,10 @@ class TrainedModel:
         Steps as the hardware took them.
     counters : dict of str to int or None
         Sums over the outputs' runs.
+    still : ndarray of bool, shape (epochs_done,)
+        Epochs that changed no word of any output's model.
+    step_error : float
+        See :class:`bitstep.planning.Plan`; the largest of the outputs.
     interrupted : bool
         Whether Ctrl-C ended the training.
     """
@@ -53,6 +58,8 @@ class TrainedModel:
     scaled_intercepts: np.ndarray
     steps: np.ndarray
     counters: dict[str, int | None]
+    still: np.ndarray
+    step_error: float
     interrupted: bool = False
 
     @property
@@ -100,7 +107,7 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
     ValueError
         See :func:`bitstep.planning.plan`.
     """
-    runs, interrupted, taken = [], False, np.zeros(0)
+    runs, interrupted, taken, step_error = [], False, np.zeros(0), 0.0
     n_epochs = len(steps) - first_epoch
     for number, data in enumerate(outputs):
         start = None
@@ -111,6 +118,7 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
                     model_range=model_range, initial=start, first_epoch=first_epoch, loss=loss,
                     refetch=refetch, l1=l1, box=box)
         before, taken = number * n_epochs, made.steps
+        step_error = max(step_error, made.step_error)
         try:
             result = driver.train(
                 made.job, timeout_s=timeout_s,
@@ -126,10 +134,10 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
                 error.args = (f"Class {number + 1} of {len(outputs)}: {error.args[0]}",)
             raise
         runs.append((made.units.weights(result.models), made.units.intercepts(result.intercepts),
-                     result.counters))
-    epochs = min(len(weights) for weights, _, _ in runs)
-    weights = np.stack([weights[:epochs] for weights, _, _ in runs], axis=1)
-    intercepts = np.stack([intercepts[:epochs] for _, intercepts, _ in runs], axis=1)
+                     result.counters, _still(made.job, result)))
+    epochs = min(len(weights) for weights, *_ in runs)
+    weights = np.stack([weights[:epochs] for weights, *_ in runs], axis=1)
+    intercepts = np.stack([intercepts[:epochs] for _, intercepts, *_ in runs], axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
         coefs, offsets = outputs[0].scaler.unscale_model(weights, intercepts)
     good = np.isfinite(coefs).all(axis=(0, 1))
@@ -140,7 +148,28 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
             f"together with that of the labels, not {2 * outputs[0].scaler.scale[column]:.3g}; "
             "scale the column")
     return TrainedModel(coefs, offsets, weights, intercepts, taken[:epochs],
-                        _sum([counters for _, _, counters in runs]), interrupted)
+                        _sum([counters for _, _, counters, _ in runs]),
+                        np.logical_and.reduce([still[:epochs] for *_, still in runs]),
+                        step_error, interrupted)
+
+
+def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:
+    """A sentence that says in which epochs every update vanished; None if there are none.
+
+    Parameters
+    ----------
+    model : TrainedModel
+    losses : array of float, shape (epochs_done,)
+        Training loss of every epoch.
+    """
+    losses = np.asarray(losses)
+    idle = model.still & (losses > 1e-9 * losses.max(initial=0.0))
+    if model.step_error < MAX_STEP_ERROR or not idle.any():
+        return None
+    first = int(np.argmax(idle)) + 1
+    return (f"the model did not change in {int(idle.sum())} of {model.epochs_done} epochs (epoch "
+            f"{first} is the first): its updates are below 2**-17 of the last bit of a model "
+            "word; choose a larger step, a smaller batch or a smaller model range")
 
 
 def automatic_step(data: "QuantizedDataset", batch: int = 1, fit_intercept: bool = True,
@@ -273,6 +302,13 @@ def _nothing_kept(number, count):
         return "interrupted in the first epoch: there is no model yet, so none was kept"
     return (f"interrupted in class {number} of {count}: no model was kept, because one-vs-rest "
             "trains class after class and its model needs all of them")
+
+
+def _still(job, result):
+    """Epochs that changed nothing, shape (epochs_done,)."""
+    words = np.column_stack([np.vstack([job.model[None], result.models]),
+                             np.append(job.intercept, result.intercepts)])
+    return (np.diff(words, axis=0) == 0).all(axis=1)
 
 
 def _sum(counters):

@@ -7,8 +7,9 @@ import pytest
 from fakes import quantized
 
 from bitstep.config import PipelineConfig
+from bitstep.golden.dither import epoch_key
 from bitstep.job import MODEL_LIMIT, EpochSteps
-from bitstep.planning import Units, pipeline_for, plan
+from bitstep.planning import Units, automatic_range, pipeline_for, plan
 from bitstep.quantization import quantize
 from bitstep.registers import LabelFormat, Loss
 from bitstep.stepping import (
@@ -17,6 +18,7 @@ from bitstep.stepping import (
     checked_unit,
     step_mantissa,
 )
+from bitstep.training import automatic_step
 
 CONFIG = PipelineConfig(bits=4)     # s = 7
 DATA = quantized([[7, -7], [1, 2], [3, 4]], [100, -50, 25], label_scale=0.02)
@@ -24,7 +26,7 @@ DATA = quantized([[7, -7], [1, 2], [3, 4]], [100, -50, 25], label_scale=0.02)
 
 def test_model_unit_by_hand():
     # 2**31 mu >= 32 * 100 label_scale with mu = 7 label_scale / 2**shift: 2**shift <= 4,697,620
-    made = plan(DATA, CONFIG, steps=[0.1])
+    made = plan(DATA, CONFIG, steps=[0.1], model_range=32)
     assert made.job.label_shift == 22
     assert made.units.model_unit == pytest.approx(0.02 * 7 / 2**22)
     assert made.job.intercept_level == 7
@@ -35,7 +37,7 @@ def test_model_unit_by_hand():
 def test_model_unit_of_signs():
     # room = 2**31 * 7 / (32 * 1) = 7 * 2**26, so 28; the default's dot product has 48 bits
     data = quantized([[7], [-7]], [1, -1], label_format=LabelFormat.SIGN)
-    made = plan(data, CONFIG, steps=[0.1])
+    made = plan(data, CONFIG, steps=[0.1], model_range=32)
     assert (CONFIG.dot_width, made.job.label_shift) == (48, 28)
     assert made.units.model_unit == 7 / 2**28
 
@@ -163,8 +165,12 @@ def test_initial_model_and_back():
                                                     float(units.intercepts(np.array(intercept)))))
     np.testing.assert_array_equal(made.job.model, words)
     assert made.job.intercept == intercept
+    large = (np.array([1e3, 0]), 0.0)
     with pytest.raises(ValueError, match=r"initial model must be below .* larger model_range"):
-        plan(DATA, CONFIG, steps=[0.1], initial=(np.array([1e3, 0]), 0.0))
+        plan(DATA, CONFIG, steps=[0.1], initial=large, model_range=32)
+    # An automatic range has room for it.
+    assert plan(DATA, CONFIG, steps=[0.1], initial=large).units.weights(
+        plan(DATA, CONFIG, steps=[0.1], initial=large).job.model)[0] == pytest.approx(1e3)
     with pytest.raises(ValueError, match="larger model_range"):
         units.words(np.array([np.nan]), 0.0)
 
@@ -200,8 +206,9 @@ def test_data_of_another_pipeline():
 def test_labels_too_fine_for_the_model():
     data = quantized([[1], [1]], [2**31 - 1, 0], label_format=LabelFormat.INT32)
     with pytest.raises(ValueError, match=r"model_range must be at most 7 .* 32 bits"):
-        plan(data, CONFIG, steps=[0.1])
+        plan(data, CONFIG, steps=[0.1], model_range=32)
     assert plan(data, CONFIG, steps=[0.1], model_range=7).job.label_shift == 0
+    assert plan(data, CONFIG, steps=[100.0]).job.label_shift == 0       # the automatic range is 7
 
 
 def test_pipeline_for():
@@ -229,6 +236,73 @@ def test_first_epoch_resumes():
             plan(data, CONFIG, steps=[0.4, 0.2, 0.1], first_epoch=bad)
 
 
+# The automatic range of a model
+
+def test_automatic_range_by_hand():
+    # 3 rows: 3 batches of 1, or 2 of 2; at most 4 labels of derivative each; 16 epochs
+    options = {"steps": [0.05, 0.1]}
+    assert automatic_range(DATA, CONFIG, **options) == pytest.approx(4 * 3 * 1.6)
+    assert automatic_range(DATA, CONFIG, batch=2, **options) == pytest.approx(4 * 2 * 1.6)
+    assert automatic_range(SIGNS, CONFIG, loss=Loss.HINGE, **options) == pytest.approx(2 * 3 * 1.6)
+    # Only steps that add up to more than 16 of the largest count.
+    assert automatic_range(DATA, CONFIG, steps=[0.01] * 16) == pytest.approx(4 * 3 * 0.16)
+    assert automatic_range(DATA, CONFIG, steps=[0.01] * 17) == pytest.approx(4 * 3 * 2.56)
+    assert automatic_range(DATA, CONFIG, steps=[1e6]) == 32
+    assert automatic_range(SIGNS, CONFIG, steps=[1e6], loss=Loss.SQUARED_HINGE) == 128
+    # The largest label is 2, so this model is 9.7 of them: more than half of 19.2.
+    start = (np.array([-19.4, 1.0]), 0.5)
+    assert automatic_range(DATA, CONFIG, initial=start, **options) == pytest.approx(9.7 + 19.2)
+    # One that an epoch of the same training made asks for no other range.
+    assert automatic_range(DATA, CONFIG, initial=(np.array([-19.0, 1.0]), 0.5),
+                           **options) == pytest.approx(19.2)
+    assert automatic_range(DATA, CONFIG, initial=(np.array([100.0, 1.0]), 0.5), **options) == 100
+    # What labels of many bits leave.
+    fine = quantized([[1], [1]], [2**31 - 1, 0], label_format=LabelFormat.INT32)
+    assert automatic_range(fine, CONFIG, steps=[50]) == pytest.approx(7, rel=1e-6)
+
+
+@pytest.mark.parametrize("bits", [1, 4, 8])
+@pytest.mark.parametrize("loss", list(Loss))
+@pytest.mark.parametrize("batch", [1, 256])
+def test_automatic_settings_go_together(bits, loss, batch):
+    """Defaults at 32 bits a label, large batches, many epochs: no setting refuses another, and K
+    uses the bits that there are.
+    """
+    rng = np.random.default_rng(bits)
+    features = rng.uniform(size=(600, 300)) ** 2
+    classes = features @ rng.normal(size=300) > 0
+    labels = classes if loss != Loss.LEAST_SQUARES else features @ rng.normal(size=300)
+    data = quantize(features, labels, bits=bits, encoding="nearest",
+                    task="regression" if loss == Loss.LEAST_SQUARES else "classification",
+                    **({"label_bits": 32} if loss == Loss.LEAST_SQUARES else {}))
+    config = pipeline_for(n_features=300, bits=bits, encoding="nearest", loss=loss)
+    steps = automatic_step(data, batch, loss=loss) / np.arange(1, 101)
+    made = plan(data, config, steps=steps, batch=batch, loss=loss)
+    assert made.step_error < 0.002
+    largest = 1 if loss != Loss.LEAST_SQUARES else (1 << 26) - 1
+    first = made.job.epochs[0]
+    unit = EpochSteps.scale(first.mantissa, first.shift) * largest * 2.0 ** made.job.label_shift
+    assert unit > 80
+
+
+def test_keys_of_the_epochs():
+    """Each epoch has a key of its own, from the seed of the data; a resumed run has the same."""
+    seeded = dataclasses.replace(DATA, seed=(5 << 32) + 7)
+    keys = [epoch.key for epoch in plan(seeded, CONFIG, steps=[0.1] * 4).job.epochs]
+    assert keys == [epoch_key(7, epoch) for epoch in range(4)]
+    assert len(set(keys)) == 4
+    rest = plan(seeded, CONFIG, steps=[0.1] * 4, first_epoch=2).job.epochs
+    assert [epoch.key for epoch in rest] == keys[2:]
+
+
+def test_more_beats_than_a_run_can_have():
+    job = plan(DATA, CONFIG, steps=[0.1]).job
+    rows = np.broadcast_to(job.rows[0][:1], (1 << 32, job.rows[0].shape[1]))
+    with pytest.raises(ValueError, match=r"rows \(4294967296\) times the beats .* below 2\*\*32, not "
+                                         "4294967296; train on fewer rows or on a wider bus"):
+        dataclasses.replace(job, rows=(rows,))
+
+
 # Losses other than least squares
 
 SIGNS = quantized([[7, -7], [1, 2], [3, -4]], [1, -1, 1], label_format=LabelFormat.SIGN)
@@ -243,8 +317,9 @@ def config_of(loss):
 @pytest.mark.parametrize("loss", MARGINS)
 def test_losses_have_a_wider_range(loss):
     # room = 2**31 * 7 / (128 * 1) = 7 * 2**24: two bits less than for least squares
-    made = plan(SIGNS, config_of(loss), steps=[0.1], loss=loss)
+    made = plan(SIGNS, config_of(loss), steps=[100.0], loss=loss)
     assert made.job.loss == loss
+    assert made.model_range == 128
     assert made.job.label_shift == 26
     assert made.units.model_unit == 7 / 2**26
     assert plan(SIGNS, config_of(loss), steps=[0.1], loss=loss,
@@ -254,40 +329,52 @@ def test_losses_have_a_wider_range(loss):
 
 
 def test_steps_of_the_hinge_are_those_of_its_unit():
-    # K = round(1e-5 / 49 2^26) = round(13.6957)
-    made = plan(SIGNS, CONFIG, steps=[1e-5, 1.0], loss=Loss.HINGE)
-    assert made.steps == pytest.approx([14 * 49 / 2**26, 1], rel=1e-3)
-    assert made.step_error == pytest.approx(14 / 13.6957 - 1, rel=1e-3)
-    exact = plan(SIGNS, CONFIG, steps=[1e-5, 1.0], loss=Loss.SQUARED_HINGE)
-    assert exact.step_error < 1e-3
+    # mantissa 2^-56 is 1e-10 / 49, so 147,059, and K = round(147,059 2^(26 + 16 - 56)) = round(8.98)
+    options = {"loss": Loss.HINGE, "model_range": 128}
+    with pytest.raises(ValueError, match=r"at least 7\.1\d*e-10, a smaller batch"):
+        plan(SIGNS, CONFIG, steps=[1e-10], **options)
+    # 8e-10: K = round(71.804); its 16 fraction bits are 2^-16 of an update each.
+    made = plan(SIGNS, CONFIG, steps=[8e-10, 1.0], **options)
+    assert made.steps == pytest.approx([72 * 49 / 2**42, 1], rel=1e-3)
+    assert abs(made.steps / [8e-10, 1] - 1).max() == pytest.approx(72 / 71.804 - 1, rel=1e-2)
     # A batch divides the unit, and the hinge's steps with it.
-    assert plan(SIGNS, CONFIG, steps=[4e-5], loss=Loss.HINGE, batch=4).steps == \
-        pytest.approx([4 * 14 * 49 / 2**26], rel=1e-9)
+    assert plan(SIGNS, CONFIG, steps=[32e-10], batch=4, **options).steps == \
+        pytest.approx([4 * 72 * 49 / 2**42], rel=1e-9)
+
+
+def test_error_of_a_step():
+    """What the dither of an update cannot tell from 0 is part of it: 2^-17 of the last bit."""
+    # 0.1 / 49 2^26 is K = 136,957; the mantissa 34,239 is off by 2.4e-6 of itself
+    made = plan(SIGNS, CONFIG, steps=[0.1], loss=Loss.SQUARED_HINGE, model_range=128)
+    assert made.step_error == pytest.approx(0.2 / 34239.2 + 2**-17 / 136957, rel=0.1)
+    tiny = plan(SIGNS, CONFIG, steps=[1e-12], loss=Loss.SQUARED_HINGE, model_range=128)
+    assert tiny.step_error == pytest.approx(2**-17 / (1e-12 / 49 * 2**26), rel=0.1)
+    assert tiny.step_error > 5      # not even rows that are off by a whole label are learned from
 
 
 def test_unit_update_by_hand():
-    assert checked_unit(3 << 8, 1, 4, 0.1) == 48     # 768 * 16 / 256
-    assert checked_unit(1 << 9, 1, 1, 0.1) == 4
-    assert checked_unit(7 << 6, 1, 1, 0.1) == 4      # 3.5
+    assert checked_unit(3 << 8, 1, 4, 0.1) == 48 << 16       # 768 * 16 / 256
+    assert checked_unit(7 << 6, 1, 1, 0.1) == 7 << 15       # 3.5
+    assert checked_unit(127, 3, 7, 0.1) == 64               # 63.5 / 65,536
     with pytest.raises(ValueError, match=r"step of 0\.1 is too small .* at least 0\.128, a smaller "
                                          "batch or a smaller model_range"):
-        checked_unit(25 << 5, 2, 8, 0.1)     # 3.125: 4 / 3.125 times as much
-    assert checked_unit((1 << 18) - 1, 1, 21, 0.1) == (1 << 31) - (1 << 13)
-    with pytest.raises(ValueError, match=r"step of 0\.1 is too large .* at most 0\.05, or a larger "
+        checked_unit(50, 3, 8, 0.1)     # 50 / 65,536: 64 / 50 times as much
+    assert checked_unit((1 << 18) - 1, 1, 21, 0.1) == (1 << 47) - (1 << 29)
+    with pytest.raises(ValueError, match=r"step of 0\.1 is too large .* less than 0\.05, or a larger "
                                          "model_range"):
         checked_unit(1 << 17, 1, 23, 0.1)    # 2^32
 
 
 @pytest.mark.parametrize("loss", [Loss.HINGE, Loss.LOGISTIC])
 def test_steps_that_do_not_fit_the_range(loss):
-    # 4 bits: K = step / 49 2^26; 2^31 - 1 at a step of 1,568, 4 at 2.92e-6.
-    with pytest.raises(ValueError, match=r"2000 is too large for .* at most 1568, or a larger"):
+    # 4 bits: K = step / 49 2^26; 2^31 - 1 at a step of 1,568, 2^-10 at 7.13e-10.
+    with pytest.raises(ValueError, match=r"2000 is too large for .* than 1568, or a larger"):
         plan(SIGNS, config_of(loss), steps=[2000], loss=loss)
-    with pytest.raises(ValueError, match=r"2e-06 is too small for .* at least 2\.9206\de-06, a"):
-        plan(SIGNS, config_of(loss), steps=[1, 2e-6], loss=loss)
+    with pytest.raises(ValueError, match=r"5e-10 is too small for .* at least 7\.1\d*e-10, a"):
+        plan(SIGNS, config_of(loss), steps=[100, 5e-10], loss=loss)
     assert plan(SIGNS, config_of(loss), steps=[2000], loss=loss, model_range=256).steps
-    assert len(plan(SIGNS, config_of(loss), steps=[2e-6], loss=loss, model_range=32).steps)
-    assert len(plan(SIGNS, CONFIG, steps=[2000, 2e-6], loss=Loss.SQUARED_HINGE).steps)
+    assert len(plan(SIGNS, config_of(loss), steps=[5e-10], loss=loss).steps)
+    assert len(plan(SIGNS, CONFIG, steps=[2000, 5e-10], loss=Loss.SQUARED_HINGE).steps)
 
 
 @pytest.mark.parametrize("loss", MARGINS)
@@ -351,7 +438,7 @@ PROXIMAL = dataclasses.replace(CONFIG, proximal=True)
 
 
 def test_thresholds_by_hand():
-    # mu = 0.02 * 7 / 2^22; 33 rows with P = 8 are 5 steps, of 6.6 rows each on average
+    # 33 rows with P = 8 are 5 steps, of 6.6 rows each on average
     data = dataclasses.replace(corrected(encoding="nearest"), label_scale=0.02)
     made = plan(data, PROXIMAL, steps=[0.4, 0.2], l1=0.01, proximal_period=8)
     unit = made.units.model_unit
@@ -360,11 +447,13 @@ def test_thresholds_by_hand():
         [round(0.01 * step * 6.6 / unit) for step in made.steps]
     assert made.job.box_limit == MODEL_LIMIT
     # A batch of 4 rows makes one step of them.
-    made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=8, batch=4)
+    made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=8, batch=4, model_range=32)
+    unit = made.units.model_unit
     assert made.job.epochs[0].threshold == round(0.01 * made.steps[0] * 6.6 / 4 / unit)
     # A period of all rows, or more, is one step.
     for period in (33, 1000):
-        made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=period)
+        made = plan(data, PROXIMAL, steps=[0.4], l1=0.01, proximal_period=period,
+                    model_range=32)
         assert made.job.epochs[0].threshold == round(0.01 * made.steps[0] * 33 / unit)
 
 
@@ -376,13 +465,13 @@ def test_large_and_small_thresholds():
 
 
 def test_box_by_hand():
-    unit = plan(DATA, PROXIMAL, steps=[0.1]).units.model_unit
-    job = plan(DATA, PROXIMAL, steps=[0.1], box=10.5 * unit).job
+    unit = plan(DATA, PROXIMAL, steps=[0.1], model_range=32).units.model_unit
+    job = plan(DATA, PROXIMAL, steps=[0.1], box=10.5 * unit, model_range=32).job
     assert (job.box_limit, job.epochs[0].threshold, job.proximal_period) == (10, 0, 1)
     assert plan(DATA, PROXIMAL, steps=[0.1], box=1e9).job.box_limit == MODEL_LIMIT
-    assert plan(DATA, PROXIMAL, steps=[0.1], box=unit).job.box_limit == 1
+    assert plan(DATA, PROXIMAL, steps=[0.1], box=unit, model_range=32).job.box_limit == 1
     with pytest.raises(ValueError, match=r"box must be at least 3\.33786e-08, .* not 3\.3e-08"):
-        plan(DATA, PROXIMAL, steps=[0.1], box=3.3e-8)
+        plan(DATA, PROXIMAL, steps=[0.1], box=3.3e-8, model_range=32)
 
 
 @pytest.mark.parametrize("n_rows, batch, period", [
@@ -443,7 +532,7 @@ FLOAT = pipeline_for(n_features=2, bits=32, encoding="float", lookahead=3)
 def test_float_units_by_hand():
     # s = 2^22: 2^31 2^22 / (32 * 1) = 2^48 of a sign; step / (2^22 1) = mantissa 2^(-8 shift)
     data = float_data(task="classification")
-    made = plan(data, FLOAT, steps=[0.5])
+    made = plan(data, FLOAT, steps=[0.5], model_range=32)
     assert made.job.label_shift == 48
     assert made.units.model_unit == 2.0**-26
     assert (made.job.epochs[0].mantissa, made.job.epochs[0].shift) == (1 << 17, 5)
@@ -453,14 +542,14 @@ def test_float_units_by_hand():
     assert plan(data, FLOAT, steps=[0.5], loss=Loss.HINGE).job.label_shift == 46
     # A step as large as the range: an active row moves the intercept by it.
     assert plan(data, FLOAT, steps=[127.5], loss=Loss.HINGE).steps.tolist() == [127.5]
-    with pytest.raises(ValueError, match=r"129 is too large for .* at most 128, or a larger"):
+    with pytest.raises(ValueError, match=r"129 is too large for .* than 128, or a larger"):
         plan(data, FLOAT, steps=[129], loss=Loss.HINGE)
 
 
 def test_float_labels():
-    # 32 bits by default: 2^53 / (32 (2^31 - 1)) is a little more than 2^17
+    # 32 bits by default: 2^53 / (32 (2^26 - 1)) is a little more than 2^22
     job = plan(float_data(), FLOAT, steps=[0.5]).job
-    assert (job.label_format, job.label_shift) == (LabelFormat.INT32, 17)
+    assert (job.label_format, job.label_shift) == (LabelFormat.INT32, 22)
     job = plan(float_data(label_bits=16), FLOAT, steps=[0.5]).job
     assert (job.label_format, job.label_shift) == (LabelFormat.INT16, 33)
     # The largest shift of the register is the end.

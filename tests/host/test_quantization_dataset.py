@@ -237,7 +237,7 @@ def test_regression_labels(label_bits, center):
     labels = labels + 1000
     data = quantize(features, labels, bits=2, label_bits=label_bits, center_labels=center)
     assert data.label_format == {16: LabelFormat.INT16, 32: LabelFormat.INT32}[label_bits]
-    stored, limit = stored_labels(data), (1 << label_bits - 1) - 1
+    stored, limit = stored_labels(data), {16: (1 << 15) - 1, 32: (1 << 26) - 1}[label_bits]
     assert np.abs(stored).max() == limit
     assert data.label_offset == pytest.approx((labels.min() + labels.max()) / 2 if center else 0)
     restored = data.label_offset + data.label_scale * stored

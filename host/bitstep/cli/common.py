@@ -131,7 +131,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--copies", type=integer(1, 255), metavar="C", help="independently drawn "
                         "copies of the rows, read in turn by the epochs (default: 1)")
     parser.add_argument("--seed", type=integer(0), metavar="K",
-                        help="seed of shuffle and codes (default: 0)")
+                        help="seed of shuffle, codes and the rounding of updates (default: 0)")
 
 
 def fill_defaults(arguments: argparse.Namespace) -> None:

@@ -28,11 +28,17 @@ from bitstep.cli.report import check_plot, make_report, plot, print_report
 from bitstep.devices import available, device_class, open_device
 from bitstep.driver import Driver
 from bitstep.modelfile import LinearModel
-from bitstep.planning import CORRECTED_ENCODINGS, MARGIN_RANGE, MODEL_RANGE, pipeline_for
+from bitstep.planning import (
+    CORRECTED_ENCODINGS,
+    MARGIN_RANGE,
+    MODEL_RANGE,
+    automatic_range,
+    pipeline_for,
+)
 from bitstep.registers import Loss
 from bitstep.runs import SaturationError
 from bitstep.schedules import SCHEDULES, read_steps, schedule_steps
-from bitstep.training import TrainedModel, automatic_step, train_model
+from bitstep.training import TrainedModel, automatic_step, lost_updates, train_model
 
 DEFAULT_EPOCHS = 20
 DEVICE_OPTIONS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
@@ -79,8 +85,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                           help="train an intercept; without one use --scaler maxabs (default: yes)")
     training.add_argument("--model-range", type=number(0), metavar="R",
                           help="largest weight that is representable, as a multiple of the labels' "
-                          f"half range (default: {MODEL_RANGE:g} for linreg and ls-svm, "
-                          f"{MARGIN_RANGE:g} for the other models)")
+                          "half range (default: as far as the steps can reach, at most "
+                          f"{MODEL_RANGE:g} for linreg and ls-svm, {MARGIN_RANGE:g} for the "
+                          "other models)")
     device = parser.add_argument_group("device")
     device.add_argument("--device", default="sim", metavar="NAME",
                         help="sim, golden or another of `bitstep devices` (default: sim)")
@@ -125,8 +132,6 @@ def run(arguments: argparse.Namespace) -> int:
         DEFAULT_EPOCHS if by_name else len(read_steps(Path(arguments.schedule))))
     problem = prepare(arguments)
     data, loss = problem.outputs[0], problem.kind.loss
-    if arguments.model_range is None:
-        arguments.model_range = MODEL_RANGE if loss == Loss.LEAST_SQUARES else MARGIN_RANGE
     step = arguments.step
     if by_name and step in (None, "auto"):
         step = automatic_step(data, arguments.batch, arguments.intercept, loss=loss)
@@ -138,6 +143,9 @@ def run(arguments: argparse.Namespace) -> int:
                               proximal=arguments.l1 > 0 or arguments.box is not None)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if arguments.model_range is None:
+        arguments.model_range = automatic_range(data, config, steps=steps, batch=arguments.batch,
+                                                loss=loss)
     try:
         device = open_device(arguments.device, config, **options)
     finally:
@@ -169,7 +177,11 @@ def run(arguments: argparse.Namespace) -> int:
         plot(report, arguments.plot)
     for path in filter(None, (arguments.out, arguments.report, arguments.plot, arguments.wave)):
         print(f"wrote {path}")
-    last = report["history"][-1]["train_loss"]
+    losses = [entry["train_loss"] for entry in report["history"]]
+    lost = None if arguments.l1 or arguments.box else lost_updates(model, losses)
+    if lost:
+        print(f"bitstep train: warning: {lost}", file=sys.stderr)
+    last = losses[-1]
     if last > 1.1 * problem.baseline:      # nothing to learn gives a little above 1
         constant = "the labels' mean" if loss == Loss.LEAST_SQUARES else "the best constant"
         held = "".join(f" or a {change} --{name}" for name, change in (

@@ -10,6 +10,9 @@ from bitstep.quantization.packing import pack_labels
 from bitstep.registers import LabelFormat
 
 LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
+# Largest L by stored bits. A weight of 32 times the largest label must fit a model word with any
+# code, also of 1 bit, so 32 stored bits hold numbers of 27.
+LABEL_LIMITS = {16: (1 << 15) - 1, 32: (1 << 26) - 1}
 MAX_LABEL = 1e100           # squares of residuals must stay finite
 MAX_CLASSES = 256           # more different labels than this are a regression's
 
@@ -43,8 +46,8 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str, label_bits: i
         A classification has 2 to 256 distinct labels. Two are stored as a bit each, more as
         int16.
     label_bits : {16, 32}
-        Stored bits of a regression's label; L is rounded to nearest, at most
-        ``2 ** (label_bits - 1) - 1`` in magnitude.
+        Stored bits of a regression's label; L is rounded to nearest, at most 2**15 - 1 in
+        magnitude with 16 bits and 2**26 - 1 with 32.
     center_labels : bool
         Whether a regression's offset is the centre of the labels' range (else 0).
 
@@ -79,7 +82,7 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str, label_bits: i
         return _classes(values)
     low, high = float(values.min()), float(values.max())
     offset = low / 2 + high / 2 if center_labels else 0.0
-    limit = (1 << label_bits - 1) - 1
+    limit = LABEL_LIMITS[label_bits]
     # Constant labels, all L = 0, fit any scale: take that of a range from -1 to 1.
     largest = max(high - offset, offset - low) or 1.0
     scale = largest / limit
