@@ -1,5 +1,6 @@
 """Training with every loss, refetching and proximal steps, against plain loops."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -106,15 +107,20 @@ def test_proximal_steps_against_float64(loss, encoding, bits, batch, penalties):
     features, signs = problem(600)
     data = quantize(features, signs, bits=bits, encoding=encoding, task="classification")
     steps = schedule_steps("inverse", step=0.1 * batch, epochs=4)
-    model = run(data, loss=loss, steps=steps, batch=batch, **penalties)
+    # Of hinge, K of some thousands is rounded for 1,200 active rows: the intercept of a run has a
+    # standard deviation of 2e-4.
+    models = [run(replace(data, seed=seed), loss=loss, steps=steps, batch=batch, **penalties)
+              for seed in range(4)]
     rows, _ = code_levels(data, slice(None))
     period = automatic_proximal_period(600, batch, penalties.get("l1", 0.0) * steps[0])
-    weights, intercept = float_sgd(rows, signs, loss=loss, steps=model.steps, batch=batch,
+    weights, intercept = float_sgd(rows, signs, loss=loss, steps=models[0].steps, batch=batch,
                                    period=period, **penalties)
     tolerance = 5e-4
-    np.testing.assert_allclose(model.weights[-1, 0], weights, atol=tolerance)
-    assert model.scaled_intercepts[-1, 0] == pytest.approx(intercept, abs=tolerance)
-    if "box" in penalties:
+    np.testing.assert_allclose(np.mean([model.weights[-1, 0] for model in models], axis=0), weights,
+                               atol=tolerance)
+    assert np.mean([model.scaled_intercepts[-1, 0] for model in models]) == pytest.approx(
+        intercept, abs=tolerance)
+    for model in models if "box" in penalties else ():
         assert np.abs(model.weights[-1]).max() <= penalties["box"]
         assert np.abs(model.weights[-1]).max() == pytest.approx(penalties["box"], rel=1e-6)
 
