@@ -1,5 +1,6 @@
 """Training with every loss, refetching and proximal steps, against plain loops."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.driver import Driver
+from bitstep.golden.dither import dithers
 from bitstep.losses import code_levels, mean_losses
 from bitstep.models import MODELS
 from bitstep.planning import pipeline_for, plan
@@ -105,15 +107,20 @@ def test_proximal_steps_against_float64(loss, encoding, bits, batch, penalties):
     features, signs = problem(600)
     data = quantize(features, signs, bits=bits, encoding=encoding, task="classification")
     steps = schedule_steps("inverse", step=0.1 * batch, epochs=4)
-    model = run(data, loss=loss, steps=steps, batch=batch, **penalties)
+    # Of hinge, K of some thousands is rounded for 1,200 active rows: the intercept of a run has a
+    # standard deviation of 2e-4.
+    models = [run(replace(data, seed=seed), loss=loss, steps=steps, batch=batch, **penalties)
+              for seed in range(4)]
     rows, _ = code_levels(data, slice(None))
     period = automatic_proximal_period(600, batch, penalties.get("l1", 0.0) * steps[0])
-    weights, intercept = float_sgd(rows, signs, loss=loss, steps=model.steps, batch=batch,
+    weights, intercept = float_sgd(rows, signs, loss=loss, steps=models[0].steps, batch=batch,
                                    period=period, **penalties)
     tolerance = 5e-4
-    np.testing.assert_allclose(model.weights[-1, 0], weights, atol=tolerance)
-    assert model.scaled_intercepts[-1, 0] == pytest.approx(intercept, abs=tolerance)
-    if "box" in penalties:
+    np.testing.assert_allclose(np.mean([model.weights[-1, 0] for model in models], axis=0), weights,
+                               atol=tolerance)
+    assert np.mean([model.scaled_intercepts[-1, 0] for model in models]) == pytest.approx(
+        intercept, abs=tolerance)
+    for model in models if "box" in penalties else ():
         assert np.abs(model.weights[-1]).max() <= penalties["box"]
         assert np.abs(model.weights[-1]).max() == pytest.approx(penalties["box"], rel=1e-6)
 
@@ -130,19 +137,22 @@ def test_a_large_l1_makes_zeros():
 # Refetching
 
 def exact_hinge(data, job):
-    """Hinge SGD on the 16-bit rows in Python's integers; the model after each epoch."""
+    """Hinge SGD on the 16-bit rows in Python's integers, K rounded by the rows' dither; the model
+    after each epoch.
+    """
     fraction = 16 - max(data.bits, 2)
     signs = np.where(data.label_values() > 0, 1, -1).tolist()
     model, intercept = job.model.tolist(), job.intercept
     level, models = job.intercept_level, []
     for epoch in job.epochs:
-        unit = Fraction(epoch.mantissa << job.label_shift, 1 << 8 * epoch.shift)
+        unit = Fraction(epoch.mantissa << job.label_shift + 16, 1 << 8 * epoch.shift)
         unit = (unit + Fraction(1, 2)).__floor__()
-        for values, sign in zip(data.full.tolist(), signs, strict=True):
+        for values, sign, dither in zip(data.full.tolist(), signs,
+                                        dithers(epoch.key, len(signs)).tolist(), strict=True):
             dot = sum(v * x for v, x in zip(values, model, strict=True))
             dot += level * intercept << fraction
             if sign * dot < 1 << job.label_shift + fraction:
-                update = -sign * unit
+                update = -sign * (unit + dither >> 16)
                 model = [x - (Fraction(update * v, 1 << fraction) + Fraction(1, 2)).__floor__()
                          for v, x in zip(values, model, strict=True)]
                 intercept -= update * level

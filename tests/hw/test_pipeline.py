@@ -9,7 +9,9 @@ from amaranth.lib import memory
 from support import run_pipeline
 
 from bitstep.config import PipelineConfig
+from bitstep.golden.dither import epoch_key
 from bitstep.golden.sgd import train
+from bitstep.job import EpochSteps
 from bitstep.registers import LabelFormat, Loss, Saturation
 from bitstep_hw.pipeline import Pipeline
 from bitstep_sim.jobs import random_job
@@ -122,6 +124,20 @@ def test_refetching(bits, cell, lookahead, recursion):
           refetch_cell=cell, correction_period=7, warm=True, stall=0.2)
     check(config, n_features=15, n_rows=40, epochs=2, loss=Loss.HINGE, refetch_cell=cell,
           proximal_period=9, warm=True)
+
+
+@pytest.mark.parametrize("lookahead, recursion", [(0, 2), (4, 2), (4, 4)])
+def test_refetching_with_small_updates(lookahead, recursion):
+    """K is 0.6 and words are a few units, so how it is rounded decides about other rows."""
+    config = PipelineConfig(bits=4, lookahead=lookahead, recursion=recursion, refetch=True, **SMALL)
+    job = random_job(config, n_features=3, n_rows=100, epochs=1, loss=Loss.HINGE, refetch_cell=1,
+                     warm=True)
+    job = dataclasses.replace(job, label_shift=6, model=job.model % 9 - 4, intercept=1,
+                              epochs=(EpochSteps(614, 2, key=epoch_key(1, 0)),))
+    expected, = train(job)
+    assert expected.refetched_rows > 5
+    (model, intercept, *_), = run_pipeline(Pipeline(config=config), job)
+    assert (model, intercept) == (expected.model.tolist(), expected.intercept)
 
 
 @pytest.mark.parametrize("loss", [Loss.HINGE, Loss.SQUARED_HINGE])

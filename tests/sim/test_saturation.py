@@ -11,6 +11,7 @@ from test_equivalence import FLOAT, LOGISTIC, PROFILE, REFETCH, fresh_seed, jobs
 
 from bitstep.config import PipelineConfig
 from bitstep.driver import Driver
+from bitstep.golden.dither import dithers
 from bitstep.golden.sgd import train
 from bitstep.job import EpochSteps, TrainingJob
 from bitstep.quantization.packing import pack_codes, pack_labels
@@ -45,7 +46,7 @@ def check(device, job):
 
 
 def small_job(levels, labels, model, *, mantissa=256, intercept=0, intercept_level=0, period=0,
-              coefficients=None, before=0, after=0):
+              coefficients=None, before=0, after=0, key=0):
     """Rows of few levels; ``before`` and ``after`` are epochs without steps around the one."""
     levels, calm = np.array(levels), EpochSteps(0, 1, 0, 1)
     n_features = levels.shape[1]
@@ -56,23 +57,33 @@ def small_job(levels, labels, model, *, mantissa=256, intercept=0, intercept_lev
         label_shift=0, intercept_level=intercept_level, batch=1, correction_period=period,
         coefficients=np.zeros(n_features, np.int32) if coefficients is None
         else np.array(coefficients, np.int32),
-        epochs=(*[calm] * before, EpochSteps(mantissa, 1, 256, 1), *[calm] * after),
+        epochs=(*[calm] * before, EpochSteps(mantissa, 1, 256, 1, key=key), *[calm] * after),
         model=np.array(model, np.int32), intercept=intercept)
 
 
-@pytest.mark.parametrize("word, level, label, mantissa, expected", [
-    (HIGH, 1, 0, 256, 0), (HIGH, 1, -1, 256, UPDATE),
-    (LOW, 1, 0, 256, 0), (LOW, 1, 1, 256, UPDATE),
-    (HIGH, 2, 0, 128, 0), (HIGH, 2, -1, 128, UPDATE),       # half, up
-    (LOW, 2, 1, 128, MODEL), (LOW, 2, 2, 128, UPDATE),
-    (HIGH, -1, 0, 256, 0), (LOW, -1, 0, 256, UPDATE),
-    (0, 15, 0, (1 << 18) - 1, 0),
+# Keys whose dithers of the rows 0 and 2 round a half down, and up.
+DOWN, UP = 0, 5
+
+
+def test_keys():
+    for key, up in ((DOWN, False), (UP, True)):
+        assert ((dithers(key, 3)[[0, 2]] >= 0x8000) == up).all()
+
+
+@pytest.mark.parametrize("word, level, label, mantissa, key, expected", [
+    *((word, level, label, 256, key, expected) for key in (DOWN, UP)
+      for word, level, label, expected in (
+          (HIGH, 1, 0, 0), (HIGH, 1, -1, UPDATE), (LOW, 1, 0, 0), (LOW, 1, 1, UPDATE),
+          (HIGH, -1, 0, 0), (LOW, -1, 0, UPDATE))),
+    (HIGH, 2, 0, 128, UP, 0), (HIGH, 2, -1, 128, UP, UPDATE), (HIGH, 2, -1, 128, DOWN, 0),
+    (LOW, 2, 1, 128, UP, MODEL), (LOW, 2, 1, 128, DOWN, UPDATE), (LOW, 2, 2, 128, UP, UPDATE),
+    (0, 15, 0, (1 << 18) - 1, DOWN, 0),
 ])
 @pytest.mark.parametrize("before", [0, 2])
-def test_range_of_an_update(board, word, level, label, mantissa, expected, before):
+def test_range_of_an_update(board, word, level, label, mantissa, key, expected, before):
     for where in ([[level]], [[level], [0], [0]], [[0], [0], [level]]):
         labels = [label if row != [0] else 0 for row in where]
-        job = small_job(where, labels, [word], mantissa=mantissa, before=before)
+        job = small_job(where, labels, [word], mantissa=mantissa, before=before, key=key)
         assert check(board, job) == Saturation(expected)
 
 
