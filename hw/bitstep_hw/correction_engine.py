@@ -144,10 +144,11 @@ class CorrectionEngine(wiring.Component):
         waits = self.answer - 1
         fetched, chosen, multiplied = (delay(m, walking, cycles + waits, name=f"walking_{cycles}")
                                        for cycles in (1, 2, 5))
+        chosen_group = delay(m, group, waits, name="late_group")
         results = []
         for lane in range(lanes):
             word = Signal(signed(MODEL_WIDTH), name=f"word_{lane}", reset_less=True)
-            with m.If(fetched), m.Switch(delay(m, group, waits, name="late_group")):
+            with m.If(fetched), m.Switch(chosen_group):
                 for number, old in enumerate(words[lane::lanes]):
                     with m.Case(number):
                         m.d.sync += word.eq(old)

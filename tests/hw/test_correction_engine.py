@@ -120,6 +120,29 @@ def test_rounding_and_range(word, coefficient, mantissa):
     assert correct(word, coefficient, mantissa, 1) == (exact if fits(exact, 32) else None)
 
 
+@pytest.mark.parametrize("config", CONFIGS[:3] + CONFIGS[5:], ids=lambda config: config.name)
+def test_range_of_every_lane(config):
+    """A correction that does not fit is found in whichever lane of whichever beat it is, and one
+    that just fits is not.
+    """
+    dut, beats = CorrectionEngine(config=config), config.max_beats
+    coefficients = np.full(beats * config.lanes, 2)
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, {"mantissa": 256, "shift": 1, "beats": beats})
+        await load_coefficients(ctx, dut, config, coefficients)
+        for lane in range(config.lanes):
+            for word in (1 << 30, -1 << 30):        # twice it is 2^31 or -2^31
+                words = [[0] * config.lanes for _ in range(beats)]
+                words[lane % beats][lane] = word
+                await sample(ctx, dut, words)
+                _, saturated = await walk(ctx, dut)
+                assert saturated == (word > 0), f"lane {lane}"
+                await ctx.tick()
+
+    simulate(dut, bench, limit=50_000)
+
+
 @pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
 def test_ties_of_every_shift(shift):
     """Halves go up, whatever is shifted away."""
@@ -144,29 +167,30 @@ def test_rows_that_are_not_sampled_do_not_start_a_walk():
     simulate(dut, bench)
 
 
-@pytest.mark.parametrize("after", [0, 1, 4, 9])
-def test_stop(after):
-    """A walk that was stopped is never done, and the next one is right."""
-    config = CONFIGS[0]
-    dut = CorrectionEngine(config=config)
-    rng = random.Random(after)
-    coefficients = np.array(signed_numbers(rng, 10, 24))
-    words = [signed_numbers(rng, 20, 8) for _ in range(3)]
+@pytest.mark.parametrize("config", [CONFIGS[0], replace(CONFIGS[0], recursion=4), CONFIGS[2],
+                                    CONFIGS[5]], ids=lambda config: config.name)
+def test_stop(config):
+    """A walk that was stopped is never done, and the next one is right, whichever group it was."""
+    dut, rng = CorrectionEngine(config=config), random.Random(config.name)
+    beats = config.max_beats
+    coefficients = np.array(signed_numbers(rng, 10, beats * config.lanes))
+    words = [signed_numbers(rng, 20, config.lanes) for _ in range(beats)]
 
     async def bench(ctx):
-        put_all_of(ctx, dut, {"mantissa": 5, "shift": 1, "beats": 3})
+        put_all_of(ctx, dut, {"mantissa": 5, "shift": 1, "beats": beats})
         await load_coefficients(ctx, dut, config, coefficients)
-        await sample(ctx, dut, words)
-        await ticks(ctx, after)
-        put(ctx, dut.stop, 1)
-        for _ in range(40):
-            await ctx.tick()
-            assert not ctx.get(dut.done)
-        put(ctx, dut.stop, 0)
-        await ticks(ctx, 3)
-        await sample(ctx, dut, words)
-        await walk(ctx, dut)
-        assert await corrections(ctx, dut, 3) \
-            == expected(words, coefficients, EpochSteps(1, 1, 5, 1))
+        for after in range(0, beats * dut.groups - 1, 1 if dut.groups < 5 else 3):
+            await sample(ctx, dut, words)
+            await ticks(ctx, after)
+            put(ctx, dut.stop, 1)
+            for _ in range(40):
+                await ctx.tick()
+                assert not ctx.get(dut.done)
+            put(ctx, dut.stop, 0)
+            await ticks(ctx, 3)
+            await sample(ctx, dut, words)
+            await walk(ctx, dut)
+            assert await corrections(ctx, dut, beats) \
+                == expected(words, coefficients, EpochSteps(1, 1, 5, 1))
 
-    simulate(dut, bench)
+    simulate(dut, bench, limit=50_000)
