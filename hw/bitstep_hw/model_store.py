@@ -120,8 +120,8 @@ class ModelStore(wiring.Component):
                 old = Signal(signed(MODEL_WIDTH), name=f"old_{lane}", reset_less=True)
                 m.d.sync += old.eq(read.data[lane])
             held.append(old)
-            m.d.comb += write.data[lane].eq(access.words[lane % 2])
-            if lane < config.lanes:
+            if lane < config.lanes:     # a word without a lane stays 0
+                m.d.comb += write.data[lane].eq(access.words[lane % 2])
                 word, excess, carry = self._lane(m, lane, one, two, old, frozen)
                 excesses.append(excess)
                 carries.append(carry)

@@ -1,8 +1,8 @@
 """An AXI memory for the Amaranth simulator, which checks its master."""
 
-from bitstep_hw.axi import BURST_INCR, MAX_BURST
+from bitstep_hw.axi import BURST_INCR, MAX_BURST, RESP_OKAY
 
-SLVERR = 0b10
+SLVERR, DECERR = 0b10, 0b11
 
 
 class AxiMemory:
@@ -18,8 +18,9 @@ class AxiMemory:
         Probability, per cycle and channel, of doing nothing.
     latency : int
         Cycles from an address to the first data, or from the last data to the response.
-    bad : container of int
-        Byte addresses of beats (reads) or bursts (writes) that give an error response.
+    bad : dict of int to int
+        Responses to byte addresses of beats (reads) or bursts (writes), ``SLVERR`` or ``DECERR``;
+        all others are answered with OKAY.
 
     Attributes
     ----------
@@ -29,9 +30,9 @@ class AxiMemory:
         Byte address and beats of each burst.
     """
 
-    def __init__(self, *, data_width, rng, stall=0.0, latency=1, bad=()):
+    def __init__(self, *, data_width, rng, stall=0.0, latency=1, bad=None):
         self.beat_bytes = data_width // 8
-        self.rng, self.stall, self.latency, self.bad = rng, stall, latency, bad
+        self.rng, self.stall, self.latency, self.bad = rng, stall, latency, bad or {}
         self.words, self.bursts = {}, []
         self.cycle = 0
 
@@ -70,7 +71,7 @@ class AxiMemory:
             if valid:
                 _, address, last = waiting[0]
                 ctx.set(bus.rdata, self.word(address))
-                ctx.set(bus.rresp, SLVERR if address in self.bad else 0)
+                ctx.set(bus.rresp, self.bad.get(address, RESP_OKAY))
                 ctx.set(bus.rlast, last)
             ctx.set(bus.rvalid, valid)
             arready = self._ready()
@@ -96,11 +97,12 @@ class AxiMemory:
                 burst = addresses.pop(0)
                 self._store(burst, beats[:len(burst)])
                 del beats[:len(burst)]
-                responses.append((self.cycle + self.latency, burst[0] in self.bad))
+                responses.append((self.cycle + self.latency,
+                                  self.bad.get(burst[0], RESP_OKAY)))
             bvalid = bvalid or bool(responses and responses[0][0] <= self.cycle + 1
                                     and self._ready())
             if bvalid:
-                ctx.set(bus.bresp, SLVERR if responses[0][1] else 0)
+                ctx.set(bus.bresp, responses[0][1])
             ctx.set(bus.bvalid, bvalid)
             awready, wready = self._ready(), self._ready()
             ctx.set(bus.awready, awready)

@@ -9,6 +9,10 @@ from bitstep.devices.base import DeviceError
 
 BASE = 0x1000_0000          # address of the first byte of memory, so that 0 is outside of it
 
+# Ports by their order in board.cpp, and the error responses of AXI.
+PORTS = ("rows", "aux_read", "aux_write", "full")
+SLVERR, DECERR = 2, 3
+
 _HANDLE = ctypes.c_void_p
 _SIGNATURES = {
     "create": (_HANDLE, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_double,
@@ -21,6 +25,12 @@ _SIGNATURES = {
     "run": (ctypes.c_uint64, [_HANDLE, ctypes.c_uint64]),
     "write": (ctypes.c_bool, [_HANDLE, ctypes.c_uint32, ctypes.c_uint32]),
     "read": (ctypes.c_bool, [_HANDLE, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32)]),
+    "restart_timing": (None, [_HANDLE]),
+    "freeze": (None, [_HANDLE, ctypes.c_uint64]),
+    "set_fault": (None, [_HANDLE, ctypes.c_int, ctypes.c_uint64, ctypes.c_int]),
+    "write_all": (ctypes.c_bool, [_HANDLE, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint32)]),
+    "read_all": (ctypes.c_bool, [_HANDLE, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint32),
+                                 ctypes.POINTER(ctypes.c_uint32)]),
     "strays": (ctypes.c_uint64, [_HANDLE]),
     "first_stray": (ctypes.c_uint64, [_HANDLE]),
     "first_stray_port": (ctypes.c_char_p, [_HANDLE]),
@@ -112,6 +122,24 @@ class Board:
         if not ok:
             raise DeviceError(f"Register {offset:#05x} could not be written: error or no answer")
 
+    def write_all(self, values) -> None:
+        """Write the registers of (offset, value) pairs, in order."""
+        flat = [number for pair in values for number in pair]
+        ok = self._call("write_all", len(flat) // 2, (ctypes.c_uint32 * len(flat))(*flat))
+        self.check()
+        if not ok:
+            raise DeviceError("A register could not be written: error or no answer")
+
+    def read_all(self, offsets) -> list[int]:
+        """Read registers, in order."""
+        values = (ctypes.c_uint32 * len(offsets))()
+        ok = self._call("read_all", len(offsets), (ctypes.c_uint32 * len(offsets))(*offsets),
+                        values)
+        self.check()
+        if not ok:
+            raise DeviceError("A register could not be read: error or no answer")
+        return list(values)
+
     def run(self, max_cycles: int) -> int:
         """Run until the interrupt rises, at most ``max_cycles``; return the cycles it took."""
         cycles = self._call("run", max_cycles)
@@ -121,6 +149,31 @@ class Board:
     def reset(self) -> None:
         """Reset the top and forget every transfer; memory and statistics stay."""
         self._call("reset")
+
+    def restart_timing(self) -> None:
+        """Let the memory take as long for everything as on a new board: the stalls begin again, and
+        no bandwidth is saved or owed.
+        """
+        self._call("restart_timing")
+
+    def freeze(self, cycles: int) -> None:
+        """Let the memory do nothing for some cycles."""
+        self._call("freeze", cycles)
+
+    def set_fault(self, port: str, number: int, response: int) -> None:
+        """Let an answer of a port be an error, whatever its address.
+
+        Parameters
+        ----------
+        port : str
+            One of ``PORTS``; ``full`` is there with ``refetch`` alone.
+        number : int
+            Which of its answers from now on, the next one is 1: beats of a read, bursts of a
+            write. 0 is none.
+        response : int
+            ``SLVERR`` or ``DECERR``.
+        """
+        self._call("set_fault", PORTS.index(port), number, response)
 
     @property
     def cycles(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bitstep.config import PipelineConfig
 from bitstep.devices.base import DeviceError
+from bitstep.registers import OFFSETS, Control
 from bitstep_hw.identity import identity
 from bitstep_sim import verilator
 from bitstep_sim.allocator import Allocator
@@ -122,7 +123,11 @@ class SimDevice:
         return self.board.read(offset)
 
     def write(self, offset: int, value: int) -> None:
-        """Write the 32-bit register at byte ``offset``."""
+        """Write the 32-bit register at byte ``offset``. A run's cycles do not depend on what was
+        before it: with its start the memory's timing begins anew.
+        """
+        if offset == OFFSETS["CONTROL"] and value & Control.START:
+            self.board.restart_timing()
         self.board.write(offset, value)
 
     def allocate(self, n_bytes: int) -> SimBuffer:

@@ -81,7 +81,7 @@ class _Finder:
 
 
 def registers_in_conditions(*components):
-    """Elaborate components; "file:line < file:line ...: name" of every register that is made inside a
+    """Elaborate components; "file:line < file:line ...: name" of every register made inside a
     condition in which it is written, with the lines that led there, sorted.
     """
     finder = _Finder()

@@ -143,6 +143,28 @@ def test_range_of_every_lane(config):
     simulate(dut, bench, limit=50_000)
 
 
+def test_a_load_that_was_cut_off():
+    """The next one begins at the first word of the first group."""
+    config = CONFIGS[2]
+    dut, rng = CorrectionEngine(config=config), random.Random(0)
+    coefficients = np.array(signed_numbers(rng, 10, config.lanes))
+    words = [signed_numbers(rng, 20, config.lanes)]
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, {"mantissa": 5, "shift": 1, "beats": 1})
+        for pairs in (1, 2, 3, config.lanes // 2 - 1):
+            put_all_of(ctx, dut, {"load": 1, "load_i": 77})
+            await ticks(ctx, pairs)
+            put(ctx, dut.load, 0)
+            await load_coefficients(ctx, dut, config, coefficients)
+            await sample(ctx, dut, words)
+            await walk(ctx, dut)
+            assert await corrections(ctx, dut, 1) \
+                == expected(words, coefficients, EpochSteps(1, 1, 5, 1))
+
+    simulate(dut, bench, limit=5000)
+
+
 @pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
 def test_ties_of_every_shift(shift):
     """Halves go up, whatever is shifted away."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from support import (
+    halves,
     in_rows,
     put,
     put_all_of,
@@ -228,3 +229,25 @@ def test_nothing_changes_without_a_slot():
                      intercept_level=127)
     assert {outputs["access_o"] for outputs in recorded} == {0}
     assert not any(outputs["saturated"] for outputs in recorded)
+
+
+def test_words_without_a_lane_stay_0():
+    """Whatever passes at ``access_i`` while rows go through: a model in memory holds them."""
+    config = CONFIGS[1]
+    dut = ModelStore(config=config)
+
+    async def bench(ctx):
+        await write_model(ctx, dut, config, [[5] * config.lanes] * 3, 0)
+        put(ctx, dut.access_i, (1 << 64) - 1)
+        for index in range(3):
+            put(ctx, dut.slot, {"valid": 1, "index": index})
+            await ctx.tick()
+        put(ctx, dut.slot, {"valid": 0})
+        await ticks(ctx, 6)
+        put(ctx, dut.access_shown, config.model_lanes // 2 - 1)
+        for index in range(3):
+            put(ctx, dut.access_index, index)
+            await ctx.tick()
+            assert halves(ctx.get(dut.access_o)) == [5, 0]
+
+    simulate(dut, bench)

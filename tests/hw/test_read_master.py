@@ -6,7 +6,7 @@ import pytest
 
 from bitstep_hw.burst_splitter import BurstSplitter
 from bitstep_hw.read_master import ReadMaster
-from bitstep_sim.axi_memory import AxiMemory
+from bitstep_sim.axi_memory import DECERR, SLVERR, AxiMemory
 from bitstep_sim.harness import get_all, held, held_channel, put_all, simulate
 
 CORNERS = [  # (beat's index, beats)
@@ -22,7 +22,7 @@ def addresses_of(jobs, beat_bytes):
     return [job["address"] + beat_bytes * i for job in jobs for i in range(job["beats"])]
 
 
-def setup(*, stall=0.0, latency=1, bad=(), seed=0, **parameters):
+def setup(*, stall=0.0, latency=1, bad=None, seed=0, **parameters):
     dut = ReadMaster(**parameters)
     memory = AxiMemory(data_width=dut.data_width, rng=random.Random(f"{seed}-memory"),
                        stall=stall, latency=latency, bad=bad)
@@ -134,9 +134,30 @@ def test_jobs_without_beats_vanish():
     assert memory.bursts == [(24, 2)]
 
 
-def test_errors_are_counted_per_beat():
-    _, errors = check(jobs_of([(0, 40)], 8), data_width=64, bad={8, 16, 39 * 8})
+@pytest.mark.parametrize("responses", [(SLVERR,) * 3, (DECERR,) * 3, (SLVERR, DECERR, SLVERR)])
+def test_errors_are_counted_per_beat(responses):
+    bad = dict(zip((8, 16, 39 * 8), responses, strict=True))
+    _, errors = check(jobs_of([(0, 40)], 8), data_width=64, bad=bad)
     assert errors == 3
+
+
+@pytest.mark.parametrize("response", [SLVERR, DECERR])
+def test_an_error_is_told_while_data_is_discarded(response):
+    """Not later than ``idle``, so that the end of a run cannot miss it."""
+    dut, _, processes = setup(data_width=64, latency=9, bad={8 * 30: response})
+
+    async def bench(ctx):
+        await put_all(ctx, dut.i_job, jobs_of([(0, 31)], 8), rng=random.Random(0))
+        while not ctx.get(dut.accepted):
+            await ctx.tick()
+        ctx.set(dut.stop, 1)
+        errors = ctx.get(dut.error)
+        while not ctx.get(dut.idle):
+            await ctx.tick()
+            errors += ctx.get(dut.error)
+        assert errors == 1
+
+    simulate(dut, bench, processes=processes, limit=200)
 
 
 @pytest.mark.parametrize("after", range(0, 60, 3))

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from bitstep_hw.write_master import WriteMaster
-from bitstep_sim.axi_memory import AxiMemory
+from bitstep_sim.axi_memory import DECERR, SLVERR, AxiMemory
 from bitstep_sim.harness import held_channel, put_all, simulate
 
 CORNERS = [  # (beat's index, beats); blocks do not overlap
@@ -17,7 +17,7 @@ def jobs_of(corners, beat_bytes):
     return [{"address": index * beat_bytes, "beats": beats} for index, beats in corners]
 
 
-def setup(*, stall=0.0, latency=1, bad=(), seed=0, **parameters):
+def setup(*, stall=0.0, latency=1, bad=None, seed=0, **parameters):
     dut = WriteMaster(**parameters)
     memory = AxiMemory(data_width=dut.data_width, rng=random.Random(f"{seed}-memory"),
                        stall=stall, latency=latency, bad=bad)
@@ -124,8 +124,10 @@ def test_data_is_not_taken_without_a_job():
     simulate(dut, bench, processes=processes)
 
 
-def test_errors_are_counted_per_burst():
-    _, errors = check(jobs_of([(0, 48), (64, 1)], 8), bad={16 * 8, 64 * 8})
+@pytest.mark.parametrize("responses", [(SLVERR,) * 2, (DECERR,) * 2, (DECERR, SLVERR)])
+def test_errors_are_counted_per_burst(responses):
+    bad = dict(zip((16 * 8, 64 * 8), responses, strict=True))
+    _, errors = check(jobs_of([(0, 48), (64, 1)], 8), bad=bad)
     assert errors == 2
 
 

@@ -14,6 +14,7 @@ from bitstep_sim.bench.fixture import (
     fixture_device,
     fold,
 )
+from bitstep_sim.board import DECERR, SLVERR
 from bitstep_sim.device import POISON
 
 MIB = 1 << 20
@@ -144,6 +145,54 @@ def test_violations(board, fault, message):
         run.run()
     with pytest.raises(DeviceError, match=message):     # it stays
         run.get("STATUS")
+
+
+@pytest.mark.parametrize("latency", [1, 300])
+def test_a_run_that_is_done_before_its_models_are_written(board, latency):
+    """The board looks at the buses when the interrupt rises, and from then on."""
+    run = FixtureRun(board(faulty=True, memory_latency=latency), 100, fault="early")
+    with pytest.raises(DeviceError, match="m_axi_aux: is in use although the run is done"):
+        run.run()
+
+
+def test_answers_that_are_errors(board):
+    """Each answer of each port, one after the other, until a run has no more of them."""
+    run = FixtureRun(board(), 40)
+    for port, response, error, count in (
+            ("rows", SLVERR, Error.ROW_READ, 40), ("rows", DECERR, Error.ROW_READ, 40),
+            ("aux_read", DECERR, Error.AUX_READ, 40), ("aux_write", DECERR, Error.MODEL_WRITE, 3)):
+        for number in range(1, count + 1):
+            run.device.board.set_fault(port, number, response)
+            assert run.run()[0] == error
+        run.device.board.set_fault(port, count + 1, response)
+        check(run)
+        run.device.board.set_fault(port, 0, response)
+    assert run.device.board.stray_accesses == 0
+
+
+def test_frozen_memory(board):
+    run = FixtureRun(board(), 400)
+    cycles = check(run)
+    run.start()
+    run.device.board.run(100)
+    run.device.board.freeze(1000)
+    assert run.device.board.run(950) == 950     # what has come may still be written, not more
+    assert run.get("STATUS") == Status.BUSY
+    assert run.wait()
+    assert cycles + 900 < run.get("CYCLES_LO") < cycles + 1100
+
+
+def test_cycles_of_a_run_do_not_depend_on_the_one_before(board):
+    device = board(stall_probability=0.4, memory_gbps=0.7)
+    cycles = [check(FixtureRun(device, beats)) for beats in (300, 77)]
+    device.board.run(1234)
+    assert [check(FixtureRun(device, beats)) for beats in (300, 77, 77)] == [*cycles, cycles[1]]
+
+
+def test_many_registers_at_once(board):
+    device = board().board
+    device.write_all([(OFFSETS["BATCH"], 5), (OFFSETS["ROWS"], 0xFFFF_FFFF)])
+    assert device.read_all([OFFSETS["ROWS"], OFFSETS["BATCH"]]) == [0xFFFF_FFFF, 5]
 
 
 def test_wait_gives_up(board):

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 from boards import TestedDevice, check_against_golden, compare, open_board
 from test_equivalence import FLOAT, REFETCH
+from test_fresh_boards import LARGE
 
 from bitstep.config import PipelineConfig
 from bitstep.driver import Driver
@@ -135,11 +136,10 @@ def test_an_abort_between_runs_does_nothing():
 
 def test_a_correction_after_one_that_was_cut_off():
     """The engine keeps nothing of a walk that an abort has ended in the middle."""
-    config = PipelineConfig(bits=8, max_features=40, lookahead=2, recursion=4)
-    cut_off = random_job(config, n_features=33, n_rows=65, seed=4, epochs=3, correction_period=3)
-    job = random_job(config, n_features=30, n_rows=30, seed=9, epochs=1, warm=True,
+    cut_off = random_job(LARGE, n_features=33, n_rows=65, seed=4, epochs=3, correction_period=3)
+    job = random_job(LARGE, n_features=30, n_rows=30, seed=9, epochs=1, warm=True,
                      correction_period=6)
-    with open_board(config, memory_latency=9) as board:
+    with open_board(LARGE, memory_latency=9) as board:
         for cycles in range(350, 362):      # a walk takes 5 cycles a beat
             device = TestedDevice(board, cycles=cycles)
             device.during = functools.partial(board.write, OFFSETS["CONTROL"], Control.ABORT)

@@ -13,7 +13,7 @@ from bitstep_hw.read_master import ReadMaster
 from bitstep_hw.register_bank import ADDRESS_WIDTH, RegisterBank
 from bitstep_hw.write_master import WriteMaster
 
-FAULTS = ("none", "crosses", "unaligned", "long", "withdrawn", "wlast", "hangs")
+FAULTS = ("none", "crosses", "unaligned", "long", "withdrawn", "wlast", "hangs", "early")
 ROWS_ONLY, LABELS_ONLY, BOTH = LabelFormat.SIGN, LabelFormat.INT16, LabelFormat.INT32
 
 
@@ -121,6 +121,7 @@ class FixtureTop(wiring.Component):
         for master in masters:
             m.d.comb += master.stop.eq(busy & (bank.error != Error.NONE))
         still = [master.idle & ~master.i_job.valid for master in masters]
+        early = (bank.label_shift == FAULTS.index("early")) & self.faulty
         error = Signal.like(bank.error)
         m.d.comb += bank.error.eq(error)
         with m.If(~busy & bank.start):
@@ -139,7 +140,7 @@ class FixtureTop(wiring.Component):
                     m.d.sync += error.eq(Error.MODEL_WRITE)
                 with m.Elif(bank.abort):
                     m.d.sync += error.eq(Error.ABORTED)
-            with m.If(~hangs & still[0] & still[1] & still[2]):
+            with m.If(~hangs & still[0] & still[1] & (still[2] | early)):
                 m.d.sync += [busy.eq(0), done.eq(1), bank.epochs_done.eq(bank.epochs)]
 
     def _elaborate_faults(self, m, bank, rows):

@@ -74,6 +74,7 @@ public:
     void before_edge() {
         half(0);
         each_port([](auto& port) { port.sample(); });
+        if (interrupt()) check_quiet();
     }
 
     void edge() {
@@ -95,6 +96,7 @@ public:
             ++cycles;
             was_over &= interrupt();
         }
+        if (!was_over && interrupt()) check_quiet();
         return cycles;
     }
 
@@ -150,7 +152,24 @@ public:
     ReadPort<uint64_t> aux_read;
     WritePort aux_write;
 
+    // The n-th answer from now on of a port, in the order of each_port.
+    void set_fault(int number, uint64_t n, Response response) {
+        int at = 0;
+        each_port([&](auto& port) {
+            if (at++ == number) port.fault.set(n, response);
+        });
+    }
+
 private:
+    // Once a run is done its memory may be used for something else.
+    void check_quiet() {
+        each_port([this](auto& port) {
+            if (port.busy())
+                memory.violate(timing.cycle,
+                               std::string(port.name()) + ": is in use although the run is done");
+        });
+    }
+
     template <class Action>
     void each_port(Action act) {
         act(rows);
@@ -196,6 +215,26 @@ API void board_reset(Board* board) { board->reset(); }
 API uint64_t board_run(Board* board, uint64_t limit) { return board->run(limit); }
 API bool board_write(Board* board, uint32_t at, uint32_t value) { return board->write(at, value); }
 API bool board_read(Board* board, uint32_t at, uint32_t* value) { return board->read(at, value); }
+API void board_restart_timing(Board* board) { board->timing.restart(); }
+API void board_freeze(Board* board, uint64_t n) {
+    board->timing.frozen_until = board->timing.cycle + n;
+}
+API void board_set_fault(Board* board, int port, uint64_t n, int response) {
+    board->set_fault(port, n, static_cast<Response>(response));
+}
+
+// Pairs of offset and value, n of them; and the values of n offsets.
+API bool board_write_all(Board* board, uint64_t n, const uint32_t* pairs) {
+    for (uint64_t i = 0; i < n; ++i)
+        if (!board->write(pairs[2 * i], pairs[2 * i + 1])) return false;
+    return true;
+}
+API bool board_read_all(Board* board, uint64_t n, const uint32_t* offsets, uint32_t* values) {
+    for (uint64_t i = 0; i < n; ++i)
+        if (!board->read(offsets[i], &values[i])) return false;
+    return true;
+}
+
 API uint64_t board_strays(Board* board) { return board->memory.strays; }
 API uint64_t board_first_stray(Board* board) { return board->memory.first_stray; }
 API const char* board_first_stray_port(Board* board) { return board->memory.first_stray_port; }

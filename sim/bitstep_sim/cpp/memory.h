@@ -75,6 +75,10 @@ private:
 class Bandwidth {
 public:
     explicit Bandwidth(double bytes_per_cycle) : rate_(bytes_per_cycle) {}
+    void restart() {
+        debt_ = 0;
+        available_ = true;
+    }
     void tick() {
         if (rate_ <= 0) return;
         debt_ = debt_ > -rate_ ? debt_ - rate_ : -2 * rate_;
@@ -95,9 +99,11 @@ class Stalls {
 public:
     Stalls(double probability, uint64_t seed)
         : threshold_(static_cast<uint64_t>(probability * 4294967296.0)),
-          state_(seed * 0x9E3779B97F4A7C15u + 0xD1B54A32D192ED03u) {
-        if (state_ == 0) state_ = 1;
+          first_(seed * 0x9E3779B97F4A7C15u + 0xD1B54A32D192ED03u) {
+        if (first_ == 0) first_ = 1;
+        restart();
     }
+    void restart() { state_ = first_; }
     bool operator()() {
         if (threshold_ == 0) return false;
         state_ ^= state_ << 13;
@@ -107,7 +113,7 @@ public:
     }
 
 private:
-    uint64_t threshold_, state_;
+    uint64_t threshold_, first_, state_ = 1;
 };
 
 struct Timing {
@@ -115,4 +121,31 @@ struct Timing {
     uint64_t latency;
     Bandwidth bandwidth;
     Stalls stalls;
+    uint64_t frozen_until = 0;      // before this cycle no port does anything
+
+    bool stalled() {
+        const bool stall = stalls();
+        return stall || cycle < frozen_until;
+    }
+
+    // From here on everything takes as long as on a new board.
+    void restart() {
+        bandwidth.restart();
+        stalls.restart();
+        frozen_until = 0;
+    }
+};
+
+// An answer that a test asks for: the n-th one of a port is an error, whatever its address.
+class Fault {
+public:
+    void set(uint64_t number, Response response) {
+        left_ = number;
+        response_ = response;
+    }
+    Response answer(Response otherwise) { return left_ && --left_ == 0 ? response_ : otherwise; }
+
+private:
+    uint64_t left_ = 0;
+    Response response_ = OKAY;
 };

@@ -49,7 +49,7 @@ public:
 
     void drive() {
         if (fired_) accept();
-        s_.ready = queue.size() < MAX_BURSTS && !timing_.stalls();
+        s_.ready = queue.size() < MAX_BURSTS && !timing_.stalled();
     }
 
     void reset() {
@@ -60,6 +60,9 @@ public:
     void violate(const char* what, uint64_t address) {
         memory_.violate(timing_.cycle, format("%s: burst at 0x%" PRIx64 " %s", name_, address, what));
     }
+
+    // A burst is offered or not yet answered.
+    bool busy() const { return s_.valid || !queue.empty(); }
 
     std::deque<Burst> queue;
 
@@ -120,18 +123,23 @@ public:
         address_.reset();
     }
 
+    bool busy() const { return address_.busy() || r_.valid; }
+    const char* name() const { return name_; }
+
+    Fault fault;
+
 private:
     void offer(const Burst& burst) {
-        if (burst.due > timing_.cycle + 1 || !timing_.bandwidth.available() || timing_.stalls())
+        if (burst.due > timing_.cycle + 1 || !timing_.bandwidth.available() || timing_.stalled())
             return;
         const uint64_t at = burst.address + uint64_t(burst.next) * sizeof(Data);
-        const Response response = burst.checked ? memory_.response(at, sizeof(Data)) : OKAY;
-        if (response == OKAY) {
+        const Response found = burst.checked ? memory_.response(at, sizeof(Data)) : OKAY;
+        const Response response = fault.answer(found);
+        if (found == DECERR) memory_.stray(name_, at);
+        if (response == OKAY)
             std::memcpy(&r_.data, memory_.at(at), sizeof(Data));
-        } else {
+        else
             std::memset(&r_.data, 0xEE, sizeof(Data));
-            if (response == DECERR) memory_.stray(name_, at);
-        }
         timing_.bandwidth.spend(sizeof(Data));
         r_.resp = response;
         r_.last = burst.next + 1 == burst.beats;
@@ -179,11 +187,11 @@ public:
     void drive() {
         address_.drive();
         if (fired_) accept(address_.queue.front());
-        s_.ready = !address_.queue.empty() && timing_.bandwidth.available() && !timing_.stalls();
+        s_.ready = !address_.queue.empty() && timing_.bandwidth.available() && !timing_.stalled();
         if (answered_) s_.bvalid = answered_ = false;
         if (!s_.bvalid && !responses_.empty() && responses_.front().due <= timing_.cycle + 1
-            && !timing_.stalls()) {
-            s_.resp = responses_.front().response;
+            && !timing_.stalled()) {
+            s_.resp = fault.answer(responses_.front().response);
             s_.bvalid = 1;
         }
     }
@@ -194,6 +202,13 @@ public:
         responses_.clear();
         address_.reset();
     }
+
+    bool busy() const {
+        return address_.busy() || s_.valid || s_.bvalid || !responses_.empty();
+    }
+    const char* name() const { return name_; }
+
+    Fault fault;        // of a burst's response
 
 private:
     struct Answer {
