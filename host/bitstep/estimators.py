@@ -77,7 +77,7 @@ _PARAMETERS = """
         Whether :meth:`fit` goes on from the model there is: ``epochs`` more epochs, with the
         schedule going on, too.
     random_state : int, RandomState or None, default=None
-        Source of the rounding's randomness.
+        Source of the randomness with which codes and updates are rounded.
 """
 
 _ATTRIBUTES = """
