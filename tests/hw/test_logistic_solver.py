@@ -125,7 +125,8 @@ def test_corner_arguments(label_shift):
     steps = {"unit": MAX_UNIT, "label_shift": label_shift}
     rows, _ = rows_for(margins, config := make_config(), random.Random(0), **steps)
     rows = [row | {"label": label} for row in rows for label in (1, -1)]
-    expected = [(update(row["dot"], label=row["label"], dither=row["dither"], **steps), 0) for row in rows]
+    expected = [(update(row["dot"], label=row["label"], dither=row["dither"], **steps), 0)
+                for row in rows]
     assert run(config, rows, [RECURSION] * len(rows), **steps) == expected
 
 
@@ -147,7 +148,8 @@ def test_by_hand(unit, dither, label, c):
 @pytest.mark.parametrize("idle_row", [0, 1])
 def test_unit_too_large(idle_row):
     row = {"idle_row": idle_row, "label": 1, "dot": 7, "products": [0]}
-    (c, saturated), = run(make_config(1), [row], [1], unit=9 << 16, unit_too_large=1, label_shift=13)
+    (c, saturated), = run(make_config(1), [row], [1], unit=9 << 16, unit_too_large=1,
+                          label_shift=13)
     assert saturated == (not idle_row)
     assert c == 0 or not idle_row
 
@@ -162,7 +164,8 @@ def test_clear_forgets_the_rows_before(lookahead):
     for number, (rows, _) in enumerate(halves):
         for row in rows:
             start = {"valid": 1, **{name: row[name] for name in ("idle_row", "label", "products")}}
-            cycles += [start, {"valid": 0, "dot": row["dot"], "dither": row["dither"]}, *[{}] * (RECURSION - 2)]
+            dot = {"valid": 0, "dot": row["dot"], "dither": row["dither"]}
+            cycles += [start, dot, *[{}] * (RECURSION - 2)]
         if not number:
             cycles += [*[{}] * 8, {"clear": 1}, {"clear": 0}]
     recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o"], **steps)

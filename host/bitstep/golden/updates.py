@@ -11,7 +11,6 @@ from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
 from bitstep.job import EpochSteps, TrainingJob
 from bitstep.registers import Loss, Saturation
 
-
 UNIT_FRACTION = DITHER_WIDTH        # fraction bits of K
 # K rounded up must fit an update, and so must its negative.
 MAX_UNIT = (1 << UPDATE_WIDTH - 1) - 1 << UNIT_FRACTION
