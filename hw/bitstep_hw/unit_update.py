@@ -31,7 +31,7 @@ class UnitUpdate(wiring.Component):
     unit : Out(47)
         K; meaningless if it is too large.
     too_large : Out(1)
-        K rounded up, or its negative, may not fit an update.
+        K does not fit 47 bits.
     """
 
     def __init__(self):
@@ -63,6 +63,5 @@ class UnitUpdate(wiring.Component):
                         m.d.comb += exact.eq(fine + (1 << right - 1) >> right)
                     else:
                         m.d.comb += exact.eq(fine << SHIFT_UNIT * distance)
-        m.d.sync += [self.unit.eq(exact), self.too_large.eq(
-            exact[UNIT_WIDTH:].any() | exact[UNIT_FRACTION:UNIT_WIDTH].all())]
+        m.d.sync += [self.unit.eq(exact), self.too_large.eq(exact[UNIT_WIDTH:].any())]
         return m

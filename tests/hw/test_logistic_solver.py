@@ -164,8 +164,8 @@ def test_clear_forgets_the_rows_before(lookahead):
     for number, (rows, _) in enumerate(halves):
         for row in rows:
             start = {"valid": 1, **{name: row[name] for name in ("idle_row", "label", "products")}}
-            cycles += [start, {"valid": 0, "dot": row["dot"], "dither": row["dither"]},
-                       *[{}] * (RECURSION - 2)]
+            dot = {"valid": 0, "dot": row["dot"], "dither": row["dither"]}
+            cycles += [start, dot, *[{}] * (RECURSION - 2)]
         if not number:
             cycles += [*[{}] * 8, {"clear": 1}, {"clear": 0}]
     recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o"], **steps)

@@ -128,14 +128,16 @@ def test_refetching(bits, cell, lookahead, recursion):
 
 @pytest.mark.parametrize("lookahead, recursion", [(0, 2), (4, 2), (4, 4)])
 def test_refetching_with_small_updates(lookahead, recursion):
-    """K is 0.6 and words are a few units, so how it is rounded decides about other rows."""
+    """K is 0.6 and words are a few units, so how it is rounded decides about other rows. Row 3 is
+    decided wrongly by a bound for updates of 0, which K rounds down to.
+    """
     config = PipelineConfig(bits=4, lookahead=lookahead, recursion=recursion, refetch=True, **SMALL)
-    job = random_job(config, n_features=3, n_rows=100, epochs=1, loss=Loss.HINGE, refetch_cell=1,
-                     warm=True)
+    job = random_job(config, n_features=8, n_rows=40, epochs=1, loss=Loss.HINGE, refetch_cell=1,
+                     warm=True, seed=3)
     job = dataclasses.replace(job, label_shift=6, model=job.model % 9 - 4, intercept=1,
                               epochs=(EpochSteps(614, 2, key=epoch_key(1, 0)),))
     expected, = train(job)
-    assert expected.refetched_rows > 5
+    assert expected.refetched_rows > 3
     (model, intercept, *_), = run_pipeline(Pipeline(config=config), job)
     assert (model, intercept) == (expected.model.tolist(), expected.intercept)
 

@@ -349,8 +349,8 @@ def test_rows_that_look_ahead_leaves_open(recursion, lookahead, mantissa):
         away = (reach + slack) // 2 + beyond
         dot = label * (1 << 12) + rng.choice([-1, 1]) * away
         rows.append({"idle_row": number % 10 == 9, "label": label, "dot": dot, "reach": reach,
-                     "dither": dither, "products": [0] * lookahead, "probe": 0, "squash": 0,
-                     "undecided": rng.getrandbits(1)})
+                     "dither": dither, "products": [0] * lookahead,
+                     "undecided": rng.getrandbits(1), "probe": 0, "squash": 0})
         retry = 2 * away <= reach + slack
         active = label * dot < 1 << 12
         c = -label * (7 + (dither >= 0x4000)) if active and not retry else 0

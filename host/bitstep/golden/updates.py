@@ -12,8 +12,8 @@ from bitstep.job import EpochSteps, TrainingJob
 from bitstep.registers import Loss, Saturation
 
 UNIT_FRACTION = DITHER_WIDTH        # fraction bits of K
-# K rounded up must fit an update, and so must its negative.
-MAX_UNIT = (1 << UPDATE_WIDTH - 1) - 1 << UNIT_FRACTION
+# A smaller K ends with zeros, since a mantissa has 18 bits: rounded up it still fits an update.
+MAX_UNIT = 1 << UPDATE_WIDTH - 1 + UNIT_FRACTION
 
 
 class Saturated(Exception):
