@@ -30,6 +30,32 @@ class FakePynqBuffer(np.ndarray):
         self.owner.free()
 
 
+class FakeClocks:
+    """The class ``pynq.Clocks``: one PLL, divided by a whole number.
+
+    Parameters
+    ----------
+    pll_mhz : float
+        Of the board.
+    divider : int
+        What loading a bitstream leaves.
+    stuck : bool
+        Whether a new divider has no effect.
+    """
+
+    def __init__(self, pll_mhz=1000.0, divider=10, stuck=False):
+        self.pll_mhz, self.divider, self.stuck = pll_mhz, divider, stuck
+
+    @property
+    def fclk0_mhz(self):
+        return self.pll_mhz / self.divider
+
+    @fclk0_mhz.setter
+    def fclk0_mhz(self, mhz):
+        if not self.stuck:
+            self.divider = round(self.pll_mhz / mhz)
+
+
 class FakePynq(types.ModuleType):
     """The module ``pynq``.
 
@@ -45,15 +71,18 @@ class FakePynq(types.ModuleType):
         What loading ends with.
     limit : int
         Largest buffer in bytes.
+    clocks : object
+        The class ``Clocks``.
     options
         For :class:`fakes.FakeDevice`.
     """
 
     def __init__(self, config=None, *, kinds=(TYPE,), interrupt=None, broken=None,
-                 limit=1 << 20, **options):
+                 limit=1 << 20, clocks=None, **options):
         super().__init__("pynq")
         self.__version__, self.loaded = "0.0", []
         self.pipeline = FakeDevice(config or PipelineConfig(), **options)
+        self.Clocks = clocks or FakeClocks()
         self.kinds, self.interrupt, self.broken, self.limit = kinds, interrupt, broken, limit
 
     def Overlay(self, path):

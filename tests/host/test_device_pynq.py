@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from fake_pynq import FakePynq, write_bitstream
+from fake_pynq import FakeClocks, FakePynq, write_bitstream
 from fakes import make_job
 
 from bitstep.config import PipelineConfig
@@ -55,6 +55,33 @@ def test_trains_as_golden(use, tmp_path):
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job())])
     assert fake.loaded == [str(path)]
     assert fake.pipeline.buffers == []
+
+
+@pytest.mark.parametrize(("pll_mhz", "divider", "found_mhz", "mhz"), [
+    (1000, 16, 62.5, 100), (1500, 8, 187.5, 100), (1000, 10, 100, 100),
+    (1066, 10, 106.6, 1066 / 11), (1000.05, 5, 200.01, 100.005)])
+def test_sets_the_clock(use, tmp_path, pll_mhz, divider, found_mhz, mhz):
+    """Dividers of the .hwh are for another PLL than the board's."""
+    use(CONFIG, clocks=FakeClocks(pll_mhz, divider))
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    assert device.clock_hz == device.clock.hz == pytest.approx(1e6 * mhz)
+    assert device.clock.found_hz == pytest.approx(1e6 * found_mhz)
+    assert device.clock.wanted_hz == 100e6
+    device.close()
+
+
+@pytest.mark.parametrize(("clocks", "message"), [
+    (FakeClocks(1050), "must be 100 MHz, .* but pynq reads 105 MHz after setting it"),
+    (FakeClocks(1500, 12, stuck=True), r"reads 125 MHz .*\(125 MHz before\)\. Models could be wro"),
+    (FakeClocks(1000.3), r"reads 100\.03 MHz"),
+    (FakeClocks(1000, 16, stuck=True), r"reads 62\.5 MHz .* within 5%, so it was not set"),
+    (object(), "pynq 0.0 cannot set the clock of the FPGA to 100 MHz: AttributeError"),
+    (FakeClocks(float("nan"), stuck=True), "reads nan MHz"),
+])
+def test_wrong_clock(use, tmp_path, clocks, message):
+    use(CONFIG, clocks=clocks)
+    with pytest.raises(DeviceError, match=message):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
 
 
 def test_path_is_made_absolute(use, tmp_path, monkeypatch):

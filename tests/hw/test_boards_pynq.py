@@ -24,13 +24,12 @@ from bitstep_hw.boards.vivado.flow import (
     SOURCES,
     Vivado,
     build,
-    check_handoff,
     find_vivado,
     settings,
     sources,
-    utilization,
     write_sources,
 )
+from bitstep_hw.boards.vivado.results import check_handoff, utilization
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
 from bitstep_hw.identity import identity
 from bitstep_hw.top import to_verilog
@@ -141,15 +140,15 @@ class Tcl:
     ANSWERS = {("get_property", "PROGRESS"): "100%", ("get_property", "SLACK"): "0.25",
                ("version",): "2022.1"}
 
-    def __init__(self):
+    def __init__(self, answers=()):
         self.interpreter = pytest.importorskip("tkinter").Tcl()
-        self.calls = []
+        self.calls, self.answers = [], {**self.ANSWERS, **dict(answers)}
         self.interpreter.createcommand("record", self._record)
         self.interpreter.eval("proc unknown {args} { return [record {*}$args] }")
 
     def _record(self, *words):
         self.calls.append(words)
-        for start, answer in self.ANSWERS.items():
+        for start, answer in self.answers.items():
             if words[:len(start)] == start:
                 return answer
         if words[0].startswith(("get_bd_", "ipx::get_", "ipx::add_")):
@@ -161,8 +160,8 @@ class Tcl:
         return [call[1:] for call in self.calls if call[0] == name]
 
 
-def run_tcl(board, config, folder):
-    tcl = Tcl()
+def run_tcl(board, config, folder, **options):
+    tcl = Tcl(**options)
     work = write_sources(board, config, folder)
     for name in ("project/bitstep.runs/impl_1/bitstep_wrapper.bit",
                  "project/bitstep.gen/sources_1/bd/bitstep/hw_handoff/bitstep.hwh"):
@@ -251,6 +250,69 @@ def test_ports_of_the_processing_system(name, tmp_path):
     assert "100" in values.values()
     assert tcl.interpreter.getvar("part") == board.part
     assert tcl.calls == []
+
+
+def ps_values(board, tmp_path):
+    """Settings of the processing system, by name."""
+    tcl = Tcl()
+    tcl.interpreter.eval(f"set here {{{tmp_path}}}\n{settings(board, SMALL, jobs=2)}")
+    words = tcl.interpreter.splitlist(tcl.interpreter.getvar("ps_settings"))
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def test_source_of_the_clock(tmp_path):
+    """The PLLs that the boards boot with, 1,000 MHz but for Ultra96's 1,500, divided to 100 MHz."""
+    pl0, iopll = "CONFIG.PSU__CRL_APB__PL0_REF_CTRL__", "CONFIG.PSU__CRL_APB__IOPLL_CTRL__"
+    for name, multiplier, halved, divider in (("kv260", 60, 1, 10), ("ultra96", 45, 0, 15)):
+        values = ps_values(BOARDS[name], tmp_path)
+        assert BOARDS[name].pll_mhz == (100 * multiplier // 3) // (1 + halved)
+        assert values[f"{pl0}SRCSEL"] == "IOPLL"
+        assert values["CONFIG.PSU__OVERRIDE__BASIC_CLOCK"] == "1"
+        assert (values[f"{iopll}FBDIV"], values[f"{iopll}DIV2"]) == (str(multiplier), str(halved))
+        assert (values[f"{pl0}DIVISOR0"], values[f"{pl0}DIVISOR1"]) == (str(divider), "1")
+    for name in ("pynq-z1", "pynq-z2"):
+        values = ps_values(BOARDS[name], tmp_path)
+        assert BOARDS[name].pll_mhz == 1000
+        assert values["CONFIG.PCW_FCLK0_PERIPHERAL_CLKSRC"] == "IO PLL"
+        assert values["CONFIG.PCW_ENET0_PERIPHERAL_ENABLE"] == "1"
+        assert values["CONFIG.PCW_ENET0_ENET0_IO"] == "MIO 16 .. 27"
+        assert values["CONFIG.PCW_ENET0_PERIPHERAL_FREQMHZ"] == "1000 Mbps"
+
+
+@pytest.mark.parametrize(("first", "message"), [
+    ("4", "must have the product 10, .*, not 16"), ("5", None), ("", None)])
+def test_dividers_are_looked_at_early(first, message, tmp_path):
+    """Before hours of synthesis; a Vivado that tells nothing goes on."""
+    second = "4" if first == "4" else "2"
+    names = BOARDS["pynq-z2"].family.dividers
+    answers = {("get_property", f"CONFIG.{name}"): value
+               for name, value in zip(names, (first, second), strict=True)}
+    if message is None:
+        run_tcl(BOARDS["pynq-z2"], SMALL, tmp_path, answers=answers)
+    else:
+        with pytest.raises(Exception, match=message):
+            run_tcl(BOARDS["pynq-z2"], SMALL, tmp_path, answers=answers)
+
+
+@pytest.mark.parametrize(("name", "dividers", "change", "message"), [
+    ("pynq-z2", (4, 4), (),
+     r"4 x 4, for a PLL of 1600 MHz; .* 1000 MHz, so pynq would set 62\.5 MHz instead of 100\."),
+    ("kv260", (8, 1), (), "would set 125 MHz"), ("ultra96", (8, 1), (), r"would set 187\.5 MHz"),
+    ("kv260", None, ('VALUE="IOPLL"', 'VALUE="RPLL"'),
+     "must divide the clock from IOPLL, .*PL0_REF_CTRL__SRCSEL is RPLL"),
+    ("pynq-z1", None, ('NAME="PCW_FCLK0_PERIPHERAL_DIVISOR1"', 'NAME="OTHER"'),
+     "must tell the clock's dividers, .* not 5 and nothing"),
+])
+def test_clock_of_the_description(name, dividers, change, message, tmp_path):
+    """As pynq 3 takes it: dividers for a PLL that is not the board's."""
+    from bitstep_sim.pynq_board.handoff import make_handoff
+    path = tmp_path / "x.hwh"
+    path.write_text(make_handoff(BOARDS[name], SMALL))
+    check_handoff(path, BOARDS[name])
+    text = make_handoff(BOARDS[name], SMALL, dividers=dividers)
+    path.write_text(text.replace(*change) if change else text)
+    with pytest.raises(ToolError, match=message):
+        check_handoff(path, BOARDS[name])
 
 
 def test_sources_are_reproducible():

@@ -197,8 +197,62 @@ def test_hardware_as_pynq_sees_it(folder, switched_on):
     assert int(pipeline.register_map.VERSION) == MAP_VERSION
     pipeline.register_map.ROWS = 77
     assert pipeline.read(OFFSETS["ROWS"]) == 77
-    if VERSION >= (3, 1):                           # pynq 3.0 sets clocks on an ARM alone
-        assert Clocks.fclk0_mhz == pytest.approx(board.clock_mhz, rel=1e-3)
+    assert Clocks.fclk0_mhz == pytest.approx(board.clock_mhz, rel=1e-3)
+
+
+# Dividers of a Vivado whose PLL is another: 4 x 4 of a Zynq-7000 without a preset, 8 of RPLL.
+FOREIGN = {"zynq": (4, 4), "zynquplus": (8, 1)}
+
+
+def report_of(device_options, tmp_path):
+    """The report of a short training by the command line."""
+    rows = np.random.default_rng(1).normal(size=(120, 12))
+    data, report = tmp_path / "data.csv", tmp_path / "report.json"
+    np.savetxt(data, np.column_stack([rows @ np.arange(12), rows]), delimiter=",")
+    assert main(["train", str(data), "--bits", "4", "--epochs", "5", "--train-rows", "100",
+                 *device_options, "--report", str(report)]) == 0
+    return json.loads(report.read_text())
+
+
+def test_dividers_of_another_pll(folder, switched_on, tmp_path):
+    board = folder[0]
+    simulated = switched_on()
+    path = write_bitstream(tmp_path, board, CONFIG, dividers=FOREIGN[board.family.name])
+    device = PynqDevice(CONFIG, bitfile=path)
+    assert simulated.clocks.fpga_mhz == pytest.approx(100)
+    assert device.clock_hz == device.clock.hz == pytest.approx(100e6, rel=2e-5)
+    first, second = FOREIGN[board.family.name]
+    # pynq 4 sets a frequency, and not these dividers.
+    found_mhz = 100 if VERSION >= (4, 0) else board.pll_mhz / (first * second)
+    assert device.clock.found_hz == pytest.approx(1e6 * found_mhz, rel=2e-5)
+    assert device.clock.wanted_hz == 100e6
+    job = small_job()
+    assert is_golden(Driver(device).train(job), job)
+    device.close()
+
+
+def test_seconds_are_those_of_the_true_clock(folder, switched_on, tmp_path):
+    """A PLL that cannot be divided to 100 MHz."""
+    board = folder[0]
+    simulated = switched_on(pll_mhz=1050 if board.family.name == "zynq" else 32 * 100 / 3)
+    path = write_bitstream(tmp_path, board, CONFIG)
+    if board.family.name == "zynq":             # 1,050 MHz: 105 is nearer than 95.5
+        with pytest.raises(DeviceError, match=r"must be 100 MHz, .* pynq reads 105 MHz after"):
+            PynqDevice(CONFIG, bitfile=path)
+        return
+    report = report_of(["--device", "pynq", "--bitfile", str(path)], tmp_path)
+    assert simulated.clocks.fpga_mhz == pytest.approx(3200 / 33)
+    assert report["clock_hz"] == pytest.approx(3200e6 / 33, rel=2e-5)
+    assert report["device_seconds"] == report["counters"]["cycles"] / report["clock_hz"]
+
+
+def test_clock_that_stays(folder, switched_on, tmp_path, monkeypatch):
+    """A register that cannot be written: the clock is that of the boot loader."""
+    simulated = switched_on()
+    monkeypatch.setattr(simulated.clocks, "write", lambda address, value: None)
+    assert simulated.clocks.fpga_mhz < 30
+    with pytest.raises(DeviceError, match=r"pynq reads [12]\d.* MHz after .* so it was not set"):
+        PynqDevice(CONFIG, bitfile=path_of(folder))
 
 
 def test_description_without_registers(folder, switched_on, tmp_path):

@@ -1,8 +1,8 @@
 """A board that PYNQ runs on: registers through AXI, buffers in the memory that both sides share.
 
 Of pynq only what versions 3.0.1, 3.1.2 and 4.0.0 have in common is used: ``Overlay``, ``allocate``,
-``flush``, ``invalidate``, ``freebuffer``, ``read`` and ``write`` of an IP, and ``wait`` of an
-interrupt.
+``flush``, ``invalidate``, ``freebuffer``, ``read`` and ``write`` of an IP, ``wait`` of an
+interrupt, and ``Clocks.fclk0_mhz``.
 """
 
 import asyncio
@@ -23,6 +23,7 @@ import numpy as np
 
 from bitstep.config import PipelineConfig
 from bitstep.devices.base import DeviceError
+from bitstep.devices.pynq_clock import FpgaClock, set_clock
 from bitstep.driver import check_identity
 
 IP_TYPE = "bitstep:user:bitstep_ip:"        # of the IP in the .hwh, without its version
@@ -54,6 +55,7 @@ class Bitstream:
     identity : int
         What its IDENTITY registers read.
     clock_hz : float
+        Clock that it was placed and routed for.
     """
 
     path: Path
@@ -218,12 +220,15 @@ class PynqDevice:
     ----------
     bitstream : Bitstream
         What is loaded.
+    clock : FpgaClock
+        The clock that was wanted, found and set; ``clock_hz`` is the one that was set, as pynq
+        reads it from the board.
 
     Raises
     ------
     DeviceError
         If pynq is not installed, finds no board, or the bitstream is missing or is not what its
-        manifest says.
+        manifest says, or the clock cannot be set.
     """
 
     name = "pynq"
@@ -242,13 +247,14 @@ class PynqDevice:
         self.bitstream = read_bitstream(bitfile or find_bitstream(config))
         self.config = self.bitstream.config
         self.identity = self.bitstream.identity
-        self.clock_hz = self.bitstream.clock_hz
         self._allocate = pynq.allocate
         self._buffers: list[PynqBuffer] = []
         self._waiter = _Waiter()
+        self.clock: FpgaClock
         try:
-            self._ip, self._interrupt = self._waiter.call(
+            self._ip, self._interrupt, self.clock = self._waiter.call(
                 lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
+            self.clock_hz = self.clock.hz
             check_identity(self)
         except BaseException:
             self.close()
@@ -260,7 +266,9 @@ class PynqDevice:
         return self._interrupt is not None
 
     def _open(self, pynq, interrupt):
-        """IP and its interrupt, or None; on the thread whose event loop the interrupt needs."""
+        """IP, its interrupt or None, and the clock; on the thread whose event loop the interrupt
+        needs.
+        """
         path = self.bitstream.path
         try:
             overlay = pynq.Overlay(str(path))
@@ -279,7 +287,8 @@ class PynqDevice:
                 f"{type(error).__name__}: {error}. Run it on the board, as root, in an "
                 "environment with XRT set up (a login shell: sudo -i); the bitstream must be for "
                 f"this board ({self.bitstream.board} says its manifest)") from error
-        return ip, (getattr(ip, INTERRUPT, None) if interrupt else None)
+        return (ip, (getattr(ip, INTERRUPT, None) if interrupt else None),
+                set_clock(pynq, self.bitstream.clock_hz))
 
     def _opened(self):
         if self._ip is None:

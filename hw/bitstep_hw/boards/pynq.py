@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from bitstep.boards import FACTS, ULTRASCALE_PORT_WIDTH, ZYNQ_PORT_WIDTH, BoardFacts
 from bitstep.config import AUX_WIDTH, PipelineConfig
 from bitstep_hw.area import XC7Z020
 from bitstep_hw.boards.vivado import ToolError
@@ -41,6 +42,10 @@ class Family:
         Number of ``interrupt`` in Linux.
     max_burst : int
         Beats of the longest burst that a memory port takes.
+    dividers : tuple of str
+        Parameters of the processing system with the two dividers of ``clock``.
+    source : tuple of str
+        Parameter with the PLL that is divided, and the PLL that pynq's clocks are about.
     """
 
     name: str
@@ -59,6 +64,8 @@ class Family:
     interrupt: str
     first_interrupt: int
     max_burst: int
+    dividers: tuple[str, str]
+    source: tuple[str, str]
 
     @property
     def instance(self) -> str:
@@ -70,14 +77,19 @@ ZYNQ = Family(
     name="zynq", cell="processing_system7", master="M_AXI_GP0", master_clock="M_AXI_GP0_ACLK",
     registers_address=0x43C0_0000, interrupts_address=0x4180_0000, memory="S_AXI_HP{}",
     memory_clock="S_AXI_HP{}_ACLK", memory_space="S_AXI_HP{}", memory_segment="HP{}_DDR_LOWOCM",
-    memory_width=64, clock="FCLK_CLK0", reset="FCLK_RESET0_N", interrupt="IRQ_F2P",
-    first_interrupt=61, max_burst=16)       # AXI3
+    memory_width=ZYNQ_PORT_WIDTH, clock="FCLK_CLK0", reset="FCLK_RESET0_N", interrupt="IRQ_F2P",
+    first_interrupt=61, max_burst=16,       # AXI3
+    dividers=("PCW_FCLK0_PERIPHERAL_DIVISOR0", "PCW_FCLK0_PERIPHERAL_DIVISOR1"),
+    source=("PCW_FCLK0_PERIPHERAL_CLKSRC", "IO PLL"))
 ZYNQ_ULTRASCALE = Family(
     name="zynquplus", cell="zynq_ultra_ps_e", master="M_AXI_HPM0_FPD",
     master_clock="maxihpm0_fpd_aclk", registers_address=0xA000_0000,
     interrupts_address=0xA001_0000, memory="S_AXI_HP{}_FPD", memory_clock="saxihp{}_fpd_aclk",
-    memory_space="SAXIGP{}", memory_segment="HP{}_DDR_*", memory_width=128, clock="pl_clk0",
-    reset="pl_resetn0", interrupt="pl_ps_irq0", first_interrupt=121, max_burst=256)
+    memory_space="SAXIGP{}", memory_segment="HP{}_DDR_*", memory_width=ULTRASCALE_PORT_WIDTH,
+    clock="pl_clk0", reset="pl_resetn0", interrupt="pl_ps_irq0", first_interrupt=121,
+    max_burst=256,
+    dividers=("PSU__CRL_APB__PL0_REF_CTRL__DIVISOR0", "PSU__CRL_APB__PL0_REF_CTRL__DIVISOR1"),
+    source=("PSU__CRL_APB__PL0_REF_CTRL__SRCSEL", "IOPLL"))
 # The memory ports HP0 to HP3 of Zynq UltraScale+ are the slaves GP2 to GP5 of its settings.
 FIRST_GP = 2
 
@@ -88,10 +100,8 @@ class PynqBoard:
 
     Attributes
     ----------
-    name : str
-        As ``make bitstream BOARD=`` and ``bitstep deploy`` take it.
-    title : str
-        As its maker calls it.
+    facts : BoardFacts
+        Its name, clocks and memory.
     part : str
         Vivado's name of the device.
     family : Family
@@ -99,17 +109,33 @@ class PynqBoard:
         For each default number of bits, the bus width of its bitstream.
     resources : dict of str to int
         LUT, FF, RAMB36 and DSP of the device.
-    clock_mhz : int
-        Clock of the pipeline, which pynq sets when it loads the bitstream.
     """
 
-    name: str
-    title: str
+    facts: BoardFacts
     part: str
     family: Family
     bus_widths: dict[int, int]
     resources: dict[str, int]
-    clock_mhz: int = 100
+
+    @property
+    def name(self) -> str:
+        """Name of the board for commands."""
+        return self.facts.name
+
+    @property
+    def title(self) -> str:
+        """Name that its maker gave it."""
+        return self.facts.title
+
+    @property
+    def clock_mhz(self) -> int:
+        """Clock of the pipeline, which the driver sets."""
+        return self.facts.clock_mhz
+
+    @property
+    def pll_mhz(self) -> int:
+        """Clock of the PLL that it is divided from, as the boot loader leaves it."""
+        return self.facts.pll_mhz
 
     def config(self, bits: int) -> PipelineConfig:
         """Default pipeline for codes of ``bits`` bits: rows of any length never wait, and
@@ -146,11 +172,11 @@ _ALL_64 = {1: 64, 2: 64, 4: 64, 8: 64}
 # has, nearly all of an Ultra96's.
 _WIDE = {1: 64, 2: 128, 4: 128, 8: 128}
 BOARDS = {board.name: board for board in (
-    PynqBoard("pynq-z1", "Digilent PYNQ-Z1", "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
-    PynqBoard("pynq-z2", "TUL PYNQ-Z2", "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
-    PynqBoard("ultra96", "Avnet Ultra96-V2", "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE, _WIDE,
+    PynqBoard(FACTS["pynq-z1"], "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
+    PynqBoard(FACTS["pynq-z2"], "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
+    PynqBoard(FACTS["ultra96"], "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE, _WIDE,
               {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}),
-    PynqBoard("kv260", "AMD Kria KV260", "xck26-sfvc784-2LV-c", ZYNQ_ULTRASCALE, _WIDE,
+    PynqBoard(FACTS["kv260"], "xck26-sfvc784-2LV-c", ZYNQ_ULTRASCALE, _WIDE,
               {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}),
 )}
 

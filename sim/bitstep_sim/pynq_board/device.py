@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from pynq import interrupt as pynq_interrupt
+from pynq import ps as pynq_ps
 from pynq.buffer import PynqBuffer
 from pynq.pl_server.device import Device
 from pynq.ps import Clocks
@@ -63,6 +64,8 @@ class SimulatedBoard(Device):
         What Linux has for contiguous buffers.
     with_interrupt : bool
         Whether Linux offers the interrupt as a file.
+    pll_mhz : float, optional
+        Clock of the PLL that the boot loader leaves; default: the board's.
     options
         For :class:`bitstep_sim.board.Board`, such as ``stall_probability``.
 
@@ -76,7 +79,7 @@ class SimulatedBoard(Device):
     _probe_priority_ = 10
 
     def __init__(self, board: PynqBoard, *, memory_bytes: int = 1 << 24,
-                 with_interrupt: bool = True, **options):
+                 with_interrupt: bool = True, pll_mhz: float | None = None, **options):
         super().__init__(f"simulated-{board.name}")
         self.name = board.title
         self.board, self.options = board, options
@@ -86,7 +89,7 @@ class SimulatedBoard(Device):
         self.memory_base = MEMORY[board.family.name]
         self.memory_bytes = memory_bytes
         self.blocks = Allocator(self.memory_base, memory_bytes)
-        self.clocks = ClockRegisters(board.family.name)
+        self.clocks = ClockRegisters(board.family.name, pll_mhz or board.pll_mhz)
         self.controller = InterruptController(
             lambda: self.pipeline is not None and self.pipeline.interrupt)
         self.interrupt_file = interrupt_file(board.family.first_interrupt)
@@ -137,14 +140,14 @@ class SimulatedBoard(Device):
         parser.mem_dict["PSDDR"] = {
             "raw_type": 2, "used": 1, "base_address": 0, "size": self.memory_bytes,
             "type": "DDR4", "streaming": False, "idx": 0, "tag": "PSDDR"}
-        if not hasattr(Clocks, "set_device"):
-            parser.clock_dict = {}          # pynq 3.0 sets clocks on an ARM alone
         return parser
 
     def set_bitfile_name(self, bitfile_name):
         """As of pynq, which keeps the clocks of the first device of the process otherwise."""
         if "_real_instance" in Clocks.__dict__:
             del Clocks._real_instance
+        if not hasattr(Clocks, "set_device"):
+            pynq_ps.CPU_ARCH = self.arch    # pynq 3.0 asks the processor, not the device
         super().set_bitfile_name(bitfile_name)
 
     def download(self, bitstream, parser=None):

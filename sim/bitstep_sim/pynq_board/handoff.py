@@ -14,23 +14,27 @@ from bitstep_hw.boards.vivado.flow import ACCESS, manifest
 
 AXI = "xilinx.com:interface:aximm:1.0"
 CONTROLLER = "axi_intc_0"
-_PLL_MHZ = {"zynq": 1000, "zynquplus": 1500}
 _MEMORY_END = {"zynq": 0x1FFF_FFFF, "zynquplus": 0x7FFF_FFFF}
 
 
 def write_bitstream(folder: Path, board: PynqBoard, config: PipelineConfig, *,
-                    with_registers: bool = True) -> Path:
+                    with_registers: bool = True,
+                    dividers: tuple[int, int] | None = None) -> Path:
     """Write .bit, .hwh and .json of a simulated bitstream; returns the path of the .bit.
 
     Parameters
     ----------
     with_registers : bool
         Whether the .hwh lists the IP's registers.
+    dividers : tuple of int, optional
+        The clock's two dividers, as a Vivado may choose them for PLLs that are not the board's.
+        Default: those that are right.
     """
     path = folder / f"{board.name}-{config.name}.bit"
     path.write_bytes(_bitstream(board, config))
     handoff = path.with_suffix(".hwh")
-    handoff.write_text(make_handoff(board, config, with_registers=with_registers), "utf-8")
+    text = make_handoff(board, config, with_registers=with_registers, dividers=dividers)
+    handoff.write_text(text, "utf-8")
     found = manifest(board, config, path, handoff, tools={"simulated": "yes"})
     path.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
     return path
@@ -55,12 +59,13 @@ def _bitstream(board, config):
     return header + b"e" + len(payload).to_bytes(4, "big") + payload
 
 
-def make_handoff(board: PynqBoard, config: PipelineConfig, *, with_registers: bool = True) -> str:
+def make_handoff(board: PynqBoard, config: PipelineConfig, *, with_registers: bool = True,
+                 dividers: tuple[int, int] | None = None) -> str:
     """Text of the .hwh.
 
     Parameters
     ----------
-    with_registers : bool
+    with_registers, dividers
         As of :func:`write_bitstream`.
     """
     family = board.family
@@ -72,7 +77,7 @@ def make_handoff(board: PynqBoard, config: PipelineConfig, *, with_registers: bo
     version = "5.5" if family.name == "zynq" else "3.5"
     ps = _module(modules, family.instance, f"xilinx.com:ip:{family.cell}:{version}", IS_PL="FALSE")
     parameters = _add(ps, "PARAMETERS")
-    for name, value in _ps_parameters(board, config).items():
+    for name, value in _ps_parameters(board, config, dividers).items():
         _add(parameters, "PARAMETER", NAME=name, VALUE=str(value))
     _ports(ps, {family.clock: ("O", "clk", [(IP_INSTANCE, "aclk")]),
                 family.interrupt: ("I", "INTERRUPT", [(CONTROLLER, "irq")])})
@@ -126,20 +131,23 @@ def _pipeline(modules, board, config, with_registers):
              SLAVEBUSINTERFACE=family.memory.format(number))
 
 
-def _ps_parameters(board, config):
+def _ps_parameters(board, config, dividers):
     """What pynq looks for: all four clocks, and the widths of the ports on Zynq UltraScale+."""
-    pll, mhz, found = _PLL_MHZ[board.family.name], board.clock_mhz, {}
+    mhz, found = board.clock_mhz, {}
+    if dividers is None:
+        dividers = (5, board.pll_mhz // 5 // mhz) if board.family.name == "zynq" \
+            else (board.pll_mhz // mhz, 1)
     for number in range(4):
         if board.family.name == "zynq":
             found |= {f"PCW_FPGA_FCLK{number}_ENABLE": int(number == 0),
-                      f"PCW_FCLK{number}_PERIPHERAL_DIVISOR0": 5,
-                      f"PCW_FCLK{number}_PERIPHERAL_DIVISOR1": pll // 5 // mhz,
+                      f"PCW_FCLK{number}_PERIPHERAL_DIVISOR0": dividers[0],
+                      f"PCW_FCLK{number}_PERIPHERAL_DIVISOR1": dividers[1],
                       f"PCW_FCLK{number}_PERIPHERAL_CLKSRC": "IO PLL",
                       f"PCW_ACT_FPGA{number}_PERIPHERAL_FREQMHZ": f"{mhz:.6f}"}
         else:
             clock = f"PSU__CRL_APB__PL{number}_REF_CTRL__"
             found |= {f"PSU__FPGA_PL{number}_ENABLE": int(number == 0),
-                      f"{clock}DIVISOR0": pll // mhz, f"{clock}DIVISOR1": 1,
+                      f"{clock}DIVISOR0": dividers[0], f"{clock}DIVISOR1": dividers[1],
                       f"{clock}SRCSEL": "IOPLL", f"{clock}ACT_FREQMHZ": f"{mhz:.6f}"}
     if board.family.name != "zynq":
         found["C_MAXIGP0_DATA_WIDTH"] = 128

@@ -8,6 +8,10 @@ import tty
 from typing import Any
 
 CYCLES_A_WAIT = 20_000      # that the clock runs while Linux looks elsewhere
+# Registers of Zynq-7000 and of Zynq UltraScale+ that give the FPGA its first clock.
+_IO_PLL, _FPGA0 = 0xF800_0108, 0xF800_0170
+_IOPLL, _PL0 = 0xFF5E_0020, 0xFF5E_00C0
+_REFERENCE_MHZ = 100 / 3
 
 
 class InterruptController:
@@ -93,21 +97,47 @@ def interrupt_file(number: int) -> InterruptFile:
 
 
 class ClockRegisters:
-    """The registers of the processing system with which pynq sets clocks and widths of ports."""
+    """The registers of the processing system with which pynq sets clocks and widths of ports.
 
-    # Dividers and multipliers of the PLLs, as the boot loader leaves them: 1 GHz (Zynq-7000) and
-    # 1.5 GHz (Zynq UltraScale+) for what becomes the pipeline's clock.
-    _ZYNQ = {0xF800_0100: 26 << 12, 0xF800_0104: 21 << 12, 0xF800_0108: 20 << 12,
-             0xF800_0120: 2 << 8, **dict.fromkeys((0xF800_0170, 0xF800_0180, 0xF800_0190,
-                                                   0xF800_01A0), 5 << 8 | 2 << 20)}
-    _ULTRASCALE = {0xFF5E_0020: 90 << 8 | 1 << 16, 0xFF5E_0030: 72 << 8 | 1 << 16,
-                   **dict.fromkeys((0xFF5E_00C0, 0xFF5E_00C4, 0xFF5E_00C8, 0xFF5E_00CC),
-                                   15 << 8 | 1 << 16),
+    Parameters
+    ----------
+    family : str
+        Of the device.
+    pll_mhz : float
+        Clock of the PLL for the FPGA's clocks, as the boot loader leaves it.
+    """
+
+    # Dividers and multipliers of the other PLLs, as the boot loader leaves them.
+    _ZYNQ = {0xF800_0100: 26 << 12, 0xF800_0104: 21 << 12, 0xF800_0120: 2 << 8,
+             **dict.fromkeys((0xF800_0180, 0xF800_0190, 0xF800_01A0), 5 << 8 | 2 << 20)}
+    _ULTRASCALE = {0xFF5E_0030: 72 << 8 | 1 << 16,
+                   **dict.fromkeys((0xFF5E_00C4, 0xFF5E_00C8, 0xFF5E_00CC), 15 << 8 | 1 << 16),
                    0xFD1A_0020: 72 << 8 | 1 << 16, 0xFD1A_002C: 64 << 8 | 1 << 16,
                    0xFD1A_0038: 72 << 8 | 1 << 16, 0xFD1A_0060: 1 << 8}
 
-    def __init__(self, family: str):
-        self.values = dict(self._ZYNQ if family == "zynq" else self._ULTRASCALE)
+    def __init__(self, family: str, pll_mhz: float):
+        self._zynq = family == "zynq"
+        self.values = dict(self._ZYNQ if self._zynq else self._ULTRASCALE)
+        # The PLL of the pipeline's clock, and that clock: something slow.
+        if self._zynq:
+            self.values |= {_IO_PLL: round(pll_mhz / 50) << 12, _FPGA0: 20 << 8 | 2 << 20}
+        else:
+            self.values |= {_IOPLL: round(2 * pll_mhz / _REFERENCE_MHZ) << 8 | 1 << 16,
+                            _PL0: 30 << 8 | 2 << 16}
+
+    @property
+    def fpga_mhz(self) -> float:
+        """The clock that these values give the FPGA, in MHz, from the PLL of Ethernet and USB."""
+        if self._zynq:
+            pll_mhz, divided = 50.0 * (self.values[_IO_PLL] >> 12 & 0x7F), self.values[_FPGA0]
+            selected, second = divided >> 4 & 3, divided >> 20 & 0x3F
+        else:
+            control, divided = self.values[_IOPLL], self.values[_PL0]
+            pll_mhz = _REFERENCE_MHZ * (control >> 8 & 0x7F) / (1 + (control >> 16 & 1))
+            selected, second = divided & 7, divided >> 16 & 0x3F
+        if selected:
+            raise ValueError(f"The clock's source must be PLL 0, not {selected}")
+        return pll_mhz / ((divided >> 8 & 0x3F) * second)
 
     @staticmethod
     def covers(address: int) -> bool:

@@ -80,6 +80,25 @@ proc connect_buses {name from to} {
     connect_bd_net [pin reset_0/peripheral_aresetn] [pin $name/aresetn]
 }
 
+# pynq writes these dividers onto the PLL that the board was booted with. A wrong one is found here in
+# a minute, and not after hours. A Vivado that does not tell them is judged by its .hwh in the end.
+proc check_clock {} {
+    global ps divider_names divider_product
+    set product 1
+    foreach name $divider_names {
+        set value [get_property CONFIG.$name [get_bd_cells $ps]]
+        if {![string is integer -strict $value]} {
+            puts "WARNING: Vivado does not tell $name, but '$value'"
+            return
+        }
+        set product [expr {$product * $value}]
+    }
+    if {$product != $divider_product} {
+        error "The clock's dividers must have the product $divider_product, for the PLL that the board\
+            boots with, not $product: correct processing_system.py for this version of Vivado"
+    }
+}
+
 proc make_design {} {
     global ps ps_cell ps_settings ip_vlnv ip_instance clock_pin reset_pin interrupt_pin master
     global master_clock memory_ports registers_address interrupts_address slave_bytes family
@@ -91,6 +110,7 @@ proc make_design {} {
             {make_external "FIXED_IO, DDR" Master "Disable" Slave "Disable"} [get_bd_cells $ps]
     }
     set_property -dict $ps_settings [get_bd_cells $ps]
+    check_clock
     create_bd_cell -type ip -vlnv $ip_vlnv $ip_instance
     create_bd_cell -type ip -vlnv xilinx.com:ip:proc_sys_reset reset_0
     # pynq finds interrupts only behind this controller.

@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import subprocess
-import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -20,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from bitstep.config import PipelineConfig
 from bitstep.registers import MAP_VERSION, REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError
+from bitstep_hw.boards.vivado.processing_system import ps_settings
+from bitstep_hw.boards.vivado.results import check_handoff, utilization
 from bitstep_hw.boards.vivado.wrapper import wrapper
 from bitstep_hw.identity import identity
 from bitstep_hw.top import to_verilog
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 TESTED = "2020.2 or later"      # what build.tcl is written for; nothing of it was run yet
 ACCESS = {"ro": "read-only", "rw": "read-write", "wo": "write-only"}
 SOURCES = ("bitstep_top.v", "bitstep_ip.v", "settings.tcl", "build.tcl")
-# Rows of Vivado's report on utilization.
-_USED = {"LUT": r"(?:Slice|CLB) LUTs\*?", "FF": r"(?:Slice|CLB) Registers",
-         "RAMB36": r"Block RAM Tile", "DSP": r"DSPs"}
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,9 @@ def settings(board: "PynqBoard", config: PipelineConfig, *, jobs: int) -> str:
         "family": family.name, "families": f"{family.name} Production",
         "ip_vendor": vendor, "ip_library": library, "ip_name": name, "ip_version": version,
         "ip_vlnv": IP_VLNV, "ip_instance": IP_INSTANCE,
-        "ps": family.instance, "ps_cell": family.cell, "ps_settings": _ps_settings(board, config),
+        "ps": family.instance, "ps_cell": family.cell, "ps_settings": ps_settings(board, config),
+        "divider_names": list(family.dividers),
+        "divider_product": round(board.pll_mhz / board.clock_mhz),
         "master": family.master, "master_clock": family.master_clock,
         "clock_pin": f"{family.instance}/{family.clock}",
         "reset_pin": f"{family.instance}/{family.reset}",
@@ -79,31 +79,6 @@ def _memory_port(board, bus, number):
     segment = family.memory_segment.format(number)
     return [bus, family.memory.format(number), family.memory_clock.format(number),
             f"{family.instance}/{space}/{segment}"]
-
-
-def _ps_settings(board, config):
-    """What the processing system must offer; everything else is the boot loader's business."""
-    from bitstep_hw.boards.pynq import FIRST_GP
-    ports = range(len(board.ports(config)))
-    if board.family.name == "zynq":
-        chosen = {"PCW_CRYSTAL_PERIPHERAL_FREQMHZ": 50, "PCW_USE_M_AXI_GP0": 1,
-                  "PCW_FPGA0_PERIPHERAL_FREQMHZ": board.clock_mhz, "PCW_EN_CLK0_PORT": 1,
-                  "PCW_EN_RST0_PORT": 1, "PCW_USE_FABRIC_INTERRUPT": 1, "PCW_IRQ_F2P_INTR": 1}
-        for number in range(4):
-            chosen[f"PCW_USE_S_AXI_HP{number}"] = int(number in ports)
-            if number in ports:
-                chosen[f"PCW_S_AXI_HP{number}_DATA_WIDTH"] = board.family.memory_width
-    else:
-        # 128 bits is what the ports have after a reset: even where nobody sets their width.
-        chosen = {"PSU__USE__M_AXI_GP0": 1, "PSU__USE__M_AXI_GP1": 0, "PSU__USE__M_AXI_GP2": 0,
-                  "PSU__MAXIGP0__DATA_WIDTH": 128, "PSU__FPGA_PL0_ENABLE": 1,
-                  "PSU__CRL_APB__PL0_REF_CTRL__FREQMHZ": board.clock_mhz, "PSU__USE__IRQ0": 1,
-                  "PSU__HIGH_ADDRESS__ENABLE": 1}
-        for number in range(4):
-            chosen[f"PSU__USE__S_AXI_GP{number + FIRST_GP}"] = int(number in ports)
-            if number in ports:
-                chosen[f"PSU__SAXIGP{number + FIRST_GP}__DATA_WIDTH"] = board.family.memory_width
-    return [text for name, value in chosen.items() for text in (f"CONFIG.{name}", value)]
 
 
 def _tcl(value: Any) -> str:
@@ -250,46 +225,3 @@ def manifest(board: "PynqBoard", config: PipelineConfig, bitstream: Path, handof
 def _described(path: Path) -> dict[str, Any]:
     content = path.read_bytes()
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-
-
-def utilization(report: Path) -> dict[str, dict[str, float]]:
-    """Used and available LUT, FF, RAMB36 and DSP from Vivado's report; what is not found there is
-    left out.
-    """
-    text, found = report.read_text(encoding="utf-8"), {}
-    for name, pattern in _USED.items():
-        row = re.search(rf"^\|\s*{pattern}\s*\|(.+)\|\s*$", text, re.MULTILINE)
-        if row:
-            numbers = [float(cell) for cell in row[1].split("|")
-                       if re.fullmatch(r"\s*[\d.]+\s*", cell)]
-            if len(numbers) >= 3:       # used, fixed, (prohibited,) available, share
-                found[name] = {"used": numbers[0], "available": numbers[-2]}
-    return found
-
-
-def check_handoff(path: Path, board: "PynqBoard") -> None:
-    """Compare a .hwh with what the driver relies on: the IP's type, its address, and its
-    registers if it lists them.
-
-    Raises
-    ------
-    ToolError
-        If it differs.
-    """
-    root = ElementTree.parse(path).getroot()
-    module = root.find(f".//MODULE[@INSTANCE='{IP_INSTANCE}']")
-    if module is None or module.get("VLNV") != IP_VLNV:
-        raise ToolError(f"{path} has no {IP_INSTANCE} of type {IP_VLNV}")
-    ranges = [entry.get("BASEVALUE", "") for entry in
-              root.findall(f".//MODULE[@INSTANCE='{board.family.instance}']//MEMRANGE")
-              if entry.get("INSTANCE") == IP_INSTANCE]
-    if [int(base, 0) for base in ranges] != [board.family.registers_address]:
-        raise ToolError(f"{path} has {IP_INSTANCE} at {', '.join(ranges) or 'no address'}, not at "
-                        f"0x{board.family.registers_address:08X}")
-    listed = {}
-    for register in module.iter("REGISTER"):
-        offset = register.find("PROPERTY[@NAME='ADDRESS_OFFSET']")
-        if offset is not None:
-            listed[register.get("NAME")] = int(offset.get("VALUE", "-1"), 0)
-    if listed and listed != {register.name: register.offset for register in REGISTERS}:
-        raise ToolError(f"{path} lists other registers than bitstep.registers")
