@@ -76,6 +76,7 @@ def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
         session = Session(device, report, timeout_s=timeout_s, memory_bytes=memory_bytes)
         session.results["manifest"] = content
         _check(session)
+        facts.changed_facts(report, device)
     finally:
         device.close()
     report.finish()

@@ -106,6 +106,16 @@ def device_facts(report: Report, device: Any) -> None:
         report.fact(name, value)
 
 
+def changed_facts(report: Report, device: Any) -> None:
+    """Note what a device says otherwise after the examination."""
+    found = device.facts() if hasattr(device, "facts") else {}
+    changed = {name: value for name, value in found.items() if report.facts.get(name) != value}
+    if changed:
+        report.section("Afterwards")
+        for name, value in changed.items():
+            report.fact(name, value)
+
+
 def clock(session: Session) -> None:
     """Compare the clock that the bitstream is made for with the one that was set."""
     device, report = session.device, session.report

@@ -96,22 +96,30 @@ class Session:
             raise DeviceError(f"{what}: {run_error(error, self.read('SATURATION'), nothing, 1)}")
 
     def largest(self, wanted: int) -> int:
-        """Size in bytes of the largest buffer of ``wanted``, a half of it and so on that there is.
+        """Size in bytes of the largest buffer that there is, to 64 bytes, and at most ``wanted``.
 
         Raises
         ------
         MemoryError
             If there is not even 1 KiB.
         """
-        size = wanted
-        while True:
-            try:
-                self.device.allocate(size).free()
-                return size
-            except MemoryError:
-                if size < 2048:
-                    raise
-                size //= 2
+        size, step = wanted, 0
+        while not self._fits(size):
+            if size < 2048:
+                raise MemoryError(f"device '{self.device.name}' has no buffer of {size} bytes")
+            size = step = size // 2 // 64 * 64
+        while step >= 128:
+            step = step // 2 // 64 * 64
+            if self._fits(size + step):
+                size += step
+        return size
+
+    def _fits(self, size):
+        try:
+            self.device.allocate(size).free()
+        except MemoryError:
+            return False
+        return True
 
     def guard(self, check: Callable[["Session"], None], title: str) -> None:
         """Do a check; what goes wrong in it is a finding, and the next check follows."""
