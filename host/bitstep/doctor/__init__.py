@@ -4,6 +4,7 @@ Every check says what it expected, what it found and what to do; every wait has 
 that fails does not keep the others from being done where they can be.
 """
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,12 @@ def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
             content = facts.manifest(report, named)
         session = Session(device, report, timeout_s=timeout_s, memory_bytes=memory_bytes)
         session.results["manifest"] = content
-        _check(session)
+        try:
+            _check(session)
+        finally:                                # also on Ctrl-C
+            if not hasattr(device, "train"):
+                with contextlib.suppress(Exception):
+                    session.stop()
         facts.changed_facts(report, device)
     finally:
         device.close()

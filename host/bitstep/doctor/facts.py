@@ -29,7 +29,7 @@ def system(report: Report) -> None:
         except importlib.metadata.PackageNotFoundError:
             if package in ("bitstep", "numpy", "pynq", "pyserial"):
                 report.fact(package, "not installed")
-    report.fact("register map", str(MAP_VERSION))
+    report.fact("register map", f"version {MAP_VERSION}")
     report.fact("machine", f"{platform.machine()}, {platform.system()} {platform.release()}")
     for name, path in (("board", "/proc/device-tree/model"), ("system", "/etc/os-release")):
         found = _line(Path(path))

@@ -1,5 +1,6 @@
 """One examination of one device: what every check needs."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +38,8 @@ class Session:
     ----------
     results : dict
         What a check leaves for those after it.
+    held : ExitStack or None
+        Buffers of a run that does not stop, which must not be given to anybody else.
     """
 
     def __init__(self, device: Any, report: Report, *, timeout_s: float, memory_bytes: int):
@@ -44,6 +47,7 @@ class Session:
         self.config = device.config
         self.timeout_s, self.memory_bytes = timeout_s, memory_bytes
         self.results: dict[str, Any] = {}
+        self.held: contextlib.ExitStack | None = None
         self._stuck = False
 
     def seconds(self) -> float:
@@ -64,12 +68,21 @@ class Session:
         return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, timeout_s)
 
     def stop(self) -> bool:
-        """Stop what is running; False if it goes on."""
-        if self.read("STATUS") & Status.BUSY:
-            self.write("CONTROL", Control.ABORT)
-            # Who did not stop once is not waited for again.
-            self._stuck = not self.wait_idle(0.1 if self._stuck else ABORT_TIMEOUT_S)
-        return not self._stuck
+        """Stop what is running; False if it goes on, which is a finding when it is first seen."""
+        status = self.read("STATUS")
+        if not status & Status.BUSY:
+            self._stuck = False
+            return True
+        self.write("CONTROL", Control.ABORT)
+        # Who did not stop once is not waited for again.
+        stopped = self.wait_idle(0.1 if self._stuck else ABORT_TIMEOUT_S)
+        if not stopped and not self._stuck:
+            self.report.fail("the pipeline stops when it is told to",
+                             expected=f"a run that is over within {ABORT_TIMEOUT_S:g} s",
+                             found=f"STATUS 0x{status:x} before, 0x{self.read('STATUS'):x} after "
+                             "that time", remedy=STUCK_REMEDY)
+        self._stuck = not stopped
+        return stopped
 
     def need_idle(self) -> None:
         """Raise NotDone unless the pipeline can take a run."""

@@ -44,9 +44,9 @@ def _judge(report, config, clock_hz, found):
     rows, memory = port * beats / cycles, port * beats / (beats + stalled)
     waits = ", ".join(f"{found[name] / cycles:.0%} {text}" for name, text in WAITS.items()
                       if found[name] >= 0.005 * cycles)
-    said = (f"rows came with {rows:.3g} GB/s, and while the pipeline could take them with "
-            f"{memory:.3g} of the port's {port:.3g} GB/s ({config.bus_width} bits at "
-            f"{clock_hz / 1e6:.4g} MHz); {cycles:,} cycles for {beats:,} beats, waits: "
+    said = (f"rows came with {rows:.3g} GB/s, of {port:.3g} GB/s that the port carries "
+            f"({config.bus_width} bits at {clock_hz / 1e6:.4g} MHz); by its own waits the memory "
+            f"gives {memory:.3g} GB/s; {cycles:,} cycles for {beats:,} beats, waits: "
             f"{waits or 'none'}")
     if memory >= SHARE * port:
         report.ok("speed of the row stream", said)
