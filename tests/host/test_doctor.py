@@ -1,16 +1,19 @@
 """``bitstep doctor`` where no board is needed: the report, opening, facts, the golden model."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from bitstep.cli import main
 from bitstep.config import PipelineConfig
 from bitstep.devices.golden import GoldenDevice
-from bitstep.doctor import Verdict, examine, facts
+from bitstep.doctor import Verdict, examine, facts, jobs
 from bitstep.doctor.report import Report
 from bitstep.doctor.session import NotDone, Session
+from bitstep.golden.sgd import train
 
 CONFIG = PipelineConfig(bits=3, max_features=40)
 
@@ -195,3 +198,46 @@ def test_ctrl_c_stops_the_run_and_closes(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         examine(lambda: device)
     assert (stopped, closed) == ([True], [True])
+
+
+@pytest.mark.parametrize("config", [
+    PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, proximal=True),
+    PipelineConfig(bits=1, bus_width=512),
+    PipelineConfig(bits=2, family="double", minibatch=False),
+    PipelineConfig(bits=32, family="float", max_features=6, lookahead=6, proximal=True),
+    PipelineConfig(bits=4, max_features=48, solver="logistic", recursion=6, proximal=True),
+    PipelineConfig(bits=8, max_features=64, corrections=False),
+], ids=lambda config: config.name)
+def test_jobs_use_all_that_a_pipeline_has(config):
+    made = list(jobs.training_jobs(config).values())
+    for job in made:
+        models, _ = jobs.expected_of(job)
+        assert (models[0] != 0).mean() > 0.5
+        assert (models[0] != models[-1]).any()
+    assert any(job.model.any() and len(job.rows) == 2 for job in made)
+    assert any(job.batch > 1 for job in made) == config.minibatch
+    assert any(job.correction_period for job in made) == config.corrections
+    assert any(job.proximal_period for job in made) == config.proximal
+    refetched = [sum(epoch.refetched_rows for epoch in train(job)) for job in made]
+    assert (max(refetched) > 0) == config.refetch
+
+
+@pytest.mark.parametrize("bits", [1, 4, 8])
+def test_a_row_is_seen_in_its_model(bits):
+    config = PipelineConfig(bits=bits, max_features=32)
+    singles = jobs.single_rows(jobs.make_job(config, n_features=config.lanes, n_rows=5))
+    for job in singles:
+        models, _ = jobs.expected_of(job)
+        wrong = job.rows[0].copy()
+        wrong[0, 3] ^= 1                    # the lowest bit of a code
+        others, _ = jobs.expected_of(replace(job, rows=(wrong,)))
+        assert np.flatnonzero(models != others).tolist() == [3 * 8 // bits]
+
+
+def test_still_job_keeps_the_model():
+    config = PipelineConfig(bits=4, max_features=32)
+    model = np.array([0, -1, 1 << 30, -1 << 31] * 4, np.int64).astype(np.int32)
+    job = jobs.still_job(config, n_features=16, n_rows=3, model=model, epochs=2)
+    models, intercepts = jobs.expected_of(job)
+    assert (models == model).all()
+    assert not intercepts.any()

@@ -1,5 +1,6 @@
 """``bitstep doctor`` by the real pynq library: whole, and with faults that its report must name."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportOptionalSubscript=false
 
 import json
 import re
@@ -91,6 +92,7 @@ def test_clock_that_is_not_what_pynq_reads(doctor, board, monkeypatch):
     code, text = doctor()
     assert code == 1
     found = re.search(r"FAILED clock, measured by a run expected 100 MHz found (\S+) MHz", text)
+    assert found, text[text.index("Abort"):]
     assert float(found[1]) == pytest.approx(62.5, rel=0.1)
 
 

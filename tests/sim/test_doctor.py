@@ -417,7 +417,7 @@ def uart(tmp_path, line, **changes):
 def test_serial_board(tmp_path):
     line = UartBoard(SYSTEM)
     device = uart(tmp_path, Faulty(line, reads=dict.fromkeys(range(500, 2000, 500), flipped)))
-    device.link.transport.seconds = line.seconds
+    device.link.transport.seconds = line.seconds       # type: ignore[attr-defined]
     report = diagnose(device)
     assert "RESULT: all is well" in report.text
     assert "shared memory            16,384 bytes from 0x10000000" in report.text

@@ -1,4 +1,4 @@
-"""``bitstep doctor``: does a device work, and if not, what is wrong with it?"""
+"""``bitstep doctor``: an examination of a device, as a report that its owner can send."""
 
 import argparse
 import inspect
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _device_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Options for the device's class; :class:`UsageError` for one that it does not have."""
+    """Return options for the device's class; :class:`UsageError` for one that it has not."""
     if arguments.device not in available():
         raise UsageError(f"--device must be one of {', '.join(available())}, "
                          f"not {arguments.device!r}")

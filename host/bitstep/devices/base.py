@@ -91,7 +91,7 @@ class ClockRecord(Protocol):
     Attributes
     ----------
     wanted_hz, found_hz, hz : float
-        What the pipeline is made for, what was there before, what was read back after setting it.
+        The clock that the pipeline is made for, the one before, the one read back after setting it.
     """
 
     wanted_hz: float
@@ -114,13 +114,15 @@ class Examinable(Protocol):
     clock: ClockRecord
 
     def facts(self) -> dict[str, str]:
-        """What a reader of a report wants to know, by short names; asked for before and after the
+        """Return facts for a reader of a report, by short names; asked for before and after the
         examination.
         """
         ...
 
     def seconds(self) -> float:
-        """Time on the board, from any origin; without this member it is the host's clock."""
+        """Return the time on the board, from any origin; without this member the host's clock is
+        taken.
+        """
         ...
 
     def await_interrupt(self, timeout_s: float) -> bool:

@@ -274,7 +274,7 @@ class PynqDevice:
         return self.bitstream.path.with_suffix(".json")
 
     def facts(self) -> dict[str, str]:
-        """What pynq says of itself and of the board, for a report."""
+        """Return facts that pynq and Linux tell, for a report."""
         board = getattr(self._board, "name", None)
         return {"bitstream": str(self.bitstream.path), "pynq's version of itself":
                 str(getattr(self._pynq, "__version__", "unknown")),
@@ -285,8 +285,8 @@ class PynqDevice:
                 else "not offered by pynq"}
 
     def seconds(self) -> float:
-        """Time on the board: the host's clock, unless pynq's device has one of its own, as a
-        simulated one does.
+        """Return the time on the board: the host's clock, unless pynq's device has one of its
+        own, as a simulated one does.
         """
         own = getattr(self._board, "seconds", None)
         return own() if own else time.monotonic()

@@ -328,14 +328,14 @@ class UartDevice:
         self._base = found.base
 
     def facts(self) -> dict[str, str]:
-        """What the board told of itself, for a report."""
+        """Return facts that the board told, for a report."""
         return {"line": f"{self.link.transport.name}, {self.link.baud:,} baud",
                 "shared memory": f"{self.memory_bytes:,} bytes from 0x{self._base:x}",
                 "requests sent again": str(self.link.repeated)}
 
     def seconds(self) -> float:
-        """Time on the board: the host's clock, unless the line has one of its own, as a simulated
-        one does.
+        """Return the time on the board: the host's clock, unless the line has one of its own, as
+        a simulated one does.
         """
         own = getattr(self.link.transport, "seconds", None)
         return own() if own else time.monotonic()

@@ -1,4 +1,4 @@
-"""Versions, machine, manifest, clock: what a report's reader asks first."""
+"""Versions, machine, manifest and clock: the first questions of a report's reader."""
 
 import importlib.metadata
 import json
@@ -41,7 +41,7 @@ def system(report: Report) -> None:
 
 
 def _line(path):
-    """Name in a file of Linux; empty if there is none."""
+    """Return the name in a file of Linux; empty if there is none."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -53,7 +53,7 @@ def _line(path):
 
 
 def manifest(report: Report, path: str | Path) -> dict[str, Any]:
-    """Note what a bitstream's manifest says, and check the version of its register map.
+    """Note the facts in a bitstream's manifest, and check the version of its register map.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def manifest(report: Report, path: str | Path) -> dict[str, Any]:
 
 
 def _described(content):
-    """What a manifest says, as far as it says it."""
+    """Return the facts in a manifest that a reader may need."""
     found = {}
     for name, key in (("built for", "board"), ("identity in manifest", "identity")):
         if key in content:
@@ -99,7 +99,7 @@ def _described(content):
 
 
 def device_facts(report: Report, device: Any) -> None:
-    """Note what a device says of itself."""
+    """Note the facts that a device tells."""
     report.fact("device", device.name)
     report.fact("pipeline", device.config.name)
     for name, value in (device.facts() if hasattr(device, "facts") else {}).items():
@@ -107,7 +107,7 @@ def device_facts(report: Report, device: Any) -> None:
 
 
 def changed_facts(report: Report, device: Any) -> None:
-    """Note what a device says otherwise after the examination."""
+    """Note the facts that have changed during the examination."""
     found = device.facts() if hasattr(device, "facts") else {}
     changed = {name: value for name, value in found.items() if report.facts.get(name) != value}
     if changed:
@@ -144,7 +144,7 @@ def clock(session: Session) -> None:
 
 
 def _fixed_clock(session):
-    """The clock of a device that cannot set it."""
+    """Check the clock of a device that cannot set it."""
     found = session.device.clock_hz
     known = session.results["manifest"].get("clock_mhz")
     wanted = 1e6 * known["constraint"] if isinstance(known, dict) and "constraint" in known else 0

@@ -22,14 +22,14 @@ EPOCHS = 3
 def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: int = EPOCHS,
              loss: Loss | None = None, refetch: bool = False, copies: int = 1, seed: int = 1,
              initial: bool = False, **options: Any) -> TrainingJob:
-    """A training job on random rows, through the same functions as a user's.
+    """Make a training job on random rows, through the same functions as a user's.
 
     Parameters
     ----------
     loss : Loss or None
         None: least squares, or logistic where the pipeline's solver is.
     initial : bool
-        Whether it starts from a random model.
+        True for a start from a random model.
     options
         For :func:`bitstep.planning.plan`, such as ``batch`` and ``l2``.
     """
@@ -46,20 +46,23 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
                     task="classification" if classes else "regression")
     step = automatic_step(data, options.get("batch", 1), True, loss=loss)
     if initial:
-        options["initial"] = (rng.uniform(-0.1, 0.1, n_features) * data.label_scale,
-                              data.label_offset + 0.1 * data.label_scale)
+        stored = unpack_labels(data.labels, data.label_format, n_rows)
+        unit = 0.1 * data.label_scale * float(np.abs(stored).max())
+        options["initial"] = (rng.uniform(-unit, unit, n_features), data.label_offset + unit)
     return plan(data, config, steps=step / np.arange(1, epochs + 1), loss=loss, refetch=refetch,
                 **options).job
 
 
 def features_of(config: PipelineConfig, beats: int) -> int:
-    """Features of a row of at most ``beats`` beats, the last of which is nearly empty."""
+    """Return the features of a row of at most ``beats`` beats, the last one nearly empty."""
     beats = min(beats, config.max_beats)
     return (beats - 1) * config.lanes + 1 if beats > 1 else config.lanes
 
 
 def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
-    """Short jobs that use everything that a pipeline has, by their titles; the first is plain."""
+    """Make short jobs that use everything that a pipeline has, by their titles; the first is
+    plain.
+    """
     batch = 4 if config.minibatch else 1
     logistic = config.solver == "logistic"
     jobs = {"plain": make_job(config, n_features=features_of(config, 3), n_rows=60)}
@@ -82,7 +85,7 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
 
 def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
               model: np.ndarray | None = None, epochs: int = 1) -> TrainingJob:
-    """A job with steps of 0, which gives back the model that it starts from."""
+    """Make a job with steps of 0, which gives back the model that it starts from."""
     logistic = config.solver == "logistic"
     rows = np.zeros((n_rows, config.beats(n_features) * config.beat_bytes), np.uint8)
     job = make_job(config, n_features=n_features, n_rows=8)     # for the fields that it needs
@@ -94,7 +97,7 @@ def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
 
 
 def single_rows(job: TrainingJob) -> list[TrainingJob]:
-    """For each row of a job a job of it alone, whose model is that row times a number."""
+    """Make a job of each row of a job alone; its model is that row times a number."""
     stored = unpack_labels(job.labels, job.label_format, job.n_rows)
     value = max(int(np.abs(stored).max()), 1)
     labels = pack_labels(np.array([value]), job.label_format)
@@ -103,7 +106,7 @@ def single_rows(job: TrainingJob) -> list[TrainingJob]:
 
 
 def expected_of(job: TrainingJob) -> tuple[np.ndarray, np.ndarray]:
-    """Models of shape (epochs, n_features) and intercepts of the golden model."""
+    """Return models of shape (epochs, n_features) and intercepts of the golden model."""
     epochs = list(train(job))
     assert not any(epoch.saturation for epoch in epochs), "a job that leaves the number range"
     return (np.array([epoch.model for epoch in epochs], np.int32),
@@ -112,7 +115,7 @@ def expected_of(job: TrainingJob) -> tuple[np.ndarray, np.ndarray]:
 
 def difference(config: PipelineConfig, expected: tuple[np.ndarray, np.ndarray],
                found: tuple[np.ndarray, np.ndarray]) -> str:
-    """The first epoch in which models differ, as a text; empty if there is none."""
+    """Describe the first epoch in which models differ; empty if there is none."""
     for epoch, (model, other) in enumerate(zip(expected[0], found[0], strict=False)):
         wrong = np.flatnonzero(model != other)
         if len(wrong):

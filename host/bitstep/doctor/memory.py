@@ -1,6 +1,7 @@
 """Memory tests: every kind of buffer, from the host's side and through the pipeline's buses."""
 
 import contextlib
+import itertools
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ _STALE = ("the flush of the host's caches has no effect: use the board's own SD 
 
 
 def pattern(address: int, n_bytes: int) -> np.ndarray:
-    """Bytes that differ from word to word, by the word's address."""
+    """Make bytes that differ from word to word, by the word's address."""
     words = np.arange(address // 8, address // 8 + ceil_div(n_bytes, 8), dtype=np.uint64)
     for factor, shift in ((0x9E37_79B9_7F4A_7C15, 29), (0xBF58_476D_1CE4_E5B9, 32)):
         words = words * np.uint64(factor)
@@ -97,7 +98,7 @@ def words(session: Session) -> None:
 
 
 def _host_test(session, found: dict[str, Any], title) -> bool:
-    """Two passes of patterns through all of some buffers; True if every byte came back."""
+    """Send two patterns through all of some buffers; True if every byte came back."""
     overlaps = _overlap(found)
     problems = [overlaps] if overlaps else []
     for buffer in found.values():
@@ -125,22 +126,22 @@ def _host_test(session, found: dict[str, Any], title) -> bool:
                             remedy=_STALE if any("of before" in problem for problem in problems)
                             else _REMEDY)
     else:
-        session.report.ok(title, f"{total:,} bytes written, flushed and read back by the host, each "
-                          f"bit as 0 and as 1 ({places})")
+        session.report.ok(title, f"{total:,} bytes written, flushed and read back by the host, "
+                          f"each bit as 0 and as 1 ({places})")
     return not problems
 
 
 def _overlap(found):
     taken = sorted((buffer.address, buffer.address + buffer.array.size, name)
                    for name, buffer in found.items())
-    for (_, end, name), (start, _, other) in zip(taken, taken[1:], strict=False):
+    for (_, end, name), (start, _, other) in itertools.pairwise(taken):
         if start < end:
             return f"{other} begins at 0x{start:x}, inside of {name}, which ends at 0x{end:x}"
     return ""
 
 
 def _compare(buffer, written, before, found, patterns):
-    """Text of how a buffer differs from what was written; empty if it does not."""
+    """Describe the differences of a buffer to the bytes written to it; empty if there are none."""
     wrong = np.flatnonzero(buffer.array != written)
     if not len(wrong):
         return ""
@@ -164,7 +165,7 @@ def _compare(buffer, written, before, found, patterns):
 
 
 def _stuck(expected, found):
-    """Text that names bits of words, if all that is wrong is a few bits of each."""
+    """Name the wrong bits of words, if they are few and the same in each."""
     if not len(expected):
         return ""
     mask = int(np.bitwise_or.reduce(expected ^ found))
@@ -177,7 +178,7 @@ def _stuck(expected, found):
 
 
 def _places(size, slot):
-    """Offsets that differ in one bit of the address each, and the last one."""
+    """Return offsets that differ in one bit of the address each, and the last one."""
     offsets, place = [0], 2 * slot
     while place + 4 * slot <= size:
         offsets.append(place)
@@ -186,7 +187,7 @@ def _places(size, slot):
 
 
 def _copies(session, run, buffer, size):
-    """Let the pipeline copy models from place to place, and look where they went."""
+    """Let the pipeline copy models from place to place, and find them there and nowhere else."""
     n_bytes = run.layout.n_bytes
     slot = ceil_div(n_bytes, SLOT) * SLOT
     offsets = _places(size, slot)

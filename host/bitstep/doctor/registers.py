@@ -1,4 +1,4 @@
-"""Register tests: identity, every bit of every register, and what must not change."""
+"""Register tests: identity, every bit of every register, and those that writes do not change."""
 
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
 from bitstep.registers import (
@@ -21,7 +21,7 @@ _TOP = 1 << ADDRESS_WIDTH
 
 
 def identity(session: Session) -> None:
-    """Compare version and identity with what the device should be."""
+    """Compare version and identity with those that the device should have."""
     report = session.report
     version = session.read("VERSION")
     if version == MAP_VERSION:
@@ -74,7 +74,7 @@ def patterns(session: Session) -> None:
 
 
 def _addresses(session):
-    """A different value in each register, so that one that answers for another is seen."""
+    """Write a different value to each register, to see one that answers for another."""
     values = {register.name: (register.offset * 0x9E37_79B1 + 0x7F4A_7C15 & 0xFFFF_FFFF)
               % (1 << register.width) for register in WRITABLE}
     for name, value in values.items():
@@ -92,7 +92,7 @@ def _addresses(session):
 
 
 def read_only(session: Session) -> None:
-    """Write what cannot be written."""
+    """Write to the registers that cannot be written, and to addresses without one."""
     session.need_idle()
     names = [register.name for register in REGISTERS if register.access == "ro"]
     before = {name: session.read(name) for name in names}

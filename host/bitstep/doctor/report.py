@@ -9,7 +9,7 @@ WIDTH = 100                 # columns of the text
 
 
 class Verdict(enum.Enum):
-    """How a check ended."""
+    """Ending of a check."""
 
     OK = "ok"
     WARNING = "warning"     # models are right, but something is worse than it could be
@@ -43,7 +43,7 @@ class Finding:
 
     @property
     def text(self) -> str:
-        """Lines of the report."""
+        """The lines of the report."""
         head = f"  {self.verdict.value:8} "
         if self.verdict in (Verdict.OK, Verdict.SKIPPED):
             return _wrapped(head, f"{self.title}: {self.found}" if self.found else self.title)
@@ -115,12 +115,12 @@ class Report:
         self._add(title, Verdict.SKIPPED, reason)
 
     def count(self, verdict: Verdict) -> int:
-        """Number of findings of a kind."""
+        """Count the findings of a kind."""
         return sum(finding.verdict == verdict for finding in self.findings)
 
     @property
     def failed(self) -> bool:
-        """Whether any check failed."""
+        """True if any check failed."""
         return self.count(Verdict.FAILED) > 0
 
     def finish(self) -> None:

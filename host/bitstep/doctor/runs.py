@@ -1,4 +1,4 @@
-"""Runs: the interrupt, trainings against the golden model, counters, an abort and what follows."""
+"""Runs: interrupt, trainings against the golden model, counters, an abort and the run after it."""
 
 import contextlib
 
@@ -14,8 +14,8 @@ from bitstep.runs import RunResult
 INTERRUPT_TIMEOUT_S = 2.0
 LOOK_S = 0.3                # how long the clock is measured, in time of the host
 EPOCHS = 2048               # of the long run, at most
-_MODELS = ("if the memory test passed, the pipeline computes wrongly: the clock may be too fast, or "
-           "the bitstream is not of these sources; send this report")
+_MODELS = ("if the memory test passed, the pipeline computes wrongly: the clock may be too fast, "
+           "or the bitstream is not of these sources; send this report")
 
 
 def interrupt(session: Session) -> None:
@@ -40,6 +40,8 @@ def interrupt(session: Session) -> None:
             report.fail("interrupt", expected="an interrupt at the end of a run",
                         found=f"it cannot be waited for: {error}", remedy=remedy)
             return
+        if not came:
+            device.wait(lambda: bool(session.read("STATUS") & Status.DONE), session.timeout_s)
         status = session.read("STATUS")
         session.stop()
     if came:
@@ -51,13 +53,13 @@ def interrupt(session: Session) -> None:
                     "that the run is over", remedy=remedy)
     else:
         report.fail("a run that ends with an interrupt", expected=f"its end within "
-                    f"{INTERRUPT_TIMEOUT_S:g} s", found=f"STATUS 0x{status:x}: it goes on",
-                    remedy="see the findings below: runs do not end at all, whatever the interrupt "
-                    "does")
+                    f"{INTERRUPT_TIMEOUT_S + session.timeout_s:g} s",
+                    found=f"STATUS 0x{status:x}: it goes on", remedy="see the findings below: runs "
+                    "do not end at all, whatever the interrupt does")
 
 
 def _await(session):
-    """Whether the interrupt came at the end of the run, and how many came before."""
+    """Wait for the interrupt; True if it came at the end of the run, and how many came before."""
     for early in range(5):
         if not session.device.await_interrupt(INTERRUPT_TIMEOUT_S):
             return False, early
@@ -97,7 +99,7 @@ def _compare(session, title, job, expected, result: RunResult) -> bool:
 
 
 def counters(session: Session) -> None:
-    """Compare the counters of the plain training with what its job must give."""
+    """Compare the counters of the plain training with those that its job must give."""
     if "plain" not in session.results:
         raise NotDone("the plain training gave no result")
     job, result, elapsed = session.results["plain"]
@@ -154,7 +156,7 @@ def abort(session: Session) -> None:
 
 
 def _again(session):
-    """The plain training after an abort: the same models and counters."""
+    """Repeat the plain training after an abort: the same models and counters."""
     title, job = next(iter(training_jobs(session.config).items()))
     title = f"training ({title}) after an abort"
     result = Driver(session.device).train(job, timeout_s=session.timeout_s)
@@ -174,7 +176,7 @@ def _again(session):
 
 
 def _long_run(session, stack):
-    """A run that is loaded, of many epochs and without any look-ahead, and its epochs."""
+    """Load a run of many epochs without any look-ahead; return it and its epochs."""
     config = session.config
     room = session.largest(4 << 20)
     n_rows = max(1, room // 4 // config.beat_bytes)
@@ -195,7 +197,7 @@ def _long_run(session, stack):
 
 
 def _measure(session, longest_s):
-    """The clock, from the cycles of a run and the time on the board."""
+    """Measure the clock, by the cycles of a run and the time on the board."""
     wanted = session.device.clock_hz
     before, first, after = _cycles(session)
     # Reading may take long on a serial line, and then so must the measurement.
@@ -208,7 +210,7 @@ def _measure(session, longest_s):
     least, most = cycles / max(ended - before, 1e-9), cycles / max(begun - after, 1e-9)
     said = (f"{cycles / ((begun + ended - before - after) / 2) / 1e6:.4g} MHz "
             f"({cycles:,} cycles in {_duration(begun - after)})")
-    title, expected = "clock, measured by a run", f"{wanted / 1e6:.6g} MHz"
+    title, expected = "clock, measured by a run", f"{wanted / 1e6:.4g} MHz"
     if session.read("STATUS") & Status.DONE:
         session.report.warn(title, expected=expected, found="the run was over too soon",
                             remedy="nothing, but the clock is not measured")
@@ -223,7 +225,7 @@ def _measure(session, longest_s):
 
 
 def _cycles(session):
-    """Time before, the cycles' low half, time after."""
+    """Return the time before, the cycles' low half, the time after."""
     before = session.seconds()
     return before, session.read("CYCLES_LO"), session.seconds()
 

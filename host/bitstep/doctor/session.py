@@ -1,4 +1,4 @@
-"""One examination of one device: what every check needs."""
+"""One examination of one device: registers, time and waits for every check."""
 
 import contextlib
 import time
@@ -37,7 +37,7 @@ class Session:
     Attributes
     ----------
     results : dict
-        What a check leaves for those after it.
+        Values that a check leaves for those after it.
     held : ExitStack or None
         Buffers of a run that does not stop, which must not be given to anybody else.
     """
@@ -51,12 +51,12 @@ class Session:
         self._stuck = False
 
     def seconds(self) -> float:
-        """Time on the board; the host's clock, unless the device has a clock of its own."""
+        """Return the time on the board: the host's clock, unless the device has one of its own."""
         own = getattr(self.device, "seconds", None)
         return own() if own else time.monotonic()
 
     def read(self, name: str) -> int:
-        """A register."""
+        """Read a register."""
         return self.device.read(OFFSETS[name])
 
     def write(self, name: str, value: int) -> None:
@@ -68,7 +68,7 @@ class Session:
         return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, timeout_s)
 
     def stop(self) -> bool:
-        """Stop what is running; False if it goes on, which is a finding when it is first seen."""
+        """Stop a run; False if it goes on, which is a finding when it is first seen."""
         status = self.read("STATUS")
         if not status & Status.BUSY:
             self._stuck = False
@@ -90,7 +90,7 @@ class Session:
             raise NotDone("the pipeline is busy with a run that does not stop")
 
     def run_to_end(self, what: str) -> None:
-        """Start what is loaded and wait for its end.
+        """Start the run that is loaded and wait for its end.
 
         Raises
         ------
@@ -101,15 +101,15 @@ class Session:
         if not self.device.wait(lambda: bool(self.read("STATUS") & Status.DONE), self.timeout_s):
             status, beats = self.read("STATUS"), self.read("BEATS_LO")
             stopped = "it was aborted" if self.stop() else "it was told to abort and did not"
-            raise DeviceError(f"{what} did not end within {self.timeout_s:g} s (STATUS 0x{status:x}, "
-                              f"{beats} beats read); {stopped}: {STUCK_REMEDY}")
+            raise DeviceError(f"{what} did not end within {self.timeout_s:g} s (STATUS "
+                              f"0x{status:x}, {beats} beats read); {stopped}: {STUCK_REMEDY}")
         error = self.read("ERROR")
         if error != Error.NONE:
             nothing = RunResult(np.zeros((0, 1), np.int32), np.zeros(0, np.int32))
             raise DeviceError(f"{what}: {run_error(error, self.read('SATURATION'), nothing, 1)}")
 
     def largest(self, wanted: int) -> int:
-        """Size in bytes of the largest buffer that there is, to 64 bytes, and at most ``wanted``.
+        """Return the bytes of the largest buffer that there is, to 64, and at most ``wanted``.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class Session:
         return True
 
     def guard(self, check: Callable[["Session"], None], title: str) -> None:
-        """Do a check; what goes wrong in it is a finding, and the next check follows."""
+        """Do a check; an error in it is a finding, and the next check follows."""
         try:
             check(self)
         except NotDone as reason:

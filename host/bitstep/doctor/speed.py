@@ -1,4 +1,4 @@
-"""The stream of rows: how fast it is, and how fast the port could be."""
+"""The stream of rows: its speed, and that of the port."""
 
 import contextlib
 
@@ -8,19 +8,20 @@ from bitstep.driver import Driver, Run
 
 SHARE = 0.85                # of a port that a healthy memory fills
 BYTES = 1 << 20             # of the rows, at most
-FEATURES = 1024             # of a row, at most
+FEATURES, ROWS = 1024, 4096 # at most, for the golden model takes its time on a board
 WAITS = {"stall_rows": "for rows from the memory", "stall_labels": "for labels",
          "stall_lookahead": "for updates (look-ahead)", "stall_recursion": "for the recursion",
          "flush": "for the last updates of an epoch", "model_io": "for models"}
 
 
 def stream(session: Session) -> None:
-    """Stream long rows, compare the model, and say what the memory gave."""
+    """Stream long rows, compare the model, and note the speed of the memory."""
     session.need_idle()
     config, device, report = session.config, session.device, session.report
     n_features = min(config.capacity, FEATURES)
     row_bytes = config.beats(n_features) * config.beat_bytes
-    n_rows = _fitting(session, n_features, max(1, min(BYTES, session.memory_bytes) // row_bytes))
+    room = min(BYTES, session.memory_bytes) // row_bytes
+    n_rows = _fitting(session, n_features, min(max(1, room), ROWS))
     job = make_job(config, n_features=n_features, n_rows=n_rows, epochs=1)
     result = Driver(device).train(job, timeout_s=session.timeout_s)
     wrong = difference(config, expected_of(job), (result.models, result.intercepts))
@@ -58,7 +59,7 @@ def _judge(report, config, clock_hz, found):
 
 
 def _fitting(session, n_features, n_rows):
-    """Rows for which there is memory, at most ``n_rows``."""
+    """Return the rows for which there is memory, at most ``n_rows``."""
     while True:
         job = make_job(session.config, n_features=n_features, n_rows=n_rows, epochs=1)
         try:
