@@ -8,9 +8,20 @@ BOARD ?= ecp5-85
 .PHONY: demo test test-slow test-pynq sim lint rtl bench pipelines area wheel bitstream bitstream-check prove prove-mutations coverage docs clean
 .DEFAULT_GOAL := demo
 
-$(VENV)/.stamp: pyproject.toml
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+
+$(VENV)/.stamp: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[dev]'
+	@touch $@
+
+# A PC with Vivado needs what writes the Verilog, and nothing that simulates or tests.
+BITSTREAM_EXTRA := $(if $(filter ecp5%,$(BOARD)),bitstream,hw)
+
+$(VENV)/.stamp-%: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[$*]'
 	@touch $@
 
 demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated board
@@ -57,11 +68,11 @@ area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
 	$(BIN)/python -m bitstep_hw.area
 
-wheel: $(VENV)/.stamp           ## the package in dist/, for `bitstep deploy`
+wheel: | $(BIN)/python          ## the package in dist/, for `bitstep deploy`
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
 
-bitstream: $(VENV)/.stamp       ## a board's bitstreams and manifests: BOARD=ecp5-85, pynq-z2 ...; half an hour each
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
+# A bitstream takes half an hour or more.
+bitstream: $(VENV)/.stamp-$(BITSTREAM_EXTRA) ## a board's bitstreams: BOARD=ecp5-85, pynq-z2, ...
 	$(BIN)/python -m bitstep_hw.boards $(BOARD)
 
 # The smallest configuration in bitstreams/: 5 minutes of a quiet core.

@@ -15,7 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitstep.devices.pynq import DEFAULT_FOLDER, Bitstream, PynqDevice, read_bitstream
+from bitstep.devices.pynq import (
+    DEFAULT_FOLDER,
+    Bitstream,
+    PynqDevice,
+    prepare_for_new_files,
+    read_bitstream,
+)
 
 FOLDER = DEFAULT_FOLDER.parent              # on the board
 BITSTREAMS, DATA = "bitstreams", "data"     # below it
@@ -122,6 +128,7 @@ def deploy_local(payload: Payload, folder: Path = FOLDER, *, check: bool = True,
     DeviceError
         If a bitstream cannot be loaded or is another.
     """
+    prepare_for_new_files()
     for path, kind in payload.files:
         target = folder / kind / path.name
         try:

@@ -4,3 +4,13 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import pytest
+
+from bitstep.devices import pynq_left
+
+
+@pytest.fixture(autouse=True)
+def _marks(tmp_path, monkeypatch):
+    """The mark of an open device is no other test's business, nor this machine's."""
+    monkeypatch.setattr(pynq_left, "MARK", tmp_path / "mark.json")

@@ -11,6 +11,7 @@ from fakes import IDENTITY, FakeDevice
 from bitstep.config import PipelineConfig
 from bitstep.registers import OFFSETS
 
+ADDRESS = 0x43C0_0000
 TYPE = "bitstep:user:bitstep_ip:1.0"
 
 
@@ -80,9 +81,10 @@ class FakePynq(types.ModuleType):
     def __init__(self, config=None, *, kinds=(TYPE,), interrupt=None, broken=None,
                  limit=1 << 20, clocks=None, **options):
         super().__init__("pynq")
-        self.__version__, self.loaded = "0.0", []
+        self.__version__, self.loaded, self.looked = "0.0", [], False
         self.pipeline = FakeDevice(config or PipelineConfig(), **options)
         self.Clocks = clocks or FakeClocks()
+        self.PL = types.SimpleNamespace(bitfile_name=None)
         self.kinds, self.interrupt, self.broken, self.limit = kinds, interrupt, broken, limit
 
     def Overlay(self, path):
@@ -91,9 +93,16 @@ class FakePynq(types.ModuleType):
             raise self.broken
         ip = types.SimpleNamespace(read=self._read, write=self._write,
                                    interrupt=self.interrupt)
-        names = {f"bitstep_{number}": {"type": kind} for number, kind in enumerate(self.kinds)}
+        self.PL.bitfile_name = path
+        names = {f"bitstep_{number}": {"type": kind, "phys_addr": ADDRESS}
+                 for number, kind in enumerate(self.kinds)}
         return types.SimpleNamespace(ip_dict={"axi_intc_0": {"type": "xilinx.com:ip:axi_intc:4.1"},
                                               **names}, **dict.fromkeys(names, ip))
+
+    def MMIO(self, address, length):
+        assert address == ADDRESS       # nothing answers elsewhere
+        self.looked = True
+        return types.SimpleNamespace(read=self._read, write=self._write)
 
     def _read(self, offset):
         if offset == OFFSETS["STATUS"]:

@@ -1,6 +1,8 @@
 """Races: finishing lines by hand, optima, the SGD that steps are tuned with, profiles, storage."""
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -190,9 +192,23 @@ def test_profiles():
     changed = profile("pynq-z1", clock_hz=200e6)
     assert changed.stream_gbps == 1.6
     assert changed.source.endswith("Changed by options: clock_hz 2e+08.")
+    assert PROFILES["ultra96"].stream_gbps == PROFILES["kv260"].stream_gbps == 1.6
+    assert PROFILES["ultra96"].memory_gbps == 4.3
     assert profile("kv260") is PROFILES["kv260"]
     with pytest.raises(ValueError, match=r"^profile must be one of pynq-z1, .*, not 'vu9p'$"):
         profile("vu9p")
+
+
+def test_profiles_of_the_documentation():
+    text = (Path(__file__).parents[2] / "docs" / "curves.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*`) \| (\d+) bits \| (\d+) MHz \| (.*) \| ([\d.]+) GB/s \|$", text,
+                      re.MULTILINE)
+    told = {name: row for row in rows for name in re.findall("`(.*?)`", row[0])}
+    assert sorted(told) == sorted(PROFILES)
+    for name, one in PROFILES.items():
+        memory = "no limit" if one.memory_gbps is None else f"{one.memory_gbps:g} GB/s"
+        assert told[name][1:] == (str(one.bus_width), f"{one.clock_hz / 1e6:g}", memory,
+                                  f"{one.stream_gbps:g}")
 
 
 @pytest.mark.parametrize("key, shape, classes", [

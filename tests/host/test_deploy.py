@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import textwrap
+import types
 from pathlib import Path
 
 import pytest
@@ -215,6 +216,17 @@ def test_local(files, tmp_path, monkeypatch, capsys):
     here = collect("pynq-z2", [folder / "bitstreams/pynq-z2-test.bit"])
     deploy_local(here, folder)
     assert capsys.readouterr().out.count("loaded: ") == 3
+
+
+def test_local_makes_pynq_forget(files, tmp_path, monkeypatch):
+    """pynq would give a bitstream that is written over the description of the old one."""
+    state = types.SimpleNamespace(clear_global_state=lambda: cleared.append(
+        (tmp_path / "there").exists()))
+    cleared = []
+    monkeypatch.setitem(sys.modules, "pynq", FakePynq(CONFIG))
+    monkeypatch.setitem(sys.modules, "pynq.pl_server", types.SimpleNamespace(global_state=state))
+    deploy_local(files[0], tmp_path / "there", check=False, tell=lambda line: None)
+    assert cleared == [False]               # before the files are there
 
 
 def test_local_without_check(files, tmp_path):

@@ -4,9 +4,12 @@ import asyncio
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +17,13 @@ from fake_pynq import FakeClocks, FakePynq, write_bitstream
 from fakes import make_job
 
 from bitstep.config import PipelineConfig
-from bitstep.devices import available, device_class, open_device
+from bitstep.devices import available, device_class, open_device, pynq_left
 from bitstep.devices import pynq as device_module
 from bitstep.devices.base import DeviceError
 from bitstep.devices.pynq import PynqDevice, find_bitstream, read_bitstream
 from bitstep.driver import Driver
 from bitstep.golden.sgd import train
+from bitstep.registers import Status
 
 CONFIG = PipelineConfig(bits=3, max_features=64)
 
@@ -209,6 +213,142 @@ def test_pynq_fails(use, tmp_path, error):
         PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
 
 
+@pytest.fixture
+def killed(use, tmp_path):
+    """A stand-in on which a program was killed in the middle of a run, and the path of the
+    bitstream; loading another now would cut off its reads.
+    """
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    device = PynqDevice(CONFIG, bitfile=path)
+    fake.pipeline.set("STATUS", Status.BUSY)
+    device_module._OPEN.discard(device)
+    device._confirmed = False               # its process is gone
+    load = fake.Overlay
+
+    def overlay(path):
+        assert not fake.pipeline.get("STATUS") & Status.BUSY
+        return load(path)
+
+    fake.Overlay = overlay
+    return fake, path
+
+
+def test_left_run_is_ended(killed):
+    fake, path = killed
+    PynqDevice(CONFIG, bitfile=path).close()
+    assert len(fake.loaded) == 2
+    assert fake.pipeline.log[-1] == "CONTROL"
+    assert not pynq_left.MARK.exists()
+
+
+def test_left_run_that_does_not_end(killed, monkeypatch):
+    fake, path = killed
+    fake.pipeline.deaf = True
+    monkeypatch.setattr(pynq_left, "ABORT_TIMEOUT_S", 0.05)
+    with pytest.raises(DeviceError, match=r"does not end within 0\.05 s of its abort.*off and on"):
+        PynqDevice(CONFIG, bitfile=path)
+    assert len(fake.loaded) == 1
+
+
+def test_left_run_of_root(killed):
+    fake, path = killed
+
+    def refuse(address, length):
+        raise OSError("Root permissions required.")
+
+    fake.MMIO = refuse
+    with pytest.raises(DeviceError, match=r"cannot be read: OSError: Root .*as root, in a login"):
+        PynqDevice(CONFIG, bitfile=path)
+    assert len(fake.loaded) == 1
+
+
+@pytest.mark.parametrize("change", ["no mark", "damaged mark", "another bitstream"])
+def test_nothing_is_read_without_need(use, tmp_path, change):
+    """Where nothing answers, a read can hang the processor."""
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    PynqDevice(CONFIG, bitfile=path)        # not closed: a program that is killed
+    if change == "no mark":
+        pynq_left.MARK.unlink()
+    elif change == "damaged mark":
+        pynq_left.MARK.write_text("{")
+    else:
+        fake.PL.bitfile_name = str(tmp_path / "base.bit")
+    PynqDevice(CONFIG, bitfile=path).close()
+    assert not fake.looked
+
+
+def test_pipeline_of_another_identity_is_left_alone(killed):
+    fake, path = killed
+    mark = json.loads(pynq_left.MARK.read_text())
+    pynq_left.MARK.write_text(json.dumps({**mark, "identity": "0" * 32}))
+    with pytest.raises(AssertionError):     # of the fixture: the run goes on
+        PynqDevice(CONFIG, bitfile=path)
+    assert "CONTROL" not in fake.pipeline.log
+
+
+def test_close_ends_a_run(use, tmp_path):
+    fake = use(CONFIG)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    fake.pipeline.set("STATUS", Status.BUSY)
+    assert pynq_left.MARK.exists()
+    device.close()
+    assert not fake.pipeline.get("STATUS") & Status.BUSY
+    assert not pynq_left.MARK.exists()
+
+
+def test_end_of_the_program_ends_a_run(tmp_path):
+    """A script that nobody stops, and that closes nothing."""
+    path = write_bitstream(tmp_path, CONFIG)
+    script = f"""
+import pathlib, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import fake_pynq
+from bitstep.config import PipelineConfig
+from bitstep.devices import pynq_left
+from bitstep.devices.pynq import PynqDevice
+pynq_left.MARK = pathlib.Path({str(tmp_path / "mark.json")!r})
+config = PipelineConfig(bits=3, max_features=64)
+fake = sys.modules["pynq"] = fake_pynq.FakePynq(config)
+device = PynqDevice(config, bitfile={str(path)!r})
+fake.pipeline.set("STATUS", 1)
+fake.pipeline.end = lambda error: (print("aborted", int(error)), fake.pipeline.set("STATUS", 2))
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "aborted 6\n", "")
+    assert not (tmp_path / "mark.json").exists()
+
+
+class Notes:
+    """Stand-in for pynq's module of what it loaded last."""
+
+    def __init__(self, monkeypatch):
+        self.cleared = 0
+        monkeypatch.setitem(sys.modules, "pynq.pl_server", types.SimpleNamespace(global_state=self))
+
+    def clear_global_state(self):
+        self.cleared += 1
+
+
+def test_notes_of_a_file_that_is_gone(use, tmp_path, monkeypatch):
+    """pynq takes the checksum of the last .bit before it loads another."""
+    class Lost:
+        @property
+        def bitfile_name(self):
+            if not notes.cleared:
+                raise FileNotFoundError("old.bit")
+
+        @bitfile_name.setter
+        def bitfile_name(self, path):
+            pass
+
+    fake, notes = use(CONFIG), Notes(monkeypatch)
+    fake.PL = Lost()
+    PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG)).close()
+    assert notes.cleared == 1
+
+
 def test_loading_that_hangs(use, tmp_path, monkeypatch):
     fake = use(CONFIG)
     monkeypatch.setattr(device_module, "OPEN_TIMEOUT_S", 0.05)
@@ -292,8 +432,22 @@ def test_manifest_of_the_flow_is_readable(tmp_path):
     path.write_bytes(b"bits")
     path.with_suffix(".hwh").write_text("<x/>")
     made = flow.manifest(BOARDS["kv260"], CONFIG, path, path.with_suffix(".hwh"),
-                         tools={"vivado": "2022.1"}, slack_ns=0.5)
+                         tools={"vivado": "2022.1"}, slack_ns={"setup": 0.5})
     path.with_suffix(".json").write_text(json.dumps(made))
     found = read_bitstream(path)
     assert (found.board, found.config, found.clock_hz) == ("kv260", CONFIG, 100e6)
     assert made["clock_mhz"] == {"constraint": 100, "achieved": pytest.approx(105.26)}
+
+
+def test_sizes_of_the_documentation():
+    """Bytes of rows beside the contiguous memory of PYNQ's image."""
+    text = (Path(__file__).parents[2] / "docs" / "boards-pynq.md").read_text("utf-8")
+    rows = re.findall(r"^\| \S+ \| ([\d,]+) x (\d+) \|(.* MB.*) \|$", text, re.MULTILINE)
+    assert len(rows) == 4
+    for n_rows, n_features, cells in rows:
+        for bits, cell in zip((32, 8, 4, 2, 1), cells.split("|"), strict=True):
+            config = PipelineConfig(bits=bits, family="float" if bits == 32 else "single")
+            size = (int(n_rows.replace(",", "")) * config.beats(int(n_features))
+                    * config.beat_bytes)
+            assert cell.strip(" *") == f"{size / 1e6:.1f} MB"
+            assert ("**" in cell) == (size > 128 << 20)

@@ -258,7 +258,7 @@ def test_without_pyserial(manifest, monkeypatch):
 def test_port_that_does_not_exist():
     pytest.importorskip("serial")
     with pytest.raises(DeviceError, match=r"port /dev/missing cannot be opened at 1000000 baud: .*"
-                                          "; ports that exist: "):
+                                          r"; ports that exist: .*plug it in again; .*dialout"):
         SerialTransport("/dev/missing", 1_000_000)
 
 
@@ -278,6 +278,26 @@ def test_port_of_the_system():
     line.close()
     os.close(board)
     os.close(port)
+
+
+@pytest.mark.parametrize("error", [None, ValueError("no FTDI"), OSError("no ioctl"),
+                                   NotImplementedError()])
+def test_port_answers_at_once(monkeypatch, error):
+    """An FTDI bridge keeps answers for 16 ms unless it is told; other ports need not know how."""
+    serial, told = pytest.importorskip("serial"), []
+
+    class Port:
+        def __init__(self, *_, **__):
+            pass
+
+        def set_low_latency_mode(self, wanted):
+            told.append(wanted)
+            if error:
+                raise error
+
+    monkeypatch.setattr(serial, "Serial", Port)
+    SerialTransport("/dev/ttyUSB0", 1_000_000)
+    assert told == [True]
 
 
 def test_port_that_goes_away():

@@ -18,7 +18,7 @@ from bitstep_hw.boards import ecp5, tools, ulx3s
 from bitstep_hw.boards.clock_harness import ClockHarness
 from bitstep_hw.boards.link import Link
 from bitstep_hw.boards.pll import Dividers, find_dividers
-from bitstep_hw.boards.serial_system import SystemConfig
+from bitstep_hw.boards.serial_system import USUAL_RATES, SystemConfig, usual_rates
 from bitstep_hw.boards.timing import (
     Clock,
     clocks,
@@ -26,7 +26,8 @@ from bitstep_hw.boards.timing import (
     describe_paths,
     resources,
 )
-from bitstep_hw.boards.uart import UartReceiver
+from bitstep_hw.boards.tools import ToolError
+from bitstep_hw.boards.uart import MIN_DIVISOR, UartReceiver
 from bitstep_hw.identity import identity
 
 needs_yosys = pytest.mark.skipif(
@@ -158,11 +159,35 @@ def test_pll_out_of_reach(mhz):
 
 @pytest.mark.parametrize(("options", "message"), [
     ({"pipeline": PipelineConfig(bus_width=128)}, "row bus must have 64 bits .*, not 128"),
-    ({"clock_hz": 40_000_000, "baud": 3_000_000}, "not 3000000; the nearest is 3076923"),
+    ({"clock_hz": 40_000_000, "baud": 3_000_000},
+     r"not 3000000; the nearest is 3076923\. Of the usual rates .* 115200, .* 1500000, 2000000$"),
 ])
 def test_bad_system(options, message):
     with pytest.raises(ValueError, match=message):
         SystemConfig(**{"pipeline": TINY, **options})
+
+
+@pytest.mark.parametrize(("clock_mhz", "fastest"), [
+    (40, 2_000_000), (45, 3_000_000), (50, 3_000_000), (60, 3_000_000), (100, 3_000_000),
+    (8, 1_000_000), (0.5, None)])
+def test_usual_rates(clock_mhz, fastest):
+    rates = usual_rates(1e6 * clock_mhz)
+    assert (rates[-1] if rates else None) == fastest
+    for baud in USUAL_RATES:
+        if baud in rates:
+            SystemConfig(pipeline=TINY, clock_hz=round(1e6 * clock_mhz), baud=baud)
+        elif round(1e6 * clock_mhz / baud) >= MIN_DIVISOR:
+            with pytest.raises(ValueError, match="within 2 %"):
+                SystemConfig(pipeline=TINY, clock_hz=round(1e6 * clock_mhz), baud=baud)
+
+
+def test_usual_rates_are_printed(monkeypatch, capsys):
+    def stop(system, **_):
+        raise ToolError("stopped")
+
+    monkeypatch.setattr(ecp5, "build", stop)
+    assert ecp5.main([TINY_TEXT, "--clock-mhz", "60", "--baud", "3000000"]) == 1
+    assert "line: 3,000,000 baud; usual rates at 60 MHz: 115,200, " in capsys.readouterr().out
 
 
 def test_bad_gap():

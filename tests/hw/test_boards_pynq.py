@@ -1,7 +1,9 @@
+# amaranth: UnusedElaboratable=no
 """PYNQ boards: what Vivado gets. There is no Vivado here: its Tcl runs with commands that only
 record how they are called, and the flow with a program that writes what Vivado would.
 """
 
+import dataclasses
 import functools
 import json
 import re
@@ -11,13 +13,15 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Fragment
 
+from bitstep.bench.profiles import PROFILES
 from bitstep.config import PipelineConfig
 from bitstep.registers import ADDRESS_WIDTH, REGISTERS
 from bitstep_hw.axi import MAX_BURST
 from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards import pynq
-from bitstep_hw.boards.pynq import BOARDS, REGISTERS_BYTES
+from bitstep_hw.boards.pynq import BOARDS, REGISTERS_BYTES, PynqBoard
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError, flow
 from bitstep_hw.boards.vivado.flow import (
     ACCESS,
@@ -32,7 +36,7 @@ from bitstep_hw.boards.vivado.flow import (
 from bitstep_hw.boards.vivado.results import check_handoff, utilization
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
 from bitstep_hw.identity import identity
-from bitstep_hw.top import to_verilog
+from bitstep_hw.top import Top, to_verilog
 from bitstep_sim.verilator import find_verilator
 
 SMALL = PipelineConfig(bits=4, max_features=32, lookahead=0)
@@ -91,6 +95,19 @@ def test_bus_must_fit_the_memory_ports():
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
+def test_profile_is_of_the_board(board, tmp_path):
+    """What the benches simulate is what Vivado is asked for."""
+    simulated = PROFILES[board.name]
+    assert simulated.clock_hz == 1e6 * board.clock_mhz
+    assert simulated.bus_width == board.family.memory_width
+    assert simulated.memory_latency == round(0.3 * board.clock_mhz)
+    values = ps_values(board, tmp_path)
+    clock = "CONFIG.PCW_FPGA0_PERIPHERAL_FREQMHZ" if board.family.name == "zynq" \
+        else "CONFIG.PSU__CRL_APB__PL0_REF_CTRL__FREQMHZ"
+    assert float(values[clock]) * 1e6 == simulated.clock_hz
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_bursts_and_addresses_fit(board):
     assert board.family.max_burst >= MAX_BURST
     assert 1 << ADDRESS_WIDTH <= REGISTERS_BYTES
@@ -126,6 +143,9 @@ def test_wrapper_tells_the_packager():
         assert len(parameters) == 1
         assert f"PROTOCOL {protocol}, DATA_WIDTH {data}," in parameters[0]
         assert (f"READ_WRITE_MODE {mode}" in parameters[0]) == (mode is not None)
+        assert ("NUM_READ_OUTSTANDING" in parameters[0]) == (mode is not None)
+        assert ("NUM_WRITE_OUTSTANDING 8, NUM_WRITE_THREADS 1" in parameters[0]) == \
+            (mode == "READ_WRITE")
         assert f'aximm:1.0 {bus} ARADDR" *)' in text
     assert "ASSOCIATED_BUSIF s_axi:m_axi_rows:m_axi_aux:m_axi_full" in text
     assert ".rst(~aresetn)" in text
@@ -134,11 +154,24 @@ def test_wrapper_tells_the_packager():
         wrapper("module other(a);\nendmodule\n", title="x")
 
 
+def test_bursts_under_way():
+    """The packager is told what the masters of the top have under way at most."""
+    module = Top(REFETCHING).elaborate(None)
+    Fragment.get(module, None)              # or Amaranth warns that the parts were never used
+    parts = module._named_submodules
+    found, _ = buses(verilog(REFETCHING))
+    told = {bus.name: bus.parameters for bus in found}
+    for bus, reader in (("m_axi_rows", "rows"), ("m_axi_aux", "aux"), ("m_axi_full", "full")):
+        assert told[bus]["NUM_READ_OUTSTANDING"] == parts[reader][0].max_outstanding
+        assert told[bus]["NUM_READ_THREADS"] == 1
+    assert told["m_axi_rows"]["NUM_READ_OUTSTANDING"] == 15
+    assert told["m_axi_aux"]["NUM_WRITE_OUTSTANDING"] == parts["models"][0].max_outstanding
+
+
 class Tcl:
     """An interpreter that records every command it does not know: all of Vivado's."""
 
-    ANSWERS = {("get_property", "PROGRESS"): "100%", ("get_property", "SLACK"): "0.25",
-               ("version",): "2022.1"}
+    ANSWERS = {("get_property", "PROGRESS"): "100%", ("version",): "2022.1"}
 
     def __init__(self, answers=()):
         self.interpreter = pytest.importorskip("tkinter").Tcl()
@@ -213,9 +246,42 @@ def test_block_design(name, config, tmp_path):
         segment = f"HP{number}_DDR_LOWOCM" if name == "pynq-z2" else f"HP{number}_DDR_*"
         assert ("-target_address_space", f"{IP_INSTANCE}/{bus}", f"{ps}/{space}/{segment}") \
             in assigned
-    assert (work / "result.txt").read_text() == "vivado 2022.1\nslack_ns 0.25\n"
+    # What a port offers beside the memory is excluded, and no master's aperture is too small.
+    for bus, (number, _) in ports.items():
+        space = f"S_AXI_HP{number}" if name == "pynq-z2" else f"SAXIGP{number + 2}"
+        assert ("-target_address_space", f"{IP_INSTANCE}/{bus}", f"{ps}/{space}/*") \
+            in tcl.named("exclude_bd_addr_seg")
+        assert ("-quiet", f"{bus}:APERTURE_0", bus) in tcl.named("ipx::remove_segment")
+    assert len(tcl.named("exclude_bd_addr_seg")) == len(ports)
+    words = [call[0] for call in tcl.calls]
+    assert words.index("ipx::remove_segment") < words.index("ipx::save_core")
+    digest = re.search(r"^set sources_digest (\w{64})$", (work / "settings.tcl").read_text(),
+                       re.MULTILINE)
+    assert digest is not None
+    assert (work / "result.txt").read_text() == f"vivado 2022.1\nsources {digest[1]}\n"
+    assert ("-file", str(work / "timing.rpt")) in tcl.named("report_timing_summary")
     assert (work / "bitstep.bit").read_text().endswith("bitstep_wrapper.bit")
     assert (work / "bitstep.hwh").exists()
+
+
+def test_port_without_memory(tmp_path):
+    """An empty list of segments would pass in silence, and no run would read a row."""
+    answers = {("get_bd_addr_segs", "zynq_ultra_ps_e_0/SAXIGP3/HP1_DDR_*"): ""}
+    with pytest.raises(Exception, match=r"m_axi_aux must offer segments .*HP1_DDR_"):
+        run_tcl(BOARDS["kv260"], SMALL, tmp_path, answers=answers)
+
+
+def test_memory_alone_is_assigned(tmp_path):
+    """Of a port with two segments of memory and two others."""
+    place = "zynq_ultra_ps_e_0/SAXIGP2/HP0_"
+    answers = {("get_bd_addr_segs", f"{place}DDR_*"): f"{place}DDR_LOW {place}DDR_HIGH",
+               ("get_bd_addr_segs", "-quiet", "zynq_ultra_ps_e_0/SAXIGP2/*"):
+               f"{place}DDR_LOW {place}LPS_OCM {place}QSPI {place}DDR_HIGH"}
+    tcl, _ = run_tcl(BOARDS["kv260"], SMALL, tmp_path, answers=answers)
+    for command, segments in (("assign_bd_address", ["DDR_LOW", "DDR_HIGH"]),
+                              ("exclude_bd_addr_seg", ["LPS_OCM", "QSPI"])):
+        assert [call[-1].removeprefix(place) for call in tcl.named(command)
+                if call[1] == "bitstep_0/m_axi_rows"] == segments
 
 
 def test_registers_of_the_packaged_ip(tmp_path):
@@ -339,7 +405,9 @@ VIVADO = """\
     text = make_handoff(BOARDS[{board!r}], PipelineConfig(**{config!r}))
     pathlib.Path("bitstep.hwh").write_text(text.replace(*{change!r}))
     pathlib.Path("utilization.rpt").write_text({report!r})
-    pathlib.Path("result.txt").write_text("vivado 2022.1\\nslack_ns {slack}\\n")
+    pathlib.Path("timing.rpt").write_text({timing!r})
+    digest = pathlib.Path("settings.tcl").read_text().split("set sources_digest ")[1]
+    pathlib.Path("result.txt").write_text("vivado 2022.1\\nsources " + digest)
     """
 REPORT = """\
 | Slice LUTs*                | 12345 |     0 |          0 |     53200 | 23.20 |
@@ -347,18 +415,33 @@ REPORT = """\
 | Block RAM Tile |   28.5 |     0 |          0 |       140 | 20.36 |
 | DSPs           |  107 |     0 |          0 |       220 | 48.64 |
 """
+TIMING = """\
+| Design Timing Summary
+| ---------------------
+
+    WNS(ns)      TNS(ns)  TNS Failing Endpoints  TNS Total Endpoints      WHS(ns)      THS(ns)  \
+THS Failing Endpoints  THS Total Endpoints     WPWS(ns)     TPWS(ns)  TPWS Failing Endpoints  \
+TPWS Total Endpoints
+    -------      -------  ---------------------  -------------------      -------      -------  \
+---------------------  -------------------     --------     --------  ----------------------  \
+--------------------
+      {setup}        0.000                      0                40513        {hold}        0.000 \
+                     0                40513        {pulse}        0.000                       0 \
+               14233
+"""
 
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """Puts such a Vivado on PATH."""
-    def put(said="vivado v2022.1 (64-bit)", slack=0.5, action="pass", change=("", ""),
-            board="pynq-z2"):
+    def put(said="vivado v2022.1 (64-bit)", setup=0.5, hold="0.021", pulse="3.750",
+            action="pass", change=("", ""), board="pynq-z2"):
         program = tmp_path / "bin" / "vivado"
         program.parent.mkdir(exist_ok=True)
         program.write_text(textwrap.dedent(VIVADO).format(
-            python=sys.executable, path=sys.path, said=said, slack=slack, action=action,
-            change=change, board=board, config=SMALL.to_dict(), report=REPORT))
+            python=sys.executable, path=sys.path, said=said, action=action,
+            timing=TIMING.format(setup=setup, hold=hold, pulse=pulse), change=change,
+            board=board, config=SMALL.to_dict(), report=REPORT))
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
         return Vivado(str(program), "2022.1")
@@ -381,6 +464,7 @@ def test_flow(tmp_path, install):
     assert found["config"] == SMALL.to_dict()
     assert found["tools"] == {"vivado": "2022.1"}
     assert found["clock_mhz"] == {"constraint": 100, "achieved": 105.26}
+    assert found["slack_ns"] == {"setup": 0.5, "hold": 0.021, "pulse width": 3.75}
     assert found["resources"]["LUT"] == {"used": 12345, "available": 53200}
     assert found["resources"]["RAMB36"] == {"used": 28.5, "available": 140}
     assert path.with_suffix(".bit").read_bytes() == b"bits"
@@ -390,7 +474,12 @@ def test_flow(tmp_path, install):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"slack": -0.3}, r"misses 100 MHz on pynq-z2 by 0\.3 ns"),
+    ({"setup": -0.3}, r"misses 100 MHz on pynq-z2: its setup slack is -0\.3 ns"),
+    ({"hold": -0.05}, r"its hold slack is -0\.05 ns"),
+    ({"pulse": -0.1}, r"its pulse width slack is -0\.1 ns"),
+    ({"setup": "NA"}, r"must tell the slack of setup as WNS\(ns\), not 'NA'"),
+    ({"setup": ""}, r"must tell the slack of setup as WNS\(ns\), not 'nothing'"),
+    ({"pulse": "NA"}, "slack of pulse width"),
     ({"action": "print('ERROR: [Synth 8-1]'); raise SystemExit(1)"},
      r"Vivado failed with code 1 in .*\nERROR: \[Synth 8-1\]"),
     ({"action": "raise SystemExit(0)"}, "Vivado failed with code 0"),
@@ -407,6 +496,97 @@ def test_flow_that_fails(tmp_path, install, options, message):
 def test_flow_that_hangs(tmp_path, install):
     with pytest.raises(ToolError, match=r"took more than .* hours .*--timeout"):
         run_flow(tmp_path, install(action="time.sleep(60)"), timeout_s=0.5)
+
+
+TEXT = "bits=4,max_features=32,lookahead=0"         # SMALL
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch, install, capsys):
+    """A folder of sources, and what Vivado makes in it on another machine."""
+    monkeypatch.chdir(tmp_path)
+    assert boards.main(["pynq-z2", "--tcl-only", "away", "--jobs", "7", TEXT]) == 0
+    assert "python -m bitstep_hw.boards pynq-z2 --collect away" in capsys.readouterr().out
+    folder = tmp_path / "away" / f"pynq-z2-{SMALL.name}"
+
+    def run(**options):
+        program = install(**options).program
+        subprocess.run([program, "-source", "build.tcl"], cwd=folder, check=True)
+        monkeypatch.setenv("PATH", "/nowhere")
+        return folder
+
+    return run
+
+
+@pytest.mark.parametrize("named", [[TEXT], []])
+def test_collect(tmp_path, elsewhere, named, capsys, monkeypatch):
+    """What was built elsewhere becomes what the device and `deploy` take."""
+    from bitstep.devices.pynq import read_bitstream
+    monkeypatch.setattr(PynqBoard, "config", lambda board, bits: SMALL)
+    elsewhere()
+    assert boards.main(["pynq-z2", "--collect", "away", *named]) == 0
+    found = read_bitstream(tmp_path / "bitstreams" / f"pynq-z2-{SMALL.name}.bit")
+    assert (found.board, found.config, found.identity) == ("pynq-z2", SMALL, identity(SMALL))
+    assert f"wrote bitstreams/pynq-z2-{SMALL.name}.json" in capsys.readouterr().out
+
+
+def test_collect_results_alone(tmp_path, elsewhere):
+    """The sources need not come back."""
+    folder = elsewhere()
+    for name in SOURCES:
+        (folder / name).unlink()
+    assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 0
+
+
+def _other_sources(folder):
+    result = folder / "result.txt"
+    result.write_text(result.read_text().replace("sources ", "sources 0"))
+
+
+def _corrected_tcl(folder):
+    with (folder / "build.tcl").open("a") as file:
+        file.write("# corrected\n")
+
+
+@pytest.mark.parametrize(("options", "damage", "message"), [
+    ({}, lambda folder: (folder / "bitstep.hwh").unlink(), "has no bitstep.hwh: run `vivado"),
+    ({}, _other_sources, "must be of the sources that this version of bitstep writes"),
+    ({}, _corrected_tcl, "build.tcl was changed after it was written"),
+    ({"setup": -1}, None, "its setup slack is -1 ns"),
+    ({"change": ("0x43C00000", "0x43C10000")}, None, "at 0x43C10000, not at"),
+])
+def test_collect_refuses(tmp_path, elsewhere, capsys, options, damage, message):
+    folder = elsewhere(**options)
+    if damage:
+        damage(folder)
+    assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 1
+    said = capsys.readouterr().err
+    assert message in said
+    assert f"1 of 1 failed: {SMALL.name}" in said
+    assert not (tmp_path / "bitstreams").exists()
+
+
+def test_collect_nothing(tmp_path, capsys):
+    assert boards.main(["pynq-z2", "--collect", str(tmp_path)]) == 1
+    assert "must hold a folder that --tcl-only wrote, such as pynq-z2-w64-b4" in \
+        capsys.readouterr().err
+
+
+def test_the_others_are_built(tmp_path, monkeypatch, install, capsys):
+    """One that misses the clock stops no other, and each says which file to watch."""
+    monkeypatch.chdir(tmp_path)
+    configs = {bits: dataclasses.replace(SMALL, bits=bits, lookahead=1) for bits in (1, 2, 4, 8)}
+    monkeypatch.setattr(PynqBoard, "config", lambda board, bits: configs[bits])
+    monkeypatch.setattr(flow, "to_verilog", lambda config: f"// {config.name}\n{verilog(SMALL)}")
+    missed = f"pathlib.Path.cwd().name == 'pynq-z2-{configs[2].name}' and sys.exit(3)"
+    install(action=f"if {missed}: pass")
+    assert boards.main(["pynq-z2"]) == 1
+    said = capsys.readouterr()
+    built = re.findall(r"^building pynq-z2-(\S+) with .*; watch (.*)$", said.out, re.MULTILINE)
+    assert [name for name, _ in built] == [configs[bits].name for bits in (4, 2, 8, 1)]
+    assert all(Path(path).name == "output.txt" and Path(path).exists() for _, path in built)
+    assert f"1 of 4 failed: {configs[2].name}\n" in said.err
+    assert len(list(Path("bitstreams").glob("*.json"))) == 3
 
 
 @pytest.mark.parametrize(("said", "message"), [

@@ -11,14 +11,16 @@ import pynq
 import pytest
 from pynq.ps import Clocks
 
+from bitstep import driver as driver_module
 from bitstep.cli import main
 from bitstep.config import PipelineConfig
+from bitstep.deploy import collect, deploy_local
 from bitstep.devices import pynq as device_module
 from bitstep.devices.base import DeviceError
 from bitstep.devices.pynq import PynqBuffer, PynqDevice
 from bitstep.driver import Driver
 from bitstep.golden.sgd import train
-from bitstep.registers import MAP_VERSION, OFFSETS, REGISTERS, Loss
+from bitstep.registers import MAP_VERSION, OFFSETS, REGISTERS, Loss, Status
 from bitstep.runs import (
     BadConfigurationError,
     BusError,
@@ -262,6 +264,69 @@ def test_description_without_registers(folder, switched_on, tmp_path):
     job = small_job()
     assert is_golden(Driver(device).train(job), job)
     device.close()
+
+
+def test_run_of_a_killed_program(folder, switched_on, monkeypatch):
+    """The next program ends it before it loads a bitstream under its reads."""
+    board = switched_on()
+    device = PynqDevice(CONFIG, bitfile=path_of(folder))
+
+    def kill(done):
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(driver_module._Run, "abort", lambda run: True)
+        patch.setattr(PynqBuffer, "free", lambda buffer: None)
+        with pytest.raises(SystemExit):
+            Driver(device).train(small_job(n_rows=5000, epochs=9), on_epoch=kill)
+    assert device.read(OFFSETS["STATUS"]) & Status.BUSY
+    device_module._OPEN.discard(device)
+    device._confirmed = False
+    following = PynqDevice(CONFIG, bitfile=path_of(folder))
+    assert board.cut_short == 0
+    job = small_job()
+    assert is_golden(Driver(following).train(job), job)
+    following.close()
+    device.close()
+
+
+@pytest.fixture
+def notes():
+    """pynq's notes of the bitstream that it loaded last."""
+    from pynq.pl_server import global_state
+    yield global_state
+    global_state.clear_global_state()
+
+
+def note(notes, path):
+    path.write_bytes(b"bits")
+    notes.save_global_state(notes.GlobalState(bitfile_name=str(path), active_name="x",
+                                              timestamp="now"))
+
+
+def test_notes_of_a_bitstream_that_is_gone(folder, switched_on, notes, tmp_path):
+    """pynq 3.0 itself cannot load any other then."""
+    switched_on()
+    note(notes, tmp_path / "old.bit")
+    (tmp_path / "old.bit").unlink()
+    if VERSION < (3, 1):
+        with pytest.raises(FileNotFoundError):
+            print(pynq.PL.bitfile_name)
+    PynqDevice(CONFIG, bitfile=path_of(folder)).close()
+    assert notes.global_state_file_exists() == (VERSION >= (3, 1))
+
+
+def test_deploy_makes_pynq_forget(folder, switched_on, notes, tmp_path):
+    """pynq 3.0 believes that a file which is written over is the one that it loaded."""
+    switched_on()
+    note(notes, tmp_path / "old.bit")
+    (tmp_path / "old.bit").write_bytes(b"others")
+    if VERSION < (3, 1):
+        assert notes.load_global_state().bitfile_hash == \
+            notes.bitstream_hash(tmp_path / "old.bit")
+    payload = collect(folder[0].name, [path_of(folder)])
+    deploy_local(payload, tmp_path / "there", check=False, tell=lambda line: None)
+    assert not notes.global_state_file_exists()
 
 
 def test_nothing_answers(switched_on):

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from bitstep.boards import FACTS, BoardFacts
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -56,20 +58,24 @@ class Profile:
                        source=f"{self.source} Changed by options: {said}.")
 
 
-# Latencies are round figures for an access through the memory controller, not measured on boards:
-# rows are fetched ahead, so they matter at the start of an epoch and for rows that are fetched
-# again. Clocks are those of the issue's targets; place and route has not confirmed them.
-_ZYNQ = ("One 64-bit AXI_HP port at 100 MHz carries 0.8 GB/s; the memory is 16 bits of DDR3 at "
-         "1,050 MT/s, 2.1 GB/s. Latency: 0.3 us, assumed.")
+# Of an access through the memory controller: a round figure, not measured on boards. Rows are
+# fetched ahead, so it matters at the start of an epoch and for rows that are fetched again.
+LATENCY_S = 0.3e-6
+
+
+def _of_board(facts: BoardFacts) -> Profile:
+    """A board that PYNQ runs on, at the clock that its bitstreams are built for."""
+    clock_hz = 1e6 * facts.clock_mhz
+    port_gbps = facts.port_width / 8 * clock_hz / 1e9
+    return Profile(
+        facts.name, facts.port_width, clock_hz, facts.memory_gbps, round(LATENCY_S * clock_hz),
+        f"One {facts.port_width}-bit port at {facts.clock_mhz} MHz carries {port_gbps:g} GB/s; the "
+        f"memory is {facts.memory}, {facts.memory_gbps:g} GB/s. Latency: "
+        f"{LATENCY_S * 1e6:g} us, assumed.")
+
+
 PROFILES = {profile.name: profile for profile in (
-    Profile("pynq-z1", 64, 100e6, 2.1, 30, _ZYNQ),
-    Profile("pynq-z2", 64, 100e6, 2.1, 30, _ZYNQ),
-    Profile("ultra96", 128, 200e6, 8.5, 60,
-            "One 128-bit port at 200 MHz carries 3.2 GB/s; the memory is 32 bits of LPDDR4 at "
-            "2,133 MT/s, 8.5 GB/s. Latency: 0.3 us, assumed."),
-    Profile("kv260", 128, 200e6, 19.2, 60,
-            "One 128-bit port at 200 MHz carries 3.2 GB/s; the memory is 64 bits of DDR4 at "
-            "2,400 MT/s, 19.2 GB/s. Latency: 0.3 us, assumed."),
+    *map(_of_board, FACTS.values()),
     Profile("paper", 512, 200e6, 6.5, 60,
             "The platform of ZipML and Kara et al. (FCCM 2017): 64 bytes a cycle at 200 MHz, fed "
             "by 6.5 GB/s of memory. Latency: 0.3 us, assumed."),

@@ -2,17 +2,20 @@
 
 Of pynq only what versions 3.0.1, 3.1.2 and 4.0.0 have in common is used: ``Overlay``, ``allocate``,
 ``flush``, ``invalidate``, ``freebuffer``, ``read`` and ``write`` of an IP, ``wait`` of an
-interrupt, and ``Clocks.fclk0_mhz``.
+interrupt, ``Clocks.fclk0_mhz``, ``PL.bitfile_name`` and ``MMIO``.
 """
 
 import asyncio
+import atexit
 import concurrent.futures
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -24,14 +27,23 @@ import numpy as np
 from bitstep.config import PipelineConfig
 from bitstep.devices.base import DeviceError
 from bitstep.devices.pynq_clock import FpgaClock, set_clock
-from bitstep.driver import check_identity
+from bitstep.devices.pynq_left import (
+    end_left_run,
+    forget_descriptions,
+    leave_mark,
+    remove_mark,
+)
+from bitstep.driver import ABORT_TIMEOUT_S, check_identity
+from bitstep.registers import OFFSETS, Control, Status
 
 IP_TYPE = "bitstep:user:bitstep_ip:"        # of the IP in the .hwh, without its version
 INTERRUPT = "interrupt"                     # its pin
 DEFAULT_FOLDER = Path("/usr/local/share/bitstep/bitstreams")
 LOOK_S = 0.1                # longest sleep between two looks at a run, with or without interrupt
 SHORTEST_SLEEP_S = 0.0005   # without an interrupt; grows with the time that has passed
-OPEN_TIMEOUT_S = 60.0       # loading a bitstream takes a second or two
+# pynq loads all of its library with the first bitstream and reads the .hwh: perhaps half a minute
+# on a Zynq-7000, so this is no sign of a fault before.
+OPEN_TIMEOUT_S = 180.0
 _NO_PYNQ = ("Device 'pynq' needs pynq, which cannot be imported here ({}): run this on the board, "
             "in the Python that came with its SD image (/usr/local/share/pynq-venv)")
 
@@ -203,7 +215,7 @@ class PynqDevice:
     """A Zynq board with PYNQ on its SD card: PYNQ-Z1, PYNQ-Z2, Ultra96, KV260.
 
     Implements :class:`bitstep.devices.base.Device`. Runs on the board itself, as root, in the
-    Python environment that has pynq. Loading the bitstream takes a second or two.
+    Python environment that has pynq. The first bitstream of a process can take half a minute.
 
     Parameters
     ----------
@@ -250,6 +262,8 @@ class PynqDevice:
         self._allocate = pynq.allocate
         self._buffers: list[PynqBuffer] = []
         self._waiter = _Waiter()
+        self._ip: Any = None
+        self._confirmed = False             # that the registers are those of our pipeline
         self.clock: FpgaClock
         self._offered: Any = None
         try:
@@ -259,6 +273,9 @@ class PynqDevice:
             self._offered = self._interrupt     # stays when waiting no longer relies on it
             self._pynq, self._board = pynq, _active_device(pynq)
             check_identity(self)
+            self._confirmed = True
+            _OPEN.add(self)
+            leave_mark(self.bitstream.path, self._address, self.identity)
         except BaseException:
             self.close()
             raise
@@ -311,6 +328,7 @@ class PynqDevice:
         needs.
         """
         path = self.bitstream.path
+        end_left_run(pynq)
         try:
             overlay = pynq.Overlay(str(path))
             names = [name for name, entry in overlay.ip_dict.items()
@@ -320,6 +338,7 @@ class PynqDevice:
                                   f"(IP of type {IP_TYPE}*), not 1; take the .hwh that was made "
                                   "with the bitstream")
             ip = getattr(overlay, names[0])
+            self._address = int(overlay.ip_dict[names[0]]["phys_addr"])
         except (RuntimeError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             if isinstance(error, DeviceError):
                 raise
@@ -392,12 +411,51 @@ class PynqDevice:
         return True
 
     def close(self) -> None:
-        """Free everything; twice is harmless."""
+        """End a run that is under way and free everything; twice is harmless."""
+        if self._confirmed:
+            self._confirmed = False
+            _OPEN.discard(self)
+            if self._ended():
+                remove_mark()
         for buffer in self._buffers:
             buffer.free()
         self._buffers.clear()
         self._ip = self._interrupt = self._offered = None
         self._waiter.close()
+
+
+    def _ended(self):
+        """Abort a run that is under way; False if it does not end."""
+        with contextlib.suppress(DeviceError, RuntimeError, OSError):
+            deadline = time.monotonic() + ABORT_TIMEOUT_S
+            if self.read(OFFSETS["STATUS"]) & Status.BUSY:
+                self.write(OFFSETS["CONTROL"], Control.ABORT)
+            while self.read(OFFSETS["STATUS"]) & Status.BUSY:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(SHORTEST_SLEEP_S)
+            return True
+        return False
+
+
+_OPEN: "weakref.WeakSet[PynqDevice]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    """The end of a program is the end of its runs."""
+    for device in list(_OPEN):
+        device.close()
+
+
+def prepare_for_new_files() -> None:
+    """Before files of bitstreams are written over: end a run that a killed program left, and make
+    pynq forget what it knows of them. Nothing where there is no pynq.
+    """
+    with contextlib.suppress(ImportError):
+        import pynq  # type: ignore
+        end_left_run(pynq)
+        forget_descriptions()
 
 
 @functools.cache

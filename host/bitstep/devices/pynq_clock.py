@@ -73,7 +73,7 @@ def _check(clock):
         raise DeviceError(
             f"{said}. Models could be wrong without a sign at a faster clock: boot the board with "
             "the SD card's own boot files, whose PLL divides to it, or build a bitstream for this "
-            "clock (clock_mhz of the board in hw/bitstep_hw/boards/pynq.py)")
+            "clock (clock_mhz in host/bitstep/boards.py)")
     if clock.hz < (1 - BELOW) * clock.wanted_hz:
         raise DeviceError(
             f"{said}. Whole dividers come within {BELOW:.0%}, so it was not set: run this as root, "

@@ -1,5 +1,6 @@
 """A board on a serial line: registers and on-chip memory through packets."""
 
+import contextlib
 import json
 import time
 import zlib
@@ -83,8 +84,15 @@ class SerialTransport:
             self._port = serial.Serial(port, baud, timeout=0, write_timeout=10, exclusive=True)
         except (serial.SerialException, ValueError, OSError) as error:
             found = ", ".join(sorted(entry.device for entry in list_ports.comports())) or "none"
-            raise DeviceError(f"The serial port {port} cannot be opened at {baud} baud: {error}; "
-                              f"ports that exist: {found}") from error
+            raise DeviceError(
+                f"The serial port {port} cannot be opened at {baud} baud: {error}; ports that "
+                f"exist: {found}. If it is gone since a bitstream was loaded, unplug the board's "
+                "USB cable and plug it in again; if it is denied, add yourself to the port's group "
+                "(`sudo usermod -aG dialout $USER`, then log in again)") from error
+        # An FTDI bridge else keeps the end of each answer for 16 ms. A port that is none, or
+        # another system than Linux, does not know it.
+        with contextlib.suppress(ValueError, OSError, AttributeError, NotImplementedError):
+            self._port.set_low_latency_mode(True)
 
     def write(self, data: bytes) -> None:
         """Send bytes."""

@@ -16,7 +16,7 @@ from bitstep.config import PipelineConfig
 from bitstep.registers import MAP_VERSION
 from bitstep_hw.boards import ulx3s
 from bitstep_hw.boards.clock_harness import ClockHarness
-from bitstep_hw.boards.serial_system import SystemConfig
+from bitstep_hw.boards.serial_system import SystemConfig, usual_rates
 from bitstep_hw.boards.timing import (
     Clock,
     clocks,
@@ -153,6 +153,8 @@ def _print_measured(config, arguments):
 def _write_built(config, arguments):
     system = SystemConfig(pipeline=config, memory_bytes=arguments.memory_kib * 1024,
                           clock_hz=round(arguments.clock_mhz * 1e6), baud=arguments.baud)
+    print(f"line: {system.baud:,} baud; usual rates at {arguments.clock_mhz:g} MHz: "
+          + ", ".join(f"{baud:,}" for baud in usual_rates(system.clock_hz)), flush=True)
     bitstream, found = build(system, seed=arguments.seed, folder=arguments.folder)
     stem = f"{BOARD}-{config.name}"
     target = arguments.folder / f"{stem}.bit"
@@ -194,7 +196,8 @@ def main(arguments: list[str] | None = None) -> int:
                         "which the bitstream has (default: 40; 150 with --clock-only)")
     parser.add_argument("--memory-kib", type=int, default=128,
                         help="shared memory in KiB (%(default)s)")
-    parser.add_argument("--baud", type=int, default=1_000_000, help="of the line (%(default)s)")
+    parser.add_argument("--baud", type=int, default=1_000_000,
+                        help="of the line (%(default)s); the usual rates of the clock are printed")
     parser.add_argument("--seed", type=int, default=1, help="of the placer (%(default)s)")
     parser.add_argument("--placer-alpha", type=float, default=ALPHA, metavar="ALPHA",
                         help="with --clock-only: nextpnr's --placer-heap-alpha (%(default)s)")

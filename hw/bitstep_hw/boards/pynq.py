@@ -3,6 +3,7 @@ that builds these with Vivado: ``python -m bitstep_hw.boards pynq-z2``.
 """
 
 import argparse
+import functools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,13 @@ from bitstep.boards import FACTS, ULTRASCALE_PORT_WIDTH, ZYNQ_PORT_WIDTH, BoardF
 from bitstep.config import AUX_WIDTH, PipelineConfig
 from bitstep_hw.area import XC7Z020
 from bitstep_hw.boards.vivado import ToolError
-from bitstep_hw.boards.vivado.flow import build, find_vivado, write_sources
+from bitstep_hw.boards.vivado.flow import build, collect, find_vivado, write_sources
 
 FOLDER = Path("build/vivado")
 BITSTREAMS = Path("bitstreams")
 REGISTERS_BYTES = 0x1_0000      # of address space for each slave
+# Bits of the default pipelines: first the one that says most about a board, last the largest.
+BUILD_ORDER = (4, 2, 8, 1)
 
 
 @dataclass(frozen=True)
@@ -190,40 +193,88 @@ def _parse(board: PynqBoard, text: str) -> PipelineConfig:
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
-    """Build the bitstreams of a board; the exit code is 2 where there is no Vivado."""
+    """Build the bitstreams of a board; the exit code is 2 where there is no Vivado, and 1 if one
+    of them failed.
+    """
     board = BOARDS[name]
+    parser = _parser(board)
+    chosen = parser.parse_args(arguments)
+    defaults = [str(bits) for bits in BUILD_ORDER if bits in board.bus_widths]
+    try:
+        configs = [_parse(board, text) for text in chosen.configs or defaults]
+    except ValueError as error:
+        parser.error(str(error))
+    if chosen.tcl_only is not None:
+        for config in configs:
+            print(f"wrote {write_sources(board, config, chosen.tcl_only, jobs=chosen.jobs)}: run "
+                  "`vivado -mode batch -source build.tcl` in it, bring its files back, then "
+                  f"`python -m bitstep_hw.boards {name} --collect {chosen.tcl_only}`")
+        return 0
+    try:
+        if chosen.collect is not None:
+            folders = _finished(board, configs, chosen.collect, bool(chosen.configs))
+            actions = {config: functools.partial(collect, board, config, folder, BITSTREAMS)
+                       for config, folder in folders.items()}
+        else:
+            vivado = find_vivado(board)
+            actions = {config: functools.partial(
+                build, board, config, vivado, folder=chosen.folder, target=BITSTREAMS,
+                jobs=chosen.jobs, timeout_s=chosen.timeout * 3600, tell=_tell)
+                for config in configs}
+    except ToolError as error:
+        print(error, file=sys.stderr)
+        return error.code
+    return _run_all(actions)
+
+
+def _parser(board):
     parser = argparse.ArgumentParser(
-        prog=f"python -m bitstep_hw.boards {name}",
+        prog=f"python -m bitstep_hw.boards {board.name}",
         description=f"Bitstream, .hwh and manifest for {board.title} by Vivado, which must be on "
-        "PATH. What was built before is not built again.")
+        "PATH. What was built before is not built again. If one fails, the others are built "
+        "nevertheless.")
     parser.add_argument(
-        "configs", nargs="*", metavar="CONFIG", default=[str(bits) for bits in board.bus_widths],
-        help="bits of a default pipeline, or field=value,... (default: %(default)s)")
-    parser.add_argument("--tcl-only", type=Path, metavar="DIR",
-                        help="only write the sources for Vivado, each pipeline's into a folder of "
-                        "its own in DIR; needs no Vivado")
+        "configs", nargs="*", metavar="CONFIG",
+        help="bits of a default pipeline, or field=value,... (default: "
+        f"{' '.join(map(str, BUILD_ORDER))})")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--tcl-only", type=Path, metavar="DIR",
+                       help="only write the sources for Vivado, each pipeline's into a folder of "
+                       "its own in DIR; needs no Vivado")
+    where.add_argument("--collect", type=Path, metavar="DIR",
+                       help="check and take over what Vivado built elsewhere from the sources in "
+                       "DIR; needs no Vivado")
     parser.add_argument("--folder", type=Path, default=FOLDER,
                         help="where Vivado works (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="of Vivado at once (%(default)s)")
     parser.add_argument("--timeout", type=float, default=6.0, metavar="HOURS",
                         help="limit of time for each bitstream (%(default)s)")
-    chosen = parser.parse_args(arguments)
-    try:
-        configs = [_parse(board, text) for text in chosen.configs]
-    except ValueError as error:
-        parser.error(str(error))
-    try:
-        if chosen.tcl_only is not None:
-            for config in configs:
-                print(f"wrote {write_sources(board, config, chosen.tcl_only)}: run "
-                      "`vivado -mode batch -source build.tcl` in it")
-            return 0
-        vivado = find_vivado(board)
-        for config in configs:
-            manifest = build(board, config, vivado, folder=chosen.folder, target=BITSTREAMS,
-                             jobs=chosen.jobs, timeout_s=chosen.timeout * 3600)
-            print(f"wrote {manifest}, .bit and .hwh", flush=True)
-    except ToolError as error:
-        print(error, file=sys.stderr)
-        return error.code
-    return 0
+    return parser
+
+
+def _tell(line):
+    print(line, flush=True)
+
+
+def _finished(board, configs, folder, named):
+    """Folder of each configuration in ``folder``; of those that nobody named, of what there is."""
+    folders = {config: folder / f"{board.name}-{config.name}" for config in configs}
+    present = {config: path for config, path in folders.items() if path.is_dir()}
+    if not present:
+        raise ToolError(f"{folder} must hold a folder that --tcl-only wrote, such as "
+                        f"{next(iter(folders.values())).name}, and has none")
+    return folders if named else present
+
+
+def _run_all(actions):
+    """Carry out what is to be done for each configuration, whatever becomes of the others."""
+    failed = {}
+    for config, action in actions.items():
+        try:
+            _tell(f"wrote {action()}, .bit and .hwh")
+        except ToolError as error:
+            failed[config.name] = error
+            print(error, file=sys.stderr, flush=True)
+    if failed:
+        print(f"{len(failed)} of {len(actions)} failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0

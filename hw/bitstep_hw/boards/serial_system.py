@@ -10,11 +10,26 @@ from bitstep.config import PipelineConfig
 from bitstep_hw.axi import connect_flat
 from bitstep_hw.boards.link import Link
 from bitstep_hw.boards.shared_memory import WORD_WIDTH, SharedMemory
-from bitstep_hw.boards.uart import UartReceiver, UartTransmitter
+from bitstep_hw.boards.uart import MIN_DIVISOR, UartReceiver, UartTransmitter
 from bitstep_hw.top import Top
 
 BASE = 0x1000_0000      # of the shared memory: address 0 is outside, as on the simulated board
 _VISIBLE_S = 0.05       # how long a light stays on for an event of one cycle
+
+
+BAUD_ERROR = 0.02       # that both ends' sampling bears
+USUAL_RATES = (115_200, 230_400, 460_800, 500_000, 921_600, 1_000_000, 1_500_000, 2_000_000,
+               3_000_000)
+
+
+def usual_rates(clock_hz: float) -> list[int]:
+    """Baud rates of the usual ones that a clock can be divided to."""
+    found = []
+    for baud in USUAL_RATES:
+        divisor = round(clock_hz / baud)
+        if divisor >= MIN_DIVISOR and abs(clock_hz / divisor / baud - 1) <= BAUD_ERROR:
+            found.append(baud)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +65,11 @@ class SystemConfig:
         if self.pipeline.bus_width != WORD_WIDTH:
             raise ValueError(f"The row bus must have {WORD_WIDTH} bits for this memory, "
                              f"not {self.pipeline.bus_width}")
-        if abs(self.clock_hz / self.divisor / self.baud - 1) > 0.02:
+        if abs(self.clock_hz / self.divisor / self.baud - 1) > BAUD_ERROR:
             raise ValueError(f"The baud rate must be within 2 % of a fraction of the clock "
                              f"({self.clock_hz} Hz), not {self.baud}; the nearest is "
-                             f"{self.clock_hz // self.divisor}")
+                             f"{self.clock_hz // self.divisor}. Of the usual rates this clock has "
+                             f"{', '.join(map(str, usual_rates(self.clock_hz))) or 'none'}")
 
     @property
     def divisor(self) -> int:

@@ -12,6 +12,7 @@ from pynq.pl_server.device import Device
 from pynq.ps import Clocks
 from pynqmetadata.frontends import Metadata
 
+from bitstep.registers import OFFSETS, Status
 from bitstep_hw.boards.pynq import REGISTERS_BYTES, PynqBoard
 from bitstep_sim import verilator
 from bitstep_sim.allocator import Allocator
@@ -74,6 +75,8 @@ class SimulatedBoard(Device):
     pipeline : Board or None
         The simulation of what was loaded.
     interrupt_file : InterruptFile
+    cut_short : int
+        How often a bitstream was loaded in the middle of a run, which can hang a real board.
     """
 
     _probe_priority_ = 10
@@ -95,6 +98,7 @@ class SimulatedBoard(Device):
         self.interrupt_file = interrupt_file(board.family.first_interrupt)
         self.interrupt_file.board, self.interrupt_file.lost = self, False
         self.pipeline: Board | None = None
+        self.cut_short = 0
         self._lock = threading.RLock()      # pynq's interrupts run on another thread
         self._offer_interrupt(with_interrupt)
 
@@ -160,6 +164,8 @@ class SimulatedBoard(Device):
         """Put what the .bit holds onto the board."""
         config = read_config(Path(bitstream.bitfile_name))
         with self._lock:
+            if self.pipeline is not None and self.pipeline.read(OFFSETS["STATUS"]) & Status.BUSY:
+                self.cut_short += 1
             self._clear()
             library = verilator.build(generate(config), label=config.name)
             self.pipeline = Board(

@@ -41,6 +41,17 @@ proc add_registers {core} {
     }
 }
 
+# The packager may believe that a master reaches 64 KiB or 4 GiB only, and then no memory can be
+# assigned to it. Its width of addresses says enough.
+proc remove_apertures {core} {
+    global memory_ports
+    foreach port $memory_ports {
+        set name [lindex $port 0]
+        ipx::remove_segment -quiet $name:APERTURE_0 \
+            [ipx::get_address_spaces $name -of_objects $core]
+    }
+}
+
 proc package_ip {} {
     global here part ip_folder ip_vendor ip_library ip_name ip_version families config_name
     file delete -force $ip_folder
@@ -59,6 +70,7 @@ proc package_ip {} {
     # The clock of the processing system is rarely the round number that an IP is packaged with.
     try_property ipi_drc {ignore_freq_hz true} $core
     add_registers $core
+    remove_apertures $core
     ipx::create_xgui_files $core
     ipx::update_checksums $core
     ipx::save_core $core
@@ -78,6 +90,26 @@ proc connect_buses {name from to} {
     }
     connect_bd_net [pin $clock_pin] [pin $name/aclk]
     connect_bd_net [pin reset_0/peripheral_aresetn] [pin $name/aresetn]
+}
+
+# The memory that a master reaches; what else the port offers (on-chip memory, flash) is excluded.
+proc assign_memory {master segments others} {
+    set space [get_bd_addr_spaces $master]
+    set memory [get_bd_addr_segs $segments]
+    if {[llength $memory] == 0} {
+        error "The memory port of $master must offer segments $segments, but has none: correct\
+            memory_segment in hw/bitstep_hw/boards/pynq.py for this version of Vivado"
+    }
+    foreach segment $memory {
+        assign_bd_address -target_address_space $space $segment
+    }
+    foreach segment [get_bd_addr_segs -quiet $others] {
+        # What is neither assigned nor excluded is a critical warning, no more.
+        if {[lsearch -exact $memory $segment] < 0
+            && [catch {exclude_bd_addr_seg -target_address_space $space $segment} message]} {
+            puts "WARNING: $segment was not excluded from $master: $message"
+        }
+    }
 }
 
 # pynq writes these dividers onto the PLL that the board was booted with. A wrong one is found here in
@@ -136,11 +168,8 @@ proc make_design {} {
     assign_bd_address -offset $interrupts_address -range $slave_bytes -target_address_space \
         [get_bd_addr_spaces $ps/Data] [get_bd_addr_segs axi_intc_0/S_AXI/Reg] -force
     foreach port $memory_ports {
-        lassign $port name slave slave_clock segments
-        foreach segment [get_bd_addr_segs $segments] {
-            assign_bd_address -target_address_space \
-                [get_bd_addr_spaces $ip_instance/$name] $segment
-        }
+        lassign $port name slave slave_clock segments others
+        assign_memory $ip_instance/$name $segments $others
     }
     validate_bd_design
     save_bd_design
@@ -176,13 +205,12 @@ if {[get_property PROGRESS [get_runs impl_1]] ne "100%"} {
     error "The implementation ended as [get_property STATUS [get_runs impl_1]]: see vivado.log"
 }
 open_run impl_1
-set slack [get_property SLACK [lindex [get_timing_paths -max_paths 1] 0]]
 report_timing_summary -file [file join $here timing.rpt]
 report_utilization -file [file join $here utilization.rpt]
 
 set result [open [file join $here result.txt.part] w]
 puts $result "vivado [version -short]"
-puts $result "slack_ns $slack"
+puts $result "sources $sources_digest"
 close $result
 copy_result [find_file [file join $here project bitstep.runs impl_1] *.bit] \
     [file join $here bitstep.bit]

@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -20,7 +21,7 @@ from bitstep.config import PipelineConfig
 from bitstep.registers import MAP_VERSION, REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError
 from bitstep_hw.boards.vivado.processing_system import ps_settings
-from bitstep_hw.boards.vivado.results import check_handoff, utilization
+from bitstep_hw.boards.vivado.results import check_handoff, slacks, utilization
 from bitstep_hw.boards.vivado.wrapper import wrapper
 from bitstep_hw.identity import identity
 from bitstep_hw.top import to_verilog
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 TESTED = "2020.2 or later"      # what build.tcl is written for; nothing of it was run yet
 ACCESS = {"ro": "read-only", "rw": "read-write", "wo": "write-only"}
+OUTPUT = "output.txt"           # all that Vivado prints
+RESULTS = ("bitstep.bit", "bitstep.hwh", "timing.rpt", "utilization.rpt")
+RESULT = "result.txt"           # written last
+_DIGEST = "sources_digest"
 SOURCES = ("bitstep_top.v", "bitstep_ip.v", "settings.tcl", "build.tcl")
 
 
@@ -71,6 +76,12 @@ def settings(board: "PynqBoard", config: PipelineConfig, *, jobs: int) -> str:
     return head + "".join(f"set {key} {_tcl(value)}\n" for key, value in values.items())
 
 
+def _digest(texts: dict[str, str]) -> str:
+    """Checksum of the files that Vivado needs; not of how many programs it may start at once."""
+    parts = [_without_jobs(texts[name]) for name in SOURCES]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
 def _memory_port(board, bus, number):
     from bitstep_hw.boards.pynq import FIRST_GP
     family = board.family
@@ -78,7 +89,7 @@ def _memory_port(board, bus, number):
     space = family.memory_space.format(number if zynq else number + FIRST_GP)
     segment = family.memory_segment.format(number)
     return [bus, family.memory.format(number), family.memory_clock.format(number),
-            f"{family.instance}/{space}/{segment}"]
+            f"{family.instance}/{space}/{segment}", f"{family.instance}/{space}/*"]
 
 
 def _tcl(value: Any) -> str:
@@ -103,11 +114,16 @@ def write_sources(board: "PynqBoard", config: PipelineConfig, folder: Path, *,
 
 
 def sources(board: "PynqBoard", config: PipelineConfig, *, jobs: int = 2) -> dict[str, str]:
-    """The files that Vivado needs, by name."""
+    """The files that Vivado needs, by name. The settings end with the checksum of all, which
+    Vivado writes beside what it built.
+    """
     build_tcl = (resources.files("bitstep_hw.boards.vivado") / "build.tcl").read_text("utf-8")
     top = to_verilog(config)
-    return dict(zip(SOURCES, (top, wrapper(top, title=config.name),
-                              settings(board, config, jobs=jobs), build_tcl), strict=True))
+    texts: dict[str, str] = dict(zip(SOURCES, (
+        top, wrapper(top, title=config.name), settings(board, config, jobs=jobs), build_tcl),
+        strict=True))
+    texts["settings.tcl"] += f"set {_DIGEST} {_digest(texts)}\n"
+    return texts
 
 
 def find_vivado(board: "PynqBoard") -> Vivado:
@@ -139,8 +155,14 @@ def find_vivado(board: "PynqBoard") -> Vivado:
 
 
 def build(board: "PynqBoard", config: PipelineConfig, vivado: Vivado, *, folder: Path,
-          target: Path, jobs: int, timeout_s: float) -> Path:
+          target: Path, jobs: int, timeout_s: float,
+          tell: Callable[[str], None] = lambda line: None) -> Path:
     """Bitstream, .hwh and manifest in ``target``; returns the path of the manifest.
+
+    Parameters
+    ----------
+    tell : callable
+        Called with the file to watch, before hours without a line.
 
     Raises
     ------
@@ -148,19 +170,40 @@ def build(board: "PynqBoard", config: PipelineConfig, vivado: Vivado, *, folder:
         If Vivado fails or takes too long, the clock is not met or the .hwh is not what the
         driver needs.
     """
-    texts = sources(board, config, jobs=jobs)
-    digest = hashlib.sha256("\0".join([vivado.version, *texts.values()]).encode()).hexdigest()
-    work = write_sources(board, config, folder / digest[:16], jobs=jobs)
-    if not (work / "result.txt").exists():
+    digest = _digest(sources(board, config, jobs=jobs))
+    key = hashlib.sha256(f"{vivado.version} {digest}".encode()).hexdigest()[:16]
+    work = write_sources(board, config, folder / key, jobs=jobs)
+    if not (work / RESULT).exists():
+        tell(f"building {work.name} with Vivado {vivado.version}; watch {work / OUTPUT}")
         _run([vivado.program, "-mode", "batch", "-nojournal", "-log", "vivado.log", "-notrace",
               "-source", "build.tcl"], work, timeout_s)
+    return collect(board, config, work, target)
+
+
+def collect(board: "PynqBoard", config: PipelineConfig, work: Path, target: Path) -> Path:
+    """Bitstream, .hwh and manifest in ``target`` from a folder that Vivado has finished, here or
+    elsewhere; returns the path of the manifest.
+
+    Raises
+    ------
+    ToolError
+        If the folder is not finished or of other sources, the clock is not met or the .hwh is not
+        what the driver needs.
+    """
+    missing = [name for name in (*RESULTS, RESULT) if not (work / name).is_file()]
+    if missing:
+        raise ToolError(f"{work} must hold what Vivado built, but has no {', '.join(missing)}: run "
+                        f"`vivado -mode batch -source build.tcl` in it to its end, and bring back "
+                        f"{', '.join((*RESULTS, RESULT))}")
     result = dict(line.split(None, 1) for line in
-                  (work / "result.txt").read_text(encoding="utf-8").splitlines())
-    slack_ns = float(result["slack_ns"])
-    if slack_ns < 0:
-        raise ToolError(f"{config.name} misses {board.clock_mhz} MHz on {board.name} by "
-                        f"{-slack_ns:g} ns: see {work / 'timing.rpt'}; choose fewer bits, a "
-                        "smaller look-ahead or recursion=4")
+                  (work / RESULT).read_text(encoding="utf-8").splitlines())
+    _check_sources(board, config, work, result)
+    slack_ns = slacks(work / "timing.rpt")
+    for kind, value in slack_ns.items():
+        if value < 0:
+            raise ToolError(f"{config.name} misses {board.clock_mhz} MHz on {board.name}: its "
+                            f"{kind} slack is {value:g} ns; see {work / 'timing.rpt'}; choose "
+                            "fewer bits, a smaller look-ahead or recursion=4")
     check_handoff(work / "bitstep.hwh", board)
     stem = f"{board.name}-{config.name}"
     target.mkdir(parents=True, exist_ok=True)
@@ -174,8 +217,29 @@ def build(board: "PynqBoard", config: PipelineConfig, vivado: Vivado, *, folder:
     return path
 
 
+def _check_sources(board, config, work, result):
+    """Raise ToolError unless Vivado was given what this version of bitstep writes."""
+    expected = sources(board, config)
+    digest = _digest({**expected, "settings.tcl": settings(board, config, jobs=2)})
+    if result.get("sources") != digest or "vivado" not in result:
+        raise ToolError(f"{work / RESULT} must be of the sources that this version of bitstep "
+                        f"writes for {config.name} on {board.name} ({digest[:16]}), not of others "
+                        f"({result.get('sources', 'unknown')[:16]}): write them again with "
+                        "--tcl-only and build again")
+    for name, text in expected.items():
+        path = work / name
+        if path.is_file() and _without_jobs(path.read_text("utf-8")) != _without_jobs(text):
+            raise ToolError(f"{path} was changed after it was written: build from the sources as "
+                            "--tcl-only writes them, or make the same change in bitstep "
+                            "(hw/bitstep_hw/boards/vivado) and build from that")
+
+
+def _without_jobs(text):
+    return re.sub(r"^set jobs \d+$", "", text, flags=re.MULTILINE)
+
+
 def _run(command, folder, timeout_s):
-    with (folder / "output.txt").open("w") as output:
+    with (folder / OUTPUT).open("w") as output:
         # Vivado starts other programs, which must end with it.
         process = subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT,
                                    start_new_session=True)
@@ -188,13 +252,13 @@ def _run(command, folder, timeout_s):
                 raise ToolError(f"Vivado took more than {timeout_s / 3600:g} hours in {folder}; "
                                 "raise --timeout") from error
             raise
-    if code != 0 or not (folder / "result.txt").exists():
-        said = (folder / "output.txt").read_text(encoding="utf-8", errors="replace")
+    if code != 0 or not (folder / RESULT).exists():
+        said = (folder / OUTPUT).read_text(encoding="utf-8", errors="replace")
         raise ToolError(f"Vivado failed with code {code} in {folder}:\n{said[-3000:]}")
 
 
 def manifest(board: "PynqBoard", config: PipelineConfig, bitstream: Path, handoff: Path, *,
-             tools: dict[str, str], slack_ns: float | None = None,
+             tools: dict[str, str], slack_ns: dict[str, float] | None = None,
              resources: dict[str, Any] | None = None) -> dict[str, Any]:
     """What is known of a bitstream; the device ``pynq`` reads it.
 
@@ -202,12 +266,13 @@ def manifest(board: "PynqBoard", config: PipelineConfig, bitstream: Path, handof
     ----------
     bitstream, handoff : Path
         The .bit and the .hwh, which must not be taken for those of another build.
-    slack_ns : float or None
-        What the clock's period could be shorter; None if nothing was placed and routed.
+    slack_ns : dict of str to float, or None
+        What :func:`bitstep_hw.boards.vivado.results.slacks` gives: ``setup`` is what the clock's
+        period could be shorter. None if nothing was placed and routed.
     """
     clock: dict[str, float] = {"constraint": board.clock_mhz}
     if slack_ns is not None:
-        clock["achieved"] = round(1000 / (1000 / board.clock_mhz - slack_ns), 2)
+        clock["achieved"] = round(1000 / (1000 / board.clock_mhz - slack_ns["setup"]), 2)
     return {
         "board": board.name,
         "config": config.to_dict(),
@@ -215,6 +280,7 @@ def manifest(board: "PynqBoard", config: PipelineConfig, bitstream: Path, handof
         "register_map": MAP_VERSION,
         "system": {"ip": IP_VLNV, "part": board.part},
         "clock_mhz": clock,
+        "slack_ns": slack_ns or {},
         "resources": resources or {},
         "tools": tools,
         "bitstream": _described(bitstream),

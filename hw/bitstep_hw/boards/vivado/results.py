@@ -15,8 +15,37 @@ if TYPE_CHECKING:
 _USED = {"LUT": r"(?:Slice|CLB) LUTs\*?", "FF": r"(?:Slice|CLB) Registers",
          "RAMB36": r"Block RAM Tile", "DSP": r"DSPs"}
 
+# Columns of the design's summary in Vivado's report on timing: the worst slack of each kind.
+_SLACKS = {"setup": "WNS(ns)", "hold": "WHS(ns)", "pulse width": "WPWS(ns)"}
 _REMEDY = ("Correct the settings of the clock in hw/bitstep_hw/boards/vivado/processing_system.py "
            "for this version of Vivado")
+
+
+def slacks(report: Path) -> dict[str, float]:
+    """The worst slack of setup, hold and pulse width in ns, from Vivado's summary of timing.
+
+    Raises
+    ------
+    ToolError
+        If the summary lacks one, as where no path was constrained.
+    """
+    lines, found = report.read_text(encoding="utf-8").splitlines(), {}
+    for names, _, values in zip(lines, lines[1:], lines[2:], strict=False):
+        if names.strip().startswith(_SLACKS["setup"]):
+            columns = re.split(r"\s{2,}", names.strip())
+            if len(columns) == len(values.split()):
+                found = dict(zip(columns, values.split(), strict=True))
+            break
+    slack_ns = {}
+    for kind, name in _SLACKS.items():
+        try:
+            slack_ns[kind] = float(found[name])
+        except (KeyError, ValueError) as error:
+            raise ToolError(
+                f"{report} must tell the slack of {kind} as {name}, not "
+                f"{found.get(name, 'nothing')!r}: without it nobody knows whether the clock is "
+                "met; is the clock of the design constrained?") from error
+    return slack_ns
 
 
 def utilization(report: Path) -> dict[str, dict[str, float]]:

@@ -7,6 +7,10 @@ from bitstep_hw.axi import MAX_BURST
 
 NAME = "bitstep_ip"
 TOP = "bitstep_top"
+# Bursts that the top's masters have under way at most. Without these figures Vivado takes 2, and
+# an interconnect may hold back the others.
+READS_OUTSTANDING = {"m_axi_rows": 15, "m_axi_aux": 8, "m_axi_full": 8}
+WRITES_OUTSTANDING = {"m_axi_aux": 8}
 
 
 class Port(NamedTuple):
@@ -31,9 +35,14 @@ class Bus(NamedTuple):
         if "ARLEN" not in self.ports:
             return {"PROTOCOL": "AXI4LITE", **common}
         writes = "AWADDR" in self.ports
-        return {"PROTOCOL": "AXI4", **common, "MAX_BURST_LENGTH": MAX_BURST,
-                "SUPPORTS_NARROW_BURST": 0,
-                "READ_WRITE_MODE": "READ_WRITE" if writes else "READ_ONLY"}
+        found = {"PROTOCOL": "AXI4", **common, "MAX_BURST_LENGTH": MAX_BURST,
+                 "SUPPORTS_NARROW_BURST": 0,
+                 "READ_WRITE_MODE": "READ_WRITE" if writes else "READ_ONLY",
+                 "NUM_READ_OUTSTANDING": READS_OUTSTANDING[self.name], "NUM_READ_THREADS": 1}
+        if writes:
+            found |= {"NUM_WRITE_OUTSTANDING": WRITES_OUTSTANDING[self.name],
+                      "NUM_WRITE_THREADS": 1}
+        return found
 
 
 def buses(verilog: str) -> tuple[list[Bus], list[Port]]:

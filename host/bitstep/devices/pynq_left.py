@@ -1,0 +1,111 @@
+"""Remains of earlier programs on a board: a run that a killed one left, and pynq's own notes.
+
+A program that is killed stops neither the pipeline nor its reads. Loading a bitstream then would
+cut them off in the middle, which can hang the memory ports and Linux with them. So each device
+leaves a mark while it is open, and the next one ends what the mark tells of.
+"""
+
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from bitstep.devices.base import DeviceError
+from bitstep.driver import ABORT_TIMEOUT_S
+from bitstep.registers import ADDRESS_WIDTH, OFFSETS, Control, Status
+
+MARK = Path("/run/bitstep-open.json")       # in memory: as the FPGA, empty after a reboot
+
+
+def leave_mark(path: Path, address: int, identity: int) -> None:
+    """Note that a program is using the pipeline.
+
+    Parameters
+    ----------
+    path : Path
+        The .bit that was loaded.
+    address : int
+        Where its registers are.
+    identity : int
+        What its IDENTITY registers read.
+    """
+    with contextlib.suppress(OSError):          # where it cannot be left, nothing is ended
+        MARK.write_text(json.dumps({"path": str(path), "address": address,
+                                    "identity": f"{identity:032x}"}), encoding="utf-8")
+
+
+def remove_mark() -> None:
+    """Note that nobody is using the pipeline."""
+    with contextlib.suppress(OSError):
+        MARK.unlink()
+
+
+def end_left_run(pynq: Any) -> None:
+    """End the run of a program that was killed, if its pipeline is still on the FPGA.
+
+    Nothing is read from the FPGA without the mark, and unless pynq says that the same bitstream is
+    the last it loaded: reading where nothing answers can hang the processor.
+
+    Raises
+    ------
+    DeviceError
+        If the run does not end.
+    """
+    loaded = _last_loaded(pynq)
+    try:
+        mark = json.loads(MARK.read_text(encoding="utf-8"))
+        path, address, identity = mark["path"], int(mark["address"]), int(mark["identity"], 16)
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    if loaded == path:
+        try:
+            registers = pynq.MMIO(address, 1 << ADDRESS_WIDTH)
+            found = sum(int(registers.read(OFFSETS[f"IDENTITY_{part}"])) << 32 * part
+                        for part in range(4))
+        except (OSError, RuntimeError) as error:
+            raise DeviceError(
+                "A program that was killed may have left a run on the FPGA, and its registers "
+                f"cannot be read: {type(error).__name__}: {error}. Run this as root, in a login "
+                "shell (sudo -i)") from error
+        if found == identity:
+            _end(registers)
+    remove_mark()
+
+
+def _end(registers):
+    deadline = time.monotonic() + ABORT_TIMEOUT_S
+    if registers.read(OFFSETS["STATUS"]) & Status.BUSY:
+        registers.write(OFFSETS["CONTROL"], int(Control.ABORT))
+    while registers.read(OFFSETS["STATUS"]) & Status.BUSY:
+        if time.monotonic() >= deadline:
+            raise DeviceError(
+                "A program that was killed left a run on the FPGA, which does not end within "
+                f"{ABORT_TIMEOUT_S:g} s of its abort; loading a bitstream now could hang the "
+                "board: switch it off and on")
+        time.sleep(0.001)
+
+
+def _last_loaded(pynq):
+    """Path of the bitstream that pynq, in any process, loaded last; None if it knows of none."""
+    try:
+        return pynq.PL.bitfile_name
+    except (OSError, ValueError, RuntimeError, AttributeError):
+        # Its notes are of a file that is no longer there, and would keep it from loading another.
+        forget_descriptions()
+        return None
+
+
+def forget_descriptions() -> None:
+    """Make pynq read the .hwh of the next bitstream, and not what it remembers.
+
+    Version 3.0 takes the checksum of the .bit that it loaded last when it compares, and not when
+    it loads: so a file that was written over in place keeps the description of the one before. All
+    versions keep it where the .hwh alone is new.
+    """
+    try:
+        from pynq.pl_server import global_state  # type: ignore
+    except ImportError:
+        return
+    with contextlib.suppress(OSError):
+        global_state.clear_global_state()
