@@ -13,7 +13,7 @@ from bitstep.cli import main
 from bitstep.config import PipelineConfig
 from bitstep.devices.base import DeviceError
 from bitstep.devices.uart import UartDevice
-from bitstep.doctor import Verdict, examine, runs, session
+from bitstep.doctor import Verdict, examine, registers, runs, session
 from bitstep.registers import OFFSETS, Control, Status
 from bitstep_sim.board import BASE
 from bitstep_sim.device import SimBuffer, SimDevice
@@ -408,17 +408,12 @@ def test_command_line(tmp_path, capsys):
     assert "RESULT: all is well (2" in shown
 
 
-def uart(tmp_path, line, **changes):
-    path = write_manifest(tmp_path, SYSTEM)
-    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
-    return UartDevice(SYSTEM.pipeline, manifest=path, transport=line, timeout_s=0.1)
-
-
 def test_serial_board(tmp_path):
     line = UartBoard(SYSTEM)
-    device = uart(tmp_path, Faulty(line, reads=dict.fromkeys(range(500, 2000, 500), flipped)))
-    device.link.transport.seconds = line.seconds       # type: ignore[attr-defined]
-    report = diagnose(device)
+    faulty = Faulty(line, reads=dict.fromkeys(range(500, 2000, 500), flipped))
+    faulty.seconds = line.seconds               # type: ignore[attr-defined]
+    report = diagnose(UartDevice(SYSTEM.pipeline, manifest=write_manifest(tmp_path, SYSTEM),
+                                 transport=faulty, timeout_s=0.1))  # type: ignore[arg-type]
     assert "RESULT: all is well" in report.text
     assert "shared memory            16,384 bytes from 0x10000000" in report.text
     # Where a line is bad the report says so.
@@ -426,12 +421,18 @@ def test_serial_board(tmp_path):
     assert "device 'uart' has none" in report.text
 
 
-def test_serial_board_with_faults(tmp_path, short_limits):
-    line = UartBoard(SYSTEM)
-    device = uart(tmp_path, line, identity="12" * 16, register_map=1,
-                  clock_mhz={"constraint": 40})
-    report = diagnose(device)
-    assert "12" * 16 in named(report, "identity")
-    assert "expected 2 found 1" in named(report, "register map in the manifest")
-    assert "expected 40 MHz, as the manifest says found 0.8 MHz" in named(report, "clock")
-    assert "another bitstream is loaded" in named(report, "training (plain)")
+def test_serial_board_with_faults(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bitstep.devices.uart.SerialTransport",
+                        lambda port, baud: UartBoard(SYSTEM))
+    monkeypatch.setattr(registers, "PATTERNS", registers.PATTERNS[:2])      # the line is slow
+    path = write_manifest(tmp_path, SYSTEM)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "identity": "12" * 16,
+                                "register_map": 1, "clock_mhz": {"constraint": 40}}))
+    assert main(["doctor", "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest",
+                 str(path)]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"FAILED identity expected {'12' * 16}, as the manifest says" in shown
+    assert "register map in the manifest expected 2 found 1" in shown
+    assert "FAILED clock expected 40 MHz, as the manifest says found 0.8 MHz" in shown
+    assert "FAILED training (plain) expected a check that comes to its end found Device 'uart' " \
+        "identifies itself as" in shown

@@ -56,6 +56,8 @@ def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
     Report
     """
     report = Report(tell)
+    report.say("bitstep doctor: a report on a device. Findings are ok, warning, FAILED or skipped; "
+               "the result\nis the last section.")
     facts.system(report)
     report.section("Device")
     content = facts.manifest(report, manifest) if manifest else {}
