@@ -64,6 +64,7 @@ def large(session: Session) -> None:
             session.report.skip("pipeline's accesses to the large buffer",
                                 "not done: the host's own are wrong already")
             return
+        session.need_runs()
         with contextlib.ExitStack() as inner:
             _copies(session, Run(session.device, job, inner), buffer, size)
         with contextlib.ExitStack() as inner:
@@ -72,7 +73,7 @@ def large(session: Session) -> None:
 
 def words(session: Session) -> None:
     """Let the pipeline load a model of every pattern and write it again."""
-    session.need_idle()
+    session.need_runs()
     config = session.config
     n_features = min(config.capacity, 1024)
     values = pattern(0, 4 * n_features).view(np.int32).copy()

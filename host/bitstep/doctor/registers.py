@@ -23,7 +23,7 @@ _TOP = 1 << ADDRESS_WIDTH
 def identity(session: Session) -> None:
     """Compare version and identity with those that the device should have."""
     report = session.report
-    version = session.read("VERSION")
+    version, wanted = session.read("VERSION"), session.device.identity
     if version == MAP_VERSION:
         report.ok("version of the register map", str(version))
     else:
@@ -31,7 +31,8 @@ def identity(session: Session) -> None:
                     remedy="load a bitstream that was built with this version of bitstep; 0 or "
                     "4294967295 says that nothing answers at this address")
     found = sum(session.read(f"IDENTITY_{part}") << 32 * part for part in range(4))
-    wanted = session.device.identity
+    if version == MAP_VERSION and found == wanted:
+        session.safe.add("identity")
     if found == wanted:
         report.ok("identity", f"{found:032x}")
     else:
@@ -67,6 +68,7 @@ def patterns(session: Session) -> None:
                             f"{len(PATTERNS)} patterns each, cut to their widths",
                             found=_listed(wrong), remedy=_REMEDY)
     else:
+        session.safe.add("bits")
         session.report.ok(title, f"{len(WRITABLE)} registers gave back {len(PATTERNS)} patterns "
                           "each (a one in each bit, all bits, every other bit), cut to their "
                           "widths")
@@ -86,6 +88,7 @@ def _addresses(session):
         session.report.fail(title, expected="each register keeps its own value while the others "
                             "are written", found=_listed(wrong), remedy=_REMEDY)
     else:
+        session.safe.add("addresses")
         session.report.ok(title, "each kept a value of its own")
     for register in WRITABLE:
         session.write(register.name, 0)
@@ -117,7 +120,7 @@ def read_only(session: Session) -> None:
 
 def empty_run(session: Session) -> None:
     """Start a run with all registers 0, which the pipeline must refuse without touching memory."""
-    session.need_idle()
+    session.need_runs()
     for register in WRITABLE:
         session.write(register.name, 0)
     session.write("CONTROL", Control.START)

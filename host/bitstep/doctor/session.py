@@ -38,6 +38,8 @@ class Session:
     ----------
     results : dict
         Values that a check leaves for those after it.
+    safe : set of str
+        Of ``identity``, ``bits`` and ``addresses``, the tests of registers that passed.
     held : ExitStack or None
         Buffers of a run that does not stop, which must not be given to anybody else.
     """
@@ -48,6 +50,7 @@ class Session:
         self.timeout_s, self.memory_bytes = timeout_s, memory_bytes
         self.results: dict[str, Any] = {}
         self.held: contextlib.ExitStack | None = None
+        self.safe: set[str] = set()
         self._stuck = False
 
     def seconds(self) -> float:
@@ -88,6 +91,15 @@ class Session:
         """Raise NotDone unless the pipeline can take a run."""
         if not self.stop():
             raise NotDone("the pipeline is busy with a run that does not stop")
+
+    def need_runs(self) -> None:
+        """Raise NotDone unless the pipeline can take a run, and its registers are right: with a
+        wrong address it would write anywhere in the board's memory.
+        """
+        if self.safe != {"identity", "bits", "addresses"}:
+            raise NotDone("the register test did not pass, and with a wrong register a run could "
+                          "write to any address of the board's memory")
+        self.need_idle()
 
     def run_to_end(self, what: str) -> None:
         """Start the run that is loaded and wait for its end.

@@ -16,7 +16,7 @@ WAITS = {"stall_rows": "for rows from the memory", "stall_labels": "for labels",
 
 def stream(session: Session) -> None:
     """Stream long rows, compare the model, and note the speed of the memory."""
-    session.need_idle()
+    session.need_runs()
     config, device, report = session.config, session.device, session.report
     n_features = min(config.capacity, FEATURES)
     row_bytes = config.beats(n_features) * config.beat_bytes
