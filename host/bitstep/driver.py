@@ -86,7 +86,7 @@ class Driver:
         check_identity(self.device)
         check_job(job, self.device.config)
         with contextlib.ExitStack() as stack:
-            run = _Run(self.device, job, stack)
+            run = Run(self.device, job, stack)
             return run.finish(timeout_s, on_epoch)
 
 
@@ -109,13 +109,27 @@ def check_identity(device: Any) -> None:
                           f"{device.config.name}")
 
 
-class _Run:
-    """One job on one device of the register protocol."""
+class Run:
+    """One job on one device of the register protocol: loaded when it is made, then started.
 
-    def __init__(self, device, job, stack):
+    Parameters
+    ----------
+    device : Device
+    job : TrainingJob
+    stack : contextlib.ExitStack
+        Frees the buffers at its end.
+
+    Attributes
+    ----------
+    buffers : dict of str to Buffer
+        What was allocated, by what it holds.
+    layout : ModelLayout
+    """
+
+    def __init__(self, device: Any, job: TrainingJob, stack: contextlib.ExitStack):
         self.device, self.job, self.stack = device, job, stack
-        self.layout = _ModelLayout(job)
-        self.row_bytes = device.config.beat_bytes
+        self.layout = ModelLayout(job)
+        self.buffers: dict[str, Buffer] = {}
         self._stop_previous()
         self._load()
 
@@ -201,15 +215,15 @@ class _Run:
     def _load(self):
         """Allocate, check and fill every buffer, then write the registers."""
         job, config = self.job, self.device.config
-        rows = self._buffer(sum(copy.nbytes for copy in job.rows), config.beat_bytes)
-        labels = self._buffer(job.labels.nbytes, AUX_BYTES)
-        table = self._buffer(16 * len(job.epochs), AUX_BYTES)
-        self.models = self._buffer(len(job.epochs) * self.layout.n_bytes, AUX_BYTES)
+        rows = self._buffer("rows", sum(copy.nbytes for copy in job.rows), config.beat_bytes)
+        labels = self._buffer("labels", job.labels.nbytes)
+        table = self._buffer("epoch table", 16 * len(job.epochs))
+        self.models = self._buffer("models", len(job.epochs) * self.layout.n_bytes)
         warm = bool(job.model.any() or job.intercept)
-        first = self._buffer(self.layout.n_bytes, AUX_BYTES) if warm else None
-        coefficients = self._buffer(self.layout.n_bytes, AUX_BYTES) \
+        first = self._buffer("first model", self.layout.n_bytes) if warm else None
+        coefficients = self._buffer("coefficients", self.layout.n_bytes) \
             if job.correction_period else None
-        full = self._buffer(job.n_rows * self.layout.full_bytes, AUX_BYTES) \
+        full = self._buffer("rows at full precision", job.n_rows * self.layout.full_bytes) \
             if job.refetch_cell else None
 
         for index, copy in enumerate(job.rows):
@@ -252,8 +266,8 @@ class _Run:
         }.items():
             self.write_pair(name, value)
 
-    def _buffer(self, n_bytes, alignment) -> Buffer:
-        buffer = self.device.allocate(n_bytes)
+    def _buffer(self, name, n_bytes, alignment=AUX_BYTES) -> Buffer:
+        buffer = self.buffers[name] = self.device.allocate(n_bytes)
         self.stack.callback(buffer.free)
         if buffer.address % alignment or buffer.array.size < n_bytes:
             raise DeviceError(
@@ -291,7 +305,7 @@ class _Progress:
         return self.finished or self.idle_s > self.timeout_s
 
 
-class _ModelLayout:
+class ModelLayout:
     """Order of the words of a model in memory (docs/memory-layout.md)."""
 
     def __init__(self, job):

@@ -106,6 +106,7 @@ class SimDevice:
         self.config = config
         self.clock_hz = clock_hz
         self.identity = identity(config)
+        self._latency, self._gbps = memory_latency, memory_gbps
         if verilog is None:
             verilog = generate(config, flat=wave is None, progress=progress)
         library = verilator.build(verilog, trace=wave is not None, progress=progress,
@@ -166,6 +167,22 @@ class SimDevice:
             else:
                 self._cycles_per_second *= 2 if cycles > 1000 else 1
         return result
+
+    def await_interrupt(self, timeout_s: float) -> bool:
+        """Run the clock until the interrupt is up, or for about ``timeout_s`` seconds of the
+        host's clock.
+        """
+        return self.wait(lambda: self.board.interrupt, timeout_s)
+
+    def seconds(self) -> float:
+        """Time on the board."""
+        return self.board.cycles / self.clock_hz
+
+    def facts(self) -> dict[str, str]:
+        """Properties of the simulation, for a report."""
+        return {"simulation": "the RTL, compiled by Verilator; its time is that of the simulated "
+                "clock", "memory latency": f"{self._latency} cycles", "memory bandwidth":
+                "not limited" if self._gbps is None else f"{self._gbps:g} GB/s"}
 
     def close(self) -> None:
         """Free everything; twice is harmless."""

@@ -86,6 +86,10 @@ class UartBoard:
         """Run the clock."""
         self._call("run", round(seconds * self.config.clock_hz), 0)
 
+    def seconds(self) -> float:
+        """Time on the board."""
+        return self.cycles / self.config.clock_hz
+
     @property
     def cycles(self) -> int:
         """Cycles since the reset."""

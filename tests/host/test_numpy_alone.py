@@ -30,6 +30,8 @@ for source in (data, packed):
                              folder + "/m.npz", "--report", folder + "/r.json"]) == 0
 assert bitstep.cli.main(["predict", folder + "/m.npz", data]) == 0
 assert bitstep.cli.main(["info"]) == 0 and bitstep.cli.main(["devices"]) == 0
+assert bitstep.cli.main(["doctor", "--device", "golden", "--bits", "4"]) == 0
+assert bitstep.cli.main(["doctor", "--device", "pynq"]) == 1
 assert bitstep.cli.main(["train", "diabetes", "--device", "golden"]) == 1
 assert bitstep.cli.main(["train", data, "--device", "sim"]) == 1
 assert bitstep.cli.main(["train", data, "--device", "pynq"]) == 1

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bitstep.devices.base import DeviceError
-from bitstep.driver import Driver, _ModelLayout
+from bitstep.driver import Driver, ModelLayout
 from bitstep.golden.sgd import train
 from bitstep.registers import COUNTERS, OFFSETS, Control, Error, Saturation, Status
 from bitstep_sim.board import BASE
@@ -61,7 +61,7 @@ def golden_models(job):
     """Every epoch's model as it must be in memory, padding included; uint8 of shape (epochs,
     bytes).
     """
-    epochs, layout = list(train(job)), _ModelLayout(job)
+    epochs, layout = list(train(job)), ModelLayout(job)
     assert all(epoch.saturation == Saturation(0) for epoch in epochs), "a badly chosen job"
     return np.array([layout.pack(epoch.model, epoch.intercept) for epoch in epochs])
 

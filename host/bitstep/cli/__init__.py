@@ -5,10 +5,21 @@ import os
 import sys
 from collections.abc import Sequence
 
-from bitstep.cli import bench, curves, deploy, devices, info, predict, quantize, rtl, train
+from bitstep.cli import (
+    bench,
+    curves,
+    deploy,
+    devices,
+    doctor,
+    info,
+    predict,
+    quantize,
+    rtl,
+    train,
+)
 from bitstep.cli.common import UsageError
 
-COMMANDS = (train, bench, curves, quantize, predict, rtl, info, devices, deploy)
+COMMANDS = (train, bench, curves, quantize, predict, rtl, info, devices, deploy, doctor)
 
 # What a user can cause: bad data and parameters (ValueError), devices, tools and runs
 # (RuntimeError), files (OSError), data that are too large (MemoryError).

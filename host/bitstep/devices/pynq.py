@@ -265,10 +265,13 @@ class PynqDevice:
         self._ip: Any = None
         self._confirmed = False             # that the registers are those of our pipeline
         self.clock: FpgaClock
+        self._offered: Any = None
         try:
             self._ip, self._interrupt, self.clock = self._waiter.call(
                 lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
             self.clock_hz = self.clock.hz
+            self._offered = self._interrupt     # stays when waiting no longer relies on it
+            self._pynq, self._board = pynq, _active_device(pynq)
             check_identity(self)
             self._confirmed = True
             _OPEN.add(self)
@@ -281,6 +284,44 @@ class PynqDevice:
     def uses_interrupt(self) -> bool:
         """Whether waiting is done by interrupt."""
         return self._interrupt is not None
+
+    @property
+    def manifest(self) -> Path:
+        """The manifest of what is loaded."""
+        return self.bitstream.path.with_suffix(".json")
+
+    def facts(self) -> dict[str, str]:
+        """Return facts that pynq and Linux tell, for a report."""
+        board = getattr(self._board, "name", None)
+        return {"bitstream": str(self.bitstream.path), "pynq's version of itself":
+                str(getattr(self._pynq, "__version__", "unknown")),
+                "pynq's name of the board": str(board or "unknown"),
+                "contiguous memory": _contiguous().strip() or "Linux does not say",
+                "XRT": os.environ.get("XILINX_XRT", "not set up in this shell"),
+                "interrupt": "offered by pynq" if self._offered is not None
+                else "not offered by pynq"}
+
+    def seconds(self) -> float:
+        """Return the time on the board: the host's clock, unless pynq's device has one of its
+        own, as a simulated one does.
+        """
+        own = getattr(self._board, "seconds", None)
+        return own() if own else time.monotonic()
+
+    def await_interrupt(self, timeout_s: float) -> bool:
+        """Wait for the interrupt alone; False if it does not come in time.
+
+        Raises
+        ------
+        DeviceError
+            If pynq does not offer it.
+        """
+        self._opened()
+        if self._offered is None:
+            raise DeviceError("pynq does not offer the interrupt of the pipeline (it finds no "
+                              "file of Linux for it, /dev/uio*), or the device was opened with "
+                              "interrupt=False")
+        return self._waiter.wait(self._offered.wait, timeout_s)
 
     def _open(self, pynq, interrupt):
         """IP, its interrupt or None, and the clock; on the thread whose event loop the interrupt
@@ -379,7 +420,7 @@ class PynqDevice:
         for buffer in self._buffers:
             buffer.free()
         self._buffers.clear()
-        self._ip = self._interrupt = None
+        self._ip = self._interrupt = self._offered = None
         self._waiter.close()
 
 
@@ -473,6 +514,14 @@ class _Waiter:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
+
+
+def _active_device(pynq: Any) -> Any:
+    """Object by which pynq knows the board; None if it has none."""
+    try:
+        return pynq.Device.active_device
+    except (AttributeError, RuntimeError):
+        return None
 
 
 def _import_pynq() -> Any:

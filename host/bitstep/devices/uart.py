@@ -300,6 +300,7 @@ class UartDevice:
         Requests to the board.
     memory_bytes : int
         Size of the shared memory.
+    manifest : Path
 
     Raises
     ------
@@ -317,6 +318,7 @@ class UartDevice:
                 "Device 'uart' must be told which bitstream is on the board: --manifest FILE.json, "
                 "the file that was made with the bitstream (bitstreams/ holds them)")
         self.config, self.identity, baud = read_manifest(manifest)
+        self.manifest = Path(manifest)
         if transport is None:
             if port is None:
                 raise DeviceError("Device 'uart' must be told the board's serial port: "
@@ -332,6 +334,19 @@ class UartDevice:
         self.clock_hz = float(found.clock_hz)
         self.memory_bytes = found.n_bytes
         self._base = found.base
+
+    def facts(self) -> dict[str, str]:
+        """Return facts that the board told, for a report."""
+        return {"line": f"{self.link.transport.name}, {self.link.baud:,} baud",
+                "shared memory": f"{self.memory_bytes:,} bytes from 0x{self._base:x}",
+                "requests sent again": str(self.link.repeated)}
+
+    def seconds(self) -> float:
+        """Return the time on the board: the host's clock, unless the line has one of its own, as
+        a simulated one does.
+        """
+        own = getattr(self.link.transport, "seconds", None)
+        return own() if own else time.monotonic()
 
     def read(self, offset: int) -> int:
         """Read the 32-bit register at byte ``offset``."""

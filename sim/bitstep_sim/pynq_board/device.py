@@ -136,6 +136,12 @@ class SimulatedBoard(Device):
                 self.pipeline.run(cycles)
             return self.controller.output
 
+    def seconds(self) -> float:
+        """Time on the board since the bitstream was loaded, if its clock has stayed the same."""
+        with self._lock:
+            cycles = 0 if self.pipeline is None else self.pipeline.cycles
+            return cycles / (1e6 * self.clocks.fpga_mhz)
+
     # Loading bitstreams
 
     def get_bitfile_metadata(self, bitfile_name, partial=False):

@@ -1,0 +1,99 @@
+"""``bitstep doctor``: an examination of a device, as a report that its owner can send."""
+
+import argparse
+import inspect
+from pathlib import Path
+from typing import Any
+
+from bitstep.cli.common import StatusLine, UsageError, check_writable, integer, number, write_text
+from bitstep.cli.rtl import add_configuration_options, configuration
+from bitstep.devices import available, device_class, open_device
+
+OPTIONS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
+           "memory_gbps": "memory_gbps", "port": "port", "manifest": "manifest",
+           "bitfile": "bitfile"}
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the options."""
+    parser = commands.add_parser(
+        "doctor", help="examine a device: versions, clock, registers, memory, interrupt, training, "
+        "speed",
+        description="Examine a device and print a report: versions, clock, registers, memory, "
+        "interrupt, short trainings against the golden model, an abort, counters, speed. The exit "
+        "code is 1 if something is wrong.",
+        epilog="Examples: bitstep doctor --device pynq --out report.txt; bitstep doctor --device "
+        "uart --port /dev/ttyUSB0 --manifest bitstreams/FILE.json. The report is explained in "
+        "docs/doctor.md. No other program may use the device meanwhile.")
+    device = parser.add_argument_group("device")
+    device.add_argument("--device", default="sim", metavar="NAME",
+                        help="sim, golden or another of `bitstep devices` (default: sim)")
+    device.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
+                        "/dev/ttyUSB0")
+    device.add_argument("--manifest", metavar="FILE.json", help="uart: what was made with the "
+                        "bitstream on the board (bitstreams/)")
+    device.add_argument("--bitfile", metavar="FILE.bit", help="pynq: bitstream to load, with its "
+                        ".hwh and .json beside it (default: one that `bitstep deploy` left for "
+                        "such a pipeline)")
+    device.add_argument("--clock-mhz", type=number(0), metavar="F", help="sim: clock")
+    device.add_argument("--memory-latency", type=integer(1), metavar="N",
+                        help="sim: cycles from an address to its data")
+    device.add_argument("--memory-gbps", type=number(0), metavar="F",
+                        help="sim: memory bandwidth in 10^9 bytes per second")
+    examination = parser.add_argument_group("examination")
+    examination.add_argument("--memory-mib", type=integer(1, 1 << 16), default=16, metavar="N",
+                             help="size of the large buffer of the memory test (default: 16; "
+                             "where there is less, a half of it and so on)")
+    examination.add_argument("--timeout", type=number(0), default=10.0, metavar="S",
+                             help="limit of time for each short run in seconds (default: 10)")
+    examination.add_argument("--out", metavar="FILE.txt", help="write the report, too")
+    add_configuration_options(parser.add_argument_group(
+        "pipeline", "For sim, golden, and to choose a bitstream; where a manifest is given, the "
+        "pipeline is the manifest's."))     # type: ignore[arg-type]
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine, print and write."""
+    from bitstep.doctor import examine
+    check_writable(arguments.out, sources=[
+        path for path in (arguments.manifest, arguments.bitfile) if path])
+    options = _device_options(arguments)
+    config = configuration(arguments)
+    manifest = arguments.manifest
+    if arguments.bitfile:
+        manifest = Path(arguments.bitfile).with_suffix(".json")
+
+    def opening():
+        try:
+            return open_device(arguments.device, config, **options)
+        finally:
+            if "progress" in options:
+                options["progress"].clear()
+
+    report = examine(opening, manifest=manifest, tell=lambda text: print(text, flush=True),
+                     timeout_s=arguments.timeout, memory_bytes=arguments.memory_mib << 20)
+    if arguments.out:
+        write_text(arguments.out, report.text)
+        print(f"\nwrote {arguments.out}")
+    return 1 if report.failed else 0
+
+
+def _device_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return options for the device's class; :class:`UsageError` for one that it has not."""
+    if arguments.device not in available():
+        raise UsageError(f"--device must be one of {', '.join(available())}, "
+                         f"not {arguments.device!r}")
+    known = inspect.signature(device_class(arguments.device)).parameters
+    options: dict[str, Any] = {}
+    for name, parameter in OPTIONS.items():
+        value = getattr(arguments, name)
+        if value is None:
+            continue
+        if parameter not in known:
+            raise UsageError(f"--{name.replace('_', '-')} is not possible with --device "
+                             f"{arguments.device}")
+        options[parameter] = value * 1e6 if name == "clock_mhz" else value
+    if "progress" in known:
+        options["progress"] = StatusLine(arguments.device)
+    return options

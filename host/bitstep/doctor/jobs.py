@@ -1,0 +1,134 @@
+"""Small training jobs for an examination, and runs of them on any device."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bitstep.config import PipelineConfig, ceil_div
+from bitstep.golden.levels import unpack_labels
+from bitstep.golden.sgd import train
+from bitstep.job import EpochSteps, TrainingJob
+from bitstep.planning import plan
+from bitstep.quantization import quantize
+from bitstep.quantization.packing import pack_labels
+from bitstep.registers import LabelFormat, Loss
+from bitstep.training import automatic_step
+
+ENCODINGS = {"single": "nearest", "double": "double", "float": "float"}
+EPOCHS = 3
+
+
+def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: int = EPOCHS,
+             loss: Loss | None = None, refetch: bool = False, copies: int = 1, seed: int = 1,
+             initial: bool = False, **options: Any) -> TrainingJob:
+    """Make a training job on random rows, through the same functions as a user's.
+
+    Parameters
+    ----------
+    loss : Loss or None
+        None: least squares, or logistic where the pipeline's solver is.
+    initial : bool
+        True for a start from a random model.
+    options
+        For :func:`bitstep.planning.plan`, such as ``batch`` and ``l2``.
+    """
+    rng = np.random.default_rng(seed)
+    if loss is None:
+        loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
+    features = rng.uniform(-1, 1, (n_rows, n_features))
+    values = features @ rng.normal(size=n_features) + 0.1 * rng.normal(size=n_rows)
+    classes = loss != Loss.LEAST_SQUARES
+    if classes:
+        values = np.where(values > np.median(values), 1.0, -1.0)
+    data = quantize(features, values, bits=config.bits, encoding=ENCODINGS[config.family],
+                    bus_width=config.bus_width, copies=copies, seed=seed, full=refetch,
+                    task="classification" if classes else "regression")
+    step = automatic_step(data, options.get("batch", 1), True, loss=loss)
+    if initial:
+        stored = unpack_labels(data.labels, data.label_format, n_rows)
+        unit = 0.1 * data.label_scale * float(np.abs(stored).max())
+        options["initial"] = (rng.uniform(-unit, unit, n_features), data.label_offset + unit)
+    return plan(data, config, steps=step / np.arange(1, epochs + 1), loss=loss, refetch=refetch,
+                **options).job
+
+
+def features_of(config: PipelineConfig, beats: int) -> int:
+    """Return the features of a row of at most ``beats`` beats, the last one nearly empty."""
+    beats = min(beats, config.max_beats)
+    return (beats - 1) * config.lanes + 1 if beats > 1 else config.lanes
+
+
+def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
+    """Make short jobs that use everything that a pipeline has, by their titles; the first is
+    plain.
+    """
+    batch = 4 if config.minibatch else 1
+    logistic = config.solver == "logistic"
+    jobs = {"plain": make_job(config, n_features=features_of(config, 3), n_rows=60)}
+    titles = ["started from a model", "two copies"]
+    titles += ["batches of 4"] * (batch > 1) + ["L2"] * config.corrections
+    jobs[", ".join(titles)] = make_job(
+        config, n_features=features_of(config, 2), n_rows=50, copies=2, initial=True, batch=batch,
+        l2=0.01 if config.corrections else 0.0)
+    if not logistic:
+        jobs["hinge, labels of 1 bit"] = make_job(config, n_features=config.lanes, n_rows=70,
+                                                  loss=Loss.HINGE)
+    if config.proximal:
+        jobs["L1 and a box"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
+                                        l1=0.01, box=0.5)
+    if config.refetch:
+        jobs["rows read again at full precision"] = make_job(
+            config, n_features=features_of(config, 2), n_rows=50, loss=Loss.HINGE, refetch=True)
+    return jobs
+
+
+def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
+              model: np.ndarray | None = None, epochs: int = 1) -> TrainingJob:
+    """Make a job with steps of 0, which gives back the model that it starts from."""
+    logistic = config.solver == "logistic"
+    rows = np.zeros((n_rows, config.beats(n_features) * config.beat_bytes), np.uint8)
+    job = make_job(config, n_features=n_features, n_rows=8)     # for the fields that it needs
+    return replace(
+        job, rows=(rows,), labels=np.zeros(ceil_div(n_rows, 64) * 8, np.uint8),
+        label_format=LabelFormat.SIGN, epochs=(EpochSteps(0, 1),) * epochs, intercept=0,
+        loss=Loss.LOGISTIC if logistic else Loss.LEAST_SQUARES,
+        model=np.zeros(n_features, np.int32) if model is None else model)
+
+
+def single_rows(job: TrainingJob) -> list[TrainingJob]:
+    """Make a job of each row of a job alone; its model is that row times a number."""
+    stored = unpack_labels(job.labels, job.label_format, job.n_rows)
+    value = max(int(np.abs(stored).max()), 1)
+    labels = pack_labels(np.array([value]), job.label_format)
+    return [replace(job, rows=(job.rows[0][index:index + 1],), labels=labels,
+                    epochs=job.epochs[:1]) for index in range(job.n_rows)]
+
+
+def expected_of(job: TrainingJob) -> tuple[np.ndarray, np.ndarray]:
+    """Return models of shape (epochs, n_features) and intercepts of the golden model."""
+    epochs = list(train(job))
+    assert not any(epoch.saturation for epoch in epochs), "a job that leaves the number range"
+    return (np.array([epoch.model for epoch in epochs], np.int32),
+            np.array([epoch.intercept for epoch in epochs], np.int32))
+
+
+def difference(config: PipelineConfig, expected: tuple[np.ndarray, np.ndarray],
+               found: tuple[np.ndarray, np.ndarray]) -> str:
+    """Describe the first epoch in which models differ; empty if there is none."""
+    for epoch, (model, other) in enumerate(zip(expected[0], found[0], strict=False)):
+        wrong = np.flatnonzero(model != other)
+        if len(wrong):
+            first = int(wrong[0])
+            lanes = sorted({int(feature) % config.lanes for feature in wrong})
+            where = f", all in lane {lanes[0]} of {config.lanes}" \
+                if len(lanes) == 1 and config.lanes > 1 else ""
+            return (f"after epoch {epoch + 1} of {len(expected[0])}, {len(wrong)} of {len(model)} "
+                    f"model words differ{where}: feature {first} has {int(other[first])} instead "
+                    f"of {int(model[first])}")
+        if expected[1][epoch] != found[1][epoch]:
+            return (f"after epoch {epoch + 1} of {len(expected[0])}, the intercept is "
+                    f"{int(found[1][epoch])} instead of {int(expected[1][epoch])}")
+    if len(expected[0]) != len(found[0]):
+        return f"{len(found[0])} models instead of {len(expected[0])}"
+    return ""

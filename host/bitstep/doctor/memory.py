@@ -1,0 +1,260 @@
+"""Memory tests: every kind of buffer, from the host's side and through the pipeline's buses."""
+
+import contextlib
+import itertools
+from typing import Any
+
+import numpy as np
+
+from bitstep.config import ceil_div
+from bitstep.doctor.jobs import (
+    difference,
+    expected_of,
+    make_job,
+    single_rows,
+    still_job,
+    training_jobs,
+)
+from bitstep.doctor.session import Session
+from bitstep.driver import Driver, Run
+
+FEW_BITS = 8                # in which all wrong words differ, at most, to be called stuck
+SLOT = 64                   # bytes, the alignment of places in the large buffer
+_REMEDY = ("run bitstep doctor again; if the same addresses or bits are wrong, the memory or the "
+           "bitstream's way to it is: send this report")
+_STALE = ("the flush of the host's caches has no effect: use the board's own SD image, and send "
+          "this report")
+
+
+def pattern(address: int, n_bytes: int) -> np.ndarray:
+    """Make bytes that differ from word to word, by the word's address."""
+    words = np.arange(address // 8, address // 8 + ceil_div(n_bytes, 8), dtype=np.uint64)
+    for factor, shift in ((0x9E37_79B9_7F4A_7C15, 29), (0xBF58_476D_1CE4_E5B9, 32)):
+        words = words * np.uint64(factor)
+        words ^= words >> np.uint64(shift)
+    return words.view(np.uint8)[:n_bytes]
+
+
+def buffers(session: Session) -> None:
+    """Write, flush and read back every kind of buffer that the driver allocates."""
+    session.need_idle()
+    for title, job in training_jobs(session.config).items():
+        if title == "plain" or "hinge" in title:
+            continue                # these have no buffer that the others do not have
+        with contextlib.ExitStack() as stack:
+            found = Run(session.device, job, stack).buffers
+            _host_test(session, found, f"buffers of a job ({title})")
+
+
+def large(session: Session) -> None:
+    """Write, flush and read back the largest buffer, then let the pipeline read and write it."""
+    session.need_idle()
+    config = session.config
+    job = still_job(config, n_features=config.lanes, n_rows=1,
+                    model=np.ones(config.lanes, np.int32))
+    singles = single_rows(make_job(config, n_features=config.lanes, n_rows=64))
+    with contextlib.ExitStack() as stack:       # the large one must leave room for these
+        for other in (job, singles[0]):
+            Run(session.device, other, stack)
+        size = session.largest(session.memory_bytes)
+    with contextlib.ExitStack() as stack:
+        buffer = session.device.allocate(size)
+        stack.callback(buffer.free)
+        if not _host_test(session, {"large buffer": buffer}, "large buffer"):
+            session.report.skip("pipeline's accesses to the large buffer",
+                                "not done: the host's own are wrong already")
+            return
+        session.need_runs()
+        with contextlib.ExitStack() as inner:
+            _copies(session, Run(session.device, job, inner), buffer, size)
+        with contextlib.ExitStack() as inner:
+            _rows(session, Run(session.device, singles[0], inner), singles, buffer, size)
+
+
+def words(session: Session) -> None:
+    """Let the pipeline load a model of every pattern and write it again."""
+    session.need_runs()
+    config = session.config
+    n_features = min(config.capacity, 1024)
+    values = pattern(0, 4 * n_features).view(np.int32).copy()
+    edges = np.array([0, -1, 0x5555_5555, ~0x5555_5555, *(1 << bit for bit in range(31)), -1 << 31,
+                      *(~(1 << bit) for bit in range(31))], np.int64).astype(np.int32)
+    values[:min(len(edges), n_features)] = edges[:n_features]
+    job = still_job(config, n_features=n_features, n_rows=1, model=values)
+    result = Driver(session.device).train(job, timeout_s=session.timeout_s)
+    title = "bits of a model's words, loaded and written by the pipeline"
+    wrong = np.flatnonzero(result.models[0] != values)
+    if not len(wrong):
+        session.report.ok(title, f"{n_features:,} words with a one and a zero in each bit, and "
+                          "others")
+        return
+    first = int(wrong[0])
+    session.report.fail(
+        title, expected="the words that the host wrote, for a step of 0 changes nothing",
+        found=f"{len(wrong)} of {n_features} words differ, word {first} is "
+        f"0x{int(result.models[0][first]) & 0xFFFF_FFFF:08x} instead of "
+        f"0x{int(values[first]) & 0xFFFF_FFFF:08x}"
+        + _stuck(values.view(np.uint32)[wrong],
+                 np.ascontiguousarray(result.models[0]).view(np.uint32)[wrong]), remedy=_REMEDY)
+
+
+def _host_test(session, found: dict[str, Any], title) -> bool:
+    """Send two patterns through all of some buffers; True if every byte came back."""
+    overlaps = _overlap(found)
+    problems = [overlaps] if overlaps else []
+    for buffer in found.values():
+        buffer.from_device()
+    before = {name: buffer.array.copy() for name, buffer in found.items()}
+    for inverted in (0, 0xFF):
+        written = {name: pattern(buffer.address, buffer.array.size) ^ np.uint8(inverted)
+                   for name, buffer in found.items()}
+        for name, buffer in found.items():
+            buffer.array[:] = written[name]
+        for buffer in found.values():
+            buffer.to_device()
+        for buffer in found.values():
+            buffer.from_device()
+        problems += [f"{name} {problem}" for name, buffer in found.items()
+                     if (problem := _compare(buffer, written[name], before[name], found, written))]
+        before = written
+        if problems:
+            break
+    total = sum(buffer.array.size for buffer in found.values())
+    places = ", ".join(f"{name} from 0x{buffer.address:x}" for name, buffer in found.items())
+    if problems:
+        session.report.fail(title, expected=f"{total:,} bytes as the host wrote them ({places})",
+                            found="; ".join(problems),
+                            remedy=_STALE if any("of before" in problem for problem in problems)
+                            else _REMEDY)
+    else:
+        session.report.ok(title, f"{total:,} bytes written, flushed and read back by the host, "
+                          f"each bit as 0 and as 1 ({places})")
+    return not problems
+
+
+def _overlap(found):
+    taken = sorted((buffer.address, buffer.address + buffer.array.size, name)
+                   for name, buffer in found.items())
+    for (_, end, name), (start, _, other) in itertools.pairwise(taken):
+        if start < end:
+            return f"{other} begins at 0x{start:x}, inside of {name}, which ends at 0x{end:x}"
+    return ""
+
+
+def _compare(buffer, written, before, found, patterns):
+    """Describe the differences of a buffer to the bytes written to it; empty if there are none."""
+    wrong = np.flatnonzero(buffer.array != written)
+    if not len(wrong):
+        return ""
+    first = int(wrong[0])
+    text = (f"has {len(wrong):,} wrong bytes, first 0x{buffer.array[first]:02x} instead of "
+            f"0x{written[first]:02x} at 0x{buffer.address + first:x}")
+    if (buffer.array[wrong] == before[wrong]).all():
+        return text + ": they are the content of before, so what the host wrote did not arrive"
+    start = first // 8 * 8
+    if start + 8 <= written.size:
+        word = buffer.array[start:start + 8].tobytes()
+        for name, other in found.items():
+            at = patterns[name].tobytes().find(word)
+            if at >= 0 and at % 8 == 0:
+                return (f"{text}: that is what belongs to 0x{other.address + at:x}, so two "
+                        "addresses reach the same memory")
+    whole = written.size // 8 * 8
+    places = np.unique(wrong[wrong < whole] // 8)
+    return text + _stuck(written[:whole].view(np.uint64)[places],
+                         buffer.array[:whole].copy().view(np.uint64)[places])
+
+
+def _stuck(expected, found):
+    """Name the wrong bits of words, if they are few and the same in each."""
+    if not len(expected):
+        return ""
+    mask = int(np.bitwise_or.reduce(expected ^ found))
+    bits = [bit for bit in range(64) if mask >> bit & 1]
+    if len(bits) > FEW_BITS:
+        return ""
+    ones = int(np.bitwise_or.reduce(found))
+    said = ", ".join(f"{bit} (reads {ones >> bit & 1})" for bit in bits)
+    return f"; of each word of {8 * expected.itemsize} bits these bits are wrong: {said}"
+
+
+def _places(size, slot):
+    """Return offsets that differ in one bit of the address each, and the last one."""
+    offsets, place = [0], 2 * slot
+    while place + 4 * slot <= size:
+        offsets.append(place)
+        place *= 2
+    return [*offsets, size - 2 * slot]
+
+
+def _copies(session, run, buffer, size):
+    """Let the pipeline copy models from place to place, and find them there and nowhere else."""
+    n_bytes = run.layout.n_bytes
+    slot = ceil_div(n_bytes, SLOT) * SLOT
+    offsets = _places(size, slot)
+    pairs = [*zip([*offsets[:-1], size - n_bytes], [offset + slot for offset in offsets[-2::-1]]
+                  + [offsets[-1]], strict=True), (0, size - n_bytes)]
+    expected = buffer.array.copy()
+    known = np.zeros(run.layout.n_words, bool)          # the others have no feature
+    known[run.layout.position] = known[run.layout.intercept] = True
+    known = np.repeat(known, 4)
+    ignored, targets = np.zeros(size, bool), np.zeros(size, bool)
+    run.write_pair("MODEL_OUT_STRIDE", 0)
+    for source, target in pairs:
+        run.write_pair("MODEL_IN_ADDRESS", buffer.address + source)
+        run.write_pair("MODEL_OUT_ADDRESS", buffer.address + target)
+        session.run_to_end(f"A copy from 0x{buffer.address + source:x} to "
+                           f"0x{buffer.address + target:x}")
+        expected[target:target + n_bytes] = expected[source:source + n_bytes]
+        ignored[target:target + n_bytes] = ~known
+        targets[target:target + n_bytes] = True
+    before = buffer.array.copy()
+    buffer.from_device()
+    wrong = np.flatnonzero((buffer.array != expected) & ~ignored)
+    title = f"the pipeline copies models between {len(pairs)} pairs of places of the large buffer"
+    if not len(wrong):
+        session.report.ok(title, f"read and written where they should be, from "
+                          f"0x{buffer.address:x} to 0x{buffer.address + size - 1:x}, and nothing "
+                          "else was written")
+        return
+    first = int(wrong[0])
+    text = (f"{len(wrong):,} wrong bytes, first 0x{buffer.array[first]:02x} instead of "
+            f"0x{expected[first]:02x} at 0x{buffer.address + first:x}")
+    remedy = _REMEDY
+    stray = wrong[~targets[wrong]]
+    if len(stray):
+        text += (f"; at 0x{buffer.address + int(stray[0]):x} is a place that no copy was for: an "
+                 "address that the pipeline writes is wrong")
+    elif (buffer.array[wrong] == before[wrong]).all():
+        text += ("; the host sees what it wrote itself before: the pipeline wrote elsewhere, or "
+                 "the host's caches still hold the old content (from_device does not invalidate)")
+        remedy = _STALE.replace("flush", "flush or invalidation")
+    session.report.fail(title, expected="the copied words in their places, all else as it was",
+                        found=text, remedy=remedy)
+
+
+def _rows(session, run, singles, buffer, size):
+    """Let the pipeline read one row at each of many places."""
+    row_bytes = session.config.beat_bytes
+    offsets = [*_places(size, SLOT)[:len(singles) - 1], size - row_bytes]
+    for offset, job in zip(offsets, singles, strict=False):
+        buffer.array[offset:offset + row_bytes] = job.rows[0].reshape(-1)
+    buffer.to_device()
+    wrong = []
+    for offset, job in zip(offsets, singles, strict=False):
+        run.write_pair("ROWS_ADDRESS", buffer.address + offset)
+        session.run_to_end(f"A run with its row at 0x{buffer.address + offset:x}")
+        result = run.result()
+        text = difference(session.config, expected_of(job), (result.models, result.intercepts))
+        if text:
+            wrong.append(f"0x{buffer.address + offset:x}: {text}")
+    title = f"the pipeline reads rows at {len(offsets)} places of the large buffer"
+    if wrong:
+        session.report.fail(title, expected="models of the golden model for each row",
+                            found=f"{len(wrong)} of {len(offsets)} are wrong; at {wrong[0]}",
+                            remedy="if all lanes or all places are wrong, what the host writes "
+                            f"may not reach the memory (flush); else {_REMEDY}")
+    else:
+        session.report.ok(title, "each gives the golden model's model, so every bit of a beat "
+                          "arrives")
+

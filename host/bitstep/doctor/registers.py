@@ -1,0 +1,147 @@
+"""Register tests: identity, every bit of every register, and those that writes do not change."""
+
+from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
+from bitstep.registers import (
+    ADDRESS_WIDTH,
+    MAP_VERSION,
+    OFFSETS,
+    REGISTERS,
+    Control,
+    Error,
+    Status,
+)
+
+WRITABLE = tuple(register for register in REGISTERS if register.access == "rw")
+PATTERNS = (0, 0xFFFF_FFFF, 0x5555_5555, 0xAAAA_AAAA, *(1 << bit for bit in range(32)))
+SHOWN = 4                   # registers that a finding names
+_REMEDY = ("load the bitstream again and run bitstep doctor again; if the same bits are wrong, the "
+           "bitstream does not fit the board (clock, timing) or the board is broken: send this "
+           "report")
+_TOP = 1 << ADDRESS_WIDTH
+
+
+def identity(session: Session) -> None:
+    """Compare version and identity with those that the device should have."""
+    report = session.report
+    version, wanted = session.read("VERSION"), session.device.identity
+    if version == MAP_VERSION:
+        report.ok("version of the register map", str(version))
+    else:
+        report.fail("version of the register map", expected=str(MAP_VERSION), found=str(version),
+                    remedy="load a bitstream that was built with this version of bitstep; 0 or "
+                    "4294967295 says that nothing answers at this address")
+    found = sum(session.read(f"IDENTITY_{part}") << 32 * part for part in range(4))
+    if version == MAP_VERSION and found == wanted:
+        session.safe.add("identity")
+    if found == wanted:
+        report.ok("identity", f"{found:032x}")
+    else:
+        report.fail("identity", expected=f"{wanted:032x}, as the manifest says",
+                    found=f"{found:032x}", remedy="another bitstream is loaded: load the one that "
+                    f"the manifest describes ({session.config.name})")
+
+
+def patterns(session: Session) -> None:
+    """Write patterns to every writable register, and then a different value to each."""
+    session.need_idle()
+    wrong = []
+    for register in WRITABLE:
+        mask = (1 << register.width) - 1
+        stuck_0 = stuck_1 = 0
+        example = None
+        for value in PATTERNS:
+            session.write(register.name, value)
+            found = session.read(register.name)
+            if found != value & mask:
+                stuck_0 |= value & mask & ~found
+                stuck_1 |= found & ~(value & mask)
+                example = example or (value & mask, found)
+        if example:
+            bits = [f"bits {_bits(bits)} read {level}"
+                    for level, bits in ((0, stuck_0), (1, stuck_1)) if bits]
+            wrong.append(f"{register.name} (0x{register.offset:03x}, {register.width} bits) gave "
+                         f"0x{example[1]:08x} for 0x{example[0]:08x}: {', '.join(bits)} where they "
+                         "should not")
+    title = "bits of the writable registers"
+    if wrong:
+        session.report.fail(title, expected=f"{len(WRITABLE)} registers give back "
+                            f"{len(PATTERNS)} patterns each, cut to their widths",
+                            found=_listed(wrong), remedy=_REMEDY)
+    else:
+        session.safe.add("bits")
+        session.report.ok(title, f"{len(WRITABLE)} registers gave back {len(PATTERNS)} patterns "
+                          "each (a one in each bit, all bits, every other bit), cut to their "
+                          "widths")
+    _addresses(session)
+
+
+def _addresses(session):
+    """Write a different value to each register, to see one that answers for another."""
+    values = {register.name: (register.offset * 0x9E37_79B1 + 0x7F4A_7C15 & 0xFFFF_FFFF)
+              % (1 << register.width) for register in WRITABLE}
+    for name, value in values.items():
+        session.write(name, value)
+    wrong = [f"{name} (0x{OFFSETS[name]:03x}) gave 0x{found:08x} for 0x{value:08x}"
+             for name, value in values.items() if (found := session.read(name)) != value]
+    title = "addresses of the writable registers"
+    if wrong:
+        session.report.fail(title, expected="each register keeps its own value while the others "
+                            "are written", found=_listed(wrong), remedy=_REMEDY)
+    else:
+        session.safe.add("addresses")
+        session.report.ok(title, "each kept a value of its own")
+    for register in WRITABLE:
+        session.write(register.name, 0)
+
+
+def read_only(session: Session) -> None:
+    """Write to the registers that cannot be written, and to addresses without one."""
+    session.need_idle()
+    names = [register.name for register in REGISTERS if register.access == "ro"]
+    before = {name: session.read(name) for name in names}
+    for name in names:
+        session.write(name, ~before[name] & 0xFFFF_FFFF)
+    wrong = [f"{name} went from 0x{before[name]:08x} to 0x{found:08x}"
+             for name in names if (found := session.read(name)) != before[name]]
+    if wrong:
+        session.report.fail("read-only registers", expected=f"{len(names)} registers that writes "
+                            "do not change", found=_listed(wrong), remedy=_REMEDY)
+    else:
+        session.report.ok("read-only registers", f"{len(names)}, unchanged by writes")
+    empty = [offset for offset in (0x014, 0x0F0, _TOP - 4) if offset not in OFFSETS.values()]
+    found = {offset: session.device.read(offset) for offset in [*empty, OFFSETS["CONTROL"]]}
+    wrong = [f"0x{offset:03x} gave 0x{value:08x}" for offset, value in found.items() if value]
+    if wrong:
+        session.report.fail("addresses without a register", expected="0", found=_listed(wrong),
+                            remedy=_REMEDY)
+    else:
+        session.report.ok("addresses without a register", "0")
+
+
+def empty_run(session: Session) -> None:
+    """Start a run with all registers 0, which the pipeline must refuse without touching memory."""
+    session.need_runs()
+    for register in WRITABLE:
+        session.write(register.name, 0)
+    session.write("CONTROL", Control.START)
+    title, expected = "a run without rows is refused", \
+        f"STATUS 0x{Status.DONE | Status.FAILED:x}, ERROR {Error.BAD_CONFIGURATION.value}"
+    ended = session.device.wait(lambda: bool(session.read("STATUS") & Status.DONE),
+                                min(session.timeout_s, 5.0))
+    status, error = session.read("STATUS"), session.read("ERROR")
+    if ended and status == Status.DONE | Status.FAILED and error == Error.BAD_CONFIGURATION:
+        session.report.ok(title, expected)
+    else:
+        session.report.fail(title, expected=f"{expected}, at once",
+                            found=f"STATUS 0x{status:x}, ERROR {error}", remedy=STUCK_REMEDY)
+        if not session.stop():
+            raise NotDone("the run that should have been refused does not stop")
+
+
+def _bits(mask):
+    return ", ".join(str(bit) for bit in range(32) if mask >> bit & 1)
+
+
+def _listed(entries):
+    more = len(entries) - SHOWN
+    return "; ".join(entries[:SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,251 @@
+"""Runs: interrupt, trainings against the golden model, counters, an abort and the run after it."""
+
+import contextlib
+import time
+
+import numpy as np
+
+from bitstep.doctor.jobs import difference, expected_of, still_job, training_jobs
+from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
+from bitstep.driver import Driver, Run
+from bitstep.job import TrainingJob
+from bitstep.registers import Control, Error, Status
+from bitstep.runs import RunResult
+
+INTERRUPT_TIMEOUT_S = 2.0
+LOOK_S = 0.3                # how long the clock is measured, in time of the host
+EPOCHS = 2048               # of the long run, at most
+_MODELS = ("if the memory test passed, the pipeline computes wrongly: the clock may be too fast, "
+           "or the bitstream is not of these sources; send this report")
+
+
+def interrupt(session: Session) -> None:
+    """Wait for the interrupt at the end of a short run."""
+    report, device = session.report, session.device
+    if not hasattr(device, "await_interrupt"):
+        report.skip("interrupt", f"does not apply: device '{device.name}' has none, the driver "
+                    "looks at registers")
+        return
+    session.need_runs()
+    job = next(iter(training_jobs(session.config).values()))
+    remedy = ("runs work without it, but waiting takes the processor and up to 0.1 s longer: "
+              "reboot the board; use pynq's own SD image, whose Linux offers the interrupt (UIO), "
+              "and a login shell of root")
+    with contextlib.ExitStack() as stack:
+        Run(device, job, stack)
+        session.write("CONTROL", Control.START)
+        try:
+            came, early = _await(session)
+        except Exception as error:
+            session.stop()
+            report.fail("interrupt", expected="an interrupt at the end of a run",
+                        found=f"it cannot be waited for: {error}", remedy=remedy)
+            return
+        if not came:
+            device.wait(lambda: bool(session.read("STATUS") & Status.DONE), session.timeout_s)
+        status = session.read("STATUS")
+        session.stop()
+    if came:
+        report.ok("interrupt", "came at the end of a run"
+                  + (f" ({early} came before)" if early else ""))
+    elif status & Status.DONE:
+        report.fail("interrupt", expected="an interrupt at the end of a run",
+                    found=f"none within {INTERRUPT_TIMEOUT_S:g} s, and STATUS 0x{status:x} says "
+                    "that the run is over", remedy=remedy)
+    else:
+        report.fail("a run that ends with an interrupt", expected=f"its end within "
+                    f"{INTERRUPT_TIMEOUT_S + session.timeout_s:g} s",
+                    found=f"STATUS 0x{status:x}: it goes on", remedy="see the findings below: runs "
+                    "do not end at all, whatever the interrupt does")
+
+
+def _await(session):
+    """Wait for the interrupt; True if it came at the end of the run, and how many came before."""
+    for early in range(5):
+        if not session.device.await_interrupt(INTERRUPT_TIMEOUT_S):
+            return False, early
+        if session.read("STATUS") & Status.DONE:
+            return True, early
+    return False, early
+
+
+def trainings(session: Session) -> None:
+    """Train short jobs and compare every model with the golden model."""
+    for number, (title, job) in enumerate(training_jobs(session.config).items()):
+        session.guard(lambda session, job=job, title=title, first=number == 0:
+                      _training(session, job, title, first), f"training ({title})")
+
+
+def _training(session, job: TrainingJob, title, first):
+    expected = expected_of(job)
+    if not hasattr(session.device, "train"):
+        session.need_runs()
+    started = session.seconds()
+    result = Driver(session.device).train(job, timeout_s=session.timeout_s)
+    elapsed = session.seconds() - started
+    _compare(session, f"training ({title})", job, expected, result)
+    if first:
+        session.results["plain"] = job, result, elapsed
+
+
+def _compare(session, title, job, expected, result: RunResult) -> bool:
+    wrong = difference(session.config, expected, (result.models, result.intercepts))
+    if wrong:
+        session.report.fail(title, expected="the golden model's models, bit for bit", found=wrong,
+                            remedy=_MODELS)
+    else:
+        session.report.ok(title, f"{len(job.epochs)} epochs of {job.n_rows} rows of "
+                          f"{job.n_features} features, all model words are the golden model's")
+    return not wrong
+
+
+def counters(session: Session) -> None:
+    """Compare the counters of the plain training with those that its job must give."""
+    if "plain" not in session.results:
+        raise NotDone("the plain training gave no result")
+    job, result, elapsed = session.results["plain"]
+    epochs = len(job.epochs)
+    found = {name: value for name, value in result.counters.items() if value is not None}
+    beats = epochs * job.n_rows * job.beats
+    wanted = {"beats": beats, "saturations": 0, "refetched_rows": 0,
+              "bytes_read": epochs * (job.rows[0].nbytes + job.labels.nbytes + 16)}
+    wrong = [f"{name} {found[name]:,} instead of {value:,}" for name, value in wanted.items()
+             if name in found and found[name] != value]
+    if "cycles" in found:
+        named = sum(value for name, value in found.items()
+                    if name in ("beats", "flush", "model_io") or name.startswith("stall_"))
+        if not max(beats, named) <= found["cycles"]:
+            wrong.append(f"cycles {found['cycles']:,}, fewer than the {max(beats, named):,} that "
+                         "beats and waits take")
+        if found["cycles"] / session.device.clock_hz > 1.05 * elapsed + 1e-3:
+            wrong.append(f"cycles {found['cycles']:,}, more than {elapsed:.3g} s of this clock")
+    if wrong:
+        session.report.fail("counters", expected="what the job gives", found="; ".join(wrong),
+                            remedy="models do not depend on counters, but reported times do: load "
+                            "the bitstream again; if it stays, send this report")
+    else:
+        session.report.ok("counters", ", ".join(f"{name} {value:,}" for name, value in
+                                                found.items() if value or name in wanted))
+
+
+def abort(session: Session) -> None:
+    """Look at a long run, abort it, and train again."""
+    session.need_runs()
+    config, report = session.config, session.report
+    with contextlib.ExitStack() as stack:
+        run, n_epochs = _long_run(session, stack)
+        session.write("CONTROL", Control.START)
+        _measure(session, n_epochs * run.job.n_rows * config.latency / session.device.clock_hz)
+        _locked(session)
+        over = session.read("STATUS") & Status.DONE
+        started = session.seconds()
+        stopped = session.stop()
+        took = session.seconds() - started
+        error = session.read("ERROR")
+        if not stopped:                             # which is a finding already
+            session.held = stack.pop_all()          # the pipeline still reads and writes there
+            return
+        if over:
+            report.warn("abort", expected="a run to abort", found="it was over before",
+                        remedy="nothing, but the abort is not tested")
+        elif error != Error.ABORTED:
+            report.fail("abort", expected=f"ERROR {Error.ABORTED.value} (ABORTED)",
+                        found=f"ERROR {error}", remedy=STUCK_REMEDY)
+        else:
+            report.ok("abort", f"the run stopped within {_duration(took)}")
+    _again(session)
+
+
+def _again(session):
+    """Repeat the plain training after an abort: the same models and counters."""
+    title, job = next(iter(training_jobs(session.config).items()))
+    title = f"training ({title}) after an abort"
+    result = Driver(session.device).train(job, timeout_s=session.timeout_s)
+    if not _compare(session, title, job, expected_of(job), result) \
+            or "plain" not in session.results:
+        return
+    before = session.results["plain"][1].counters
+    # Times depend on the memory, also those of the waits.
+    wrong = [f"{name} {result.counters[name]} instead of {before[name]}"
+             for name in ("beats", "bytes_read", "saturations", "refetched_rows")
+             if result.counters[name] != before[name]]
+    if wrong:
+        session.report.fail("counters after an abort", expected="those of the same run before",
+                            found="; ".join(wrong), remedy=STUCK_REMEDY)
+    else:
+        session.report.ok("counters after an abort", "those of the same run before")
+
+
+def _long_run(session, stack):
+    """Load a run of many epochs without any look-ahead; return it and its epochs."""
+    config = session.config
+    room = session.largest(4 << 20)
+    n_rows = max(1, room // 4 // config.beat_bytes)
+    n_epochs = min(EPOCHS, max(1, room // 4 // 16))
+    # Models are written over each other, so that memory for one is enough.
+    run = Run(session.device, still_job(config, n_features=config.lanes, n_rows=n_rows,
+                                        model=np.ones(config.lanes, np.int32)), stack)
+    table = session.device.allocate(16 * n_epochs)
+    stack.callback(table.free)
+    entry = np.array(run.job.epochs[0].words(), "<u8").view(np.uint8)
+    table.array[:16 * n_epochs] = np.tile(entry, n_epochs)
+    table.to_device()
+    run.write("LOOKAHEAD", 0)
+    run.write("EPOCHS", n_epochs)
+    run.write_pair("EPOCH_TABLE_ADDRESS", table.address)
+    run.write_pair("MODEL_OUT_STRIDE", 0)
+    return run, n_epochs
+
+
+def _measure(session, longest_s):
+    """Measure the clock, by the cycles of a run and the time on the board."""
+    wanted = session.device.clock_hz
+    before, first, after = _cycles(session)
+    # Reading may take long on a serial line, and then so must the measurement.
+    span = min(max(LOOK_S, 40 * (after - before)), longest_s / 2)
+    limit = time.monotonic() + span         # a simulated board's time may go more slowly
+    while session.seconds() < before + span and time.monotonic() < limit:
+        if session.device.wait(lambda: bool(session.read("STATUS") & Status.DONE), span / 20):
+            break
+    begun, last, ended = _cycles(session)
+    cycles = (last - first) % (1 << 32)
+    least, most = cycles / max(ended - before, 1e-9), cycles / max(begun - after, 1e-9)
+    said = (f"{cycles / ((begun + ended - before - after) / 2) / 1e6:.4g} MHz "
+            f"({cycles:,} cycles in {_duration(begun - after)})")
+    title, expected = "clock, measured by a run", f"{wanted / 1e6:.4g} MHz"
+    if session.read("STATUS") & Status.DONE:
+        session.report.warn(title, expected=expected, found="the run was over too soon",
+                            remedy="nothing, but the clock is not measured")
+    elif least <= 1.02 * wanted and most >= 0.98 * wanted:
+        session.report.ok(title, said)
+    else:
+        session.report.fail(
+            title, expected=expected, found=said, remedy="times that bitstep reports are wrong by "
+            "this ratio, and models may be wrong if it is faster than the bitstream is made for: "
+            "load the bitstream by bitstep alone, boot from the SD card's own boot files, and send "
+            "this report")
+
+
+def _cycles(session):
+    """Return the time before, the cycles' low half, the time after."""
+    before = session.seconds()
+    return before, session.read("CYCLES_LO"), session.seconds()
+
+
+def _locked(session):
+    """Write a register while a run is under way, which must have no effect."""
+    before = session.read("EPOCHS")
+    session.write("EPOCHS", before ^ 1)
+    found, status = session.read("EPOCHS"), session.read("STATUS")
+    title = "registers are locked during a run"
+    if found != before:
+        session.report.fail(title, expected=f"EPOCHS stays {before}", found=f"it became {found}",
+                            remedy=STUCK_REMEDY)
+    elif status & Status.BUSY:
+        session.report.ok(title, f"EPOCHS stayed {before}")
+    else:
+        session.report.skip(title, "not done: the run was over too soon")
+
+
+def _duration(seconds):
+    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"

@@ -1,0 +1,72 @@
+"""The stream of rows: its speed, and that of the port."""
+
+import contextlib
+
+from bitstep.doctor.jobs import difference, expected_of, make_job
+from bitstep.doctor.session import Session
+from bitstep.driver import Driver, Run
+
+SHARE = 0.85                # of a port that a healthy memory fills
+BYTES = 1 << 20             # of the rows, at most
+FEATURES, ROWS = 1024, 4096 # at most, for the golden model takes its time on a board
+WAITS = {"stall_rows": "for rows from the memory", "stall_labels": "for labels",
+         "stall_lookahead": "for updates (look-ahead)", "stall_recursion": "for the recursion",
+         "flush": "for the last updates of an epoch", "model_io": "for models"}
+
+
+def stream(session: Session) -> None:
+    """Stream long rows, compare the model, and note the speed of the memory."""
+    session.need_runs()
+    config, device, report = session.config, session.device, session.report
+    n_features = min(config.capacity, FEATURES)
+    row_bytes = config.beats(n_features) * config.beat_bytes
+    room = min(BYTES, session.memory_bytes) // row_bytes
+    n_rows = _fitting(session, n_features, min(max(1, room), ROWS))
+    job = make_job(config, n_features=n_features, n_rows=n_rows, epochs=1)
+    result = Driver(device).train(job, timeout_s=session.timeout_s)
+    wrong = difference(config, expected_of(job), (result.models, result.intercepts))
+    if wrong:
+        report.fail("training (long rows)", expected="the golden model's model, bit for bit",
+                    found=wrong, remedy="see the findings on memory; send this report")
+    else:
+        report.ok("training (long rows)", f"{n_rows:,} rows of {n_features:,} features, "
+                  f"{job.rows[0].nbytes:,} bytes; all model words are the golden model's")
+    found = {name: int(value or 0) for name, value in result.counters.items()}
+    if not found["cycles"] or not found["beats"]:
+        report.fail("speed", expected="cycles and beats of a run", found=f"cycles "
+                    f"{found['cycles']}, beats {found['beats']}", remedy="see the counters")
+        return
+    _judge(report, config, device.clock_hz, found)
+
+
+def _judge(report, config, clock_hz, found):
+    cycles, beats, stalled = found["cycles"], found["beats"], found["stall_rows"]
+    port = config.beat_bytes * clock_hz / 1e9
+    rows, memory = port * beats / cycles, port * beats / (beats + stalled)
+    waits = ", ".join(f"{found[name] / cycles:.0%} {text}" for name, text in WAITS.items()
+                      if found[name] >= 0.005 * cycles)
+    said = (f"rows came with {rows:.3g} GB/s, of {port:.3g} GB/s that the port carries "
+            f"({config.bus_width} bits at {clock_hz / 1e6:.4g} MHz); by its own waits the memory "
+            f"gives {memory:.3g} GB/s; {cycles:,} cycles for {beats:,} beats, waits: "
+            f"{waits or 'none'}")
+    if memory >= SHARE * port:
+        report.ok("speed of the row stream", said)
+    else:
+        report.warn("speed of the row stream: the memory is slow",
+                    expected=f"at least {SHARE:.0%} of the port's {port:.3g} GB/s", found=said,
+                    remedy="models are right, but runs take longer: stop other programs that use "
+                    "the memory; if it stays, send this report")
+
+
+def _fitting(session, n_features, n_rows):
+    """Return the rows for which there is memory, at most ``n_rows``."""
+    while True:
+        job = make_job(session.config, n_features=n_features, n_rows=n_rows, epochs=1)
+        try:
+            with contextlib.ExitStack() as stack:
+                Run(session.device, job, stack)
+            return n_rows
+        except MemoryError:
+            if n_rows < 2:
+                raise
+            n_rows //= 2
