@@ -10,6 +10,7 @@ import argparse
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -50,7 +51,7 @@ def images(n_features: int) -> tuple[np.ndarray, np.ndarray]:
     digits : ndarray of int64, shape (1296,)
     """
     from sklearn.datasets import load_digits
-    bundle = load_digits()
+    bundle: Any = load_digits()
     side = SIDES[n_features]
     places = np.linspace(0, 7, side)
     # Linear interpolation between the 8 pixels of a line.

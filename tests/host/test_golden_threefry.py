@@ -47,8 +47,9 @@ def test_every_word_of_key_and_counter_counts():
     before = np.array(threefry((5, 6), (7, 8)), np.uint32)
     for position in range(4):
         for bit in (0, 13, 31):
-            changed = [word ^ (1 << bit) * (place == position) for place, word in enumerate(start)]
-            after = np.array(threefry(tuple(changed[:2]), tuple(changed[2:])), np.uint32)
+            a, b, c, d = (word ^ (1 << bit) * (place == position)
+                          for place, word in enumerate(start))
+            after = np.array(threefry((a, b), (c, d)), np.uint32)
             flipped = np.unpackbits((before ^ after).view(np.uint8)).sum()
             assert abs(int(flipped) - 32) <= 20
 

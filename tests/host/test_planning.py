@@ -1,6 +1,7 @@
 """Planning against numbers worked out by hand."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -240,7 +241,7 @@ def test_first_epoch_resumes():
 
 def test_automatic_range_by_hand():
     # 3 rows: 3 batches of 1, or 2 of 2; at most 4 labels of derivative each; 16 epochs
-    options = {"steps": [0.05, 0.1]}
+    options: dict[str, Any] = {"steps": [0.05, 0.1]}
     assert automatic_range(DATA, CONFIG, **options) == pytest.approx(4 * 3 * 1.6)
     assert automatic_range(DATA, CONFIG, batch=2, **options) == pytest.approx(4 * 2 * 1.6)
     assert automatic_range(SIGNS, CONFIG, loss=Loss.HINGE, **options) == pytest.approx(2 * 3 * 1.6)
@@ -274,7 +275,7 @@ def test_automatic_settings_go_together(bits, loss, batch):
     labels = classes if loss != Loss.LEAST_SQUARES else features @ rng.normal(size=300)
     data = quantize(features, labels, bits=bits, encoding="nearest",
                     task="regression" if loss == Loss.LEAST_SQUARES else "classification",
-                    **({"label_bits": 32} if loss == Loss.LEAST_SQUARES else {}))
+                    label_bits=32 if loss == Loss.LEAST_SQUARES else None)
     config = pipeline_for(n_features=300, bits=bits, encoding="nearest", loss=loss)
     steps = automatic_step(data, batch, loss=loss) / np.arange(1, 101)
     made = plan(data, config, steps=steps, batch=batch, loss=loss)

@@ -1,5 +1,7 @@
 """The golden model against float64 SGD at the sizes that users have."""
 
+from typing import Any
+
 import pytest
 
 from bitstep.models import MODELS
@@ -17,7 +19,7 @@ def test_defaults_learn_as_float64_does(pictures, model, batch):
     """8 bits, everything automatic: what rounding of models and updates adds to the loss."""
     features, digits = pictures
     # One short run on the hinge loss says little: see `ratios`.
-    length = {"epochs": 20, "runs": 3 if features.shape[1] == 256 else 1} \
+    length: dict[str, Any] = {"epochs": 20, "runs": 3 if features.shape[1] == 256 else 1} \
         if model == "svm" else {"epochs": 10}
     if features.shape[1] > 256 and model != "svm":  # 16 times as many values, so fewer rows
         features, digits = features[:400], digits[:400]

@@ -178,7 +178,7 @@ def run(arguments: argparse.Namespace) -> int:
     for path in filter(None, (arguments.out, arguments.report, arguments.plot, arguments.wave)):
         print(f"wrote {path}")
     losses = [entry["train_loss"] for entry in report["history"]]
-    lost = None if arguments.l1 or arguments.box else lost_updates(model, losses)
+    lost = None if arguments.l1 or arguments.box else lost_updates(model, np.array(losses))
     if lost:
         print(f"bitstep train: warning: {lost}", file=sys.stderr)
     last = losses[-1]
