@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bitstep.models import MODELS
+from bitstep.quantization import quantize
 from bitstep_sim.rounding import images, quantized, ratios
 
 
@@ -49,3 +51,20 @@ def test_images_by_hand():
     corners = large.reshape(-1, 16, 16)[:, ::15, ::15]
     assert (corners == small.reshape(-1, 8, 8)[:, ::7, ::7]).all()
     assert 0 <= large.min() <= large.max() <= 16
+
+
+def test_rows_that_cancel_each_other():
+    """Each row is followed by its opposite, in one batch: their residuals add up to 0, and what is
+    cut off one update would never help the other.
+    """
+    rng = np.random.default_rng(0)
+    half = rng.uniform(-1, 1, (256, 64))
+    features = np.repeat(half, 2, axis=0) * np.tile([1, -1], 256)[:, None]
+    features[:2] = np.array([[1.0], [-1.0]])        # so that both ends of every range are met
+    data = quantize(features, features @ rng.normal(size=64) > 0, bits=8, encoding="nearest",
+                    task="classification")
+    options = {"model": "ls-svm", "batch": 64, "model_range": 4096}
+    _, dithered = ratios(data, **options)
+    _, nearest = ratios(data, nearest=True, **options)
+    assert nearest > 1.1
+    assert abs(dithered - 1) < 0.2 * (nearest - 1)
