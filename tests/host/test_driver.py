@@ -179,7 +179,7 @@ def test_lookahead_of_floating_point_rows_is_the_job_s(kind):
     found = []
     for lookahead in (0, 3, 8):
         job = simulated_job(dataclasses.replace(config, lookahead=lookahead), n_features=8,
-                            n_rows=50, warm=True)
+                            n_rows=200, warm=True)
         result = Driver(kind(config)).train(job)
         np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job)])
         found.append(result.models.tolist())
