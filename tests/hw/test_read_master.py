@@ -128,6 +128,24 @@ def test_valid_does_not_wait_for_ready():
     simulate(dut, bench, processes=processes)
 
 
+@pytest.mark.parametrize("index, beats", [(0, 1), (3, 5), (15, 2), (0, 40)])
+def test_never_idle_between_a_job_and_its_last_beat(index, beats):
+    dut, _, processes = setup(data_width=64, latency=9)
+
+    async def bench(ctx):
+        assert ctx.get(dut.idle)
+        await put_all(ctx, dut.i_job, jobs_of([(index, beats)], 8), rng=random.Random(0))
+        ctx.set(dut.o.ready, 1)
+        taken = 0
+        while taken < beats:
+            assert not ctx.get(dut.idle)
+            *_, valid = await ctx.tick().sample(dut.o.valid)
+            taken += valid
+        assert ctx.get(dut.idle)
+
+    simulate(dut, bench, processes=processes)
+
+
 def test_jobs_without_beats_vanish():
     jobs = jobs_of([(3, 0), (3, 2), (9, 0)], 8)
     memory, _ = check(jobs, data_width=64)
