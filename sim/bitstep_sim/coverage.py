@@ -2,8 +2,8 @@
 
 ``rtl``: lines and toggles of the RTL, from Verilator, over the cocotb benches. ``jobs``: which
 configurations and options the tests on the simulated board drew, counted where they are run, in
-:meth:`bitstep.driver.Driver.train`. ``faults``: which faults in the RTL generators the unit tests
-find.
+:meth:`bitstep.driver.Driver.train`. ``faults``: which faults in the RTL generators the tests find
+(:mod:`bitstep_sim.faults`).
 """
 
 import argparse

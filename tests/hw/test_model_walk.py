@@ -15,7 +15,8 @@ FAST = PipelineConfig(bits=8, max_features=24, recursion=4)     # whose store an
 
 @pytest.mark.parametrize("config, n_features", [
     (EIGHT, 1), (EIGHT, 2), (EIGHT, 3), (EIGHT, 8), (EIGHT, 9), (EIGHT, 23), (EIGHT, 24),
-    (FAST, 1), (FAST, 9), (FAST, 24), (ODD, 1), (ODD, 20), (ODD, 21), (ODD, 22), (ODD, 42), (ODD, 43), (ODD, 63)])
+    (FAST, 1), (FAST, 9), (FAST, 24),
+    (ODD, 1), (ODD, 20), (ODD, 21), (ODD, 22), (ODD, 42), (ODD, 43), (ODD, 63)])
 def test_order(config, n_features):
     """Every pair that holds a feature, in order and again, and the cycles before each beat."""
     walk = ModelWalk(config=config)
