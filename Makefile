@@ -90,7 +90,7 @@ prove-mutations: $(VENV)/.stamp ## that each proof breaks by faults in the RTL; 
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[formal]'
 	$(BIN)/python -m bitstep_sim.proofs --mutations --jobs $(JOBS)
 
-coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults found; half an hour
+coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults found; an hour
 	$(BIN)/python -m bitstep_sim.coverage rtl
 	$(BIN)/python -m bitstep_sim.coverage jobs
 	$(BIN)/python -m bitstep_sim.coverage faults

@@ -1,8 +1,16 @@
 """An AXI memory for the Amaranth simulator, which checks its master."""
 
-from bitstep_hw.axi import BURST_INCR, MAX_BURST, RESP_OKAY
+# Numbers of the AXI standard, not those of the masters that are checked.
+OKAY, SLVERR, DECERR = 0b00, 0b10, 0b11
+_INCR = 0b01
+_LONGEST = 16               # beats of a burst of AXI3
+_BUFFERABLE = 0b0011        # normal memory, not cached
 
-SLVERR, DECERR = 0b10, 0b11
+
+def _address(bus, prefix):
+    """Signals of an address channel but its handshake."""
+    return [getattr(bus, prefix + name) for name in (
+        "addr", "len", "size", "burst", "id", "lock", "cache", "prot", "qos")]
 
 
 class AxiMemory:
@@ -43,10 +51,11 @@ class AxiMemory:
     def _ready(self):
         return self.rng.random() >= self.stall
 
-    def _check(self, address, length, size, burst):
+    def _check(self, address, length, size, burst, *others):
         n_bytes = (length + 1) * self.beat_bytes
-        assert length < MAX_BURST, f"burst of {length + 1} beats"
-        assert (1 << size, burst) == (self.beat_bytes, BURST_INCR)
+        assert length < _LONGEST, f"burst of {length + 1} beats"
+        assert (1 << size, burst) == (self.beat_bytes, _INCR)
+        assert others == (0, 0, _BUFFERABLE, 0, 0)      # ID, LOCK, CACHE, PROT, QOS
         assert address % self.beat_bytes == 0, f"unaligned burst at {address:#x}"
         assert address // 4096 == (address + n_bytes - 1) // 4096, \
             f"burst of {n_bytes} bytes at {address:#x} crosses 4 KiB"
@@ -59,7 +68,7 @@ class AxiMemory:
         arready = valid = False
         while True:
             _, _, arvalid, rready, *request = await ctx.tick().sample(
-                bus.arvalid, bus.rready, bus.araddr, bus.arlen, bus.arsize, bus.arburst)
+                bus.arvalid, bus.rready, *_address(bus, "ar"))
             self.cycle += 1
             if arvalid and arready:
                 beats = self._check(*request)
@@ -71,7 +80,7 @@ class AxiMemory:
             if valid:
                 _, address, last = waiting[0]
                 ctx.set(bus.rdata, self.word(address))
-                ctx.set(bus.rresp, self.bad.get(address, RESP_OKAY))
+                ctx.set(bus.rresp, self.bad.get(address, OKAY))
                 ctx.set(bus.rlast, last)
             ctx.set(bus.rvalid, valid)
             arready = self._ready()
@@ -84,7 +93,7 @@ class AxiMemory:
         while True:
             _, _, awvalid, wvalid, bready, data, strobe, last, *request = await ctx.tick().sample(
                 bus.awvalid, bus.wvalid, bus.bready, bus.wdata, bus.wstrb, bus.wlast,
-                bus.awaddr, bus.awlen, bus.awsize, bus.awburst)
+                *_address(bus, "aw"))
             self.cycle += 1
             if awvalid and awready:
                 addresses.append(self._check(*request))
@@ -98,7 +107,7 @@ class AxiMemory:
                 self._store(burst, beats[:len(burst)])
                 del beats[:len(burst)]
                 responses.append((self.cycle + self.latency,
-                                  self.bad.get(burst[0], RESP_OKAY)))
+                                  self.bad.get(burst[0], OKAY)))
             bvalid = bvalid or bool(responses and responses[0][0] <= self.cycle + 1
                                     and self._ready())
             if bvalid:

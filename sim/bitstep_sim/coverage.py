@@ -2,8 +2,8 @@
 
 ``rtl``: lines and toggles of the RTL, from Verilator, over the cocotb benches. ``jobs``: which
 configurations and options the tests on the simulated board drew, counted where they are run, in
-:meth:`bitstep.driver.Driver.train`. ``faults``: which faults in the RTL generators the unit tests
-find.
+:meth:`bitstep.driver.Driver.train`. ``faults``: which faults in the RTL generators the tests find
+(:mod:`bitstep_sim.faults`).
 """
 
 import argparse
@@ -20,7 +20,7 @@ from itertools import combinations
 from pathlib import Path
 
 from bitstep.config import PipelineConfig
-from bitstep_sim.proofs.formal import Mutation, mutated
+from bitstep_sim.faults import print_faults
 
 LOG = "BITSTEP_COVERAGE"        # environment variable: file to which jobs are written
 _TESTS = ("tests/sim/test_equivalence.py", "tests/sim/test_saturation.py",
@@ -213,110 +213,6 @@ def print_jobs(jobs: list[dict[str, str]]) -> None:
     print(f"{total - len(unmet)} of {total} possible pairs of values of {', '.join(_CROSSED)}")
     for pair in unmet:
         print(f"never: {pair}")
-
-
-# Faults
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault of a kind, and the tests that should find it (files in ``tests/hw``); why none can
-    find it, if ``equivalent``.
-    """
-
-    kind: str
-    mutation: Mutation
-    tests: tuple[str, ...]
-    equivalent: str = ""
-
-
-def _fault(kind, file, old, new, *tests, equivalent=""):
-    names = tests or (f"test_{file.removesuffix('.py')}.py",)
-    return Fault(kind, Mutation(file, old, new), names, equivalent)
-
-
-FAULTS = [
-    _fault("delay too short", "dot_product.py", "stages - config.product_stages, name",
-           "stages - config.product_stages - 1, name"),
-    _fault("delay too long", "correlator.py", "skipped = delay(m, skip, 1,",
-           "skipped = delay(m, skip, 2,"),
-    _fault("operands swapped", "unit_update.py",
-           "coarse.eq(self.label_shift[place_width:] - self.shift)",
-           "coarse.eq(self.shift - self.label_shift[place_width:])"),
-    _fault("condition dropped", "model_store.py",
-           "with m.If(two.valid & two.first & two.freeze):", "with m.If(two.valid & two.freeze):",
-           "test_model_store.py", "test_pipeline.py",
-           equivalent="the word changes only with a row's first slot, so every slot of a row "
-                      "stores the same"),
-    _fault("condition dropped", "sequencer.py",
-           "with_data.eq(entering & ~missing & ~(first & stuck))",
-           "with_data.eq(entering & ~missing)"),
-    _fault("reset missing", "label_unpacker.py", "[some.eq(0), one.eq(0)]", "[one.eq(0)]"),
-    _fault("reset missing", "run_control.py", "self.saturation.eq(0),",
-           "self.saturation.eq(self.saturation),"),
-    _fault("constant changed", "read_master.py", "room >= bursts * MAX_BURST)",
-           "room >= bursts * MAX_BURST - 2)"),
-    _fault("constant changed", "correction_engine.py", "half.eq(1 << SHIFT_UNIT * shift - 1)",
-           "half.eq((1 << SHIFT_UNIT * shift - 1) - 1)"),
-    _fault("comparison changed", "cell_bounds.py", "(gap > -below) & (gap <= above)",
-           "(gap > -below) & (gap < above)"),
-    _fault("comparison changed", "solver.py",
-           "return exact, distance, ~distance[-1] & distance.any()",
-           "return exact, distance, ~distance[-1]", "test_solver.py"),
-    _fault("comparison changed", "solver.py", "[*terms, C(-1, signed(1))]",
-           "terms", "test_solver.py"),
-    _fault("bound off by one", "model_walk.py", "(self.last_lanes - 1) >> 1",
-           "self.last_lanes >> 1"),
-    _fault("sign dropped", "decoder.py", "return code[2:].as_signed() + code[sample]",
-           "return code[2:] + code[sample]"),
-    _fault("rounding dropped", "lane_product.py", "((product >> distance) + 1) >> 1",
-           "(product >> distance) >> 1", "test_lane_product.py"),
-    _fault("condition added", "proximal.py", "with m.If(beyond[-1] == negative):",
-           "with m.If((beyond[-1] == negative) & ~negative):"),
-    _fault("forwarding dropped", "model_store.py",
-           "read = model.read_port(transparent_for=() if early else (write,))",
-           "read = model.read_port()"),
-    _fault("priority changed", "burst_splitter.py", "valid.eq(self.i.valid & (job.beats != 0) & ",
-           "valid.eq(self.i.valid & ", "test_read_master.py", "test_write_master.py"),
-    _fault("wrong address", "job_feeders.py", "entry.eq(entry + 16)", "entry.eq(entry + 8)"),
-    _fault("wrong width", "refetcher.py", "1 << self.config.full_fraction - 1, 0)",
-           "1 << self.config.full_fraction - 2, 0)"),
-    _fault("enable dropped", "arithmetic.py",
-           "with when(m, delay_enable(m, valid, stages - 1, name=f\"{name}_valid\")):",
-           "with when(m, valid):",
-           "test_arithmetic.py", "test_arithmetic_gaps.py"),
-    _fault("flag lost", "write_master.py", "bus.wstrb.eq((~self.stop)",
-           "bus.wstrb.eq((~self.idle)"),
-    _fault("wrong item", "replay.py", "m.d.sync += [wanted.eq(oldest), offered.eq(0)]",
-           "m.d.sync += [wanted.eq(oldest)]"),
-]
-
-
-def run_fault(fault: Fault) -> str:
-    """``killed``, or ``survives`` if no test of ``fault.tests`` fails with it."""
-    with mutated(fault.mutation) as folder:
-        path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-             *(f"tests/hw/{name}" for name in fault.tests)],
-            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
-    if ended.returncode not in (0, 1):
-        raise RuntimeError(f"pytest ended with code {ended.returncode}:\n{ended.stdout[-2000:]}")
-    return "killed" if ended.returncode else "survives"
-
-
-def print_faults(word: str) -> int:
-    """Run every fault with ``word`` in its kind or file; the number of survivors."""
-    chosen = [fault for fault in FAULTS if word in f"{fault.kind} {fault.mutation.file}"]
-    survivors = 0
-    for fault in chosen:
-        result = run_fault(fault)
-        if result == "survives" and fault.equivalent:
-            result = "equal"
-        survivors += result == "survives"
-        print(f"{result:<9} {fault.kind:<24} {fault.mutation.file}: {fault.mutation.old.strip()!r}"
-              f" -> {fault.mutation.new.strip()!r} {fault.equivalent}".rstrip(), flush=True)
-    print(f"{survivors} of {len(chosen)} faults survive")
-    return survivors
 
 
 def main(arguments: list[str] | None = None) -> int:

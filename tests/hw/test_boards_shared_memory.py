@@ -156,6 +156,35 @@ def test_a_row_word_each_cycle():
     simulate(dut, addresses, words)
 
 
+def test_a_burst_waits_until_the_response_before_is_taken():
+    """Each of two bursts has a response of its own, also if the first one is outside."""
+    dut, responses = make(), []
+    bus = dut.writer
+
+    async def bench(ctx):
+        for address in (0, BASE):
+            ctx.set(bus.wdata, 7)
+            ctx.set(bus.wstrb, 0xFF)
+            ctx.set(bus.wlast, 1)
+            await send_burst(ctx, bus, "aw", address, 1)
+            ctx.set(bus.wvalid, 1)
+            ready = False
+            while not ready:
+                *_, ready = await ctx.tick().sample(bus.wready)
+            ctx.set(bus.wvalid, 0)
+
+    async def take(ctx):
+        for _ in range(20):
+            await ctx.tick()
+        ctx.set(bus.bready, 1)
+        for _ in range(20):
+            *_, valid, response = await ctx.tick().sample(bus.bvalid, bus.bresp)
+            responses.extend([response] * valid)
+
+    simulate(dut, bench, take)
+    assert responses == [RESP_DECERR, 0]
+
+
 @pytest.mark.parametrize("address", [0, BASE - 128, BASE + SIZE, BASE | 1 << 40, (1 << 64) - 128])
 def test_outside(address):
     dut = make()

@@ -7,6 +7,7 @@ from support import put, simulate
 
 from bitstep.config import PipelineConfig
 from bitstep.golden.dither import dithers
+from bitstep.golden.threefry import threefry
 from bitstep_hw.dither import Dither
 
 CONFIGS = [PipelineConfig(recursion=2), PipelineConfig(recursion=3), PipelineConfig(recursion=4),
@@ -63,10 +64,25 @@ def test_restarts_at_any_row(config, seed):
         assert taken == dithers(key, row + len(distances))[row:].tolist()
 
 
+def of_blocks(key, blocks):
+    """The bits of the rows of some blocks, by the generator alone."""
+    bits = []
+    for block in blocks:
+        for word in threefry((key, 0), (block, 0)):
+            bits += [int(word) & 0xFFFF, int(word) >> 16]
+    return bits
+
+
+@pytest.mark.parametrize("bit", [8, 10, 16, 24, 29])
+def test_every_bit_of_the_number_of_a_block_counts(bit):
+    """Rows go on from one block to the next where the number gets a bit more."""
+    block = (1 << bit) - 2
+    (taken,) = run(CONFIGS[0], [(5, 4 * block, [2] * 16)])
+    assert taken == of_blocks(5, range(block, block + 4))
+
+
 def test_the_last_rows_of_an_epoch():
     """Numbers of blocks beyond 2**29 are counted, too."""
-    from bitstep.golden.threefry import threefry
     row = (1 << 32) - 4
     (taken,) = run(CONFIGS[0], [(5, row, [9] * 4)])
-    first, second = (int(word) for word in threefry((5, 0), (row // 4, 0)))
-    assert taken == [first & 0xFFFF, first >> 16, second & 0xFFFF, second >> 16]
+    assert taken == of_blocks(5, [row // 4])

@@ -42,6 +42,27 @@ def test_rows(stall, epochs, copies):
     assert blocks == [(0x5000 + epoch % copies * 0x40, 77) for epoch in range(epochs)]
 
 
+def test_each_run_begins_with_the_first_copy():
+    """Also after a run of fewer epochs than copies, and after one that was stopped."""
+    dut = RowFeeder()
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, {"epochs": 3, "address": 0x5000, "stride": 0x40, "beats": 77})
+        for copies, taken in ((4, 3), (2, 3), (4, 1), (2, 3), (3, 3)):
+            put(ctx, dut.copies, copies)
+            put(ctx, dut.start, 1)
+            await ctx.tick()
+            put(ctx, dut.start, 0)
+            blocks = await get_all(ctx, dut.o, taken, rng=random.Random(0))
+            assert [block.address for block in blocks] \
+                == [0x5000 + epoch % copies * 0x40 for epoch in range(taken)]
+            put(ctx, dut.stop, 1)
+            await ticks(ctx, 3)
+            put(ctx, dut.stop, 0)
+
+    simulate(dut, bench)
+
+
 @pytest.mark.parametrize("stall", [0.0, 0.7])
 @pytest.mark.parametrize("model", [0, 1])
 @pytest.mark.parametrize("coefficients", [0, 1])

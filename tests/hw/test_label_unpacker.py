@@ -77,7 +77,7 @@ def test_valid_does_not_wait_for_ready():
 
 
 @pytest.mark.parametrize("label_format", LabelFormat)
-@pytest.mark.parametrize("taken", [0, 1])
+@pytest.mark.parametrize("taken", [0, 1, "all"])
 def test_restart_drops_the_rest_of_a_word(label_format, taken):
     dut = LabelUnpacker()
     first, second = CORNERS[2], CORNERS[3]
@@ -85,7 +85,8 @@ def test_restart_drops_the_rest_of_a_word(label_format, taken):
     async def bench(ctx):
         put(ctx, dut.label_format, label_format.value)
         await put_all(ctx, dut.i, [first], rng=random.Random(0))
-        await get_all(ctx, dut.o, taken, rng=random.Random(0))
+        await get_all(ctx, dut.o, PER_WORD[label_format] if taken == "all" else taken,
+                      rng=random.Random(0))
         put(ctx, dut.restart, 1)
         put(ctx, dut.i.valid, 1)
         assert not ctx.get(dut.o.valid)

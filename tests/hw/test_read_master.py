@@ -115,6 +115,31 @@ def test_one_beat_per_cycle(beats, latency):
     simulate(dut, source, sink, processes=processes, limit=2000)
 
 
+@pytest.mark.parametrize("most", [1, 2, 7, 8, 15])
+def test_bursts_under_way(most):
+    """As many as allowed with a far memory, and never more."""
+    dut, _, processes = setup(data_width=64, latency=60, max_outstanding=most)
+    bus, seen = dut.bus, set()
+
+    async def source(ctx):
+        await put_all(ctx, dut.i_job, jobs_of([(16 * i, 1) for i in range(60)], 8),
+                      rng=random.Random(0))
+
+    async def sink(ctx):
+        await get_all(ctx, dut.o, 60, rng=random.Random(0))
+
+    async def count(ctx):
+        under_way = 0
+        while True:
+            *_, begun, ended = await ctx.tick().sample(
+                bus.arvalid & bus.arready, bus.rvalid & bus.rready & bus.rlast)
+            under_way += begun - ended
+            seen.add(under_way)
+
+    simulate(dut, source, sink, processes=[*processes, count])
+    assert max(seen) == most
+
+
 def test_valid_does_not_wait_for_ready():
     dut, _, processes = setup(data_width=64)
 
@@ -124,6 +149,24 @@ def test_valid_does_not_wait_for_ready():
             await ctx.tick()
         assert ctx.get(dut.o.valid)
         assert not ctx.get(dut.idle)
+
+    simulate(dut, bench, processes=processes)
+
+
+@pytest.mark.parametrize("index, beats", [(0, 1), (3, 5), (15, 2), (0, 40)])
+def test_never_idle_between_a_job_and_its_last_beat(index, beats):
+    dut, _, processes = setup(data_width=64, latency=9)
+
+    async def bench(ctx):
+        assert ctx.get(dut.idle)
+        await put_all(ctx, dut.i_job, jobs_of([(index, beats)], 8), rng=random.Random(0))
+        ctx.set(dut.o.ready, 1)
+        taken = 0
+        while taken < beats:
+            assert not ctx.get(dut.idle)
+            *_, valid = await ctx.tick().sample(dut.o.valid)
+            taken += valid
+        assert ctx.get(dut.idle)
 
     simulate(dut, bench, processes=processes)
 

@@ -208,3 +208,31 @@ def test_counters_do_not_tear():
         assert await host.read(OFFSETS["CYCLES_HI"]) == 2     # the kept value serves once
 
     run(test)
+
+
+def test_a_write_waits_until_the_response_before_is_taken():
+    """Address and data of a second write are taken, but it has a response of its own."""
+    async def test(ctx, dut, host):
+        bus, values, responses = dut.bus, [3, 5], 0
+        ctx.set(bus.awaddr, OFFSETS["ROWS"])
+        ctx.set(bus.wstrb, 0b1111)
+        for value in values:
+            ctx.set(bus.wdata, value)
+            for signal in (bus.awvalid, bus.wvalid):
+                ctx.set(signal, 1)
+            taken = False
+            while not taken:
+                *_, taken = await ctx.tick().sample(bus.awready & bus.wready)
+            for signal in (bus.awvalid, bus.wvalid):
+                ctx.set(signal, 0)
+        for _ in range(8):
+            await ctx.tick()
+            assert ctx.get(dut.rows) == values[0]
+        ctx.set(bus.bready, 1)
+        for _ in range(8):
+            *_, valid = await ctx.tick().sample(bus.bvalid)
+            responses += valid
+        assert responses == len(values)
+        assert ctx.get(dut.rows) == values[1]
+
+    run(test)

@@ -292,6 +292,21 @@ def test_buses_are_waited_for():
     assert run({}, during=during)[0] == Error.ABORTED
 
 
+def test_buses_are_idle_for_some_time_in_a_row():
+    """A bus that is idle for a while only, again and again, does not end a run."""
+    async def during(ctx, dut, around):
+        put(ctx, dut.abort, 1)
+        await around.tick()
+        put(ctx, dut.abort, 0)
+        for cycle in range(300):
+            put(ctx, dut.buses_idle, cycle % 40 != 0)
+            await around.tick()
+            assert not ctx.get(dut.done)
+        put(ctx, dut.buses_idle, 1)
+
+    assert run({}, during=during)[0] == Error.ABORTED
+
+
 def test_a_model_counts_when_it_is_in_memory():
     async def during(ctx, dut, around):
         put(ctx, dut.write_idle, 0)
@@ -299,6 +314,22 @@ def test_a_model_counts_when_it_is_in_memory():
             await around.tick()
         assert ctx.get(dut.epochs_done) == 0
         assert around.events.count("unload") == 1
+        put(ctx, dut.write_idle, 1)
+
+    assert run({}, during=during)[:2] == [Error.NONE, 2]
+
+
+def test_a_model_does_not_count_before_the_writer_tells_of_it():
+    """It may do so four cycles after the port has given the last word."""
+    async def during(ctx, dut, around):
+        while "unload" not in around.events:
+            await around.tick()
+        for _ in range(3 + 4):
+            await around.tick()
+        put(ctx, dut.write_idle, 0)
+        for _ in range(50):
+            await around.tick()
+        assert ctx.get(dut.epochs_done) == 0
         put(ctx, dut.write_idle, 1)
 
     assert run({}, during=during)[:2] == [Error.NONE, 2]

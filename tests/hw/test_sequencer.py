@@ -157,6 +157,7 @@ RUNS = [
     Run(30, lookahead=8), Run(12, beats=4, lookahead=1), Run(6, beats=5, lookahead=0),
     Run(6, beats=5, lookahead=4), Run(20, batch=4, lookahead=2), Run(20, batch=3, lookahead=3),
     Run(9, batch=50, lookahead=1), Run(20, batch=2, lookahead=0), Run(60, batch=45, lookahead=8),
+    Run(12, beats=2, lookahead=2), Run(12, beats=3, lookahead=2), Run(300, batch=270, lookahead=2),
 ]
 CORRECTED = [
     Run(20, period=1, lookahead=0), Run(12, period=1, lookahead=3), Run(30, period=4, lookahead=3),

@@ -76,6 +76,24 @@ def test_writes_blocks_in_order(data_width, stall, latency, data_stall):
           job_stall=stall, data_stall=data_stall)
 
 
+@pytest.mark.parametrize("index, beats", [(0, 1), (3, 5), (15, 2), (0, 40)])
+def test_never_idle_between_a_job_and_its_last_response(index, beats):
+    dut, _, processes, _ = setup(data_width=64, latency=9)
+
+    async def bench(ctx):
+        assert ctx.get(dut.idle)
+        await put_all(ctx, dut.i_job, jobs_of([(index, beats)], 8), rng=random.Random(0))
+        ctx.set(dut.i.valid, 1)
+        responses = 0
+        while responses < -(-(index % 16 + beats) // 16):
+            assert not ctx.get(dut.idle)
+            *_, valid = await ctx.tick().sample(dut.bus.bvalid)
+            responses += valid
+        assert ctx.get(dut.idle)
+
+    simulate(dut, bench, processes=processes)
+
+
 def test_two_outstanding():
     check(jobs_of([(16 * i, 1) for i in range(20)], 8), max_outstanding=2, latency=5)
 

@@ -153,6 +153,15 @@ def test_most_stalls_have_the_cause_that_was_made(name, options):
     assert max(causes, key=causes.__getitem__) == name
 
 
+def test_rows_of_a_far_memory_come_at_full_rate():
+    """Bursts under way cover a latency of 200 cycles, so only the first beat is waited for."""
+    config, latency = CONFIGS[5], 200
+    _, counters = train(config, n_features=80, n_rows=400, epochs=1,
+                        memory={"memory_latency": latency})
+    assert counters["beats"] == 400 * config.max_beats > 10 * latency
+    assert counters["stall_rows"] < 1.5 * latency
+
+
 def test_batches_cost_nothing():
     counters = [train(CONFIG, n_features=20, n_rows=200, batch=batch)[1]
                 for batch in (1, 2, 7, 300)]

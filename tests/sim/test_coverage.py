@@ -1,11 +1,13 @@
 """What the figures of `make coverage` are computed from."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from bitstep.config import PipelineConfig
 from bitstep.registers import Loss
 from bitstep_sim.coverage import (
-    FAULTS,
     Point,
     component,
     describe,
@@ -13,9 +15,11 @@ from bitstep_sim.coverage import (
     read_points,
     unmet_pairs,
 )
+from bitstep_sim.faults import FAULTS, run_fault
 from bitstep_sim.jobs import random_job
 from bitstep_sim.proofs.formal import mutated
 
+ROOT = Path(__file__).resolve().parents[2]
 DAT = """# SystemC::Coverage-3
 C '\x01f\x02a.v\x01l\x0210\x01n\x023\x01page\x02v_line/bitstep_top.rows\x01o\x02if\x01h\x02t.r1' 5
 C '\x01f\x02a.v\x01l\x0210\x01n\x023\x01page\x02v_line/bitstep_top.rows\x01o\x02if\x01h\x02t.r2' 2
@@ -71,4 +75,15 @@ def test_unmet_pairs():
 def test_fault_follows_the_source(fault):
     with mutated(fault.mutation):
         pass
-    assert fault.tests
+    files = [argument for argument in fault.arguments if argument.endswith(".py")]
+    assert files
+    for name in files:
+        assert (ROOT / name).is_file(), f"there is no {name}"
+
+
+def test_a_fault_is_found_by_its_tests_alone():
+    fault = next(fault for fault in FAULTS if fault.mutation.file == "model_walk.py")
+    assert run_fault(fault) == "killed"
+    assert run_fault(replace(fault, tests=("test_decoder.py",))) == "survives"
+    with pytest.raises(RuntimeError, match="pytest ended with code 5"):
+        run_fault(replace(fault, board="test_coverage.py::no_such_test"))

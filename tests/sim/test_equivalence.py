@@ -200,6 +200,15 @@ def test_board_keeps_nothing_of_losses_and_steps(config):
                 warm=number % 3 == 1, intercept=number % 5 != 0))
 
 
+def test_counts_of_more_than_16_bits():
+    """Rows of an epoch, of a batch and of a period, and fours of rows (of the dither)."""
+    config, batch = CONFIGS[5], (1 << 16) + 500
+    with open_board(config) as board:
+        check_against_golden(board, random_job(
+            config, n_features=3, n_rows=4 * batch + 77, batch=batch, correction_period=batch,
+            epochs=1, seed=1))
+
+
 def test_zero_rows_are_refused():
     job = random_job(CONFIGS[0], n_features=3, n_rows=1)
     with pytest.raises(ValueError, match="at least one row"):

@@ -1,0 +1,309 @@
+"""Faults in the RTL generators, one changed line each, and the tests that must find them."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from bitstep_sim.proofs.formal import Mutation, mutated
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a kind, and the tests that must find it.
+
+    Parameters
+    ----------
+    kind : str
+        The mistake, in words.
+    mutation : Mutation
+        The changed line.
+    tests : tuple of str
+        Files in ``tests/hw``; empty if only runs of the simulated board find it.
+    board : str
+        File in ``tests/sim`` and, behind ``::``, the words that choose its tests (``-k`` of
+        pytest).
+    equivalent : str
+        Why none can find it; empty for all others.
+    """
+
+    kind: str
+    mutation: Mutation
+    tests: tuple[str, ...] = ()
+    board: str = ""
+    equivalent: str = ""
+
+    @property
+    def arguments(self) -> list[str]:
+        """What pytest is to run."""
+        if not self.board:
+            return [f"tests/hw/{name}" for name in self.tests]
+        name, _, words = self.board.partition("::")
+        return [f"tests/sim/{name}", "-k", words]
+
+
+def _fault(kind, file, old, new, *tests, board="", equivalent=""):
+    names = tests or (() if board else (f"test_{file.removesuffix('.py')}.py",))
+    return Fault(kind, Mutation(file, old, new), names, board, equivalent)
+
+
+FAULTS = [
+    _fault("delay too short", "dot_product.py", "stages - config.product_stages, name",
+           "stages - config.product_stages - 1, name"),
+    _fault("delay too long", "correlator.py", "skipped = delay(m, skip, 1,",
+           "skipped = delay(m, skip, 2,"),
+    _fault("operands swapped", "unit_update.py",
+           "self.label_shift[place_width:] + UNIT_FRACTION // SHIFT_UNIT - self.shift",
+           "self.shift - UNIT_FRACTION // SHIFT_UNIT - self.label_shift[place_width:]"),
+    _fault("condition dropped", "model_store.py",
+           "with m.If(two.valid & two.first & two.freeze):", "with m.If(two.valid & two.freeze):",
+           "test_model_store.py", "test_pipeline.py",
+           equivalent="the word changes only with a row's first slot, so every slot of a row "
+                      "stores the same"),
+    _fault("condition dropped", "sequencer.py",
+           "with_data.eq(entering & ~missing & ~(first & stuck))",
+           "with_data.eq(entering & ~missing)"),
+    _fault("reset missing", "label_unpacker.py", "[some.eq(0), one.eq(0)]", "[one.eq(0)]"),
+    _fault("reset missing", "run_control.py", "self.saturation.eq(0),",
+           "self.saturation.eq(self.saturation),"),
+    _fault("constant changed", "read_master.py", "room >= bursts * MAX_BURST)",
+           "room >= bursts * MAX_BURST - 2)"),
+    _fault("constant changed", "correction_engine.py", "half.eq(1 << SHIFT_UNIT * shift - 1)",
+           "half.eq((1 << SHIFT_UNIT * shift - 1) - 1)"),
+    _fault("comparison changed", "cell_bounds.py", "(gap > -below) & (gap <= above)",
+           "(gap > -below) & (gap < above)"),
+    _fault("comparison changed", "solver.py",
+           "return exact, distance, ~distance[-1] & distance.any()",
+           "return exact, distance, ~distance[-1]", "test_solver.py"),
+    _fault("comparison changed", "solver.py", "[*terms, C(-1, signed(1))]",
+           "terms", "test_solver.py"),
+    _fault("bound off by one", "model_walk.py", "(self.last_lanes - 1) >> 1",
+           "self.last_lanes >> 1"),
+    _fault("sign dropped", "decoder.py", "return code[2:].as_signed() + code[sample]",
+           "return code[2:] + code[sample]"),
+    _fault("rounding dropped", "lane_product.py", "((product >> distance) + 1) >> 1",
+           "(product >> distance) >> 1", "test_lane_product.py"),
+    _fault("condition added", "proximal.py", "with m.If(beyond[-1] == negative):",
+           "with m.If((beyond[-1] == negative) & ~negative):"),
+    _fault("forwarding dropped", "model_store.py",
+           "read = model.read_port(transparent_for=() if early else (write,))",
+           "read = model.read_port()"),
+    _fault("priority changed", "burst_splitter.py", "valid.eq(self.i.valid & (job.beats != 0) & ",
+           "valid.eq(self.i.valid & ", "test_read_master.py", "test_write_master.py"),
+    _fault("wrong address", "job_feeders.py", "entry.eq(entry + 16)", "entry.eq(entry + 8)"),
+    _fault("wrong width", "refetcher.py", "1 << self.config.full_fraction - 1, 0)",
+           "1 << self.config.full_fraction - 2, 0)"),
+    _fault("enable dropped", "arithmetic.py",
+           "with when(m, delay_enable(m, valid, stages - 1, name=f\"{name}_valid\")):",
+           "with when(m, valid):",
+           "test_arithmetic.py", "test_arithmetic_gaps.py"),
+    _fault("flag lost", "write_master.py", "bus.wstrb.eq((~self.stop)",
+           "bus.wstrb.eq((~self.idle)"),
+    _fault("wrong item", "replay.py", "m.d.sync += [wanted.eq(oldest), offered.eq(0)]",
+           "m.d.sync += [wanted.eq(oldest)]"),
+    _fault("reset missing", "dither.py", "index.eq(self.row), self.valid",
+           "index.eq(0), self.valid"),
+    _fault("wrong width", "dither.py", "number = Signal(32) ", "number = Signal(16) "),
+    _fault("reset missing", "dither.py", "y.eq(0), part.eq(0), made", "y.eq(0), made"),
+    _fault("constant changed", "dither.py", "self.key ^ PARITY", "self.key ^ PARITY ^ 1"),
+    _fault("constant changed", "solver.py", "doubled = Cat(C(1, 1), self.dither)",
+           "doubled = Cat(C(0, 1), self.dither)", "test_solver.py"),
+    _fault("condition dropped", "solver.py", "self.take.eq(at[dotted] & ~history.idle[dotted])",
+           "self.take.eq(at[dotted])"),
+    _fault("constant changed", "solver.py", "up.eq((fraction + self.dither)[",
+           "up.eq((fraction + self.dither + 1)["),
+    _fault("delay too long", "solver.py", "delay(m, up, dotted - 3, name=\"up\")",
+           "delay(m, up, dotted - 2, name=\"up\")"),
+    _fault("term lost", "solver.py", "total.eq(self.reach + self.slack)", "total.eq(self.reach)"),
+    _fault("constant changed", "solver.py", "addend=2 * self._near)", "addend=self._near)"),
+    _fault("constant changed", "solver.py", "less.eq(2 - target)", "less.eq(1 - target)"),
+    _fault("condition dropped", "solver.py", "judged = delay(m, judged & at[1] & ~idle[1], late",
+           "judged = delay(m, judged & at[1], late"),
+    _fault("condition dropped", "solver.py",
+           "counts = history.at[1] & ~history.idle[1] & ~self.squash",
+           "counts = history.at[1] & ~history.idle[1]"),
+    _fault("bound off by one", "logistic_solver.py", "Mux(positive, ~exact, exact)",
+           "Mux(positive, -exact, exact)"),
+    _fault("bound off by one", "logistic_solver.py", "| (rounded == limit))",
+           "| (rounded == limit + 1))"),
+    _fault("bound off by one", "unit_update.py", "range(-(len(fine) // SHIFT_UNIT), ",
+           "range(-(len(fine) // SHIFT_UNIT) + 1, "),
+    _fault("bound off by one", "unit_update.py", "exact[UNIT_WIDTH:].any()",
+           "exact[UNIT_WIDTH + 1:].any()"),
+    _fault("bound off by one", "update_history.py", "most = (place - 1) // self._recursion",
+           "most = (place - 2) // self._recursion", "test_solver.py"),
+    _fault("clear missing", "update_history.py", "[c.eq(0) for c in self._history]",
+           "[c.eq(0) for c in self._history[1:]]", "test_solver.py"),
+    _fault("clear missing", "sequencer.py", "[self.squash.eq(0), open_rows.eq(0)]",
+           "[self.squash.eq(0)]", "test_sequencer_retry.py"),
+    _fault("comparison changed", "sequencer.py",
+           "                        outstanding - finished > self.lookahead)),",
+           "                        outstanding - finished >= self.lookahead)),"),
+    _fault("condition dropped", "sequencer.py", "short.eq(pairs | (self.beats == 3))",
+           "short.eq(self.beats == 3)"),
+    _fault("wrong width", "sequencer.py", "position, age = Signal(32),",
+           "position, age = Signal(8),"),
+    _fault("wrong width", "sequencer.py", "to_boundary, since = Signal(32),",
+           "to_boundary, since = Signal(16),", board="test_equivalence.py::more_than_16"),
+    _fault("reset missing", "sequencer.py", "pending.eq(0), stuck.eq(0)]", "pending.eq(0)]",
+           board="test_fresh_boards.py::test_abort and b3-single-n80-d2-r2-near"),
+    _fault("reset missing", "sequencer.py", "added.eq(0), needed.eq(0), pending",
+           "needed.eq(0), pending"),
+    _fault("clear missing", "replay.py", "newest.eq(0), offered.eq(0)]", "newest.eq(0)]"),
+    _fault("clear missing", "refetcher.py", "with m.If(self.stop | self.job.ready):",
+           "with m.If(self.job.ready):"),
+    _fault("bound off by one", "refetcher.py", "((self.last_lanes + 1) >> 1))",
+           "(self.last_lanes >> 1) + 1)"),
+    _fault("bound off by one", "model_port.py", "advance.eq(buffer.level < 7 - latency)",
+           "advance.eq(buffer.level < 9 - latency)"),
+    _fault("clear missing", "model_port.py", "buffer.r_en.eq(self.o.ready | stopped)",
+           "buffer.r_en.eq(self.o.ready)"),
+    _fault("condition dropped", "model_port.py", "with m.If(self.i.valid & at_intercept):",
+           "with m.If(at_intercept):"),
+    _fault("condition dropped", "model_walk.py", "with m.If(self.restart | (self.advance & ends)):",
+           "with m.If(self.advance & ends):"),
+    _fault("flag lost", "top.py", "Cat(bus.error for bus in readers if bus is not aux).any()",
+           "rows.error", board="test_endings.py::bus_errors_of_rows_at_full"),
+    _fault("flag lost", "top.py", "Cat(bus.idle for bus in (*readers, models)).all()",
+           "Cat(rows.idle, aux.idle, models.idle).all()",
+           board="test_fresh_boards.py::test_abort and n60-d2-r4-proximal-refetch-far"),
+    _fault("condition dropped", "top.py", "cleared.eq(bank.start & ~control.busy)",
+           "cleared.eq(bank.start)", board="test_endings.py::start_during"),
+    _fault("clear missing", "top.py",
+           "connect_registered(m, name, source, target, clear=control.stop,",
+           "connect_registered(m, name, source, target, clear=0,",
+           board="test_fresh_boards.py::test_abort and float-n6-d2-r4-near"),
+    _fault("wrong signal", "top.py", "row_feeder.copies.eq(bank.copies)",
+           "row_feeder.copies.eq(bank.copies - 1)",
+           board="test_equivalence.py::keeps_nothing and b3-single-n80"),
+    _fault("comparison changed", "run_control.py", "(beats > config.line_depth(line))",
+           "(beats >= config.line_depth(line))"),
+    _fault("constant changed", "run_control.py", "with m.If((settle == 4) & self.write_idle",
+           "with m.If((settle >= 2) & self.write_idle"),
+    _fault("wrong width", "run_control.py", "Signal(53), Signal(52), Signal(20)",
+           "Signal(53), Signal(32), Signal(20)"),
+    _fault("condition dropped", "run_control.py", "with m.If(self.busy & ~self._stopping):",
+           "with m.If(self.busy):"),
+    _fault("clear missing", "run_control.py",
+           "with m.If(~self.buses_idle):\n                    m.d.sync += settle.eq(0)",
+           "with m.If(~self.buses_idle):\n                    m.d.sync += settle.eq(settle)"),
+    _fault("stale register", "register_bank.py",
+           "with m.If(selected & is_high):\n            m.d.sync += is_kept.eq(0)",
+           "with m.If(selected & is_high):\n            m.d.sync += is_kept.eq(1)"),
+    _fault("condition dropped", "register_bank.py", "has_address & has_data & ~bus.bvalid",
+           "has_address & has_data"),
+    _fault("clear missing", "stream_register.py", "self.o.valid.eq(0), full.eq(0)]",
+           "self.o.valid.eq(0)]", board="test_fresh_boards.py::test_abort and float-n6-d2-r4-near"),
+    _fault("reset missing", "pipeline.py", "[newest.eq(0), oldest.eq(0)]", "[newest.eq(0)]",
+           board="test_fresh_boards.py::test_abort and float-n6-d6-r2-proximal-near"),
+    _fault("clear missing", "pipeline.py",
+           "(\"labels\", self.i_labels, self.sequencer.i_labels, self.stop | self.start)",
+           "(\"labels\", self.i_labels, self.sequencer.i_labels, self.stop)",
+           board="test_fresh_boards.py::test_abort and float-n6-d2-r4-near"),
+    _fault("clear missing", "pipeline.py", "64, 1, self.stop | self.start)", "64, 1, self.stop)",
+           board="test_equivalence.py::keeps_nothing and n60-d7"),
+    _fault("reset missing", "pipeline.py", "m.d.sync += decided.eq(0)",
+           "m.d.sync += decided.eq(decided)"),
+    _fault("comparison changed", "pipeline.py", "self.last_lanes > lane for",
+           "self.last_lanes >= lane for"),
+    _fault("wrong signal", "pipeline.py",
+           "engine.mantissa.eq(self.correction_mantissa), engine.shift.eq(self.correction_shift)",
+           "engine.mantissa.eq(self.correction_mantissa), engine.shift.eq(self.shift)"),
+    _fault("constant changed", "axi.py", "BURST_INCR = 0b01", "BURST_INCR = 0b10",
+           "test_read_master.py"),
+    _fault("constant changed", "axi.py", "CACHE_BUFFERABLE = 0b0011", "CACHE_BUFFERABLE = 0b1111",
+           "test_write_master.py"),
+    _fault("bound off by one", "burst_splitter.py", "(high == 0) | (high == 1) & aligned,",
+           "(high == 0),", "test_read_master.py"),
+    _fault("comparison changed", "burst_splitter.py", "<= MAX_BURST - job_index",
+           "< MAX_BURST - job_index", "test_read_master.py"),
+    _fault("flag lost", "read_master.py", "self.idle.eq(~splitter.busy & ~issued & ",
+           "self.idle.eq(~splitter.busy & "),
+    _fault("constant changed", "read_master.py", "bus.rresp != RESP_OKAY", "bus.rresp == 0b10"),
+    _fault("bound off by one", "write_master.py", "outstanding < self.max_outstanding - 1",
+           "outstanding < self.max_outstanding"),
+    _fault("flag lost", "write_master.py", "self.idle.eq(~splitter.busy & (outstanding == 0))",
+           "self.idle.eq(outstanding == 0)"),
+    _fault("wrong width", "delay_lines.py", "depth = self.config.line_depth(line + 1)",
+           "depth = self.config.line_depth(line + 1) - 1"),
+    _fault("comparison changed", "correlator.py", "(d > skipped) &", "(d >= skipped) &"),
+    _fault("wrong signal", "decoder.py", "    if bits == 2:\n        return Mux(code[sample],",
+           "    if bits == 2:\n        return Mux(code[0],"),
+    _fault("constant changed", "boards/uart.py", "timer.eq(self.divisor * 3 // 2 - 2)",
+           "timer.eq(self.divisor - 2)", "test_boards_uart.py"),
+    _fault("wrong state", "boards/uart.py", "m.next = \"Broken\"", "m.next = \"Idle\"",
+           "test_boards_uart.py"),
+    _fault("condition dropped", "boards/link.py",
+           "\n                        & (self._sequence != self._previous)):", "):",
+           "test_boards_link.py"),
+    _fault("condition dropped", "boards/link.py", " & ~end[bits - 3:].any())", ")",
+           "test_boards_link.py"),
+    _fault("condition dropped", "boards/link.py", "with m.If(self._status != Reply.DAMAGED):",
+           "with m.If(self._status != Reply.REFUSED):", "test_boards_link.py"),
+    _fault("condition dropped", "boards/shared_memory.py", "bus.awready.eq(~active & ~bus.bvalid)",
+           "bus.awready.eq(~active)", "test_boards_shared_memory.py"),
+    _fault("condition dropped", "boards/shared_memory.py", "Mux(error, 0, bus.wstrb)", "bus.wstrb",
+           "test_boards_shared_memory.py"),
+    _fault("condition dropped", "boards/shared_memory.py", "self.request.eq(active & (room != 0))",
+           "self.request.eq(active)", "test_boards_shared_memory.py"),
+    _fault("wrong width", "arithmetic.py", "terms.insert(0, C(addend, width))",
+           "terms.insert(0, C(addend, 1))"),
+    _fault("delay too short", "model_store.py",
+           "delay(m, self.access_shown[3:], 1, name=\"shown\")", "self.access_shown[3:]",
+           "test_model_port.py"),
+    _fault("condition dropped", "model_store.py",
+           "with m.If(self._later.clear | self._later.intercept):",
+           "with m.If(self._later.intercept):"),
+    _fault("reset missing", "correction_engine.py",
+           "[address.eq(0), in_group.eq(0), in_beat.eq(0)]", "[address.eq(0), in_group.eq(0)]"),
+    _fault("clear missing", "correction_engine.py", "with m.If(self.stop):",
+           "with m.If(self.stop & ~walking):"),
+    _fault("comparison changed", "cell_bounds.py", "(gap >= -below) & (gap < above)",
+           "(gap >= -below) & (gap <= above)"),
+    _fault("wrong width", "proximal.py", "beyond = Signal(signed(MODEL_WIDTH + 1)",
+           "beyond = Signal(signed(MODEL_WIDTH)"),
+    _fault("reset missing", "job_feeders.py", "left.eq(self.epochs), copy.eq(0), address",
+           "left.eq(self.epochs), address"),
+    _fault("constant changed", "lane_product.py", "_FAR = 63", "_FAR = 31"),
+    _fault("wrong width", "read_master.py", "outstanding = Signal(range(self.max_outstanding + 1))",
+           "outstanding = Signal(range(self.max_outstanding))"),
+    _fault("wrong width", "run_control.py", "labels_left, sent = Signal(32)",
+           "labels_left, sent = Signal(16)", board="test_equivalence.py::more_than_16"),
+    _fault("delay too short", "correction_engine.py", "delay(m, ends, self.stages + 1,",
+           "delay(m, ends, self.stages,"),
+    _fault("condition dropped", "label_unpacker.py", "self.i.ready.eq(room & ~self.restart)",
+           "self.i.ready.eq(room)"),
+    _fault("constant changed", "top.py", "max_outstanding=15)", "max_outstanding=4)",
+           board="test_counters.py::far_memory"),
+    _fault("bound off by one", "sequencer.py", "beyond.eq(self.period + 1)",
+           "beyond.eq(self.period)",
+           equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
+]
+
+
+def run_fault(fault: Fault) -> str:
+    """``killed``, or ``survives`` if none of the fault's tests fails with it."""
+    with mutated(fault.mutation) as folder:
+        path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+             *fault.arguments],
+            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    if ended.returncode not in (0, 1):
+        raise RuntimeError(f"pytest ended with code {ended.returncode}:\n{ended.stdout[-2000:]}")
+    return "killed" if ended.returncode else "survives"
+
+
+def print_faults(word: str) -> int:
+    """Run every fault with ``word`` in its kind or file; the number of survivors."""
+    chosen = [fault for fault in FAULTS if word in f"{fault.kind} {fault.mutation.file}"]
+    survivors = 0
+    for fault in chosen:
+        result = run_fault(fault)
+        if result == "survives" and fault.equivalent:
+            result = "equal"
+        survivors += result == "survives"
+        print(f"{result:<9} {fault.kind:<24} {fault.mutation.file}: {fault.mutation.old.strip()!r}"
+              f" -> {fault.mutation.new.strip()!r} {fault.equivalent}".rstrip(), flush=True)
+    print(f"{survivors} of {len(chosen)} faults survive")
+    return survivors
