@@ -55,9 +55,11 @@ class Dither(wiring.Component):
         number = Signal(32)                     # of the next block
         made, fetch = Signal(), Signal()        # the engine has a block; it becomes ``block``
         load = Signal()
+        # A cycle after the last bits of a block are taken: that is soon enough, since rows are two
+        # cycles apart, and what takes them comes late in its cycle.
         m.d.comb += [
             self.o.eq(block.word_select(index, DITHER_WIDTH)),
-            fetch.eq(made & (~self.valid | (self.take & (index == ROWS_PER_BLOCK - 1)))),
+            fetch.eq(made & ~self.valid),
             load.eq(self.restart | fetch),
         ]
         with m.If(self.take):
@@ -80,7 +82,8 @@ class Dither(wiring.Component):
         following = Signal.like(group)
         last_part = part == parts - 1
         m.d.comb += following.eq(Mux(load, 0, group + (last_part & ~made)))
-        add_x, add_y = self._injection(m, following)
+        # Where a group takes several cycles, what follows it may come a cycle late.
+        add_x, add_y = self._injection(m, following if parts == 1 else group)
         m.d.sync += group.eq(following)
         with m.If(load):
             m.d.sync += [x.eq(number + self.key), y.eq(0), part.eq(0), made.eq(0)]
