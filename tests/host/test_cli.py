@@ -178,7 +178,7 @@ def test_device_seconds_and_lookahead(numbers, tmp_path, monkeypatch):
         return device
 
     monkeypatch.setattr("bitstep.cli.train.open_device", open_fake)
-    monkeypatch.setattr("bitstep.cli.train.device_class", lambda name: bitstep_sim_signature)
+    monkeypatch.setattr("bitstep.cli.device.device_class", lambda name: bitstep_sim_signature)
     report = tmp_path / "run.json"
     assert main(["train", numbers[0], "--device", "sim", "--lookahead", "3", "--clock-mhz", "50",
                  "--memory-latency", "9", "--report", str(report)]) == 0

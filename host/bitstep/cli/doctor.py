@@ -1,17 +1,13 @@
 """``bitstep doctor``: an examination of a device, as a report that its owner can send."""
 
 import argparse
-import inspect
 from pathlib import Path
 from typing import Any
 
-from bitstep.cli.common import StatusLine, UsageError, check_writable, integer, number, write_text
+from bitstep.cli.common import check_writable, integer, number, write_text
+from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.rtl import add_configuration_options, configuration
-from bitstep.devices import available, device_class, open_device
-
-OPTIONS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
-           "memory_gbps": "memory_gbps", "port": "port", "manifest": "manifest",
-           "bitfile": "bitfile"}
+from bitstep.devices import open_device
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -26,20 +22,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "uart --port /dev/ttyUSB0 --manifest bitstreams/FILE.json. The report is explained in "
         "docs/doctor.md. No other program may use the device meanwhile.")
     device = parser.add_argument_group("device")
-    device.add_argument("--device", default="sim", metavar="NAME",
-                        help="sim, golden or another of `bitstep devices` (default: sim)")
-    device.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
-                        "/dev/ttyUSB0")
-    device.add_argument("--manifest", metavar="FILE.json", help="uart: what was made with the "
-                        "bitstream on the board (bitstreams/)")
-    device.add_argument("--bitfile", metavar="FILE.bit", help="pynq: bitstream to load, with its "
-                        ".hwh and .json beside it (default: one that `bitstep deploy` left for "
-                        "such a pipeline)")
-    device.add_argument("--clock-mhz", type=number(0), metavar="F", help="sim: clock")
-    device.add_argument("--memory-latency", type=integer(1), metavar="N",
-                        help="sim: cycles from an address to its data")
-    device.add_argument("--memory-gbps", type=number(0), metavar="F",
-                        help="sim: memory bandwidth in 10^9 bytes per second")
+    add_device_options(device)
     examination = parser.add_argument_group("examination")
     examination.add_argument("--memory-mib", type=integer(1, 1 << 16), default=16, metavar="N",
                              help="size of the large buffer of the memory test (default: 16; "
@@ -56,9 +39,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Examine, print and write."""
     from bitstep.doctor import examine
-    check_writable(arguments.out, sources=[
+    check_writable(arguments.out, arguments.wave, sources=[
         path for path in (arguments.manifest, arguments.bitfile) if path])
-    options = _device_options(arguments)
+    options = device_options(arguments)
     config = configuration(arguments)
     manifest = arguments.manifest
     if arguments.bitfile:
@@ -77,23 +60,3 @@ def run(arguments: argparse.Namespace) -> int:
         write_text(arguments.out, report.text)
         print(f"\nwrote {arguments.out}")
     return 1 if report.failed else 0
-
-
-def _device_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return options for the device's class; :class:`UsageError` for one that it has not."""
-    if arguments.device not in available():
-        raise UsageError(f"--device must be one of {', '.join(available())}, "
-                         f"not {arguments.device!r}")
-    known = inspect.signature(device_class(arguments.device)).parameters
-    options: dict[str, Any] = {}
-    for name, parameter in OPTIONS.items():
-        value = getattr(arguments, name)
-        if value is None:
-            continue
-        if parameter not in known:
-            raise UsageError(f"--{name.replace('_', '-')} is not possible with --device "
-                             f"{arguments.device}")
-        options[parameter] = value * 1e6 if name == "clock_mhz" else value
-    if "progress" in known:
-        options["progress"] = StatusLine(arguments.device)
-    return options

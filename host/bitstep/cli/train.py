@@ -1,7 +1,6 @@
 """``bitstep train``: from a data set to a model, on any device."""
 
 import argparse
-import inspect
 import sys
 import time
 from pathlib import Path
@@ -11,7 +10,6 @@ import numpy as np
 
 from bitstep.cli.common import (
     Bar,
-    StatusLine,
     UsageError,
     add_data_options,
     add_lookahead_option,
@@ -23,9 +21,10 @@ from bitstep.cli.common import (
     or_auto,
     write_json,
 )
+from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.problem import prepare
 from bitstep.cli.report import check_plot, make_report, plot, print_report
-from bitstep.devices import available, device_class, open_device
+from bitstep.devices import open_device
 from bitstep.driver import Driver
 from bitstep.modelfile import LinearModel
 from bitstep.planning import (
@@ -41,9 +40,6 @@ from bitstep.schedules import SCHEDULES, read_steps, schedule_steps
 from bitstep.training import TrainedModel, automatic_step, lost_updates, train_model
 
 DEFAULT_EPOCHS = 20
-DEVICE_OPTIONS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
-                  "memory_gbps": "memory_gbps", "wave": "wave", "port": "port",
-                  "manifest": "manifest", "bitfile": "bitfile"}
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -89,22 +85,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                           f"{MODEL_RANGE:g} for linreg and ls-svm, {MARGIN_RANGE:g} for the "
                           "other models)")
     device = parser.add_argument_group("device")
-    device.add_argument("--device", default="sim", metavar="NAME",
-                        help="sim, golden or another of `bitstep devices` (default: sim)")
+    add_device_options(device)
     add_lookahead_option(device)        # type: ignore[arg-type]
-    device.add_argument("--clock-mhz", type=number(0), metavar="F", help="clock of the pipeline")
-    device.add_argument("--memory-latency", type=integer(1), metavar="N",
-                        help="sim: cycles from an address to its data")
-    device.add_argument("--memory-gbps", type=number(0), metavar="F",
-                        help="sim: memory bandwidth in 10^9 bytes per second")
-    device.add_argument("--wave", metavar="FILE", help="sim: write a waveform (.fst); slow")
-    device.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
-                        "/dev/ttyUSB0")
-    device.add_argument("--manifest", metavar="FILE.json", help="uart: what was made with the "
-                        "bitstream on the board (bitstreams/)")
-    device.add_argument("--bitfile", metavar="FILE.bit", help="pynq: bitstream to load, with its "
-                        ".hwh and .json beside it (default: the one that `bitstep deploy` left "
-                        "for such data)")
     device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
                         "time without progress of the device in seconds (default: 600)")
     output = parser.add_argument_group("output")
@@ -210,29 +192,6 @@ def remedy(arguments: argparse.Namespace, step: float) -> str:
 def rounded(value: float, digits: int) -> str:
     """A number with some significant digits, without an exponent where :g has none."""
     return f"{float(f'{value:.{digits}g}'):g}"
-
-
-def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Options for the device's class; :class:`UsageError` for one that it does not have."""
-    if arguments.device not in available():
-        raise UsageError(f"--device must be one of {', '.join(available())}, "
-                         f"not {arguments.device!r}")
-    known = inspect.signature(device_class(arguments.device)).parameters
-    options = {}
-    if arguments.wave and not arguments.wave.endswith(".fst"):
-        raise UsageError(f"--wave writes the format FST; the file name must end in .fst, "
-                         f"not {arguments.wave!r}")
-    for name, parameter in DEVICE_OPTIONS.items():
-        value = getattr(arguments, name)
-        if value is None:
-            continue
-        if parameter not in known:
-            raise UsageError(f"--{name.replace('_', '-')} is not possible with --device "
-                             f"{arguments.device}")
-        options[parameter] = value * 1e6 if name == "clock_mhz" else value
-    if "progress" in known:
-        options["progress"] = StatusLine(arguments.device)
-    return options
 
 
 def final(problem: Any, model: TrainedModel, config: dict[str, Any]) -> LinearModel:

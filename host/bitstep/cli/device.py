@@ -1,0 +1,55 @@
+"""The options that choose a device, for commands that open one."""
+
+import argparse
+import inspect
+from typing import Any
+
+from bitstep.cli.common import StatusLine, UsageError, integer, number
+from bitstep.devices import available, device_class
+
+# Options of the command line and the parameters of a device's class.
+_PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
+               "memory_gbps": "memory_gbps", "wave": "wave", "port": "port",
+               "manifest": "manifest", "bitfile": "bitfile"}
+
+
+def add_device_options(group: Any) -> None:
+    """Declare the options of :func:`device_options`."""
+    group.add_argument("--device", default="sim", metavar="NAME",
+                       help="sim, golden or another of `bitstep devices` (default: sim)")
+    group.add_argument("--clock-mhz", type=number(0), metavar="F", help="clock of the pipeline")
+    group.add_argument("--memory-latency", type=integer(1), metavar="N",
+                       help="sim: cycles from an address to its data")
+    group.add_argument("--memory-gbps", type=number(0), metavar="F",
+                       help="sim: memory bandwidth in 10^9 bytes per second")
+    group.add_argument("--wave", metavar="FILE", help="sim: write a waveform (.fst); slow")
+    group.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
+                       "/dev/ttyUSB0")
+    group.add_argument("--manifest", metavar="FILE.json", help="uart: what was made with the "
+                       "bitstream on the board (bitstreams/)")
+    group.add_argument("--bitfile", metavar="FILE.bit", help="pynq: bitstream to load, with its "
+                       ".hwh and .json beside it (default: one that `bitstep deploy` left for "
+                       "such a pipeline)")
+
+
+def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return options for the device's class; :class:`UsageError` for one that it does not have."""
+    if arguments.device not in available():
+        raise UsageError(f"--device must be one of {', '.join(available())}, "
+                         f"not {arguments.device!r}")
+    known = inspect.signature(device_class(arguments.device)).parameters
+    options: dict[str, Any] = {}
+    if arguments.wave and not arguments.wave.endswith(".fst"):
+        raise UsageError(f"--wave writes the format FST; the file name must end in .fst, "
+                         f"not {arguments.wave!r}")
+    for name, parameter in _PARAMETERS.items():
+        value = getattr(arguments, name)
+        if value is None:
+            continue
+        if parameter not in known:
+            raise UsageError(f"--{name.replace('_', '-')} is not possible with --device "
+                             f"{arguments.device}")
+        options[parameter] = value * 1e6 if name == "clock_mhz" else value
+    if "progress" in known:
+        options["progress"] = StatusLine(arguments.device)
+    return options
