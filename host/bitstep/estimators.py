@@ -2,14 +2,12 @@
 rows.
 """
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -25,13 +23,7 @@ from bitstep.quantization import QuantizedDataset, quantize
 from bitstep.quantization.encodings import FULL_CELLS
 from bitstep.registers import Loss
 from bitstep.schedules import SCHEDULES, schedule_steps
-from bitstep.training import (
-    automatic_step,
-    class_targets,
-    lost_updates,
-    train_model,
-    with_signs,
-)
+from bitstep.training import automatic_step, class_targets, train_model, with_signs
 
 CLASSIFIERS = {kind.sklearn_loss: kind for kind in MODELS.values()
                if kind.task == "classification"}
@@ -179,9 +171,6 @@ class _LowPrecisionModel(BaseEstimator):
         entries = [{"epoch": epoch, "step": float(taken), "train_loss": float(loss)}
                    for epoch, (taken, loss) in enumerate(
                        zip(trained.steps, losses, strict=True), start=before + 1)]
-        lost = None if self.l1 or self.box else lost_updates(trained, losses)
-        if lost:
-            warnings.warn(lost, ConvergenceWarning, stacklevel=3)
         self.history_ = (self.history_ if resume else []) + entries
         self.n_iter_ = before + trained.epochs_done
         self.step_ = step

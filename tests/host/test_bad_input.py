@@ -236,6 +236,20 @@ def test_step_that_saturates(tmp_path, capsys, options, message):
     assert not out.exists()
 
 
+def test_training_whose_updates_vanish(tmp_path, capsys):
+    data = tmp_path / "data.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS))
+    options = ["--device", "golden", "--step", "1e-8", "--epochs", "3", "--encoding", "nearest",
+               "--bits", "8"]
+    assert main(["train", str(data), *options, "--model-range", "8e6"]) == 0
+    error = capsys.readouterr().err
+    assert error.count("warning") == 1
+    assert "the model did not change in 3 of 3 epochs (epoch 1 is the first): its updates" in error
+    # The range that the steps ask for makes them count.
+    assert main(["train", str(data), *options]) == 0
+    assert "did not change" not in capsys.readouterr().err
+
+
 def test_training_that_diverges_without_saturation(tmp_path, capsys):
     data = tmp_path / "data.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS))

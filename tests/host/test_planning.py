@@ -19,7 +19,7 @@ from bitstep.stepping import (
     checked_unit,
     step_mantissa,
 )
-from bitstep.training import automatic_step
+from bitstep.training import TrainedModel, automatic_step, lost_updates
 
 CONFIG = PipelineConfig(bits=4)     # s = 7
 DATA = quantized([[7, -7], [1, 2], [3, 4]], [100, -50, 25], label_scale=0.02)
@@ -284,6 +284,22 @@ def test_automatic_settings_go_together(bits, loss, batch):
     first = made.job.epochs[0]
     unit = EpochSteps.scale(first.mantissa, first.shift) * largest * 2.0 ** made.job.label_shift
     assert unit > 80
+
+
+def test_epochs_without_an_update():
+    """Epochs that change no word count, unless the updates are large enough or nothing is lost."""
+    def trained(still, error):
+        none = np.zeros((3, 1, 2))
+        return TrainedModel(none, none[..., 0], none, none[..., 0], np.ones(3), {},
+                            np.array(still), error)
+
+    losses = np.array([2.0, 1.0, 1.0])
+    found = lost_updates(trained([False, True, True], 0.5), losses)
+    assert found is not None
+    assert found.startswith("the model did not change in 2 of 3 epochs (epoch 2 is the first)")
+    assert lost_updates(trained([False, True, True], 0.001), losses) is None
+    assert lost_updates(trained([False, False, False], 0.5), losses) is None
+    assert lost_updates(trained([True, True, True], 0.5), np.zeros(3)) is None
 
 
 def test_keys_of_the_epochs():

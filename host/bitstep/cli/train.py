@@ -164,7 +164,7 @@ def run(arguments: argparse.Namespace) -> int:
     if lost:
         print(f"bitstep train: warning: {lost}", file=sys.stderr)
     last = losses[-1]
-    if last > 1.1 * problem.baseline:      # nothing to learn gives a little above 1
+    if not lost and last > 1.1 * problem.baseline:      # nothing to learn gives a little above 1
         constant = "the labels' mean" if loss == Loss.LEAST_SQUARES else "the best constant"
         held = "".join(f" or a {change} --{name}" for name, change in (
             ("l2", "smaller"), ("l1", "smaller"), ("box", "larger")) if getattr(arguments, name))
