@@ -41,7 +41,7 @@ test-slow: $(VENV)/.stamp       ## RTL against golden model for every width and 
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
 sim: $(VENV)/.stamp             ## every cocotb bench, with a table of what ran
-	$(BIN)/python -m bitstep_sim.bench
+	$(BIN)/python -m bitstep_sim.benches
 
 test-pynq: $(VENV)/.stamp       ## the device pynq by the real pynq library, 3 versions of it
 	$(BIN)/python tests/pynq/environments.py
@@ -55,18 +55,18 @@ rtl: $(VENV)/.stamp             ## Verilog of the default pipeline
 	$(BIN)/bitstep rtl --out build/bitstep_top.v
 
 bench: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantization; half an hour
-	$(BIN)/python -m bitstep_sim.performance
+	$(BIN)/python -m bitstep_sim.reports.speed
 
 curves: $(VENV)/.stamp          ## every race of the speedup report, into build/curves; hours
 	@mkdir -p build
 	$(BIN)/bitstep curves --out build/curves
 
 pipelines: $(VENV)/.stamp       ## latency and cycles of every pipeline; compiles all of them, long
-	$(BIN)/python -m bitstep_sim.pipelines
+	$(BIN)/python -m bitstep_sim.reports.pipelines
 
 area: $(VENV)/.stamp            ## resources on Zynq-7000 by Yosys; half an hour
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bitstream]'
-	$(BIN)/python -m bitstep_hw.area
+	$(BIN)/python -m bitstep_sim.reports.area
 
 wheel: | $(BIN)/python          ## the package in dist/, for `bitstep deploy`
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
@@ -96,7 +96,7 @@ coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults 
 	$(BIN)/python -m bitstep_sim.coverage faults
 
 docs: $(VENV)/.stamp            ## what is generated in docs/
-	$(BIN)/python -m bitstep.registers > docs/registers.md
+	$(BIN)/python -m bitstep.pipeline.registers > docs/registers.md
 
 clean:                          ## everything that is generated
 	rm -rf build dist $(VENV)

@@ -13,17 +13,17 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bitstep.config import FLOAT_BITS
 from bitstep.devices import open_device
-from bitstep.driver import Driver
-from bitstep.losses import decide, mean_losses, outputs
-from bitstep.models import MODELS, Model
-from bitstep.planning import check_batch, pipeline_for
+from bitstep.devices.driver import Driver
+from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, quantize
 from bitstep.quantization.encodings import FULL_CELLS
-from bitstep.registers import Loss
-from bitstep.schedules import SCHEDULES, schedule_steps
-from bitstep.training import automatic_step, class_targets, train_model, with_signs
+from bitstep.training.losses import decide, mean_losses, outputs
+from bitstep.training.models import MODELS, Model
+from bitstep.training.planning import check_batch, pipeline_for
+from bitstep.training.schedules import SCHEDULES, schedule_steps
+from bitstep.training.train import automatic_step, class_targets, train_model, with_signs
 
 CLASSIFIERS = {kind.sklearn_loss: kind for kind in MODELS.values()
                if kind.task == "classification"}
@@ -42,7 +42,7 @@ _PARAMETERS = """
         Passes over the rows.
     step : float or "auto", default="auto"
         First step, for features scaled to [-1, 1]; ``auto``: see
-        :func:`bitstep.training.automatic_step`. None with a list of steps as ``schedule``.
+        :func:`bitstep.training.train.automatic_step`. None with a list of steps as ``schedule``.
     schedule : str or sequence of float, default="inverse"
         ``constant``, ``inverse`` (step / epoch), ``inverse-sqrt`` (step / sqrt(epoch)), or the
         steps themselves.
@@ -80,8 +80,8 @@ _ATTRIBUTES = """
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``, {loss}.
     counters_ : dict
-        Counters of the last run, by lower-case name of :data:`bitstep.registers.COUNTERS`; None
-        where the device cannot know.
+        Counters of the last run, by lower-case name of
+        :data:`bitstep.pipeline.registers.COUNTERS`; None where the device cannot know.
     n_features_in_ : int
         Features of a row.
     feature_names_in_ : ndarray of str
@@ -292,7 +292,7 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         ------
         ValueError
             If data or a parameter cannot be used.
-        bitstep.runs.SaturationError
+        bitstep.pipeline.results.SaturationError
             If a number left its range; it names the epoch. Choose a smaller step.
         KeyboardInterrupt
             On Ctrl-C; the model is that of the last finished epoch.
@@ -397,7 +397,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         ------
         ValueError
             If data or a parameter cannot be used.
-        bitstep.runs.SaturationError
+        bitstep.pipeline.results.SaturationError
             If a number left its range; it names the epoch. Choose a smaller step.
         KeyboardInterrupt
             On Ctrl-C; with two classes, the model is that of the last finished epoch, if there

@@ -1,29 +1,40 @@
-"""The number by which a driver recognises the hardware it was made for."""
+"""Identity of a pipeline: a hash of its configuration, its sources and the register table."""
 
 import functools
 import hashlib
-from importlib import resources
+from pathlib import Path
 
-from bitstep.config import PipelineConfig
-from bitstep.registers import table
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import table
 
 IDENTITY_BITS = 128
 
 
+NO_PART = ("boards/", "command.py")     # builds and prints, makes no part of a pipeline
+
+
+def sources() -> list[str]:
+    """Paths of the sources that make a pipeline, below this package and in order; those of
+    ``NO_PART`` are left out.
+    """
+    package = Path(__file__).parent
+    paths = sorted(path.relative_to(package).as_posix() for path in package.rglob("*.py"))
+    return [path for path in paths if not path.startswith(NO_PART)]
+
+
 @functools.cache
 def _sources_digest() -> bytes:
-    """Hash of every module of this package, by name and content."""
+    """Hash of :func:`sources`, by name and content."""
     digest = hashlib.sha256()
-    files = (file for file in resources.files("bitstep_hw").iterdir() if file.name.endswith(".py"))
-    for file in sorted(files, key=lambda file: file.name):
-        content = file.read_bytes()
-        digest.update(f"{file.name} {len(content)}\n".encode() + content)
+    for path in sources():
+        content = (Path(__file__).parent / path).read_bytes()
+        digest.update(f"{path} {len(content)}\n".encode() + content)
     return digest.digest()
 
 
 def identity(config: PipelineConfig) -> int:
     """Identity of the hardware for ``config``: 128 bits that change with the configuration, with
-    any source in this package and with the register table.
+    any of its :func:`sources` and with the register table.
     """
     parts = (config.digest(), _sources_digest(), table().encode())
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()

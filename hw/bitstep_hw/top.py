@@ -5,20 +5,20 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.config import AUX_WIDTH, PipelineConfig
-from bitstep.registers import ADDRESS_WIDTH, COUNTERS
-from bitstep_hw.arithmetic import delay
-from bitstep_hw.axi import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
+from bitstep.pipeline.config import AUX_WIDTH, PipelineConfig
+from bitstep.pipeline.registers import ADDRESS_WIDTH, COUNTERS
+from bitstep_hw.axi.buses import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
+from bitstep_hw.axi.read_master import ReadMaster
+from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_hw.identity import identity
-from bitstep_hw.job_feeders import AuxFeeder, RowFeeder
-from bitstep_hw.label_unpacker import LabelUnpacker
-from bitstep_hw.model_port import ModelPort
-from bitstep_hw.pipeline import Pipeline
-from bitstep_hw.read_master import ReadMaster
-from bitstep_hw.register_bank import RegisterBank
-from bitstep_hw.run_control import RunControl
-from bitstep_hw.stream_register import connect_registered
-from bitstep_hw.write_master import WriteMaster
+from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.stream_register import connect_registered
+from bitstep_hw.pipeline.model.port import ModelPort
+from bitstep_hw.pipeline.pipeline import Pipeline
+from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
+from bitstep_hw.shell.label_unpacker import LabelUnpacker
+from bitstep_hw.shell.register_bank import RegisterBank
+from bitstep_hw.shell.run_control import RunControl
 
 _COUNTER_WIDTH = 48
 

@@ -2,8 +2,8 @@
 
 ``rtl``: lines and toggles of the RTL, from Verilator, over the cocotb benches. ``jobs``: which
 configurations and options the tests on the simulated board drew, counted where they are run, in
-:meth:`bitstep.driver.Driver.train`. ``faults``: which faults in the RTL generators the tests find
-(:mod:`bitstep_sim.faults`).
+:meth:`bitstep.devices.driver.Driver.train`. ``faults``: which faults in the RTL generators the
+tests find (:mod:`bitstep_sim.faults`).
 """
 
 import argparse
@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from bitstep.config import PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep_sim.faults import print_faults
 
 LOG = "BITSTEP_COVERAGE"        # environment variable: file to which jobs are written
-_TESTS = ("tests/sim/test_equivalence.py", "tests/sim/test_saturation.py",
-          "tests/sim/test_counters.py", "tests/sim/test_endings.py")
+_TESTS = ("tests/sim/board/test_equivalence.py", "tests/sim/board/test_saturation.py",
+          "tests/sim/board/test_counters.py", "tests/sim/board/test_endings.py")
 
 
 # Lines and toggles
@@ -59,9 +59,9 @@ def component(module: str) -> str:
 
 def measure_rtl() -> Counter[Point]:
     """Run every bench with coverage; raise RuntimeError if one fails."""
-    from bitstep_sim import rtl
-    from bitstep_sim.bench import runner
-    from bitstep_sim.bench.registry import BENCHES
+    from bitstep_sim.benches import runner
+    from bitstep_sim.benches.registry import BENCHES
+    from bitstep_sim.board import verilog as rtl
 
     points: Counter[Point] = Counter()
     plain = runner.BUILD_ARGS
@@ -113,7 +113,7 @@ def print_rtl(points: Counter[Point], *, missing: bool) -> None:
 
 def pytest_configure(config) -> None:
     """As a plug-in of pytest (``-p bitstep_sim.coverage``): note every job that a driver runs."""
-    from bitstep.driver import Driver
+    from bitstep.devices.driver import Driver
     plain = Driver.train
 
     def train(self, job, *arguments, **options):

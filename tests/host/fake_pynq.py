@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from fakes import IDENTITY, FakeDevice
 
-from bitstep.config import PipelineConfig
-from bitstep.registers import OFFSETS
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import OFFSETS
 
 ADDRESS = 0x43C0_0000
 TYPE = "bitstep:user:bitstep_ip:1.0"

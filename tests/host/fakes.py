@@ -9,12 +9,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitstep.config import PipelineConfig
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.sgd import train
-from bitstep.job import EpochSteps, TrainingJob, label_bytes
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.job import EpochSteps, TrainingJob, label_bytes
+from bitstep.pipeline.registers import (
+    MAP_VERSION,
+    REGISTERS,
+    Control,
+    Error,
+    LabelFormat,
+    Loss,
+    Status,
+)
 from bitstep.quantization import QuantizedDataset, Scaler
-from bitstep.registers import MAP_VERSION, REGISTERS, Control, Error, LabelFormat, Loss, Status
 
 IDENTITY = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677
 

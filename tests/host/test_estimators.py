@@ -16,8 +16,8 @@ import bitstep.estimators
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.devices import DeviceError
 from bitstep.devices.golden import GoldenDevice
-from bitstep.planning import pipeline_for
-from bitstep.runs import SaturationError
+from bitstep.pipeline.results import SaturationError
+from bitstep.training.planning import pipeline_for
 
 LOSSES = ("squared_error", "squared_hinge", "hinge", "log_loss")
 

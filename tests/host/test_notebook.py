@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fake_pynq import FakePynq, write_bitstream
 
-from bitstep.config import PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 
 pytest.importorskip("matplotlib").use("Agg")
 

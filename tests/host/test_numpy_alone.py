@@ -15,16 +15,16 @@ class Block:
 sys.meta_path.insert(0, Block())
 
 import bitstep
-import bitstep.cli, bitstep.config, bitstep.data, bitstep.devices.golden, bitstep.driver
-import bitstep.golden.sgd, bitstep.job, bitstep.losses, bitstep.modelfile, bitstep.planning
-import bitstep.quantization, bitstep.registers, bitstep.runs, bitstep.schedules, bitstep.training
-from bitstep.quantization import QuantizedDataset
+import bitstep.cli, bitstep.data, bitstep.devices.golden, bitstep.devices.driver
+import bitstep.golden.sgd, bitstep.pipeline.results, bitstep.training.model_file
+import bitstep.training.schedules, bitstep.training.train
+from bitstep.quantization import load_quantized
 
 folder, data, packed = sys.argv[1:]
 parser = bitstep.cli.build_parser()
 parser.parse_args(["train", data, "--device", "golden"])
 assert bitstep.cli.main(["quantize", data, "--out", packed, "--bits", "5"]) == 0
-assert QuantizedDataset.load(packed).n_rows == 20
+assert load_quantized(packed).n_rows == 20
 for source in (data, packed):
     assert bitstep.cli.main(["train", source, "--device", "golden", "--epochs", "3", "--out",
                              folder + "/m.npz", "--report", folder + "/r.json"]) == 0

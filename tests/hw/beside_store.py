@@ -6,8 +6,8 @@ import numpy as np
 from amaranth import Module, Mux, Signal
 from support import put, read_model, ticks, write_model
 
-from bitstep.config import ceil_div
-from bitstep_hw.model_store import ModelStore
+from bitstep.pipeline.config import ceil_div
+from bitstep_hw.pipeline.model.store import ModelStore
 
 
 def beside_store(config, unit):

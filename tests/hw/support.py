@@ -6,8 +6,8 @@ import numpy as np
 from amaranth import Elaboratable, Module, Signal
 from amaranth.lib import data
 
-from bitstep.golden.levels import unpack_labels
-from bitstep_sim.harness import simulate
+from bitstep.pipeline.levels import unpack_labels
+from bitstep_sim.testing.harness import simulate
 
 
 class Clocked(Elaboratable):
@@ -202,7 +202,7 @@ def full_beats(job):
 
 
 def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
-    """Run a job on a :class:`bitstep_hw.pipeline.Pipeline`.
+    """Run a job on a :class:`bitstep_hw.pipeline.pipeline.Pipeline`.
 
     Returns
     -------

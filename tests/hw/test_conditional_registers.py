@@ -4,11 +4,11 @@ import pytest
 from amaranth import Elaboratable, Module, Signal
 from conditions import registers_in_conditions
 
-from bitstep.config import PipelineConfig
-from bitstep_hw.arithmetic import delay
-from bitstep_hw.boards.clock_harness import ClockHarness
-from bitstep_hw.boards.serial_system import SerialSystem, SystemConfig
-from bitstep_hw.boards.ulx3s import Ulx3s
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.boards.ecp5.clock_harness import ClockHarness
+from bitstep_hw.boards.ecp5.ulx3s import Ulx3s
+from bitstep_hw.boards.serial.system import SerialSystem, SystemConfig
+from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.top import Top
 
 CONFIGS = [

@@ -11,30 +11,30 @@ import pynq
 import pytest
 from pynq.ps import Clocks
 
-from bitstep import driver as driver_module
 from bitstep.cli import main
-from bitstep.config import PipelineConfig
-from bitstep.deploy import collect, deploy_local
+from bitstep.devices import driver as driver_module
 from bitstep.devices import pynq as device_module
-from bitstep.devices.base import DeviceError
+from bitstep.devices.deploy import collect, deploy_local
+from bitstep.devices.driver import Driver
 from bitstep.devices.pynq import PynqBuffer, PynqDevice
-from bitstep.driver import Driver
 from bitstep.golden.sgd import train
-from bitstep.registers import MAP_VERSION, OFFSETS, REGISTERS, Loss, Status
-from bitstep.runs import (
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, REGISTERS, Loss, Status
+from bitstep.pipeline.results import (
     BadConfigurationError,
     BusError,
+    DeviceError,
     RunError,
     RunTimeoutError,
     SaturationError,
 )
 from bitstep_hw.boards.pynq import BOARDS
 from bitstep_hw.boards.vivado import IP_INSTANCE
-from bitstep_sim import verilator
-from bitstep_sim.jobs import random_job
+from bitstep_sim.board import verilator
+from bitstep_sim.board.verilog import generate
 from bitstep_sim.pynq_board.device import BusFault, SimulatedBoard
 from bitstep_sim.pynq_board.handoff import write_bitstream
-from bitstep_sim.rtl import generate
+from bitstep_sim.testing.random_jobs import random_job
 
 VERSION = tuple(map(int, pynq.__version__.split(".")[:2]))
 # pynq 4 no longer knows Zynq-7000.

@@ -9,15 +9,15 @@ import pynq
 import pytest
 
 from bitstep.cli import main
-from bitstep.config import PipelineConfig
 from bitstep.devices.pynq import PynqBuffer, PynqDevice
-from bitstep.registers import OFFSETS
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import OFFSETS
 from bitstep_hw.boards.pynq import BOARDS
-from bitstep_sim import verilator
+from bitstep_sim.board import verilator
+from bitstep_sim.board.verilog import generate
 from bitstep_sim.pynq_board import device as board_module
 from bitstep_sim.pynq_board.device import SimulatedBoard
 from bitstep_sim.pynq_board.handoff import write_bitstream
-from bitstep_sim.rtl import generate
 
 VERSION = tuple(map(int, pynq.__version__.split(".")[:2]))
 # One board of each kind of processor; pynq 4 no longer knows Zynq-7000.

@@ -4,10 +4,10 @@ import contextlib
 
 import numpy as np
 
-from bitstep.driver import Driver
+from bitstep.devices.driver import Driver
 from bitstep.golden.sgd import train
-from bitstep.registers import OFFSETS, Control, Saturation
-from bitstep_sim.device import SimDevice
+from bitstep.pipeline.registers import OFFSETS, Control, Saturation
+from bitstep_sim.board.device import SimDevice
 
 MIB = 1 << 20
 _NAMES = {offset: name for name, offset in OFFSETS.items()}

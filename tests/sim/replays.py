@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from bitstep.devices.base import DeviceError
-from bitstep.driver import Driver, ModelLayout
+from bitstep.devices.driver import Driver, ModelLayout
 from bitstep.golden.sgd import train
-from bitstep.registers import COUNTERS, OFFSETS, Control, Error, Saturation, Status
-from bitstep_sim.board import BASE
-from bitstep_sim.device import POISON
+from bitstep.pipeline.registers import COUNTERS, OFFSETS, Control, Error, Saturation, Status
+from bitstep.pipeline.results import DeviceError
+from bitstep_sim.board.compiled import BASE
+from bitstep_sim.board.device import POISON
 
 LIMIT = 200_000         # cycles of a run
 # What a run leaves in registers; counters of so few cycles have no upper half.

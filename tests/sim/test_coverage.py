@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bitstep.config import PipelineConfig
-from bitstep.registers import Loss
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import Loss
 from bitstep_sim.coverage import (
     Point,
     component,
@@ -16,8 +16,8 @@ from bitstep_sim.coverage import (
     unmet_pairs,
 )
 from bitstep_sim.faults import FAULTS, run_fault
-from bitstep_sim.jobs import random_job
 from bitstep_sim.proofs.formal import mutated
+from bitstep_sim.testing.random_jobs import random_job
 
 ROOT = Path(__file__).resolve().parents[2]
 DAT = """# SystemC::Coverage-3
@@ -82,8 +82,8 @@ def test_fault_follows_the_source(fault):
 
 
 def test_a_fault_is_found_by_its_tests_alone():
-    fault = next(fault for fault in FAULTS if fault.mutation.file == "model_walk.py")
+    fault = next(fault for fault in FAULTS if fault.mutation.file == "pipeline/model/walk.py")
     assert run_fault(fault) == "killed"
-    assert run_fault(replace(fault, tests=("test_decoder.py",))) == "survives"
+    assert run_fault(replace(fault, tests=("pipeline/rows/test_decoder.py",))) == "survives"
     with pytest.raises(RuntimeError, match="pytest ended with code 5"):
         run_fault(replace(fault, board="test_coverage.py::no_such_test"))

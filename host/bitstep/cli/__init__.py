@@ -1,29 +1,63 @@
-"""The command ``bitstep``: one module for each subcommand, with NumPy alone where that suffices."""
+"""The command ``bitstep``: each subcommand is a module that an entry point names.
+
+A module has ``add_parser(commands)``, which declares the options and returns the parser, and
+``run(arguments)``, which returns the exit code. Those of this package need NumPy alone.
+"""
 
 import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
-from bitstep.cli import (
-    bench,
-    curves,
-    deploy,
-    devices,
-    doctor,
-    info,
-    predict,
-    quantize,
-    rtl,
-    train,
-)
-from bitstep.cli.common import UsageError
+from bitstep.cli.options import UsageError
+from bitstep.plugins import entry_points
 
-COMMANDS = (train, bench, curves, quantize, predict, rtl, info, devices, deploy, doctor)
+GROUP = "bitstep.commands"
+FIRST = ("train", "quantize", "predict")    # in this order; the others follow by name
 
 # What a user can cause: bad data and parameters (ValueError), devices, tools and runs
 # (RuntimeError), files (OSError), data that are too large (MemoryError).
 USER_ERRORS = (ValueError, RuntimeError, OSError, MemoryError)
+
+
+class _Unavailable:
+    """In place of a subcommand whose module cannot be imported."""
+
+    def __init__(self, name: str, error: ImportError):
+        self._name = name
+        self._message = (f"the subcommand cannot be loaded, because {error}; install the package "
+                         "that offers it again, with what it needs")
+
+    def add_parser(self, commands):
+        """Declare the subcommand, with no options."""
+        return commands.add_parser(self._name, help=self._message, description=self._message)
+
+    def run(self, arguments):
+        """Raise the error that the import gave."""
+        raise RuntimeError(self._message)
+
+
+def subcommands() -> list[Any]:
+    """Modules of the subcommands that installed packages offer, in the order of the help.
+
+    Raises
+    ------
+    SystemExit
+        If bitstep is not installed.
+    """
+    points = entry_points(GROUP)
+    if not points:
+        raise SystemExit("bitstep: error: no subcommand is installed; found the sources of bitstep "
+                         "without its package: pip install -e . where pyproject.toml is")
+    modules = []
+    for name in (*(name for name in FIRST if name in points),
+                 *(name for name in points if name not in FIRST)):
+        try:
+            modules.append(points[name].load())
+        except ImportError as error:
+            modules.append(_Unavailable(name, error))
+    return modules
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -35,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
         "use).")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in COMMANDS:
+    for module in subcommands():
         command = module.add_parser(commands)
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS,
                              help="show the traceback of an error")

@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bitstep.cli.common import UsageError, number
-from bitstep.deploy import (
+from bitstep.cli.options import UsageError, number
+from bitstep.devices.deploy import (
     FOLDER,
     STEP_TIMEOUT_S,
     collect,

@@ -4,7 +4,7 @@ import argparse
 import inspect
 from typing import Any
 
-from bitstep.cli.common import StatusLine, UsageError, integer, number
+from bitstep.cli.options import StatusLine, UsageError, integer, number
 from bitstep.devices import available, device_class
 
 # Options of the command line and the parameters of a device's class.

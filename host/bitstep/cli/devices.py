@@ -4,9 +4,9 @@ import argparse
 import inspect
 from typing import Any
 
-from bitstep.cli.common import table
+from bitstep.cli.options import table
 from bitstep.devices import available, device_class
-from bitstep.devices.base import DeviceError
+from bitstep.pipeline.results import DeviceError
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:

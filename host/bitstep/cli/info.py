@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.common import is_quantized, table
+from bitstep.cli.configuration import add_configuration_options, configuration
+from bitstep.cli.options import is_quantized, table
 from bitstep.cli.report import REPORT_VERSION, print_report, versions
-from bitstep.cli.rtl import add_configuration_options, configuration
-from bitstep.config import FLOAT_GUARD, PipelineConfig
 from bitstep.data import dataset_names, load
 from bitstep.data.sources import BUNDLED, REMOTE
-from bitstep.modelfile import is_model, load_model
-from bitstep.quantization import QuantizedDataset
-from bitstep.registers import table as register_table
+from bitstep.pipeline.config import FLOAT_GUARD, PipelineConfig
+from bitstep.pipeline.registers import table as register_table
+from bitstep.quantization import load_quantized
+from bitstep.training.model_file import is_model, load_model
 
 FEATURES = (8, 16, 90, 1000, 4096)      # rows that the table of look-ahead shows
 
@@ -108,7 +108,7 @@ def _show_file(path: str) -> None:
 
 
 def _show_quantized(path):
-    data = QuantizedDataset.load(path)
+    data = load_quantized(path)
     _show({"file": f"quantized data set, {Path(path).stat().st_size:,} bytes",
            "rows": data.n_rows, "features": data.n_features, "bits": data.bits,
            "encoding": data.encoding, "bus width": data.bus_width, "copies": data.copies,

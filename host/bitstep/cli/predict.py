@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.common import check_writable, is_quantized, write_text
+from bitstep.cli.options import check_writable, is_quantized, write_text
 from bitstep.data import load
 from bitstep.data.files import is_libsvm
-from bitstep.losses import row_values
-from bitstep.modelfile import LinearModel, ModelFileError, load_model
-from bitstep.quantization import QuantizedDataset
+from bitstep.quantization import load_quantized
+from bitstep.training.losses import row_values
+from bitstep.training.model_file import LinearModel, ModelFileError, load_model
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _from_codes(arguments: argparse.Namespace, model: LinearModel) -> tuple[np.ndarray, np.ndarray]:
     """Features that rows stand for, as exactly as the file has them, and labels."""
-    data = QuantizedDataset.load(arguments.data)
+    data = load_quantized(arguments.data)
     expected = [model.config.get(name) for name in ("bits", "encoding")]
     if expected != [data.bits, data.encoding]:
         raise ModelFileError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.common import (
+from bitstep.cli.options import (
     DEFAULT_MODELS,
     Bar,
     UsageError,
@@ -17,12 +17,12 @@ from bitstep.cli.common import (
     task_of,
 )
 from bitstep.data import Dataset, load, split
-from bitstep.losses import accuracies, code_losses, mean_losses
-from bitstep.models import MODELS, Model
-from bitstep.quantization import QuantizedDataset, quantize
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import QuantizedDataset, load_quantized, quantize
 from bitstep.quantization.encodings import FULL_CELLS
-from bitstep.registers import Loss
-from bitstep.training import TrainedModel, class_outputs, class_targets
+from bitstep.training.losses import accuracies, code_losses, mean_losses
+from bitstep.training.models import MODELS, Model
+from bitstep.training.train import TrainedModel, class_outputs, class_targets
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Problem:
     ----------
     name : str
     model : str
-        A key of :data:`bitstep.models.MODELS`.
+        A key of :data:`bitstep.training.models.MODELS`.
     refetch : bool
         Whether rows shall be fetched again at full precision.
     outputs : list of QuantizedDataset
@@ -222,7 +222,7 @@ def resolve_refetch(arguments: argparse.Namespace, *, has_full: bool) -> bool:
 
 
 def _from_codes(arguments):
-    data = QuantizedDataset.load(arguments.data)
+    data = load_quantized(arguments.data)
     for option, given in (("--train-rows", arguments.train_rows), ("--shuffle", arguments.shuffle),
                           ("--seed", arguments.seed)):
         if given is not None:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bitstep.cli.common import (
+from bitstep.cli.options import (
     UsageError,
     add_data_options,
     add_pipeline_options,
@@ -14,8 +14,9 @@ from bitstep.cli.common import (
     task_of,
 )
 from bitstep.cli.problem import quantize_rows
-from bitstep.config import FULL_WIDTH
 from bitstep.data import load, split
+from bitstep.pipeline.config import FULL_WIDTH
+from bitstep.quantization import save_quantized
 from bitstep.quantization.encodings import FULL_CELLS
 
 
@@ -53,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     train, _ = split(dataset, arguments.train_rows, arguments.shuffle, arguments.seed)
     task_of(arguments, dataset, train.labels)
     data = quantize_rows(arguments, train, task, full=full)
-    data.save(arguments.out)
+    save_quantized(data, arguments.out)
     copies = f"{data.copies} copies of " if data.copies > 1 else ""
     labels = "a regression" if data.classes is None else f"{len(data.classes)} classes"
     print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features for {labels}, "

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.common import UsageError, duration, numbers, table
+from bitstep.cli.options import UsageError, duration, numbers, table
 from bitstep.cli.problem import Problem
-from bitstep.config import PipelineConfig
-from bitstep.training import TrainedModel, report_counters
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.training.train import TrainedModel, report_counters
 
 REPORT_VERSION = 1
 LOSSES = {

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.common import (
+from bitstep.cli.device import add_device_options, device_options
+from bitstep.cli.options import (
     Bar,
     UsageError,
     add_data_options,
@@ -21,23 +22,22 @@ from bitstep.cli.common import (
     or_auto,
     write_json,
 )
-from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.problem import prepare
 from bitstep.cli.report import check_plot, make_report, plot, print_report
 from bitstep.devices import open_device
-from bitstep.driver import Driver
-from bitstep.modelfile import LinearModel
-from bitstep.planning import (
+from bitstep.devices.driver import Driver
+from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.results import SaturationError
+from bitstep.training.model_file import LinearModel
+from bitstep.training.planning import (
     CORRECTED_ENCODINGS,
     MARGIN_RANGE,
     MODEL_RANGE,
     automatic_range,
     pipeline_for,
 )
-from bitstep.registers import Loss
-from bitstep.runs import SaturationError
-from bitstep.schedules import SCHEDULES, read_steps, schedule_steps
-from bitstep.training import TrainedModel, automatic_step, lost_updates, train_model
+from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
+from bitstep.training.train import TrainedModel, automatic_step, lost_updates, train_model
 
 DEFAULT_EPOCHS = 20
 

@@ -3,8 +3,7 @@
 Everything here but the bundled sets and downloads works with NumPy alone.
 """
 
-from bitstep.data.dataset import Dataset, split, synthetic
-from bitstep.data.errors import DataError
+from bitstep.data.dataset import DataError, Dataset, split, synthetic
 from bitstep.data.sources import dataset_names, load
 
 __all__ = ["DataError", "Dataset", "dataset_names", "load", "split", "synthetic"]

@@ -6,8 +6,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from bitstep.data.errors import DataError
-from bitstep.data.libsvm import line_chunks
+from bitstep.data.dataset import DataError
+from bitstep.data.text import line_chunks
 
 LABEL_COLUMNS = ("last", "first")
 

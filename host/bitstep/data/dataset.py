@@ -4,9 +4,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bitstep.data.errors import DataError
-
 TASKS = ("regression", "classification")
+
+
+class DataError(ValueError):
+    """Data, a data file or the name of a data set cannot be used.
+
+    The message names the place (file and line, or row and column), what was found, what must hold
+    and what to do.
+    """
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from bitstep.data.csv_text import read_csv
-from bitstep.data.dataset import Dataset
-from bitstep.data.errors import DataError
+from bitstep.data.dataset import DataError, Dataset
 from bitstep.data.libsvm import read_libsvm
 
 TEXT_SUFFIXES = (".svm", ".libsvm", ".txt")

@@ -1,16 +1,15 @@
 """LIBSVM text, read with NumPy alone: ``label index:value index:value ...``, one row a line."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
 
-from bitstep.config import MAX_FEATURES
-from bitstep.data.errors import DataError
+from bitstep.data.dataset import DataError
+from bitstep.data.text import line_chunks
 
-CHUNK_BYTES = 1 << 22       # of text; bounds the memory for tokens
+MAX_FEATURES = 1 << 20       # a larger index asks for more memory than a dense matrix may have
 
 _ALLOWED = b"0123456789+-.eE: \t\r\n"
 _FOREIGN = re.compile(rb"[^0-9+\-.eE: \t\r\n]")
@@ -81,18 +80,6 @@ def read_libsvm(file: BinaryIO, path: Path,
             target[np.repeat(np.arange(rows), chunk.counts), chunk.indices - base] = chunk.values
         start += rows
     return features, np.concatenate([chunk.labels for chunk in chunks])
-
-
-def line_chunks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Chunks of whole lines, each with the number of its first line (from 1)."""
-    line = 1
-    while text := file.read(CHUNK_BYTES):
-        if not text.endswith(b"\n"):
-            text += file.readline()
-        if line == 1 and text.startswith(b"\xef\xbb\xbf"):
-            text = text[3:]     # a byte order mark says nothing in UTF-8
-        yield text, line
-        line += text.count(b"\n")
 
 
 def _parse(text: bytes, first_line: int, path: Path) -> _Rows:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitstep.data.dataset import Dataset, synthetic
-from bitstep.data.errors import DataError
+from bitstep.data.dataset import DataError, Dataset, synthetic
 from bitstep.data.files import (
     PACKED_SUFFIXES,
     TEXT_SUFFIXES,

@@ -4,8 +4,9 @@ import importlib.metadata
 import inspect
 from typing import Any
 
-from bitstep.config import PipelineConfig
-from bitstep.devices.base import DeviceError
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.results import DeviceError
+from bitstep.plugins import entry_points
 
 GROUP = "bitstep.devices"
 EXTRAS = {"sim": "sim"}     # extra of the distribution that a device of ours needs
@@ -15,12 +16,7 @@ __all__ = ["DeviceError", "available", "device_class", "open_device"]
 
 def available() -> dict[str, importlib.metadata.EntryPoint]:
     """Devices that some installed distribution offers, by name, without importing them."""
-    points = importlib.metadata.entry_points()
-    if hasattr(points, "select"):
-        found = list(points.select(group=GROUP))
-    else:                                   # Python 3.9 and importlib_metadata before 3.6
-        found = list(points.get(GROUP, ()))  # type: ignore[attr-defined]
-    return {point.name: point for point in sorted(found, key=lambda point: point.name)}
+    return entry_points(GROUP)
 
 
 def device_class(name: str) -> type:
@@ -59,7 +55,7 @@ def open_device(name: str, config: PipelineConfig, **options: Any):
     Returns
     -------
     Device or GoldenDevice
-        To be given to :class:`bitstep.driver.Driver`; the caller closes it.
+        To be given to :class:`bitstep.devices.driver.Driver`; the caller closes it.
 
     Raises
     ------

@@ -6,11 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bitstep.config import PipelineConfig
-
-
-class DeviceError(RuntimeError):
-    """The device could not be opened, or did something that its protocol forbids."""
+from bitstep.pipeline.config import PipelineConfig
 
 
 class Buffer(Protocol):

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Callable
 
-from bitstep.config import PipelineConfig
 from bitstep.golden.sgd import train
-from bitstep.job import TrainingJob
-from bitstep.registers import Error
-from bitstep.runs import (
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.registers import Error
+from bitstep.pipeline.results import (
     COUNTER_NAMES,
     RunTimeoutError,
     TrainingInterrupted,
@@ -42,7 +42,9 @@ class GoldenDevice:
         self.config = config
 
     def train(self, job: TrainingJob, *, timeout_s: float, on_epoch: Callable[[int], None]):
-        """Run a job; see :meth:`bitstep.driver.Driver.train`. Time is checked between epochs."""
+        """Run a job; see :meth:`bitstep.devices.driver.Driver.train`. Time is checked between
+        epochs.
+        """
         check_job(job, self.config)
         models, intercepts, refetched, started = [], [], [], time.monotonic()
 

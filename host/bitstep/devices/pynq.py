@@ -24,8 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.config import PipelineConfig
-from bitstep.devices.base import DeviceError
+from bitstep.devices.driver import ABORT_TIMEOUT_S, check_identity
 from bitstep.devices.pynq_clock import FpgaClock, set_clock
 from bitstep.devices.pynq_left import (
     end_left_run,
@@ -33,8 +32,9 @@ from bitstep.devices.pynq_left import (
     leave_mark,
     remove_mark,
 )
-from bitstep.driver import ABORT_TIMEOUT_S, check_identity
-from bitstep.registers import OFFSETS, Control, Status
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import OFFSETS, Control, Status
+from bitstep.pipeline.results import DeviceError
 
 IP_TYPE = "bitstep:user:bitstep_ip:"        # of the IP in the .hwh, without its version
 INTERRUPT = "interrupt"                     # its pin

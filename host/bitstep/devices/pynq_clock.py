@@ -7,7 +7,7 @@ dividers are for PLLs as Vivado believes them to be, which need not be the board
 from dataclasses import dataclass
 from typing import Any
 
-from bitstep.devices.base import DeviceError
+from bitstep.pipeline.results import DeviceError
 
 # Crystals are as exact as that. pynq reckons with 33.333 MHz where it is 33.3333.
 ABOVE = 1e-4
@@ -73,7 +73,7 @@ def _check(clock):
         raise DeviceError(
             f"{said}. Models could be wrong without a sign at a faster clock: boot the board with "
             "the SD card's own boot files, whose PLL divides to it, or build a bitstream for this "
-            "clock (clock_mhz in host/bitstep/boards.py)")
+            "clock (clock_mhz in host/bitstep/pipeline/boards.py)")
     if clock.hz < (1 - BELOW) * clock.wanted_hz:
         raise DeviceError(
             f"{said}. Whole dividers come within {BELOW:.0%}, so it was not set: run this as root, "

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bitstep.devices.base import DeviceError
-from bitstep.driver import ABORT_TIMEOUT_S
-from bitstep.registers import ADDRESS_WIDTH, OFFSETS, Control, Status
+from bitstep.devices.driver import ABORT_TIMEOUT_S
+from bitstep.pipeline.registers import ADDRESS_WIDTH, OFFSETS, Control, Status
+from bitstep.pipeline.results import DeviceError
 
 MARK = Path("/run/bitstep-open.json")       # in memory: as the FPGA, empty after a reboot
 

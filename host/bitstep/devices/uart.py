@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bitstep.config import PipelineConfig
-from bitstep.devices.base import DeviceError
 from bitstep.devices.uart_protocol import (
     CRC_BYTES,
     INFORMATION_WORDS,
@@ -25,6 +23,8 @@ from bitstep.devices.uart_protocol import (
     parse_information,
     request,
 )
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.results import DeviceError
 
 ALIGNMENT = 64              # of buffers, in bytes; more would be a waste of so little memory
 POLL_S = 0.02               # between two looks at a run

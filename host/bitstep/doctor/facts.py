@@ -10,7 +10,7 @@ from typing import Any
 
 from bitstep.doctor.report import Report
 from bitstep.doctor.session import Session
-from bitstep.registers import MAP_VERSION
+from bitstep.pipeline.registers import MAP_VERSION
 
 # Of what a run depends on, and what is asked for when something does not work.
 PACKAGES = ("bitstep", "numpy", "pynq", "pynqmetadata", "pynqutils", "pyserial", "amaranth",

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.config import PipelineConfig, ceil_div
-from bitstep.golden.levels import unpack_labels
 from bitstep.golden.sgd import train
-from bitstep.job import EpochSteps, TrainingJob
-from bitstep.planning import plan
+from bitstep.pipeline.config import PipelineConfig, ceil_div
+from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.levels import unpack_labels
+from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import quantize
-from bitstep.quantization.packing import pack_labels
-from bitstep.registers import LabelFormat, Loss
-from bitstep.training import automatic_step
+from bitstep.training.planning import plan
+from bitstep.training.train import automatic_step
 
 ENCODINGS = {"single": "nearest", "double": "double", "float": "float"}
 EPOCHS = 3
@@ -31,7 +31,7 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     initial : bool
         True for a start from a random model.
     options
-        For :func:`bitstep.planning.plan`, such as ``batch`` and ``l2``.
+        For :func:`bitstep.training.planning.plan`, such as ``batch`` and ``l2``.
     """
     rng = np.random.default_rng(seed)
     if loss is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.config import ceil_div
+from bitstep.devices.driver import Driver, Run
 from bitstep.doctor.jobs import (
     difference,
     expected_of,
@@ -16,7 +16,7 @@ from bitstep.doctor.jobs import (
     training_jobs,
 )
 from bitstep.doctor.session import Session
-from bitstep.driver import Driver, Run
+from bitstep.pipeline.config import ceil_div
 
 FEW_BITS = 8                # in which all wrong words differ, at most, to be called stuck
 SLOT = 64                   # bytes, the alignment of places in the large buffer

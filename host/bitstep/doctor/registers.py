@@ -1,7 +1,7 @@
 """Register tests: identity, every bit of every register, and those that writes do not change."""
 
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
-from bitstep.registers import (
+from bitstep.pipeline.registers import (
     ADDRESS_WIDTH,
     MAP_VERSION,
     OFFSETS,

@@ -5,12 +5,12 @@ import time
 
 import numpy as np
 
+from bitstep.devices.driver import Driver, Run
 from bitstep.doctor.jobs import difference, expected_of, still_job, training_jobs
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
-from bitstep.driver import Driver, Run
-from bitstep.job import TrainingJob
-from bitstep.registers import Control, Error, Status
-from bitstep.runs import RunResult
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.registers import Control, Error, Status
+from bitstep.pipeline.results import RunResult
 
 INTERRUPT_TIMEOUT_S = 2.0
 LOOK_S = 0.3                # how long the clock is measured, in time of the host

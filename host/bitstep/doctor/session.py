@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.devices.base import DeviceError
+from bitstep.devices.driver import ABORT_TIMEOUT_S
 from bitstep.doctor.report import Report
-from bitstep.driver import ABORT_TIMEOUT_S
-from bitstep.registers import OFFSETS, Control, Error, Status
-from bitstep.runs import RunResult, run_error
+from bitstep.pipeline.registers import OFFSETS, Control, Error, Status
+from bitstep.pipeline.results import DeviceError, RunResult, run_error
 
 STUCK_REMEDY = ("configure the FPGA again (load the bitstream, or switch the board off and on), "
                 "then run bitstep doctor again; if it stays, send this report")

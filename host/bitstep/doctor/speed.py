@@ -2,9 +2,9 @@
 
 import contextlib
 
+from bitstep.devices.driver import Driver, Run
 from bitstep.doctor.jobs import difference, expected_of, make_job
 from bitstep.doctor.session import Session
-from bitstep.driver import Driver, Run
 
 SHARE = 0.85                # of a port that a healthy memory fills
 BYTES = 1 << 20             # of the rows, at most

@@ -12,10 +12,10 @@ from collections import deque
 
 import numpy as np
 
-from bitstep.config import FLOAT_GUARD, MODEL_WIDTH
 from bitstep.golden.rounding import fits
-from bitstep.golden.updates import Saturated, proximal_step, update_rule
-from bitstep.registers import Saturation
+from bitstep.golden.steps import Saturated, correction, proximal_step, update_rule
+from bitstep.pipeline.config import FLOAT_GUARD, MODEL_WIDTH
+from bitstep.pipeline.registers import Saturation
 
 _BIAS = 150                 # exponent field of m 2^0, with m's 23 fraction bits counted in
 _FAR = 62                   # a shift beyond every product's width: what is left rounds to 0
@@ -131,7 +131,6 @@ class FloatEpoch:
         """In the row ``lookahead`` after a boundary the words become those of the boundary: the
         correction is written into them, and the next one is computed.
         """
-        from bitstep.golden.sgd import correction
         if self.since is None:
             return
         if self.since == self.lookahead:

@@ -4,12 +4,13 @@ The formats are those of docs/number-formats.md and docs/memory-layout.md; every
 NumPy alone.
 """
 
+from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels, unpack_floats
 from bitstep.quantization.dataset import MAX_COPIES, QuantizedDataset, quantize
 from bitstep.quantization.encodings import ENCODINGS, Grid, encode
-from bitstep.quantization.packing import pack_codes, pack_floats, pack_labels, unpack_floats
 from bitstep.quantization.scaling import Scaler, fit_scaler
-from bitstep.quantization.storage import StorageError
+from bitstep.quantization.storage import StorageError, load_quantized, save_quantized
 
 __all__ = ["ENCODINGS", "MAX_COPIES", "Grid", "QuantizedDataset", "Scaler", "StorageError",
-           "encode", "fit_scaler", "pack_codes", "pack_floats", "pack_labels", "quantize",
+           "encode", "fit_scaler", "load_quantized", "pack_codes", "pack_floats", "pack_labels",
+           "quantize", "save_quantized",
            "unpack_floats"]

@@ -1,21 +1,20 @@
 """The quantized data set: packed rows and labels, and what their integers stand for."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bitstep.config import MAX_FEATURES, PipelineConfig, ceil_div, level_limit
-from bitstep.data.errors import DataError
-from bitstep.golden.levels import unpack_codes, unpack_labels
-from bitstep.job import label_bytes
+from bitstep.data.dataset import DataError
+from bitstep.pipeline.config import MAX_FEATURES, PipelineConfig, ceil_div, level_limit
+from bitstep.pipeline.job import label_bytes
+from bitstep.pipeline.levels import unpack_codes, unpack_labels
+from bitstep.pipeline.memory import pack_codes, pack_floats, unpack_floats
+from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization.blocks import Workspace, row_blocks
 from bitstep.quantization.encodings import ENCODINGS, FULL_CELLS, Grid
 from bitstep.quantization.labels import MAX_CLASSES, quantize_labels
-from bitstep.quantization.packing import pack_codes, pack_floats, unpack_floats
 from bitstep.quantization.scaling import Scaler, fit_scaler
-from bitstep.registers import LabelFormat
 
 MAX_COPIES = 255
 
@@ -41,7 +40,7 @@ class QuantizedDataset:
     classes : ndarray of float64, shape (n_classes,), or None
         Two classes: those of L = -1 and L = +1; more: those of L = 0, 1, 2 and so on. In increasing
         order; None for a regression. A pipeline trains on two; of more, one against the rest
-        (:func:`bitstep.training.class_outputs`).
+        (:func:`bitstep.training.train.class_outputs`).
     scaler : Scaler
         Features to u in [-1, 1].
     variance : ndarray of float64, shape (n_features,)
@@ -51,8 +50,8 @@ class QuantizedDataset:
         What the codes were drawn with.
     full : ndarray of int16, shape (n_rows, n_features), or None
         The rows at full precision, for refetching: in units of ``2 ** -full_fraction`` of a level
-        (:attr:`bitstep.config.PipelineConfig.full_fraction`), each value in the cells of its
-        codes. Encodings ``nearest`` and ``stochastic`` only.
+        (:attr:`bitstep.pipeline.config.PipelineConfig.full_fraction`), each value in the cells of
+        its codes. Encodings ``nearest`` and ``stochastic`` only.
 
     Raises
     ------
@@ -211,17 +210,6 @@ class QuantizedDataset:
         return replace(self, labels=stream.packed, label_format=stream.label_format,
                        label_scale=stream.scale, label_offset=stream.offset,
                        classes=stream.classes)
-
-    def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write one file, whole or not at all; see :func:`bitstep.quantization.storage.save`."""
-        from bitstep.quantization import storage
-        storage.save(self, path)
-
-    @staticmethod
-    def load(path: "str | os.PathLike[str]") -> "QuantizedDataset":
-        """Read and check a file of :meth:`save`; see :func:`bitstep.quantization.storage.load`."""
-        from bitstep.quantization import storage
-        return storage.load(path)
 
 
 def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,

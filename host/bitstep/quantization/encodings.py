@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.config import FLOAT_BITS, level_limit
+from bitstep.pipeline.config import FLOAT_BITS, level_limit
 
 FRACTION_BITS = 24
 
@@ -87,7 +87,7 @@ class Grid:
 
     @property
     def family(self) -> str:
-        """Family of pipelines that decode the codes (bitstep.config)."""
+        """Family of pipelines that decode the codes (bitstep.pipeline.config)."""
         return ENCODINGS[self.encoding].family
 
     @property
@@ -202,7 +202,8 @@ class Grid:
         ----------
         positions : ndarray of uint32
         fraction : int
-            :attr:`bitstep.config.PipelineConfig.full_fraction` of a pipeline for the codes.
+            :attr:`bitstep.pipeline.config.PipelineConfig.full_fraction` of a pipeline for the
+            codes.
 
         Returns
         -------
@@ -261,7 +262,7 @@ def encode(u: np.ndarray, *, bits: int, encoding: str,
     Returns
     -------
     ndarray of uint8, same shape
-        What :func:`bitstep.golden.levels.decode` decodes; of ``float``: float32, the values.
+        What :func:`bitstep.pipeline.levels.decode` decodes; of ``float``: float32, the values.
 
     Raises
     ------

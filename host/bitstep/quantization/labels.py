@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.data.dataset import TASKS
-from bitstep.data.errors import DataError
-from bitstep.quantization.packing import pack_labels
-from bitstep.registers import LabelFormat
+from bitstep.data.dataset import TASKS, DataError
+from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.registers import LabelFormat
 
 LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
 # Largest L by stored bits. A weight of 32 times the largest label must fit a model word with any

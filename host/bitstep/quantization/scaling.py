@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitstep.data.dataset import first_not_finite
-from bitstep.data.errors import DataError
+from bitstep.data.dataset import DataError, first_not_finite
 from bitstep.quantization.blocks import Workspace, row_blocks
 
 SCALERS = ("minmax", "maxabs")

@@ -5,19 +5,17 @@ import json
 import os
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from bitstep.data.errors import DataError
-from bitstep.golden.levels import decode, unpack_codes
+from bitstep.data.dataset import DataError
+from bitstep.pipeline.levels import decode, unpack_codes
+from bitstep.pipeline.memory import unpack_floats
+from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization.blocks import row_blocks
-from bitstep.quantization.packing import unpack_floats
+from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.scaling import Scaler
-from bitstep.registers import LabelFormat
-
-if TYPE_CHECKING:
-    from bitstep.quantization.dataset import QuantizedDataset
 
 MAGIC = "bitstep quantized data set"
 VERSION = 1
@@ -27,7 +25,7 @@ class StorageError(DataError):
     """A file of a quantized data set is missing, damaged, or of another kind or version."""
 
 
-def save(dataset: "QuantizedDataset", path: "str | os.PathLike[str]") -> None:
+def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") -> None:
     """Write a quantized data set to one file.
 
     The file takes its name only when it is complete, so a file that exists is whole, and one that
@@ -73,8 +71,8 @@ def save(dataset: "QuantizedDataset", path: "str | os.PathLike[str]") -> None:
         temporary.unlink(missing_ok=True)
 
 
-def load(path: "str | os.PathLike[str]") -> "QuantizedDataset":
-    """Read a file that :func:`save` wrote, and check all of it.
+def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
+    """Read a file that :func:`save_quantized` wrote, and check all of it.
 
     Parameters
     ----------
@@ -98,7 +96,7 @@ def load(path: "str | os.PathLike[str]") -> "QuantizedDataset":
         start = file.read(4)
     if start != b"PK\x03\x04":      # what every .npz starts with
         raise StorageError(f"{path}: found a file of another kind (it starts with {start!r}); it "
-                           "must be one that QuantizedDataset.save wrote")
+                           "must be one that bitstep.quantization.save_quantized wrote")
     try:
         # Opened here, because NumPy leaves a file open that it cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
@@ -132,15 +130,14 @@ def _header(path: Path, stored: Any) -> dict[str, Any]:
     if magic != MAGIC:
         raise StorageError(f"{path}: found an .npz file of another kind (arrays "
                            f"{', '.join(stored.files[:5])}); it must be one that "
-                           "QuantizedDataset.save wrote")
+                           "bitstep.quantization.save_quantized wrote")
     if version != VERSION:
         raise StorageError(f"{path}: found format version {version}; this bitstep reads version "
                            f"{VERSION}; install a newer bitstep, or quantize again")
     return header
 
 
-def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> "QuantizedDataset":
-    from bitstep.quantization.dataset import QuantizedDataset
+def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
     return QuantizedDataset(
         bits=header["bits"], encoding=header["encoding"], bus_width=header["bus_width"],
@@ -153,7 +150,7 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> "Quantiz
         variance=arrays["variance"], seed=header["seed"], full=arrays.get("full"))
 
 
-def _check_rows(dataset: "QuantizedDataset", name: str, rows: np.ndarray) -> None:
+def _check_rows(dataset: QuantizedDataset, name: str, rows: np.ndarray) -> None:
     """Raise ValueError for a set bit of padding, a code that no encoder writes or a value at full
     precision that lies outside the cell of its code.
     """
@@ -179,7 +176,7 @@ def _check_rows(dataset: "QuantizedDataset", name: str, rows: np.ndarray) -> Non
                 _check_cells(dataset, name, codes, dataset.full[start:stop])
 
 
-def _check_cells(dataset: "QuantizedDataset", name: str, codes: np.ndarray,
+def _check_cells(dataset: QuantizedDataset, name: str, codes: np.ndarray,
                  full: np.ndarray) -> None:
     fraction = dataset.row_config.full_fraction
     levels, _ = decode(codes, bits=dataset.bits, family="single")

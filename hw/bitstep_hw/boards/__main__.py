@@ -3,7 +3,8 @@
 import functools
 import sys
 
-from bitstep_hw.boards import ecp5, pynq
+from bitstep_hw.boards import pynq
+from bitstep_hw.boards.ecp5 import flow as ecp5
 
 BOARDS = {"ecp5-85": ecp5.main,
           **{name: functools.partial(pynq.main, name) for name in pynq.BOARDS}}

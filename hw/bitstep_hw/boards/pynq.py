@@ -8,11 +8,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitstep.boards import FACTS, ULTRASCALE_PORT_WIDTH, ZYNQ_PORT_WIDTH, BoardFacts
-from bitstep.config import AUX_WIDTH, PipelineConfig
-from bitstep_hw.area import XC7Z020
+from bitstep.pipeline.boards import FACTS, ULTRASCALE_PORT_WIDTH, ZYNQ_PORT_WIDTH, BoardFacts
+from bitstep.pipeline.config import AUX_WIDTH, PipelineConfig
 from bitstep_hw.boards.vivado import ToolError
 from bitstep_hw.boards.vivado.flow import build, collect, find_vivado, write_sources
+from bitstep_sim.reports.area import XC7Z020
 
 FOLDER = Path("build/vivado")
 BITSTREAMS = Path("bitstreams")
@@ -186,7 +186,7 @@ BOARDS = {board.name: board for board in (
 
 def _parse(board: PynqBoard, text: str) -> PipelineConfig:
     """Default configuration of some bits, or a configuration as the flow for ECP5 takes it."""
-    from bitstep_hw.boards.ecp5 import parse_config
+    from bitstep_hw.boards.ecp5.flow import parse_config
     config = board.config(int(text)) if text.isdecimal() else parse_config(text)
     board.check(config)
     return config

@@ -2,15 +2,15 @@
 
 from amaranth import Cat, Mux, Signal
 
-from bitstep_hw.axi import MAX_BURST
-from bitstep_hw.burst_splitter import BurstSplitter
-from bitstep_hw.read_master import ReadMaster
-from bitstep_hw.write_master import WriteMaster
+from bitstep_hw.axi.burst_splitter import BurstSplitter
+from bitstep_hw.axi.buses import MAX_BURST
+from bitstep_hw.axi.read_master import ReadMaster
+from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
 
 _WIDTH = 64                 # bits of a beat in these proofs: what the auxiliary port has
 _BEAT = _WIDTH // 8
-_SPLITTER, _READ, _WRITE = "burst_splitter.py", "read_master.py", "write_master.py"
+_SPLITTER, _READ, _WRITE = "axi/burst_splitter.py", "axi/read_master.py", "axi/write_master.py"
 
 
 def burst_rules(s, valid, address, length):

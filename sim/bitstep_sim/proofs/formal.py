@@ -23,7 +23,7 @@ from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, ClockDomain, Fragment, Module, Signal, Value
 from amaranth.lib.wiring import In
 
-from bitstep_hw.memories import with_undefined_collisions
+from bitstep_hw.parts.memories import with_undefined_collisions
 
 PROVED, FAILED, UNKNOWN, TIMEOUT = "proved", "failed", "unknown", "timeout"
 _HINT = 'install what it consists of: pip install "bitstep[formal]"'

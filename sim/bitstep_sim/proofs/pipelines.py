@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from amaranth import C, Cat, Mux, Signal, signed
 
 from bitstep.golden.dither import DITHER_WIDTH, dithers
-from bitstep_hw.pipeline import Pipeline
+from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies
 from bitstep_sim.proofs.ranges import NarrowConfig
 
@@ -62,8 +62,9 @@ class Epoch:
 def narrow():
     """The generators make words of ``NARROW`` widths meanwhile."""
     modules = [module for name, module in sys.modules.items()
-               if name.startswith(("bitstep_hw.", "bitstep.config"))
-               and name != "bitstep_hw.unit_update"]        # not used by least squares
+               if name.startswith(("bitstep_hw.", "bitstep.pipeline.config"))
+               # Least squares does not use K.
+               and name != "bitstep_hw.pipeline.update.unit_update"]
     changed = [(module, name, getattr(module, name)) for module in modules for name in NARROW
                if hasattr(module, name)]
     try:
@@ -200,15 +201,17 @@ FIRST = Epoch(((1, -1), (1, 1), (1, 0)), mantissa=3)
 SECOND = Epoch(((0, 1), (-1, 1), (1, -1)), mantissa=1)
 THIRD = Epoch(((-1, 1), (1, 0), (-1, -1)), mantissa=2)
 
-_SOLVER = "solver.py"
+_SOLVER = "pipeline/update/linear_solver.py"
 _NO_SECOND = Mutation(_SOLVER, "less.eq(final - product)", "less.eq(final)")
 _NO_FAR = Mutation(_SOLVER, "self.dot - target - sum(far)", "self.dot - target")
 _NO_FAR_FAST = Mutation(_SOLVER, "history.before(d, entry), 1,", "history.before(d, entry) & 0, 1,")
-_GAPS = Mutation("update_history.py", "for p in range(1, place))", "for p in range(2, place))")
+_GAPS = Mutation("pipeline/update/update_history.py", "for p in range(1, place))",
+                 "for p in range(2, place))")
 # Name, look-ahead, recursion, epoch, cycles until it has surely ended, faults.
 _EPOCHS = [
     ("pipeline-d2", 2, 2, FIRST, 40,
-     [Mutation("correlator.py", "(d > skipped)", "(d > skipped + 1)"), _NO_SECOND]),
+     [Mutation("pipeline/products/correlator.py", "(d > skipped)", "(d > skipped + 1)"),
+      _NO_SECOND]),
     ("pipeline-d2-second", 2, 2, SECOND, 40, [_NO_SECOND]),
     ("pipeline-d2-gaps", 2, 2, replace(THIRD, gap=3), 42, [_GAPS, _NO_SECOND]),
     ("pipeline-d0", 0, 2, FIRST, 64,

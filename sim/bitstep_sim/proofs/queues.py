@@ -4,14 +4,14 @@ import functools
 
 from amaranth import Mux, Signal
 
-from bitstep.config import PipelineConfig
-from bitstep.registers import LabelFormat
-from bitstep_hw.delay_lines import DelayLines
-from bitstep_hw.label_unpacker import LabelUnpacker
-from bitstep_hw.model_port import ModelPort
-from bitstep_hw.read_master import ReadMaster
-from bitstep_hw.replay import Replay
-from bitstep_hw.stream_register import StreamRegister
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import LabelFormat
+from bitstep_hw.axi.read_master import ReadMaster
+from bitstep_hw.parts.stream_register import StreamRegister
+from bitstep_hw.pipeline.model.port import ModelPort
+from bitstep_hw.pipeline.rows.delay_lines import DelayLines
+from bitstep_hw.pipeline.rows.replay import Replay
+from bitstep_hw.shell.label_unpacker import LabelUnpacker
 from bitstep_sim.proofs.axi import fifo_inside
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
 
@@ -170,36 +170,38 @@ def lines(s: Surrounding, *, recursion=2):
 PROPERTIES = [
     Property("queue-labels", "LabelUnpacker", "labels in order, none lost or made up, all formats",
              labels,
-             Mutation("label_unpacker.py", "left.eq(per_word), ", "left.eq(per_word - 1), "),
+             Mutation("shell/label_unpacker.py", "left.eq(per_word), ", "left.eq(per_word - 1), "),
              depth=1, breaks_at=6),
     Property("queue-replay", "Replay",
              "items in order, again from the oldest that was not released; never more than fit "
              "(depth 4, 15 items)",
-             replay, Mutation("replay.py", "wanted.eq(oldest), offered.eq(0)]",
+             replay, Mutation("pipeline/rows/replay.py", "wanted.eq(oldest), offered.eq(0)]",
                               "wanted.eq(oldest)]"), depth=14, bounded=True),
     Property("queue-replay-waits", "Replay",
              "what waits is offered in the next cycle; there is room until four items are kept",
-             replay_waits, Mutation("replay.py", "!= self.depth)", "!= self.depth - 1)"), depth=2),
+             replay_waits, Mutation("pipeline/rows/replay.py", "!= self.depth)",
+                                    "!= self.depth - 1)"), depth=2),
     Property("queue-model-port", "ModelPort",
              "the buffer never overflows while a model is unloaded", model_port,
-             Mutation("model_port.py", "advance.eq(buffer.level < 7 - latency)", "advance.eq(1)"),
+             Mutation("pipeline/model/port.py", "advance.eq(buffer.level < 7 - latency)",
+                      "advance.eq(1)"),
              depth=2, breaks_at=24),
     Property("queue-reader", "ReadMaster",
              "beats leave in the order in which they came, none is lost (15 beats)",
-             reader, Mutation("read_master.py", "store.w_en.eq(bus.rvalid & ~self.stop)",
+             reader, Mutation("axi/read_master.py", "store.w_en.eq(bus.rvalid & ~self.stop)",
                               "store.w_en.eq(bus.rvalid & ~(self.o.ready & self.o.valid))"),
              depth=12, bounded=True),
     Property("queue-stage", "StreamRegister", "items in order, none lost, one a cycle", stage,
-             Mutation("stream_register.py", "with m.If(~full & (newest == number)):",
+             Mutation("parts/stream_register.py", "with m.If(~full & (newest == number)):",
                       "with m.If(newest == number):"),
              depth=10, bounded=True),
     Property("queue-lines", "DelayLines", "line d shows the same beat of the row d before",
-             lines, Mutation("delay_lines.py", "newer = delay(m, read.data, late",
+             lines, Mutation("pipeline/rows/delay_lines.py", "newer = delay(m, read.data, late",
                              "newer = delay(m, self.beat, late"),
              depth=12, bounded=True),
     Property("queue-lines-fast", "DelayLines",
              "the same for a fast clock, with the same index every third cycle at most",
              functools.partial(lines, recursion=4),
-             Mutation("delay_lines.py", "delay(m, self.index, 1 + late",
+             Mutation("pipeline/rows/delay_lines.py", "delay(m, self.index, 1 + late",
                       "delay(m, self.index, 1"), depth=14, bounded=True),
 ]

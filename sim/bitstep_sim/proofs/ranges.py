@@ -4,10 +4,10 @@ import functools
 
 from amaranth import Mux, Signal
 
-from bitstep.config import MODEL_WIDTH, PipelineConfig
-from bitstep_hw.cell_bounds import CellBounds
-from bitstep_hw.correlator import Correlator
-from bitstep_hw.dot_product import DotProduct
+from bitstep.pipeline.config import MODEL_WIDTH, PipelineConfig
+from bitstep_hw.pipeline.products.cell_bounds import CellBounds
+from bitstep_hw.pipeline.products.correlator import Correlator
+from bitstep_hw.pipeline.products.dot_product import DotProduct
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
 
 
@@ -125,14 +125,14 @@ def cell_bounds(s: Surrounding, *, config):
 
 _PROPERTIES = [
     ("range-dot", "DotProduct", "a row's sum fits dot_width", dot_product,
-     Mutation("dot_product.py", "row = Signal(signed(config.dot_width)",
+     Mutation("pipeline/products/dot_product.py", "row = Signal(signed(config.dot_width)",
               "row = Signal(signed(config.dot_width - 2)")),
     ("range-products", "Correlator",
      "a row's sum, the intercept's square with it, fits gram_width", correlator,
-     Mutation("correlator.py", 'row = Signal(signed(config.gram_width)',
+     Mutation("pipeline/products/correlator.py", 'row = Signal(signed(config.gram_width)',
               'row = Signal(signed(config.gram_width - 2)')),
     ("range-bounds", "CellBounds", "both sums fit reach_width", cell_bounds,
-     Mutation("cell_bounds.py", "MODEL_WIDTH + 3 + config.capacity.bit_length()",
+     Mutation("pipeline/products/cell_bounds.py", "MODEL_WIDTH + 3 + config.capacity.bit_length()",
               "MODEL_WIDTH + 1 + config.capacity.bit_length()")),
 ]
 PROPERTIES = [

@@ -2,8 +2,8 @@
 
 from amaranth import Array, C, Cat, Mux, Signal
 
-from bitstep.registers import ADDRESS_WIDTH, MAP_VERSION, OFFSETS
-from bitstep_hw.register_bank import READABLE, WRITABLE, RegisterBank
+from bitstep.pipeline.registers import ADDRESS_WIDTH, MAP_VERSION, OFFSETS
+from bitstep_hw.shell.register_bank import READABLE, WRITABLE, RegisterBank
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies
 
 
@@ -84,12 +84,13 @@ PROPERTIES = [
     Property("registers-write", "RegisterBank",
              "a write changes the bytes of its strobes in the register of its address, no other "
              "register, nothing while locked",
-             write, Mutation("register_bank.py", "selected.eq(bus.awaddr[2:] == offset >> 2)",
+             write, Mutation("shell/register_bank.py", "selected.eq(bus.awaddr[2:] == offset >> 2)",
                              "selected.eq(bus.awaddr[3:] == offset >> 3)"),
              depth=12, bounded=True),
     Property("registers-read", "RegisterBank",
              "a read gives the register of its address, 0 where there is none, a counter's high "
              "half as it was with the low one",
-             read, Mutation("register_bank.py", "kept_word.eq(word + 1)", "kept_word.eq(word)"),
+             read, Mutation("shell/register_bank.py", "kept_word.eq(word + 1)",
+                            "kept_word.eq(word)"),
              depth=12, bounded=True),
 ]

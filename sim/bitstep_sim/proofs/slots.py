@@ -2,8 +2,8 @@
 
 from amaranth import Cat, Mux, Signal
 
-from bitstep.config import PipelineConfig
-from bitstep_hw.sequencer import Sequencer
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.pipeline.rows.sequencer import Sequencer
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
 
 
@@ -140,7 +140,7 @@ def done(s: Surrounding):
     s.helper(implies((state == 0) | ended, inside(fragment, "index") == 0))
 
 
-_FILE = "sequencer.py"
+_FILE = "pipeline/rows/sequencer.py"
 PROPERTIES = [
     *(Property(f"slots-order-{recursion}", "Sequencer",
                "beats of a row in order; applies from row D + 1 on; same words at least "

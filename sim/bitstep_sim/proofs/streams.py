@@ -3,18 +3,18 @@
 from amaranth import Signal
 from amaranth.hdl import Value
 
-from bitstep.config import PipelineConfig
-from bitstep_hw.burst_splitter import BurstSplitter
-from bitstep_hw.job_feeders import AuxFeeder, RowFeeder
-from bitstep_hw.label_unpacker import LabelUnpacker
-from bitstep_hw.model_port import ModelPort
-from bitstep_hw.read_master import ReadMaster
-from bitstep_hw.refetcher import Refetcher
-from bitstep_hw.register_bank import RegisterBank
-from bitstep_hw.replay import Replay
-from bitstep_hw.run_control import RunControl
-from bitstep_hw.stream_register import StreamRegister
-from bitstep_hw.write_master import WriteMaster
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.axi.burst_splitter import BurstSplitter
+from bitstep_hw.axi.read_master import ReadMaster
+from bitstep_hw.axi.write_master import WriteMaster
+from bitstep_hw.parts.stream_register import StreamRegister
+from bitstep_hw.pipeline.model.port import ModelPort
+from bitstep_hw.pipeline.model.refetcher import Refetcher
+from bitstep_hw.pipeline.rows.replay import Replay
+from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
+from bitstep_hw.shell.label_unpacker import LabelUnpacker
+from bitstep_hw.shell.register_bank import RegisterBank
+from bitstep_hw.shell.run_control import RunControl
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
 
 CONFIG = PipelineConfig(bits=8, max_features=16, lookahead=2)
@@ -170,43 +170,45 @@ def structure(s: Surrounding):
 _HELD = "what is offered stays, unchanged, until it is taken"
 PROPERTIES = [
     Property("stream-splitter", "BurstSplitter", f"{_HELD}, but for clear", splitter,
-             Mutation("burst_splitter.py", "self.i.ready.eq(~valid | self.clear | (",
+             Mutation("axi/burst_splitter.py", "self.i.ready.eq(~valid | self.clear | (",
                       "self.i.ready.eq(~valid | self.clear | (self.i.valid & final) | (")),
     Property("stream-reader", "ReadMaster", f"{_HELD}, but for stop", read_master,
-             Mutation("read_master.py", "store.r_en.eq(self.o.ready | self.stop)",
+             Mutation("axi/read_master.py", "store.r_en.eq(self.o.ready | self.stop)",
                       "store.r_en.eq(self.o.ready | self.stop | bus.rlast)"), breaks_at=14),
     Property("stream-labels", "LabelUnpacker", f"{_HELD}, but for restart", label_unpacker,
-             Mutation("label_unpacker.py", "room = ~some |",
+             Mutation("shell/label_unpacker.py", "room = ~some |",
                       "room = ~some | one |")),
     Property("stream-port", "ModelPort", f"{_HELD}, but for stop", model_port,
-             Mutation("model_port.py", "buffer.r_en.eq(self.o.ready | stopped)",
+             Mutation("pipeline/model/port.py", "buffer.r_en.eq(self.o.ready | stopped)",
                       "buffer.r_en.eq(self.o.ready | stopped | self.done)")),
     Property("stream-rows", "RowFeeder", f"{_HELD}, but for stop", row_feeder,
-             Mutation("job_feeders.py", "with m.Elif(self.o.valid & self.o.ready):",
+             Mutation("shell/job_feeders.py", "with m.Elif(self.o.valid & self.o.ready):",
                       "with m.Elif(self.o.valid):")),
     Property("stream-aux", "AuxFeeder", f"{_HELD}, but for stop", aux_feeder,
-             Mutation("job_feeders.py", "with m.If(taken | ~self.load_coefficients):",
+             Mutation("shell/job_feeders.py", "with m.If(taken | ~self.load_coefficients):",
                       "with m.If(1):"), depth=3),
     Property("stream-control", "RunControl",
              f"{_HELD} (labels, models, jobs), but for a failure", run_control,
-             Mutation("run_control.py", "with m.Elif(self.job.valid & self.job.ready):",
+             Mutation("shell/run_control.py", "with m.Elif(self.job.valid & self.job.ready):",
                       "with m.Elif(self.job.valid):"), depth=2, breaks_at=30),
     Property("stream-replay", "Replay", f"{_HELD}, but for rewind and clear", replay,
-             Mutation("replay.py", "following.eq(wanted + taken)",
+             Mutation("pipeline/rows/replay.py", "following.eq(wanted + taken)",
                       "following.eq(wanted + offered)"),
              depth=2),
     Property("stream-refetcher", "Refetcher", f"{_HELD}, but for stop", refetcher,
-             Mutation("refetcher.py", "with m.If(self.stop | self.job.ready):",
+             Mutation("pipeline/model/refetcher.py", "with m.If(self.stop | self.job.ready):",
                       "with m.If(self.stop | self.job.ready | self.row_passed):"), depth=3),
     Property("stream-stage", "StreamRegister", f"{_HELD}, but for clear", stream_register,
-             Mutation("stream_register.py", "taken.eq(self.o.valid & self.o.ready)",
+             Mutation("parts/stream_register.py", "taken.eq(self.o.valid & self.o.ready)",
                       "taken.eq(self.o.valid)")),
     Property("stream-registers", "RegisterBank", "BVALID and RVALID stay, and RDATA with it",
-             registers, Mutation("register_bank.py", "with m.Elif(bus.bready):", "with m.Else():"),
+             registers, Mutation("shell/register_bank.py", "with m.Elif(bus.bready):",
+                                 "with m.Else():"),
              depth=3),
     Property("stream-independent", "all of them",
              "no valid waits for its ready: no path without a register between them", structure,
-             Mutation("replay.py", "self.o.valid.eq(offered)", "self.o.valid.eq(offered & taken)"),
+             Mutation("pipeline/rows/replay.py", "self.o.valid.eq(offered)",
+                      "self.o.valid.eq(offered & taken)"),
              wires=tuple((_port(name, ready), _port(name, valid))
                          for _, name, pairs in _STRUCTURE for ready, valid in pairs)),
 ]

@@ -12,18 +12,18 @@ from pynq.pl_server.device import Device
 from pynq.ps import Clocks
 from pynqmetadata.frontends import Metadata
 
-from bitstep.registers import OFFSETS, Status
+from bitstep.pipeline.registers import OFFSETS, Status
 from bitstep_hw.boards.pynq import REGISTERS_BYTES, PynqBoard
-from bitstep_sim import verilator
-from bitstep_sim.allocator import Allocator
-from bitstep_sim.board import BASE, Board
+from bitstep_sim.board import verilator
+from bitstep_sim.board.allocator import Allocator
+from bitstep_sim.board.compiled import BASE, Board
+from bitstep_sim.board.verilog import generate
 from bitstep_sim.pynq_board.handoff import CONTROLLER, read_config
 from bitstep_sim.pynq_board.peripherals import (
     ClockRegisters,
     InterruptController,
     interrupt_file,
 )
-from bitstep_sim.rtl import generate
 
 try:                                    # pynqmetadata 0.2
     from pynqmetadata.views.runtime import RuntimeMetadataParser
@@ -68,7 +68,7 @@ class SimulatedBoard(Device):
     pll_mhz : float, optional
         Clock of the PLL that the boot loader leaves; default: the board's.
     options
-        For :class:`bitstep_sim.board.Board`, such as ``stall_probability``.
+        For :class:`bitstep_sim.board.compiled.Board`, such as ``stall_probability``.
 
     Attributes
     ----------

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from xml.etree import ElementTree
 
-from bitstep.config import PipelineConfig
-from bitstep.registers import REGISTERS
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.pynq import FIRST_GP, REGISTERS_BYTES, PynqBoard
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV
 from bitstep_hw.boards.vivado.flow import ACCESS, manifest

@@ -17,8 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bitstep.config import PipelineConfig
-from bitstep.registers import MAP_VERSION, REGISTERS
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import MAP_VERSION, REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError
 from bitstep_hw.boards.vivado.processing_system import ps_settings
 from bitstep_hw.boards.vivado.results import check_handoff, slacks, utilization

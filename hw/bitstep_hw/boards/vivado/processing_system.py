@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from bitstep.config import PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 
 if TYPE_CHECKING:
     from bitstep_hw.boards.pynq import PynqBoard

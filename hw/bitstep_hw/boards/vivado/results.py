@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitstep.registers import REGISTERS
+from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def check_handoff(path: Path, board: "PynqBoard") -> None:
         if offset is not None:
             listed[register.get("NAME")] = int(offset.get("VALUE", "-1"), 0)
     if listed and listed != {register.name: register.offset for register in REGISTERS}:
-        raise ToolError(f"{path} lists other registers than bitstep.registers")
+        raise ToolError(f"{path} lists other registers than bitstep.pipeline.registers")
     _check_clock(path, board, root)
 
 

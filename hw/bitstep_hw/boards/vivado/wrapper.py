@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from bitstep_hw.axi import MAX_BURST
+from bitstep_hw.axi.buses import MAX_BURST
 
 NAME = "bitstep_ip"
 TOP = "bitstep_top"

@@ -1,0 +1,70 @@
+"""Options that describe a pipeline, one for every choice."""
+
+import argparse
+
+from bitstep.cli.options import (
+    UsageError,
+    add_lookahead_option,
+    add_pipeline_options,
+    fill_defaults,
+    integer,
+)
+from bitstep.pipeline.config import MAX_FEATURES, RECURSIONS, SOLVERS, PipelineConfig
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import ENCODINGS
+from bitstep.training.planning import pipeline_for
+
+
+def add_configuration_options(parser: argparse.ArgumentParser) -> None:
+    """Options for every choice of a pipeline configuration."""
+    default = PipelineConfig()
+    add_pipeline_options(parser, by_model=False)
+    add_lookahead_option(parser)
+    parser.add_argument("--max-features", type=integer(1, MAX_FEATURES), metavar="N",
+                        default=default.max_features, help="features that the memories are sized "
+                        f"for (default: {default.max_features})")
+    parser.add_argument("--features", type=integer(1, MAX_FEATURES), metavar="N",
+                        help="features for which --lookahead auto is chosen (default: what rows "
+                        "of any length need)")
+    parser.add_argument("--solver", choices=SOLVERS, default=default.solver,
+                        help="linear: least squares, squared hinge and hinge; logistic: log loss "
+                        f"(default: {default.solver})")
+    parser.add_argument("--recursion", type=int, metavar="R",
+                        choices=sorted({r for some in RECURSIONS.values() for r in some}),
+                        help="cycles of the scalar recursion: " + "; ".join(
+                            f"{', '.join(map(str, some))} with solver {solver}"
+                            for solver, some in RECURSIONS.items())
+                        + " (default: what `bitstep train` takes)")
+    parser.add_argument("--minibatch", action=argparse.BooleanOptionalAction, default=True,
+                        help="batches of more than one row are possible (default: yes)")
+    parser.add_argument("--corrections", action=argparse.BooleanOptionalAction, default=True,
+                        help="diagonal corrections and L2 are possible (default: yes)")
+    parser.add_argument("--proximal", action=argparse.BooleanOptionalAction, default=False,
+                        help="L1 and a box constraint are possible (default: no)")
+    parser.add_argument("--refetch", action=argparse.BooleanOptionalAction, default=False,
+                        help="rows can be read again at full precision (default: no)")
+
+
+def configuration(arguments: argparse.Namespace) -> PipelineConfig:
+    """The configuration that the options describe."""
+    fill_defaults(arguments)
+    auto = arguments.lookahead == "auto"
+    # What a training would choose.
+    usual = pipeline_for(
+        n_features=1, bits=arguments.bits, encoding=arguments.encoding,
+        loss=Loss.LOGISTIC if arguments.solver == "logistic" else Loss.LEAST_SQUARES)
+    recursion = arguments.recursion or usual.recursion
+    if arguments.features is not None and arguments.features > arguments.max_features:
+        raise UsageError(f"--features must be at most --max-features ({arguments.max_features}), "
+                         f"not {arguments.features}")
+    try:
+        config = PipelineConfig(
+            bus_width=arguments.bus_width, bits=arguments.bits,
+            family=ENCODINGS[arguments.encoding].family,
+            max_features=arguments.max_features, lookahead=0 if auto else arguments.lookahead,
+            recursion=recursion, minibatch=arguments.minibatch,
+            corrections=arguments.corrections, solver=arguments.solver,
+            proximal=arguments.proximal, refetch=arguments.refetch)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return config.with_lookahead(arguments.features) if auto else config

@@ -1,0 +1,379 @@
+"""What subcommands share: types of options, progress bars, text tables, files."""
+
+import argparse
+import json
+import math
+import os
+import re
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitstep.data import Dataset, dataset_names
+from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import ENCODINGS, Grid
+from bitstep.quantization.labels import MAX_CLASSES
+from bitstep.quantization.scaling import SCALERS
+from bitstep.training.models import MODELS
+from bitstep.training.planning import CORRECTED_ENCODINGS
+
+# How rows become codes; bits and encoding depend on the model. A file of `bitstep quantize` says
+# all of it, so the parser's default is None: who contradicts a file shall hear of it.
+ROW_DEFAULTS = {"bus_width": 64, "scaler": "minmax", "copies": 1, "shuffle": True, "seed": 0}
+DEFAULT_MODELS = {"regression": "linreg", "classification": "ls-svm"}
+
+
+class UsageError(Exception):
+    """Options that do not go together: usage is printed, and the exit code is 2."""
+
+
+def integer(low: int, high: int | None = None) -> Callable[[str], int]:
+    """Type of an option: an integer of at least ``low`` and at most ``high``."""
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if value < low or (high is not None and value > high):
+            limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+            raise argparse.ArgumentTypeError(f"must be an integer {limits}, not {text!r}")
+        return value
+    return parse
+
+
+def number(low: float, *, above: bool = True) -> Callable[[str], float]:
+    """Type of an option: a finite number above ``low``, or also ``low`` itself."""
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value) or value < low or (above and value == low):
+            raise argparse.ArgumentTypeError(
+                f"must be a number {'above' if above else 'of at least'} {low:g}, not {text!r}")
+        return value
+    return parse
+
+
+def stored_bits(text: str) -> int:
+    """Type of an option: bits of a code, or those of a floating-point number."""
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= 8 and value != FLOAT_BITS:
+        raise argparse.ArgumentTypeError(f"must be an integer from 1 to 8, or {FLOAT_BITS} for "
+                                         f"floating-point rows, not {text!r}")
+    return value
+
+
+def or_auto(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Type of an option: ``auto``, or what ``parse`` takes."""
+    return lambda text: text if text == "auto" else parse(text)
+
+
+def add_pipeline_options(parser: argparse.ArgumentParser, *, by_model: bool = True) -> None:
+    """Options that say which pipeline reads the data.
+
+    Parameters
+    ----------
+    by_model : bool
+        Whether the command has an option ``--model``, on which the defaults depend.
+    """
+    default = _defaults if by_model else lambda name: getattr(MODELS["linreg"], name)
+    parser.add_argument("--bits", type=stored_bits, metavar="B",
+                        help=f"stored bits per value, 1 to 8, or {FLOAT_BITS}: floating-point rows "
+                        f"(default: {default('bits')})")
+    parser.add_argument("--encoding", choices=tuple(ENCODINGS), metavar="E",
+                        help=f"how values become codes: {', '.join(ENCODINGS)} (default: "
+                        f"{default('encoding')}; float with --bits {FLOAT_BITS})")
+    parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS,
+                        help="bits in a beat of the row bus (default: 64)")
+
+
+def _defaults(name: str) -> str:
+    """Defaults of an option, as a text that says for which models they hold."""
+    models: dict[Any, list[str]] = {}
+    for model, kind in MODELS.items():
+        models.setdefault(getattr(kind, name), []).append(model)
+    return "; ".join(f"{value} for {', '.join(names)}" for value, names in models.items())
+
+
+def add_lookahead_option(parser: argparse.ArgumentParser) -> None:
+    """Option for the look-ahead of the pipeline."""
+    parser.add_argument("--lookahead", type=or_auto(integer(0, MAX_LOOKAHEAD)), default="auto",
+                        metavar="N", help="rows of look-ahead, or auto: as many as the rows need "
+                        "to never wait (default: auto)")
+
+
+def add_data_options(parser: argparse.ArgumentParser) -> None:
+    """Options for reading, splitting and quantizing a data set."""
+    parser.add_argument("data", metavar="DATA", help="a file (LIBSVM, .csv, .npz), or a name: see "
+                        "`bitstep info --data`")
+    parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets (default: "
+                        "$BITSTEP_DATA, else the cache folder)")
+    parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
+                        help="linreg: linear regression; classifiers: ls-svm (squared error), "
+                        "l2-svm (squared hinge), svm (hinge), logistic (log loss), one-vs-rest "
+                        "for more than two classes (default: linreg or ls-svm, by the labels)")
+    parser.add_argument("--scaler", choices=SCALERS,
+                        help="how columns are taken to [-1, 1] (default: minmax)")
+    parser.add_argument("--train-rows", type=integer(1), metavar="N", help="rows to train on; the "
+                        "others are the test set (default: all rows)")
+    parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction,
+                        help="draw the rows at random by the seed (default: yes)")
+    parser.add_argument("--copies", type=integer(1, 255), metavar="C", help="independently drawn "
+                        "copies of the rows, read in turn by the epochs (default: 1)")
+    parser.add_argument("--seed", type=integer(0), metavar="K",
+                        help="seed of shuffle, codes and the rounding of updates (default: 0)")
+
+
+def fill_defaults(arguments: argparse.Namespace) -> None:
+    """Set the row options that were not given.
+
+    Raises
+    ------
+    UsageError
+        If the encoding does not exist at these bits.
+    """
+    for name, value in ROW_DEFAULTS.items():
+        if getattr(arguments, name, value) is None:
+            setattr(arguments, name, value)
+    kind = MODELS[getattr(arguments, "model", None) or "linreg"]
+    bits, encoding = arguments.bits, arguments.encoding
+    if bits is None:
+        arguments.bits = FLOAT_BITS if encoding == "float" else kind.bits
+    if encoding is None:
+        arguments.encoding = "float" if bits == FLOAT_BITS else kind.encoding
+    elif bits is not None and (bits == FLOAT_BITS) != (encoding == "float"):
+        raise UsageError(f"--bits {bits} does not go together with --encoding {encoding}: "
+                         f"{FLOAT_BITS} bits are floating-point numbers, encoding float; leave "
+                         "one of the two out")
+    try:
+        Grid(arguments.encoding, arguments.bits)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    check_encoding(getattr(arguments, "model", None) or "linreg", arguments.encoding,
+                   "--encoding ")
+
+
+def check_encoding(model: str, encoding: str, source: str) -> None:
+    """Raise :class:`UsageError` if a model cannot be trained on an encoding.
+
+    Parameters
+    ----------
+    source : str
+        What stands before the encoding in the message.
+    """
+    if MODELS[model].loss != Loss.LEAST_SQUARES and encoding in CORRECTED_ENCODINGS:
+        others = [name for name in ENCODINGS if name not in CORRECTED_ENCODINGS]
+        raise UsageError(f"--model {model} does not go together with {source}{encoding}, which is "
+                         "corrected for the squared error alone: choose one of "
+                         f"{', '.join(others)}")
+
+
+def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
+    """Raise :class:`UsageError` for a path that cannot be written, before any long work.
+
+    Parameters
+    ----------
+    paths : str or None
+        Files that will be written; None is skipped.
+    sources : sequence of str
+        Files that must not be among them, because the command reads them.
+    """
+    seen = {Path(source).resolve() for source in sources}
+    for path in paths:
+        if path is None:
+            continue
+        full = Path(path).resolve()
+        if not path or full.is_dir():
+            raise UsageError(f"{path or repr(path)} cannot be written: it is a folder")
+        if full.exists() and not full.is_file():    # replacing /dev/null would be a bad surprise
+            raise UsageError(f"{path} cannot be written: it is no regular file")
+        if not full.parent.is_dir():
+            raise UsageError(f"{path} cannot be written: there is no folder {full.parent}")
+        if not os.access(full.parent, os.W_OK):
+            raise UsageError(f"{path} cannot be written: the folder {full.parent} is read-only")
+        if full in seen:
+            raise UsageError(f"{path} cannot be written: this command reads it, or writes it for "
+                             "another option; choose another name")
+        seen.add(full)
+
+
+def is_quantized(path: str) -> bool:
+    """Whether a file is one of `bitstep quantize`: an .npz with a header and rows."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return {"header.npy", "rows_0.npy"} <= set(file.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def task_of(arguments: argparse.Namespace, dataset: Dataset,
+            labels: np.ndarray | None = None) -> str:
+    """Task that the option ``--model`` asks for, or, without it, the data set's own.
+
+    Parameters
+    ----------
+    labels : ndarray, optional
+        Labels of the rows to train on; default: all.
+
+    Raises
+    ------
+    ValueError
+        If the labels are no classes and the model needs some.
+    """
+    model = arguments.model or DEFAULT_MODELS[dataset.task]
+    if MODELS[model].task == "regression":
+        return "regression"
+    name = dataset.name if labels is None else f"{dataset.name}, the rows to train on"
+    found = np.unique(dataset.labels if labels is None else labels)
+    # A file with more than two labels says nothing of its task; a name does.
+    if arguments.data in dataset_names() and dataset.task == "regression":
+        raise ValueError(f"{name} is a regression, {model} needs classes; use --model linreg, or "
+                         "another data set (`bitstep info --data`)")
+    if len(found) < 2:
+        raise ValueError(f"{name}: a classification must have two classes, but every label is "
+                         f"{found[0]:g}; check the labels, or how rows were split")
+    if len(found) > MAX_CLASSES:
+        raise ValueError(f"{name}: the labels take {len(found)} values, more than the "
+                         f"{MAX_CLASSES} classes that {model} accepts; use --model linreg")
+    broken = found[found != np.rint(found)]
+    if len(found) > 2 and len(broken):
+        raise ValueError(f"{name}: labels of more than two classes must be whole numbers, not "
+                         f"{broken[0]:g}; use --model linreg if they are values, or number the "
+                         "classes")
+    return "classification"
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file, whole or not at all."""
+    temporary = Path(f"{path}.part")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Write JSON, with null for what is not finite (JSON has no NaN)."""
+    write_text(path, json.dumps(_finite(value), indent=2, allow_nan=False) + "\n")
+
+
+def _finite(value):
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def numbers(values: Sequence[float | None], digits: int = 6) -> list[str]:
+    """Texts of a column of numbers, with the same decimals for all, so that points stand in line.
+
+    Parameters
+    ----------
+    digits : int
+        Significant digits of the number nearest to zero.
+    """
+    sizes = [abs(value) for value in values if value and math.isfinite(value)]
+    low, high = min(sizes, default=1.0), max(sizes, default=1.0)
+    if high >= 1e7 or low < 1e-5 or high / low >= 1e5:
+        style = f".{digits - 1}e"
+    else:
+        style = f".{max(0, digits - 1 - math.floor(math.log10(low)))}f"
+    return ["-" if value is None else format(value, style) for value in values]
+
+
+def duration(seconds: float) -> str:
+    """A time with three digits and its unit."""
+    if seconds >= 100:
+        return f"{seconds:,.0f} s"
+    factor, unit = (1, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "us")
+    return f"{seconds * factor:#.3g}".rstrip(".") + f" {unit}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Aligned text; columns of numbers to the right."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    right = [all(_is_number(row[column]) for row in cells) for column in range(len(head))]
+    lines = [head, ["-" * width for width in widths], *cells]
+    return "\n".join("  ".join(
+        cell.rjust(width) if to_right else cell.ljust(width)
+        for cell, width, to_right in zip(line, widths, right, strict=True)).rstrip()
+        for line in lines)
+
+
+def _cell(value):
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _is_number(text):
+    # A figure, perhaps with its unit, but not a name such as "4 bits".
+    return text == "-" or re.fullmatch(r"[+-]?\.?\d[\d.,e+%-]*( ?([munkMG]?(s|B|B/s|Hz)|x|%))?",
+                                       text) is not None
+
+
+class Bar:
+    """A progress bar on a terminal's standard error if tqdm is installed; else nothing."""
+
+    def __init__(self, total: int, label: str, unit: str):
+        self._bar = None
+        if sys.stderr.isatty():
+            try:
+                from tqdm import tqdm
+            except ImportError:
+                return
+            self._bar = tqdm(total=total, desc=label, unit=unit, leave=False, file=sys.stderr)
+
+    def __enter__(self) -> "Bar":
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+    def to(self, done: int) -> None:
+        """Show that ``done`` of the total are done."""
+        if self._bar is not None:
+            self._bar.update(done - self._bar.n)
+
+
+class StatusLine:
+    """Lines of a device's progress on standard error.
+
+    On a terminal each replaces the one before, and :meth:`clear` removes the last; elsewhere each
+    stage (the text before a colon) is printed once, without its numbers.
+    """
+
+    def __init__(self, label: str):
+        self._label, self._stage = label, ""
+
+    def __call__(self, line: str) -> None:
+        """Show a line."""
+        stage = line.partition(":")[0]
+        if sys.stderr.isatty():
+            width = shutil.get_terminal_size().columns - 1      # a line that wraps stays
+            print(f"\r\x1b[K{f'{self._label}: {line}'[:width]}", end="", file=sys.stderr,
+                  flush=True)
+        elif stage != self._stage:
+            print(f"{self._label}: {stage} ...", file=sys.stderr, flush=True)
+        self._stage = stage
+
+    def clear(self) -> None:
+        """Remove the line from a terminal."""
+        if self._stage and sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,18 @@
+"""Text files in chunks of whole lines."""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+CHUNK_BYTES = 1 << 22       # of text; bounds the memory for tokens
+
+
+def line_chunks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Chunks of whole lines, each with the number of its first line (from 1)."""
+    line = 1
+    while text := file.read(CHUNK_BYTES):
+        if not text.endswith(b"\n"):
+            text += file.readline()
+        if line == 1 and text.startswith(b"\xef\xbb\xbf"):
+            text = text[3:]     # a byte order mark says nothing in UTF-8
+        yield text, line
+        line += text.count(b"\n")

@@ -1,0 +1,338 @@
+"""Runs training jobs on any device: checks, transfers, registers, bounded waits, errors."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bitstep.devices.base import Buffer
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
+from bitstep.pipeline.results import (
+    COUNTER_NAMES,
+    DeviceError,
+    RunResult,
+    RunTimeoutError,
+    TrainingInterrupted,
+    check_job,
+    collect,
+    run_error,
+)
+
+ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses; that is microseconds
+AUX_BYTES = 8               # beat of the bus that carries labels, tables and models
+
+
+class Driver:
+    """Trains on one device; used as a context manager, it closes the device at the end.
+
+    Parameters
+    ----------
+    device : Device or GoldenDevice
+        What :func:`bitstep.devices.open_device` returns. A device with a ``train`` method of its
+        own (the golden model) is given whole jobs; every other one is driven by its registers.
+    """
+
+    def __init__(self, device: Any):
+        self.device = device
+
+    def __enter__(self) -> "Driver":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the device."""
+        self.device.close()
+
+    def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
+              on_epoch: Callable[[int], None] | None = None) -> RunResult:
+        """Run a job to its end.
+
+        Parameters
+        ----------
+        job : TrainingJob
+        timeout_s : float
+            Longest time in seconds without progress: no row beat read and no epoch finished.
+            (The golden model: longest time for an epoch.)
+        on_epoch : callable
+            Called with the number of finished epochs whenever it has grown; it may grow by more
+            than 1 between calls.
+
+        Returns
+        -------
+        RunResult
+            Models of every epoch.
+
+        Raises
+        ------
+        DeviceError
+            If the device is not what it claims to be or cannot run the job; nothing was
+            transferred.
+        RunError
+            If the run ended early: :class:`~bitstep.pipeline.results.SaturationError`,
+            :class:`~bitstep.pipeline.results.BusError`,
+            :class:`~bitstep.pipeline.results.RunTimeoutError` and others, with the finished epochs
+            in ``result``.
+        TrainingInterrupted
+            On Ctrl-C, with the finished epochs in ``result``.
+        MemoryError
+            If the device has not enough memory.
+        """
+        on_epoch = on_epoch or (lambda epochs_done: None)
+        if hasattr(self.device, "train"):
+            return self.device.train(job, timeout_s=timeout_s, on_epoch=on_epoch)
+        check_identity(self.device)
+        check_job(job, self.device.config)
+        with contextlib.ExitStack() as stack:
+            run = Run(self.device, job, stack)
+            return run.finish(timeout_s, on_epoch)
+
+
+def check_identity(device: Any) -> None:
+    """Compare version and identity registers with what the device should be.
+
+    Raises
+    ------
+    DeviceError
+        If one differs: another bitstream is loaded.
+    """
+    version = device.read(OFFSETS["VERSION"])
+    if version != MAP_VERSION:
+        raise DeviceError(f"Device '{device.name}' has version {version} of the register map, not "
+                          f"{MAP_VERSION}: load a bitstream built with this version of bitstep")
+    identity = sum(device.read(OFFSETS[f"IDENTITY_{part}"]) << 32 * part for part in range(4))
+    if identity != device.identity:
+        raise DeviceError(f"Device '{device.name}' identifies itself as {identity:032x}, not "
+                          f"{device.identity:032x}: another bitstream is loaded, load the one for "
+                          f"{device.config.name}")
+
+
+class Run:
+    """One job on one device of the register protocol: loaded when it is made, then started.
+
+    Parameters
+    ----------
+    device : Device
+    job : TrainingJob
+    stack : contextlib.ExitStack
+        Frees the buffers at its end.
+
+    Attributes
+    ----------
+    buffers : dict of str to Buffer
+        What was allocated, by what it holds.
+    layout : ModelLayout
+    """
+
+    def __init__(self, device: Any, job: TrainingJob, stack: contextlib.ExitStack):
+        self.device, self.job, self.stack = device, job, stack
+        self.layout = ModelLayout(job)
+        self.buffers: dict[str, Buffer] = {}
+        self._stop_previous()
+        self._load()
+
+    def finish(self, timeout_s, on_epoch):
+        """Start, wait and return the result; abort on every way out but the normal one."""
+        progress = _Progress(self, timeout_s, on_epoch)
+        try:
+            self.write("CONTROL", Control.START)
+            self._wait(progress, timeout_s)
+        except KeyboardInterrupt:
+            self.abort()
+            raise TrainingInterrupted(self.result()) from None
+        except RunTimeoutError:         # is aborted already
+            raise
+        except BaseException:
+            with contextlib.suppress(DeviceError):      # the first error is the one to report
+                self.abort()
+            raise
+        status, error = self.read("STATUS"), self.read("ERROR")
+        result = self.result()
+        if status & Status.FAILED or error != Error.NONE:
+            raise run_error(error, self.read("SATURATION"), result, len(self.job.epochs))
+        if result.epochs_done != len(self.job.epochs):
+            raise DeviceError(f"Device '{self.device.name}' reports the end of the run after "
+                              f"{result.epochs_done} of {len(self.job.epochs)} epochs, without an "
+                              "error: it does not follow the protocol")
+        return result
+
+    def read(self, name):
+        """A 32-bit register."""
+        return self.device.read(OFFSETS[name])
+
+    def read_pair(self, name):
+        """A 64-bit register that may be counting."""
+        while True:
+            high, low = self.read(f"{name}_HI"), self.read(f"{name}_LO")
+            if self.read(f"{name}_HI") == high:     # no carry between the two reads
+                return high << 32 | low
+
+    def write(self, name, value):
+        """Write a 32-bit register."""
+        self.device.write(OFFSETS[name], int(value))
+
+    def write_pair(self, name, value):
+        """Write a 64-bit register."""
+        self.write(f"{name}_LO", value & 0xFFFF_FFFF)
+        self.write(f"{name}_HI", value >> 32)
+
+    def abort(self):
+        """Stop the pipeline; True if it did within a bounded time."""
+        self.write("CONTROL", Control.ABORT)
+        return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, ABORT_TIMEOUT_S)
+
+    def result(self):
+        """Models of the finished epochs, copied, and the counters."""
+        done = min(self.read("EPOCHS_DONE"), len(self.job.epochs))
+        counters = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
+        self.models.from_device()
+        words = self.models.array[:done * self.layout.n_bytes].view("<i4").reshape(
+            done, self.layout.n_words)
+        models, intercepts = self.layout.unpack(words)
+        return collect(list(models), list(intercepts), self.job.n_features, counters)
+
+    def _stop_previous(self):
+        """A run that an earlier program left behind must not go on in memory that we reuse."""
+        if self.read("STATUS") & Status.BUSY and not self.abort():
+            raise DeviceError(f"Device '{self.device.name}' is busy with another run and did not "
+                              f"stop within {ABORT_TIMEOUT_S:g} s: reset it")
+
+    def _wait(self, progress, timeout_s):
+        while not (self.device.wait(progress.ended, timeout_s) and progress.finished):
+            if progress.idle_s > timeout_s:
+                idle_s, status = progress.idle_s, self.read("STATUS")
+                done = self.read("EPOCHS_DONE")
+                stopped = self.abort()
+                raise RunTimeoutError(
+                    f"Device '{self.device.name}' made no progress for {idle_s:.1f} s "
+                    f"(STATUS 0x{status:08x}, {done} of {len(self.job.epochs)} epochs done, "
+                    f"{self.read_pair('BEATS')} row beats read); the run was "
+                    + ("aborted" if stopped else "told to abort but did not: reset the device"),
+                    self.result())
+
+    def _load(self):
+        """Allocate, check and fill every buffer, then write the registers."""
+        job, config = self.job, self.device.config
+        rows = self._buffer("rows", sum(copy.nbytes for copy in job.rows), config.beat_bytes)
+        labels = self._buffer("labels", job.labels.nbytes)
+        table = self._buffer("epoch table", 16 * len(job.epochs))
+        self.models = self._buffer("models", len(job.epochs) * self.layout.n_bytes)
+        warm = bool(job.model.any() or job.intercept)
+        first = self._buffer("first model", self.layout.n_bytes) if warm else None
+        coefficients = self._buffer("coefficients", self.layout.n_bytes) \
+            if job.correction_period else None
+        full = self._buffer("rows at full precision", job.n_rows * self.layout.full_bytes) \
+            if job.refetch_cell else None
+
+        for index, copy in enumerate(job.rows):
+            rows.array[index * copy.nbytes:(index + 1) * copy.nbytes] = copy.reshape(-1)
+        labels.array[:job.labels.nbytes] = job.labels
+        words = np.array([epoch.words() for epoch in job.epochs], "<u8").reshape(-1)
+        table.array[:words.nbytes] = words.view(np.uint8)
+        if first:
+            first.array[:self.layout.n_bytes] = self.layout.pack(job.model, job.intercept)
+        if coefficients:
+            coefficients.array[:self.layout.n_bytes] = self.layout.pack(job.coefficients, 0)
+        if full:
+            packed = self.layout.pack_full(job.full)
+            full.array[:packed.size] = packed
+        for buffer in (rows, labels, table, first, coefficients, full):
+            if buffer:
+                buffer.to_device()
+
+        lookahead = job.lookahead if config.family == "float" \
+            else config.effective_lookahead(job.beats)
+        for name, value in {
+            "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
+            "LAST_LANES": job.n_features - (job.beats - 1) * config.lanes,
+            "EPOCHS": len(job.epochs), "BATCH": job.batch, "LABEL_FORMAT": job.label_format,
+            "LABEL_SHIFT": job.label_shift, "INTERCEPT_LEVEL": job.intercept_level,
+            "LOOKAHEAD": lookahead,
+            "REFETCH_SLACK": job.refetch_cell * lookahead * job.n_features * config.level_limit,
+            "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
+            "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
+            "BOX_LIMIT": job.box_limit, "REFETCH_CELL": job.refetch_cell,
+        }.items():
+            self.write(name, value)
+        for name, value in {
+            "ROWS_ADDRESS": rows.address, "COPY_STRIDE": job.rows[0].nbytes,
+            "LABELS_ADDRESS": labels.address, "EPOCH_TABLE_ADDRESS": table.address,
+            "MODEL_IN_ADDRESS": first.address if first else 0,
+            "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
+            "FULL_ADDRESS": full.address if full else 0,
+            "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": self.layout.n_bytes,
+        }.items():
+            self.write_pair(name, value)
+
+    def _buffer(self, name, n_bytes, alignment=AUX_BYTES) -> Buffer:
+        buffer = self.buffers[name] = self.device.allocate(n_bytes)
+        self.stack.callback(buffer.free)
+        if buffer.address % alignment or buffer.array.size < n_bytes:
+            raise DeviceError(
+                f"Device '{self.device.name}' gave {buffer.array.size} bytes at address "
+                f"0x{buffer.address:x} where {n_bytes} bytes aligned to {alignment} are needed")
+        return buffer
+
+
+class _Progress:
+    """Watches a run: whether it has ended, and for how long nothing has happened."""
+
+    def __init__(self, run, timeout_s, on_epoch):
+        self.run, self.timeout_s, self.on_epoch = run, timeout_s, on_epoch
+        self.total = len(run.job.epochs) * run.job.n_rows * run.job.beats
+        self.epochs_done, self.seen = 0, None
+        self.changed = time.monotonic()
+        self.finished = False
+
+    @property
+    def idle_s(self):
+        """Seconds since the last progress."""
+        return time.monotonic() - self.changed
+
+    def ended(self):
+        """Whether there is nothing to wait for: the run is over, or stands still too long."""
+        self.finished = bool(self.run.read("STATUS") & Status.DONE)
+        epochs_done = self.run.read("EPOCHS_DONE")
+        # Beats beyond the job's are no progress: so a pipeline that runs wild is stopped, too.
+        seen = (epochs_done, min(self.run.read_pair("BEATS"), self.total))
+        if seen != self.seen:
+            self.seen, self.changed = seen, time.monotonic()
+        if epochs_done > self.epochs_done:
+            self.epochs_done = epochs_done
+            self.on_epoch(epochs_done)
+        return self.finished or self.idle_s > self.timeout_s
+
+
+class ModelLayout:
+    """Order of the words of a model in memory (docs/memory-layout.md)."""
+
+    def __init__(self, job):
+        config = job.config
+        feature = np.arange(job.n_features)
+        self.n_words = config.model_words(job.n_features)
+        self.n_bytes = 4 * self.n_words
+        self.position = feature // config.lanes * config.model_lanes + feature % config.lanes
+        self.intercept = self.n_words - 2
+        self.full_words = config.full_words(job.n_features)
+        self.full_bytes = 2 * self.full_words
+
+    def pack(self, model, intercept):
+        """Bytes of one model."""
+        words = np.zeros(self.n_words, "<i4")
+        words[self.position] = model
+        words[self.intercept] = intercept
+        return words.view(np.uint8)
+
+    def pack_full(self, rows):
+        """Bytes of all rows at full precision."""
+        words = np.zeros((len(rows), self.full_words), "<i2")
+        words[:, self.position] = rows
+        return words.reshape(-1).view(np.uint8)
+
+    def unpack(self, words):
+        """Models and intercepts from words of shape (n_models, n_words)."""
+        return words[:, self.position], words[:, self.intercept]

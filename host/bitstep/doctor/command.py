@@ -1,0 +1,62 @@
+"""``bitstep doctor``: an examination of a device, as a report that its owner can send."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bitstep.cli.configuration import add_configuration_options, configuration
+from bitstep.cli.device import add_device_options, device_options
+from bitstep.cli.options import check_writable, integer, number, write_text
+from bitstep.devices import open_device
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the options."""
+    parser = commands.add_parser(
+        "doctor", help="examine a device: versions, clock, registers, memory, interrupt, training, "
+        "speed",
+        description="Examine a device and print a report: versions, clock, registers, memory, "
+        "interrupt, short trainings against the golden model, an abort, counters, speed. The exit "
+        "code is 1 if something is wrong.",
+        epilog="Examples: bitstep doctor --device pynq --out report.txt; bitstep doctor --device "
+        "uart --port /dev/ttyUSB0 --manifest bitstreams/FILE.json. The report is explained in "
+        "docs/doctor.md. No other program may use the device meanwhile.")
+    device = parser.add_argument_group("device")
+    add_device_options(device)
+    examination = parser.add_argument_group("examination")
+    examination.add_argument("--memory-mib", type=integer(1, 1 << 16), default=16, metavar="N",
+                             help="size of the large buffer of the memory test (default: 16; "
+                             "where there is less, a half of it and so on)")
+    examination.add_argument("--timeout", type=number(0), default=10.0, metavar="S",
+                             help="limit of time for each short run in seconds (default: 10)")
+    examination.add_argument("--out", metavar="FILE.txt", help="write the report, too")
+    add_configuration_options(parser.add_argument_group(
+        "pipeline", "For sim, golden, and to choose a bitstream; where a manifest is given, the "
+        "pipeline is the manifest's."))     # type: ignore[arg-type]
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine, print and write."""
+    from bitstep.doctor import examine
+    check_writable(arguments.out, arguments.wave, sources=[
+        path for path in (arguments.manifest, arguments.bitfile) if path])
+    options = device_options(arguments)
+    config = configuration(arguments)
+    manifest = arguments.manifest
+    if arguments.bitfile:
+        manifest = Path(arguments.bitfile).with_suffix(".json")
+
+    def opening():
+        try:
+            return open_device(arguments.device, config, **options)
+        finally:
+            if "progress" in options:
+                options["progress"].clear()
+
+    report = examine(opening, manifest=manifest, tell=lambda text: print(text, flush=True),
+                     timeout_s=arguments.timeout, memory_bytes=arguments.memory_mib << 20)
+    if arguments.out:
+        write_text(arguments.out, report.text)
+        print(f"\nwrote {arguments.out}")
+    return 1 if report.failed else 0

@@ -1,0 +1,103 @@
+"""One epoch on rows of integer levels: the specification of the integer pipelines."""
+
+import numpy as np
+
+from bitstep.golden.rounding import fits, round_shift
+from bitstep.golden.steps import Saturated, correction, proximal_step, update_rule
+from bitstep.pipeline.config import MODEL_WIDTH
+from bitstep.pipeline.registers import Saturation
+
+
+class IntegerEpoch:
+    """Model and intercept on their way through one pass over the rows."""
+
+    def __init__(self, job, steps, model, intercept):
+        self.job, self.steps = job, steps
+        self.model, self.intercept = model.copy(), intercept
+        self.coefficients = job.coefficients.astype(np.int64)
+        self.refetched_rows = 0
+        # No |model word| is larger; finding it anew each row is slow.
+        self.bound = 1 << MODEL_WIDTH - 1
+
+    def run(self, rows):
+        """Take every row, as (dot levels, gradient levels, label in units of a dot product,
+        dither).
+        """
+        job = self.job
+        level, period, batch = job.intercept_level, job.correction_period, job.batch
+        update_of = update_rule(job, self.steps)
+        pending = None
+        seen, seen_intercept = self.model, self.intercept
+        for row, (dot_row, gradient_row, target, dither) in enumerate(rows):
+            if period and row % period == 0:
+                if pending is not None:
+                    self.model += pending
+                    self.check()
+                pending = self.next_correction(row)
+            if row % batch == 0:
+                seen = self.model.copy() if batch > 1 else self.model
+                seen_intercept = self.intercept
+            dot = int(dot_row.dot(seen)) + level * seen_intercept
+            if job.refetch_cell and self.undecided(dot_row, dot, target):
+                self.refetch(row, target, dither, update_of)
+            else:
+                update = update_of(dot, target, dither)
+                if update:
+                    self.subtract(update * gradient_row, update)
+            if job.proximal_period and (
+                    (row + 1) % job.proximal_period == 0 or row + 1 == job.n_rows):
+                self.model = proximal_step(self.model, self.steps.threshold, job.box_limit)
+
+    def subtract(self, change, update):
+        """Take an update's change from the model and its part from the intercept."""
+        limit = 1 << MODEL_WIDTH - 1
+        self.model -= change
+        self.intercept -= update * self.job.intercept_level
+        self.bound += abs(update) * self.job.config.level_limit
+        if self.bound >= limit:
+            self.check()
+        if not -limit <= self.intercept < limit:
+            raise Saturated(Saturation.MODEL)
+
+    def check(self):
+        """Every model word must fit its width."""
+        if not fits(self.model, MODEL_WIDTH):
+            raise Saturated(Saturation.MODEL)
+        self.bound = int(np.abs(self.model).max())
+
+    def next_correction(self, row):
+        """What the next boundary adds; None if there is none, since what is never added cannot
+        leave its range.
+        """
+        if row + self.job.correction_period >= self.job.n_rows:
+            return None
+        exact = correction(self.model, self.coefficients, self.steps)
+        if any(not fits(value, MODEL_WIDTH) for value in exact):
+            raise Saturated(Saturation.CORRECTION)
+        return exact.astype(np.int64)
+
+    def undecided(self, levels, dot, target):
+        """Whether the row at full precision may be on either side of the hinge.
+
+        A value lies within ``refetch_cell`` half levels of its level q and within the ends of the
+        grid, so twice its product with x lies between twice q x and that plus or minus
+        ``refetch_cell |x|``, where the end of the grid does not forbid it.
+        """
+        limit, size = self.job.config.level_limit, np.abs(self.model)
+        outwards = np.where(self.model > 0, levels, -levels)    # limit: q x is the largest there is
+        high = 2 * dot + self.job.refetch_cell * int(size[outwards != limit].sum())
+        low = 2 * dot - self.job.refetch_cell * int(size[outwards != -limit].sum())
+        if target > 0:      # active below the target
+            return low < 2 * target <= high
+        return low <= 2 * target < high
+
+    def refetch(self, row, target, dither, update_of):
+        """Decide and apply a row at full precision, on the model that its codes met."""
+        fraction, level = self.job.config.full_fraction, self.job.intercept_level
+        self.refetched_rows += 1
+        values = self.job.full[row].astype(np.int64)
+        dot = int(values.dot(self.model)) + (level * self.intercept << fraction)
+        # The side of the hinge is what matters, and a shift of both sides keeps it.
+        update = update_of(dot, target << fraction, dither)
+        if update:
+            self.subtract(round_shift(update * values, fraction), update)

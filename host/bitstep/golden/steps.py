@@ -1,0 +1,120 @@
+"""From a dot product to the update of the model, for every loss."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from bitstep.golden.dither import DITHER_WIDTH, round_dithered
+from bitstep.golden.rounding import round_shift
+from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
+from bitstep.pipeline.config import SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
+from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.registers import Loss, Saturation
+
+UNIT_FRACTION = DITHER_WIDTH        # fraction bits of K
+# A smaller K ends with zeros, since a mantissa has 18 bits: rounded up it still fits an update.
+MAX_UNIT = 1 << UPDATE_WIDTH - 1 + UNIT_FRACTION
+
+
+class Saturated(Exception):
+    """A value left its range, so the run ends after this epoch."""
+
+    def __init__(self, kind: Saturation):
+        super().__init__(kind)
+        self.kind = kind
+
+
+def unit_update(job: TrainingJob, steps: EpochSteps) -> int:
+    """K, the update of a derivative of 1, with 16 fraction bits:
+    round(mantissa 2^(label_shift + 16) / 2^(8 shift)).
+    """
+    return round_shift(steps.mantissa << job.label_shift + UNIT_FRACTION, SHIFT_UNIT * steps.shift)
+
+
+def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int], int]:
+    """The function from a dot product z, a target t = L << label_shift and a dither to the update.
+
+    With y = +-1 the label, t = y 2^label_shift, and a row is *active* if y z < 2^label_shift::
+
+        least squares     c = R(mantissa (z - t) / 2^(8 shift))
+        squared hinge     the same for active rows, else 0
+        hinge             -y R(K / 2^16) for active rows, else 0
+        logistic          -y R(K sigmoid(-y z / 2^label_shift) / 2^32)
+
+    with K of :func:`unit_update`, the piecewise-linear sigmoid of :mod:`bitstep.golden.sigmoid`,
+    and R the rounding by the row's dither (:func:`bitstep.golden.dither.round_dithered`).
+
+    Raises
+    ------
+    Saturated
+        From the function, if the update does not fit; at once, if K does not.
+    """
+    shift = SHIFT_UNIT * steps.shift
+    limit = 1 << UPDATE_WIDTH - 1
+
+    def least_squares(dot, target, dither):
+        update = round_dithered(steps.mantissa * (dot - target), shift, dither)
+        if not -limit <= update < limit:
+            raise Saturated(Saturation.UPDATE)
+        return update
+
+    def active(dot, target):
+        return dot < target if target > 0 else dot > target
+
+    def squared_hinge(dot, target, dither):
+        return least_squares(dot, target, dither) if active(dot, target) else 0
+
+    if job.loss == Loss.LEAST_SQUARES:
+        return least_squares
+    if job.loss == Loss.SQUARED_HINGE:
+        return squared_hinge
+    unit = unit_update(job, steps)
+    if unit >= MAX_UNIT:
+        raise Saturated(Saturation.UPDATE)
+
+    def hinge(dot, target, dither):
+        if not active(dot, target):
+            return 0
+        update = round_dithered(unit, UNIT_FRACTION, dither)
+        return -update if target > 0 else update
+
+    def logistic(dot, target, dither):
+        sign = 1 if target > 0 else -1
+        argument = round_shift(-sign * dot, job.label_shift - SIGMOID_FRACTION)
+        exact = unit * sigmoid(argument)
+        return -sign * round_dithered(exact, UNIT_FRACTION + VALUE_FRACTION, dither)
+
+    return hinge if job.loss == Loss.HINGE else logistic
+
+
+def proximal_step(model: np.ndarray, threshold: int, limit: int) -> np.ndarray:
+    """Soft threshold, then box: sign(X) min(max(|X| - threshold, 0), limit) for every word.
+
+    Parameters
+    ----------
+    model : ndarray of int64
+    threshold, limit : int
+        At least 0.
+
+    Returns
+    -------
+    ndarray of int64, same shape
+    """
+    return np.sign(model) * np.clip(np.abs(model) - threshold, 0, limit)
+
+
+def correction(model: np.ndarray, coefficients: np.ndarray, steps: EpochSteps) -> np.ndarray:
+    """Diagonal correction of every model word: round(x * coefficient * mantissa / 2**shift).
+
+    Parameters
+    ----------
+    model, coefficients : ndarray of int64, shape (n_features,)
+        Model words and the job's coefficients.
+
+    Returns
+    -------
+    ndarray of object (int), shape (n_features,)
+        Exact integers: the products need up to 68 bits.
+    """
+    factors = coefficients.astype(object) * steps.correction_mantissa
+    return round_shift(model.astype(object) * factors, SHIFT_UNIT * steps.correction_shift)

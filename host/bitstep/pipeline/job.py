@@ -1,0 +1,267 @@
+"""A training job: everything that a device needs, as integers.
+
+The driver, the simulated board and the golden model start from the same :class:`TrainingJob`, so
+what is computed is fixed here; :mod:`bitstep.training.planning` makes a job from a quantized data
+set and hyper-parameters.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitstep.pipeline.config import (
+    COEFFICIENT_WIDTH,
+    LABEL_WIDTH,
+    MANTISSA_WIDTH,
+    MAX_REFETCH_CELL,
+    MAX_SHIFT,
+    MODEL_WIDTH,
+    SHIFT_UNIT,
+    SIGMOID_FRACTION,
+    PipelineConfig,
+)
+from bitstep.pipeline.registers import LabelFormat, Loss
+
+MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
+
+
+@dataclass(frozen=True)
+class EpochSteps:
+    """The scale factors of one epoch: ``mantissa * 2 ** -(8 * shift)`` each.
+
+    ``mantissa``, ``shift`` scale a residual into an update; ``correction_mantissa``,
+    ``correction_shift`` scale a coefficient times a model word into a correction; ``threshold``
+    is what a proximal step takes off the magnitude of every model word; ``key`` is the key of the
+    rows' dither (:mod:`bitstep.golden.dither`), any 32 bits.
+    """
+
+    mantissa: int
+    shift: int
+    correction_mantissa: int = 0
+    correction_shift: int = 1
+    threshold: int = 0
+    key: int = 0
+
+    def __post_init__(self):
+        for name in ("mantissa", "correction_mantissa"):
+            if not 0 <= getattr(self, name) < 1 << MANTISSA_WIDTH:
+                raise ValueError(f"{name} must be in [0, 2**{MANTISSA_WIDTH}), "
+                                 f"not {getattr(self, name)}")
+        for name in ("shift", "correction_shift"):
+            if not 1 <= getattr(self, name) <= MAX_SHIFT:
+                raise ValueError(f"{name} must be from 1 to {MAX_SHIFT}, not {getattr(self, name)}")
+        if not 0 <= self.threshold < 1 << MODEL_WIDTH - 1:
+            raise ValueError(f"threshold must be in [0, 2**{MODEL_WIDTH - 1}), "
+                             f"not {self.threshold}")
+        if not 0 <= self.key < 1 << 32:
+            raise ValueError(f"key must be in [0, 2**32), not {self.key}")
+
+    def words(self) -> tuple[int, int]:
+        """The entry of the epoch table, two words of 64 bits (docs/memory-layout.md)."""
+        return (self.mantissa | self.shift << 18
+                | self.correction_mantissa << 32 | self.correction_shift << 50,
+                self.threshold | self.key << 32)
+
+    @staticmethod
+    def scale(mantissa: int, shift: int) -> float:
+        """The real factor that a mantissa and a shift stand for."""
+        return mantissa * 2.0 ** -(SHIFT_UNIT * shift)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """One run of ``len(epochs)`` epochs of sequential mini-batch SGD, in integers.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Bus width, bits and family are part of the meaning; the rest only of the hardware.
+    n_features : int
+        Features of a row, 1 to ``config.capacity``.
+    rows : tuple of ndarray of uint8, each of shape (n_rows, beats * beat_bytes)
+        Packed codes; epoch e reads ``rows[e % len(rows)]``.
+    labels : ndarray of uint8
+        Packed labels, a whole number of 8-byte words.
+    label_format, label_shift : LabelFormat, int
+        A stored label L counts as ``L << label_shift`` in the units of a dot product.
+    intercept_level : int
+        Level of the intercept's constant input, 0 for no intercept.
+    batch : int
+        Rows of a batch; the last batch of an epoch may be shorter.
+    correction_period : int
+        Rows between diagonal corrections, a multiple of ``batch``; 0 for none.
+    coefficients : ndarray of int32, shape (n_features,)
+        Correction coefficients, 18 bits signed.
+    epochs : tuple of EpochSteps
+        One entry an epoch.
+    model : ndarray of int32, shape (n_features,)
+        Model before the first epoch.
+    intercept : int
+        Intercept before the first epoch, 32 bits signed.
+    loss : Loss
+        What is minimised; all but least squares need labels of format SIGN.
+    proximal_period : int
+        Rows between proximal steps (soft threshold and box), a multiple of ``batch``; 0 for none.
+    box_limit : int
+        Largest magnitude of a model word after a proximal step; 31 bits.
+    full : ndarray of int16, shape (n_rows, n_features), or None
+        The rows at full precision, in units of ``2 ** -config.full_fraction`` of a level.
+    refetch_cell : int
+        Largest difference of a value of ``full`` to the level of its code, in half levels, 1 to 4;
+        0: no row is fetched again.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit each other.
+    """
+
+    config: PipelineConfig
+    n_features: int
+    rows: tuple[np.ndarray, ...]
+    labels: np.ndarray
+    label_format: LabelFormat
+    label_shift: int
+    intercept_level: int
+    batch: int
+    correction_period: int
+    coefficients: np.ndarray
+    epochs: tuple[EpochSteps, ...]
+    model: np.ndarray
+    intercept: int = 0
+    loss: Loss = Loss.LEAST_SQUARES
+    proximal_period: int = 0
+    box_limit: int = MODEL_LIMIT
+    full: np.ndarray | None = None
+    refetch_cell: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of an epoch."""
+        return self.rows[0].shape[0]
+
+    @property
+    def beats(self) -> int:
+        """Beats of a row."""
+        return self.config.beats(self.n_features)
+
+    @property
+    def lookahead(self) -> int:
+        """Rows by which the model that a row's dot product is taken with trails. It has no
+        influence on the result, but for family ``float``, whose products are rounded.
+        """
+        return self.config.effective_lookahead(self.beats)
+
+    def __post_init__(self):
+        config = self.config
+        if not 1 <= self.n_features <= config.capacity:
+            raise ValueError(
+                f"The data must have 1 to {config.capacity} features for this pipeline, not "
+                f"{self.n_features}; build one with a larger max_features")
+        if not self.rows or self.n_rows < 1:
+            raise ValueError("A training job needs at least one row")
+        if self.n_rows * self.beats >= 1 << 32:
+            raise ValueError(f"The rows ({self.n_rows}) times the beats of a row ({self.beats}) "
+                             f"must be below 2**32, not {self.n_rows * self.beats}; train on fewer "
+                             "rows or on a wider bus")
+        shape = (self.n_rows, self.beats * config.beat_bytes)
+        for copy in self.rows:
+            if copy.shape != shape or copy.dtype != np.uint8:
+                raise ValueError(f"Packed rows must be uint8 of shape {shape}, "
+                                 f"not {copy.dtype} of shape {copy.shape}")
+        if len(self.rows) > 255:
+            raise ValueError(f"A job may have at most 255 copies of its rows, not {len(self.rows)}")
+        expected = label_bytes(self.n_rows, self.label_format)
+        if self.labels.dtype != np.uint8 or self.labels.shape != (expected,):
+            raise ValueError(f"Packed labels must be {expected} bytes, not {self.labels.shape}")
+        if not 0 <= self.label_shift <= config.max_label_shift:
+            raise ValueError(f"label_shift must be from 0 to {config.max_label_shift}, "
+                             f"not {self.label_shift}")
+        magnitude = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
+        if magnitude[self.label_format] + self.label_shift >= config.dot_width:
+            raise ValueError(f"label_shift must leave labels within {config.dot_width} bits, "
+                             f"not {self.label_shift}")
+        if not 0 <= self.intercept_level <= config.intercept_limit:
+            raise ValueError(f"intercept_level must be from 0 to {config.intercept_limit}, "
+                             f"not {self.intercept_level}")
+        if not 1 <= self.batch < 1 << 32:
+            raise ValueError(f"batch must be at least 1, not {self.batch}")
+        if self.batch > 1 and not config.minibatch:
+            raise ValueError(f"This pipeline has no mini-batches, so batch must be 1, "
+                             f"not {self.batch}; build one with minibatch=True")
+        if self.correction_period and not config.corrections:
+            raise ValueError("This pipeline has no diagonal corrections, so the encodings "
+                             "'double-symmetric' and 'compensated', and L2, are not possible; "
+                             "build one with corrections=True")
+        if self.correction_period < 0 or self.correction_period % self.batch:
+            raise ValueError(f"correction_period must be a multiple of the batch ({self.batch}), "
+                             f"not {self.correction_period}")
+        if config.family == "float" and 0 < self.correction_period <= self.lookahead:
+            raise ValueError(f"correction_period must be more than the look-ahead "
+                             f"({self.lookahead}) for family 'float', not "
+                             f"{self.correction_period}")
+        self._check_words("coefficients", self.coefficients, COEFFICIENT_WIDTH)
+        self._check_words("model", self.model, MODEL_WIDTH)
+        if not -(1 << MODEL_WIDTH - 1) <= self.intercept < 1 << MODEL_WIDTH - 1:
+            raise ValueError(f"intercept must fit {MODEL_WIDTH} bits, not {self.intercept}")
+        if not self.epochs:
+            raise ValueError("A training job needs at least one epoch")
+        self._check_loss()
+        self._check_proximal()
+        self._check_full()
+
+    def _check_loss(self):
+        wanted = "logistic" if self.loss == Loss.LOGISTIC else "linear"
+        if self.config.solver != wanted:
+            raise ValueError(f"A loss {self.loss.name} needs a pipeline with solver {wanted!r}, "
+                             f"not {self.config.solver!r}")
+        if self.loss != Loss.LEAST_SQUARES and self.label_format != LabelFormat.SIGN:
+            raise ValueError(f"A loss {self.loss.name} needs labels of format SIGN, "
+                             f"not {self.label_format.name}")
+        if self.loss == Loss.LOGISTIC and self.label_shift < SIGMOID_FRACTION + 1:
+            raise ValueError(f"label_shift must be at least {SIGMOID_FRACTION + 1} for the "
+                             f"logistic loss, not {self.label_shift}")
+
+    def _check_proximal(self):
+        if self.proximal_period and not self.config.proximal:
+            raise ValueError("This pipeline has no proximal steps, so L1 and a box constraint are "
+                             "not possible; build one with proximal=True")
+        if not 0 <= self.proximal_period < 1 << 32 or self.proximal_period % self.batch:
+            raise ValueError(f"proximal_period must be a multiple of the batch ({self.batch}) "
+                             f"below 2**32, not {self.proximal_period}")
+        if not 0 <= self.box_limit <= MODEL_LIMIT:
+            raise ValueError(f"box_limit must be from 0 to {MODEL_LIMIT}, not {self.box_limit}")
+
+    def _check_full(self):
+        if not self.refetch_cell:
+            return
+        if not self.config.refetch:
+            raise ValueError("This pipeline cannot fetch rows again at full precision; build one "
+                             "with refetch=True")
+        if not 1 <= self.refetch_cell <= MAX_REFETCH_CELL:
+            raise ValueError(f"refetch_cell must be from 0 to {MAX_REFETCH_CELL}, "
+                             f"not {self.refetch_cell}")
+        if self.loss != Loss.HINGE or self.batch != 1:
+            raise ValueError("Refetching is for the hinge loss and a batch of 1, not for "
+                             f"{self.loss.name} and {self.batch}")
+        shape = (self.n_rows, self.n_features)
+        if self.full is None or self.full.dtype != np.int16 or self.full.shape != shape:
+            found = "nothing" if self.full is None \
+                else f"{self.full.dtype} of shape {self.full.shape}"
+            raise ValueError(f"Rows at full precision must be int16 of shape {shape}, not {found}")
+
+    def _check_words(self, name, words, width):
+        if words.shape != (self.n_features,):
+            raise ValueError(f"{name} must have shape ({self.n_features},), not {words.shape}")
+        if len(words) and (words.min() < -(1 << width - 1) or words.max() >= 1 << width - 1):
+            raise ValueError(f"{name} must fit {width} bits, signed")
+
+
+def label_bits(label_format: LabelFormat) -> int:
+    """Stored bits of a label."""
+    return {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}[label_format]
+
+
+def label_bytes(n_rows: int, label_format: LabelFormat) -> int:
+    """Bytes of a packed label stream: whole 64-bit words."""
+    return -(-n_rows * label_bits(label_format) // 64) * 8

@@ -1,0 +1,75 @@
+"""Codes and labels, from packed bytes to integers."""
+
+import numpy as np
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import LabelFormat
+
+
+def unpack_codes(rows: np.ndarray, config: PipelineConfig, n_features: int) -> np.ndarray:
+    """Codes of packed rows.
+
+    Parameters
+    ----------
+    rows : ndarray of uint8, shape (n_rows, beats * beat_bytes)
+        Each row starts on a beat; a beat holds ``lanes`` codes, lowest bits first.
+
+    Returns
+    -------
+    ndarray of uint8, shape (n_rows, n_features)
+    """
+    beats = config.beats(n_features)
+    bits = np.unpackbits(rows, axis=1, bitorder="little").reshape(-1, beats, config.bus_width)
+    bits = bits[:, :, :config.lanes * config.bits].reshape(-1, beats, config.lanes, config.bits)
+    codes = np.zeros(bits.shape[:3], np.uint8)
+    for position in range(config.bits):
+        codes |= bits[..., position] << position
+    return codes.reshape(-1, beats * config.lanes)[:, :n_features]
+
+
+def _signed(codes: np.ndarray, width: int) -> np.ndarray:
+    values = codes.astype(np.int64)
+    return values - ((values >> (width - 1)) << width)
+
+
+def decode(codes: np.ndarray, *, bits: int, family: str) -> tuple[np.ndarray, np.ndarray]:
+    """Levels that codes stand for.
+
+    Parameters
+    ----------
+    codes : ndarray of uint8, any shape
+        Stored codes of ``bits`` bits.
+
+    Returns
+    -------
+    dot, gradient : ndarray of int64, same shape
+        The level used in the dot product and the one used in the gradient, each at most
+        :func:`bitstep.pipeline.config.level_limit` in magnitude. They are equal for family
+        ``single``.
+    """
+    if family == "single":
+        level = 2 * codes.astype(np.int64) - 1 if bits == 1 else _signed(codes, bits)
+        return level, level
+    ups = [(codes.astype(np.int64) >> sample) & 1 for sample in (0, 1)]
+    if bits == 2:
+        return 2 * ups[0] - 1, 2 * ups[1] - 1
+    interval = _signed(codes >> 2, bits - 2)
+    return interval + ups[0], interval + ups[1]
+
+
+def unpack_labels(labels: np.ndarray, label_format: LabelFormat, n_rows: int) -> np.ndarray:
+    """Stored labels as integers: +1 and -1 for signs.
+
+    Parameters
+    ----------
+    labels : ndarray of uint8
+        The packed label stream, lowest bits first.
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows,)
+    """
+    if label_format == LabelFormat.SIGN:
+        return 2 * np.unpackbits(labels, bitorder="little")[:n_rows].astype(np.int64) - 1
+    dtype = "<i2" if label_format == LabelFormat.INT16 else "<i4"
+    return labels.view(dtype)[:n_rows].astype(np.int64)

@@ -1,0 +1,150 @@
+"""Codes and labels to the bytes of docs/memory-layout.md."""
+
+import numpy as np
+
+from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, ceil_div
+from bitstep.pipeline.job import label_bytes
+from bitstep.pipeline.registers import LabelFormat
+
+
+def pack_codes(codes: np.ndarray, bits: int, bus_width: int) -> np.ndarray:
+    """Rows of beats; the inverse of :func:`bitstep.pipeline.levels.unpack_codes`.
+
+    Parameters
+    ----------
+    codes : ndarray of uint8, shape (n_rows, n_features)
+        Each below ``2 ** bits``.
+    bits : int
+        Stored bits of a code, 1 to 8.
+    bus_width : {64, 128, 256, 512}
+        Bits of a beat, which holds ``bus_width // bits`` codes, lowest bits first.
+
+    Returns
+    -------
+    ndarray of uint8, shape (n_rows, beats * bus_width / 8)
+
+    Raises
+    ------
+    ValueError
+        If the codes are not uint8 in two dimensions, or bits or bus width are out of range.
+    """
+    if codes.dtype != np.uint8 or codes.ndim != 2 or codes.shape[1] < 1:
+        raise ValueError("codes must be uint8 of shape (n_rows, n_features), not "
+                         f"{codes.dtype} of shape {codes.shape}")
+    if not 1 <= bits <= 8 or bus_width not in BUS_WIDTHS:
+        raise ValueError(f"bits must be from 1 to 8 and bus_width one of "
+                         f"{', '.join(map(str, BUS_WIDTHS))}, not {bits} and {bus_width}")
+    n_rows, n_features = codes.shape
+    lanes = bus_width // bits
+    beats = ceil_div(n_features, lanes)
+    # Eight codes fill exactly ``bits`` bytes, for every number of bits.
+    groups = ceil_div(min(lanes, n_features), 8)
+    slots = np.zeros((n_rows, beats, groups * 8), np.uint8)
+    full = n_features // lanes
+    rest = n_features - full * lanes
+    if full:
+        slots[:, :full, :lanes] = codes[:, :full * lanes].reshape(n_rows, full, lanes)
+    if rest:
+        slots[:, full, :rest] = codes[:, full * lanes:]
+    words = slots.view("<u8")
+    for width in (8, 16, 32):
+        _join_neighbours(words, width, gap=width // 8 * (8 - bits))
+    packed = slots.reshape(n_rows, beats, groups, 8)[..., :bits]
+    packed = packed.reshape(n_rows, beats, groups * bits)
+    used = min(groups * bits, bus_width // 8)
+    if used == bus_width // 8:
+        return np.ascontiguousarray(packed[..., :used]).reshape(n_rows, -1)
+    rows = np.zeros((n_rows, beats, bus_width // 8), np.uint8)
+    rows[..., :used] = packed[..., :used]
+    return rows.reshape(n_rows, -1)
+
+
+def pack_floats(values: np.ndarray, bus_width: int) -> np.ndarray:
+    """Rows of beats of single-precision numbers, ``bus_width // 32`` in a beat.
+
+    Parameters
+    ----------
+    values : ndarray of float32, shape (n_rows, n_features)
+    bus_width : {64, 128, 256, 512}
+
+    Returns
+    -------
+    ndarray of uint8, shape (n_rows, beats * bus_width / 8)
+        Little-endian, padded with zeros.
+
+    Raises
+    ------
+    ValueError
+        If the values are not float32 in two dimensions, or the bus width is out of range.
+    """
+    if values.dtype != np.float32 or values.ndim != 2 or values.shape[1] < 1:
+        raise ValueError("values must be float32 of shape (n_rows, n_features), not "
+                         f"{values.dtype} of shape {values.shape}")
+    if bus_width not in BUS_WIDTHS:
+        raise ValueError(f"bus_width must be one of {', '.join(map(str, BUS_WIDTHS))}, "
+                         f"not {bus_width}")
+    lanes = bus_width // FLOAT_BITS
+    n_rows, n_features = values.shape
+    rows = np.zeros((n_rows, ceil_div(n_features, lanes) * lanes), "<f4")
+    rows[:, :n_features] = values
+    return rows.view(np.uint8)
+
+
+def unpack_floats(rows: np.ndarray, n_features: int) -> np.ndarray:
+    """Single-precision numbers of packed rows; the inverse of :func:`pack_floats`.
+
+    Parameters
+    ----------
+    rows : ndarray of uint8, shape (n_rows, beats * bus_width / 8)
+
+    Returns
+    -------
+    ndarray of float32, shape (n_rows, n_features)
+    """
+    return np.ascontiguousarray(rows).view("<f4")[:, :n_features].astype(np.float32, copy=False)
+
+
+def _join_neighbours(words: np.ndarray, width: int, gap: int) -> None:
+    """Close the gap between each even and the odd field above it, both ``width`` bits wide."""
+    if gap == 0:
+        return
+    mask = np.uint64(sum((1 << width) - 1 << at for at in range(0, 64, 2 * width)))
+    even = words & mask
+    words ^= even
+    words >>= np.uint64(gap)
+    words |= even
+
+
+def pack_labels(labels: np.ndarray, label_format: LabelFormat) -> np.ndarray:
+    """Label stream; the inverse of :func:`bitstep.pipeline.levels.unpack_labels`.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (n_rows,)
+        +1 and -1 for ``SIGN``; integers that fit for ``INT16`` and ``INT32``.
+    label_format : LabelFormat
+
+    Returns
+    -------
+    ndarray of uint8
+        Whole 8-byte words, padded with zeros.
+
+    Raises
+    ------
+    ValueError
+        If a label does not fit the format.
+    """
+    packed = np.zeros(label_bytes(len(labels), label_format), np.uint8)
+    if label_format == LabelFormat.SIGN:
+        if not (np.abs(labels) == 1).all():
+            raise ValueError("labels must be +1 or -1 for the 1-bit format")
+        data = np.packbits(labels > 0, bitorder="little")
+    else:
+        kind = np.dtype("<i2" if label_format == LabelFormat.INT16 else "<i4")
+        range_ = np.iinfo(kind)
+        if len(labels) and (labels.min() < range_.min or labels.max() > range_.max):
+            raise ValueError(f"labels must be from {range_.min} to {range_.max} for format "
+                             f"{label_format.name}, not {labels.min()} to {labels.max()}")
+        data = labels.astype(kind).view(np.uint8)
+    packed[:len(data)] = data
+    return packed

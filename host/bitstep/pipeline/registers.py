@@ -1,0 +1,195 @@
+"""The register map: one frozen table from which RTL, driver and documentation are generated.
+
+Every register is 32 bits wide; a 64-bit value is two registers, ``NAME_LO`` and ``NAME_HI``.
+"""
+
+import enum
+from dataclasses import dataclass
+
+MAP_VERSION = 2
+ADDRESS_WIDTH = 10          # bits of a byte address on the register bus
+
+
+@dataclass(frozen=True)
+class Register:
+    """One register: byte offset, access (``ro``, ``rw`` or ``wo``), width in bits, meaning."""
+
+    name: str
+    offset: int
+    access: str
+    width: int
+    text: str
+
+
+class Status(enum.IntFlag):
+    """Bits of STATUS."""
+
+    BUSY = 1
+    DONE = 2
+    FAILED = 4
+
+
+class Control(enum.IntFlag):
+    """Bits of CONTROL."""
+
+    START = 1
+    ABORT = 2
+
+
+class Error(enum.IntEnum):
+    """Values of ERROR: why a run ended early."""
+
+    NONE = 0
+    BAD_CONFIGURATION = 1
+    ROW_READ = 2
+    AUX_READ = 3
+    MODEL_WRITE = 4
+    SATURATED = 5
+    ABORTED = 6
+
+
+class Saturation(enum.IntFlag):
+    """Bits of SATURATION: what left its range."""
+
+    UPDATE = 1
+    MODEL = 2
+    CORRECTION = 4
+
+
+class Loss(enum.IntEnum):
+    """Values of LOSS: what a run minimises (docs/number-formats.md)."""
+
+    LEAST_SQUARES = 0
+    SQUARED_HINGE = 1
+    HINGE = 2
+    LOGISTIC = 3
+
+
+class LabelFormat(enum.IntEnum):
+    """Values of LABEL_FORMAT: how a label is stored."""
+
+    SIGN = 0
+    INT16 = 1
+    INT32 = 2
+
+
+def _pair(name, offset, access, text):
+    return [Register(f"{name}_LO", offset, access, 32, f"{text}, bits 31 to 0"),
+            Register(f"{name}_HI", offset + 4, access, 32, f"{text}, bits 63 to 32")]
+
+
+COUNTERS = (
+    ("CYCLES", "Clock cycles from start to done"),
+    ("BEATS", "Row beats that entered the pipeline"),
+    ("BYTES_READ", "Bytes accepted on all read buses"),
+    ("STALL_ROWS", "Cycles without a row beat to read"),
+    ("STALL_LABELS", "Cycles without a label"),
+    ("STALL_LOOKAHEAD", "Cycles that a row waited for an update (look-ahead too small)"),
+    ("STALL_RECURSION", "Cycles that a row waited for the scalar recursion"),
+    ("STALL_CORRECTION", "Cycles that a row waited for the diagonal correction"),
+    ("STALL_REFETCH", ("Cycles that rows waited for a row at full precision, or for one that comes "
+                       "again; beats that enter a second time are counted nowhere")),
+    ("FLUSH", ("Cycles spent applying the last updates of an epoch or of a correction period, and "
+               "in proximal steps")),
+    ("MODEL_IO", "Cycles spent loading and writing models and tables"),
+    ("SATURATIONS", "Cycles in which a value left its range"),
+    ("REFETCHED_ROWS", "Rows read again at full precision"),
+)
+COUNTER_BASE = 0x100
+
+REGISTERS = tuple([
+    Register("IDENTITY_0", 0x000, "ro", 32, "Hash of configuration and sources, bits 31 to 0"),
+    Register("IDENTITY_1", 0x004, "ro", 32, "Hash, bits 63 to 32"),
+    Register("IDENTITY_2", 0x008, "ro", 32, "Hash, bits 95 to 64"),
+    Register("IDENTITY_3", 0x00C, "ro", 32, "Hash, bits 127 to 96"),
+    Register("VERSION", 0x010, "ro", 32, "Version of this map"),
+    Register("CONTROL", 0x020, "wo", 2, "Bit 0 starts a run, bit 1 aborts one"),
+    Register("STATUS", 0x024, "ro", 3, "Bit 0 busy, bit 1 done, bit 2 the run failed (see ERROR)"),
+    Register("ERROR", 0x028, "ro", 4, "Why the run ended early; 0 if it did not"),
+    Register("EPOCHS_DONE", 0x02C, "ro", 32, "Epochs whose model is complete in memory"),
+    Register("SATURATION", 0x030, "ro", 3, "Bit 0 update, bit 1 model, bit 2 correction"),
+    Register("ROWS", 0x040, "rw", 32, "Rows of an epoch, at least 1"),
+    Register("BEATS_PER_ROW", 0x044, "rw", 20, "Beats of a row, 1 to the configuration's limit"),
+    Register("LAST_LANES", 0x048, "rw", 10, "Features in a row's last beat, at least 1"),
+    Register("EPOCHS", 0x04C, "rw", 32, "Epochs, at least 1"),
+    Register("BATCH", 0x050, "rw", 32, "Rows of a batch, at least 1"),
+    Register("LABEL_FORMAT", 0x054, "rw", 2, "0: 1 bit (1 is +1, 0 is -1), 1: int16, 2: int32"),
+    Register("LABEL_SHIFT", 0x058, "rw", 6,
+             "Left shift of a label, 0 to 40; to 62 for floating-point rows"),
+    Register("INTERCEPT_LEVEL", 0x05C, "rw", 8, "Level of the intercept's constant 1 (1 for "
+             "floating-point rows); 0 for none"),
+    Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's"),
+    Register("CORRECTION_PERIOD", 0x064, "rw", 32,
+             "Rows between diagonal corrections, a multiple of BATCH; 0 for none"),
+    Register("WARM_START", 0x068, "rw", 1, "1 loads the model at MODEL_IN, 0 starts from zero"),
+    Register("COPIES", 0x06C, "rw", 8, "Copies of the rows; epoch e reads copy e mod COPIES"),
+    *_pair("ROWS_ADDRESS", 0x070, "rw", "Address of the rows, aligned to a beat"),
+    *_pair("COPY_STRIDE", 0x078, "rw", "Bytes from a copy of the rows to the next"),
+    *_pair("LABELS_ADDRESS", 0x080, "rw", "Address of the labels, aligned to 8 bytes"),
+    *_pair("EPOCH_TABLE_ADDRESS", 0x088, "rw", "Address of the epoch table, aligned to 8 bytes"),
+    *_pair("MODEL_IN_ADDRESS", 0x090, "rw", "Address of the first model, aligned to 8 bytes"),
+    *_pair("COEFFICIENTS_ADDRESS", 0x098, "rw", "Address of the coefficients, aligned to 8 bytes"),
+    *_pair("MODEL_OUT_ADDRESS", 0x0A0, "rw", "Address of epoch 0's model, aligned to 8 bytes"),
+    *_pair("MODEL_OUT_STRIDE", 0x0A8, "rw", "Bytes from an epoch's model to the next"),
+    Register("LOSS", 0x0B0, "rw", 2, "What is minimised"),
+    Register("PROXIMAL_PERIOD", 0x0B4, "rw", 32,
+             "Rows between proximal steps, a multiple of BATCH; 0 for none"),
+    Register("BOX_LIMIT", 0x0B8, "rw", 31, "Largest magnitude of a model word after a proximal "
+             "step"),
+    Register("REFETCH_CELL", 0x0BC, "rw", 3, "Largest difference of a row at full precision to "
+             "its codes, in half levels, 1 to 4; 0 for no refetching"),
+    *_pair("FULL_ADDRESS", 0x0C0, "rw", "Address of the rows at full precision, aligned to 8 "
+           "bytes"),
+    Register("REFETCH_SLACK", 0x0C8, "rw", 32, "Bound of what the updates on their way add to the "
+             "reach of a row's cells, in units of K rounded up: REFETCH_CELL times LOOKAHEAD times "
+             "the largest possible sum of a row's levels; 0 without refetching"),
+] + [
+    register
+    for index, (name, text) in enumerate(COUNTERS)
+    for register in _pair(name, COUNTER_BASE + 8 * index, "ro", text)
+])
+
+OFFSETS = {register.name: register.offset for register in REGISTERS}
+
+
+def table() -> str:
+    """The register map as a Markdown table."""
+    rows = [f"| `0x{r.offset:03X}` | `{r.name}` | {r.access} | {r.width} | {r.text} |"
+            for r in REGISTERS]
+    return "\n".join(["| offset | name | access | bits | meaning |",
+                      "| --- | --- | --- | --- | --- |", *rows])
+
+
+def document() -> str:
+    """The page docs/registers.md."""
+    counters = COUNTER_BASE + 8 * len(COUNTERS)
+    return f"""# Registers
+
+Generated by `python -m bitstep.pipeline.registers > docs/registers.md` from the table that the RTL
+and the driver are made from; version {MAP_VERSION} of the map.
+
+Every register is a 32-bit word on an AXI4-Lite bus with {ADDRESS_WIDTH}-bit byte addresses; `_LO`
+and `_HI` are the halves of a 64-bit value. Access is read only (`ro`), read and write (`rw`) or
+write only (`wo`); bits above a register's width read as 0. While STATUS says busy, writes to all
+but CONTROL are ignored. Addresses without a register read as 0.
+
+The counters, `0x{COUNTER_BASE:03X}` to `0x{counters - 1:03X}`, start at 0 with each run. Reading
+the low half of one keeps its high half for the next read of it, so a value does not tear.
+
+{table()}
+
+| register | values |
+| --- | --- |
+| `ERROR` | {_values(Error)} |
+| `SATURATION` | {_values(Saturation)}, added up |
+| `LABEL_FORMAT` | {_values(LabelFormat)} |
+| `LOSS` | {_values(Loss)} |
+"""
+
+
+def _values(kind) -> str:
+    return ", ".join(f"{member.value} {member.name}" for member in kind)
+
+
+if __name__ == "__main__":
+    print(document(), end="")

@@ -1,0 +1,185 @@
+"""What a run of a training job gives: its models and counters, or an error that says what to do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.registers import COUNTERS, Error, Saturation
+
+COUNTER_NAMES = tuple(name.lower() for name, _ in COUNTERS)
+
+
+class DeviceError(RuntimeError):
+    """The device could not be opened, or did something that its protocol forbids."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The finished epochs of a run.
+
+    Attributes
+    ----------
+    models : ndarray of int32, shape (epochs_done, n_features)
+        Model words after each finished epoch.
+    intercepts : ndarray of int32, shape (epochs_done,)
+        Intercept words.
+    counters : dict of str to int or None
+        One entry for each of :data:`bitstep.pipeline.registers.COUNTERS`, in lower case; None
+        where the device cannot know (the golden model has no clock).
+    """
+
+    models: np.ndarray
+    intercepts: np.ndarray
+    counters: dict[str, int | None] = field(default_factory=dict)
+
+    @property
+    def epochs_done(self) -> int:
+        """Number of finished epochs."""
+        return len(self.models)
+
+
+class RunError(DeviceError):
+    """A run ended early.
+
+    Attributes
+    ----------
+    result : RunResult
+        The epochs that were finished; their models are exact.
+    """
+
+    def __init__(self, message: str, result: RunResult):
+        super().__init__(message)
+        self.result = result
+
+
+class BusError(RunError):
+    """The memory answered a transfer of the pipeline with an error."""
+
+
+class BadConfigurationError(RunError):
+    """The pipeline refused its registers."""
+
+
+class AbortedError(RunError):
+    """The run was aborted by another program."""
+
+
+class SaturationError(RunError):
+    """A value left its range.
+
+    Attributes
+    ----------
+    epoch : int
+        Epoch in which it happened, counted from 1.
+    saturation : Saturation
+        What left its range. The golden model names the first value only; a pipeline goes on to
+        the end of the epoch and names everything that followed.
+    """
+
+    def __init__(self, epoch: int, saturation: Saturation, result: RunResult):
+        super().__init__(
+            f"Training left the number range in epoch {epoch}: {_what(saturation)}. Choose a "
+            "smaller step, or a larger model_range if the model itself is large", result)
+        self.epoch, self.saturation = epoch, saturation
+
+
+class RunTimeoutError(RunError, TimeoutError):
+    """A run made no progress for too long and was aborted."""
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a run, which was aborted.
+
+    Attributes
+    ----------
+    result : RunResult
+        The epochs that were finished before.
+    """
+
+    def __init__(self, result: RunResult):
+        super().__init__(f"Training was interrupted after {result.epochs_done} epochs")
+        self.result = result
+
+
+def check_job(job: TrainingJob, config: PipelineConfig) -> None:
+    """Whether a pipeline of ``config`` can run a job.
+
+    Raises
+    ------
+    DeviceError
+        If bits, bus width or family differ, or the job exceeds the pipeline; the message says
+        what to build or change.
+    """
+    wanted, present = ((c.bits, c.bus_width, c.family) for c in (job.config, config))
+    if wanted != present:
+        raise DeviceError(
+            "The job is for {} bits, a {}-bit bus and family {!r}, ".format(*wanted)
+            + "the device has a pipeline for {} bits, a {}-bit bus and family {!r}; ".format(
+                *present) + "open the device with the job's configuration")
+    if config.solver != job.config.solver:
+        raise DeviceError(f"The job is for solver {job.config.solver!r}, the device has a pipeline "
+                          f"with solver {config.solver!r}; open the device with the job's "
+                          "configuration")
+    if config.family == "float" and not config.allows_lookahead(job.lookahead, job.beats):
+        raise DeviceError(f"The job is for a look-ahead of {job.lookahead} rows, which is part of "
+                          "the result of floating-point rows; the device's pipeline has a look-"
+                          f"ahead of {config.effective_lookahead(job.beats)} for such rows: open "
+                          "the device with the job's configuration")
+    try:
+        # A job checks itself against its configuration; its look-ahead is checked above.
+        replace(job, config=replace(config, lookahead=job.config.lookahead)
+                if config.family == "float" else config)
+    except ValueError as error:
+        raise DeviceError(str(error)) from error
+
+
+def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> RunError:
+    """The exception for a value of ERROR, with what to do about it.
+
+    Parameters
+    ----------
+    epochs : int
+        Epochs that the job asked for.
+    """
+    epoch = result.epochs_done + 1
+    where = f"in epoch {epoch} of {epochs}"
+    if error == Error.SATURATED:
+        return SaturationError(epoch, Saturation(saturation), result)
+    if error == Error.ROW_READ:
+        return BusError(f"The memory answered a read of the rows with an error {where}: check "
+                        "the device's memory map and that no other program freed the buffers",
+                        result)
+    if error == Error.AUX_READ:
+        return BusError("The memory answered a read of labels, epoch table, initial model or "
+                        f"coefficients with an error {where}: check the device's memory map and "
+                        "that no other program freed the buffers", result)
+    if error == Error.MODEL_WRITE:
+        return BusError(f"The memory answered the write of the model with an error {where}: check "
+                        "that the device may write to its buffers", result)
+    if error == Error.BAD_CONFIGURATION:
+        return BadConfigurationError(
+            "The pipeline refused its registers: driver and bitstream disagree; rebuild the "
+            "bitstream with this version of bitstep", result)
+    if error == Error.ABORTED:
+        return AbortedError(f"The run was aborted {where}, not by this program: start it again "
+                            "when no other program uses the device", result)
+    return RunError(f"The run ended {where} with the unknown error code {error}; rebuild the "
+                    "bitstream with this version of bitstep", result)
+
+
+def collect(models: Sequence[np.ndarray], intercepts: Sequence[int], n_features: int,
+            counters: dict[str, int | None]) -> RunResult:
+    """A result from one model an epoch, each copied."""
+    return RunResult(np.array(models, np.int32).reshape(-1, n_features),
+                     np.array(intercepts, np.int32), counters)
+
+
+def _what(saturation: Saturation) -> str:
+    names = {Saturation.UPDATE: "an update (step times residual)",
+             Saturation.MODEL: "a weight or the intercept",
+             Saturation.CORRECTION: "a diagonal correction"}
+    return " and ".join(text for flag, text in names.items() if saturation & flag) \
+        or "an unknown value"

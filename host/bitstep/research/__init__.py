@@ -1,5 +1,0 @@
-"""What the ZipML paper (Zhang et al., ICML 2017) tried for non-linear losses and found not to pay.
-
-``python -m bitstep.research`` prints the table of docs/negative-results.md. Nothing else in bitstep
-uses this package, and no pipeline computes what it computes.
-"""

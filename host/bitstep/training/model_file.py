@@ -1,0 +1,154 @@
+"""Model files: a trained model in one file, without pickle, checked when it is loaded."""
+
+import hashlib
+import json
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitstep.training.losses import decide, outputs
+
+FORMAT = "bitstep-model"
+VERSION = 1
+ARRAYS = ("coef", "intercept", "classes")
+
+
+class ModelFileError(ValueError):
+    """A file is no model file, is damaged, or does not fit what it is used with."""
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """A trained model in the units of its features.
+
+    Attributes
+    ----------
+    coef : ndarray of float64, shape (n_outputs, n_features)
+    intercept : ndarray of float64, shape (n_outputs,)
+    classes : ndarray of float64, shape (n_classes,)
+        Labels of a classification; empty for a regression. Two classes have one output, whose
+        positive values mean ``classes[1]``; more have one output each.
+    config : dict
+        How it was trained: ``model``, ``loss``, ``encoding``, ``epochs``, ``pipeline`` and others;
+        the report's ``config`` (docs/report.md).
+    """
+
+    coef: np.ndarray
+    intercept: np.ndarray
+    classes: np.ndarray
+    config: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self):
+        n_outputs = len(self.coef)
+        expected = 1 if len(self.classes) in (0, 2) else len(self.classes)
+        if self.coef.ndim != 2 or self.intercept.shape != (n_outputs,) or self.classes.ndim != 1 \
+                or n_outputs != expected:
+            raise ModelFileError(
+                f"A model of {len(self.classes)} classes must have {expected} outputs, each with "
+                f"coefficients and an intercept, not shapes {self.coef.shape} and "
+                f"{self.intercept.shape}")
+
+    @property
+    def n_features(self) -> int:
+        """Features of a row."""
+        return self.coef.shape[1]
+
+    def predict(self, features: np.ndarray) -> np.ndarray:
+        """Predicted labels or values.
+
+        Parameters
+        ----------
+        features : ndarray of float, shape (n_rows, n_features)
+
+        Returns
+        -------
+        ndarray of float64, shape (n_rows,)
+
+        Raises
+        ------
+        ModelFileError
+            If the number of features differs.
+        """
+        if features.shape[1] != self.n_features:
+            raise ModelFileError(f"The model was trained on {self.n_features} features, the data "
+                                 f"have {features.shape[1]}: use the data set it was trained for")
+        values = outputs(features, self.coef[None], self.intercept[None])[:, 0]
+        return self.classes[decide(values)] if len(self.classes) else values[:, 0]
+
+    def save(self, path: str | Path) -> None:
+        """Write a model file (NumPy's .npz; whole, or not at all)."""
+        arrays: dict[str, Any] = {name: np.asarray(getattr(self, name), np.float64)
+                                  for name in ARRAYS}
+        header = {"format": FORMAT, "version": VERSION, "n_features": self.n_features,
+                  "config": self.config}
+        text = json.dumps(header, sort_keys=True)
+        temporary = Path(f"{path}.part")
+        try:
+            with temporary.open("wb") as file:
+                np.savez(file, header=np.array(text), checksum=np.array(_digest(text, arrays)),
+                         **arrays)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether a file is an .npz with the members of a model file."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            return {"header.npy", "checksum.npy", "coef.npy"} <= set(file.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def load_model(path: str | Path) -> LinearModel:
+    """Read a model file.
+
+    Raises
+    ------
+    ModelFileError
+        If there is none, it is damaged, or another version wrote it.
+    """
+    header, arrays = {}, {}
+    if Path(path).is_file() and not zipfile.is_zipfile(path):
+        # NumPy would suggest to load it as a pickle, which may run anything.
+        raise ModelFileError(f"{path}: this is not a model file, or it is damaged; `bitstep train "
+                             "--out` writes one")
+    try:
+        # Opened here, because np.load leaves a damaged archive open.
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            if "header" not in file.files or "checksum" not in file.files:
+                raise ModelFileError(f"{path}: this is not a model file; `bitstep train --out` "
+                                     "writes one")
+            text, checksum = str(file["header"]), str(file["checksum"])
+            header = json.loads(text)
+            if header.get("format") != FORMAT:
+                raise ModelFileError(f"{path}: this is a file of format {header.get('format')!r}, "
+                                     f"not a model file; `bitstep train --out` writes one")
+            if header["version"] != VERSION:
+                raise ModelFileError(f"{path}: the model file has version {header['version']}, "
+                                     f"this bitstep reads version {VERSION}; train it again")
+            arrays = {name: file[name] for name in ARRAYS}
+    except FileNotFoundError:
+        raise ModelFileError(f"{path}: there is no such file; check the path") from None
+    except ModelFileError:
+        raise
+    except (OSError, ValueError, KeyError, AttributeError, EOFError,
+            zipfile.BadZipFile) as error:
+        raise ModelFileError(f"{path}: this is not a model file, or it is damaged ({error}); "
+                             "train the model again") from error
+    if _digest(text, arrays) != checksum:
+        raise ModelFileError(f"{path}: the checksum does not match, so the file is damaged; train "
+                             "the model again")
+    return LinearModel(**arrays, config=header["config"])
+
+
+def _digest(text: str, arrays: dict[str, np.ndarray]) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in ARRAYS:
+        digest.update(f"{name} {arrays[name].shape} {arrays[name].dtype.str}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()

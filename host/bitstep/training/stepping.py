@@ -1,0 +1,171 @@
+"""Steps and periods of a job: from real numbers and wishes to what the registers hold."""
+
+import numpy as np
+
+from bitstep.golden.rounding import round_shift
+from bitstep.golden.steps import MAX_UNIT, UNIT_FRACTION
+from bitstep.pipeline.config import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
+
+MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
+MIN_UNIT = 64               # least K, in its last bit: a smaller one is rounded by more than 0.8 %
+MAX_GROWTH = 0.05           # largest relative change of a weight by one correction
+PROXIMAL_ROWS = 256         # rows between proximal steps that are enough by themselves
+PROXIMAL_STEPS = 8          # least proximal steps of an epoch, where there are as many batches
+MAX_SHRINKING = 0.25        # largest threshold, in units of the largest label
+
+
+def step_mantissa(scale: float, step: float) -> tuple[int, int]:
+    """Mantissa and shift nearest to ``scale``, with the most significant bits that fit.
+
+    Raises
+    ------
+    ValueError
+        If ``scale`` is too large or too small to be represented; the message names ``step``.
+    """
+    mantissa, shift = _mantissa(scale)
+    limit = 1 << MANTISSA_WIDTH
+    if mantissa >= limit:
+        largest = step * (limit - 1) / mantissa
+        raise ValueError(f"A step of {step:.6g} is too large for the step registers; choose one "
+                         f"of at most {largest:.6g}")
+    if mantissa < MIN_MANTISSA:
+        smallest = step * MIN_MANTISSA * 2.0 ** -(SHIFT_UNIT * MAX_SHIFT) / scale
+        raise ValueError(f"A step of {step:.6g} is too small for the step registers; choose one "
+                         f"of at least {smallest:.6g}, or a smaller batch")
+    return mantissa, shift
+
+
+def correction_mantissa(factor: float) -> tuple[int, int]:
+    """Like a step's; one too small to be represented changes no model word, so it may be 0.
+
+    Raises
+    ------
+    ValueError
+        If ``factor`` is too large.
+    """
+    mantissa, shift = _mantissa(factor)
+    if mantissa >= 1 << MANTISSA_WIDTH:
+        raise ValueError("The diagonal correction is too large to be represented; choose a smaller "
+                         "step, l2 or correction_period")
+    return mantissa, shift
+
+
+def checked_unit(mantissa: int, exponent: int, label_shift: int, step: float) -> int:
+    """K, the update of a derivative of 1, with 16 fraction bits
+    (:func:`bitstep.golden.steps.unit_update`).
+
+    Raises
+    ------
+    ValueError
+        If it is too large for an update or too coarse; the message names ``step``.
+    """
+    unit = round_shift(mantissa << label_shift + UNIT_FRACTION, SHIFT_UNIT * exponent)
+    if unit >= MAX_UNIT:
+        raise ValueError(f"A step of {step:.6g} is too large for the model's range; choose one of "
+                         f"less than {step * MAX_UNIT / unit:.6g}, or a larger model_range")
+    if unit < MIN_UNIT:
+        exact = mantissa * 2.0 ** (label_shift + UNIT_FRACTION - SHIFT_UNIT * exponent)
+        raise ValueError(f"A step of {step:.6g} is too small for the model's range; choose one of "
+                         f"at least {step * MIN_UNIT / exact:.6g}, a smaller batch or a smaller "
+                         "model_range")
+    return unit
+
+
+def automatic_period(n_rows: int, batch: int, growth: float, above: int = 0) -> int:
+    """Rows between diagonal corrections.
+
+    The largest ``batch * 2**n`` for which one correction changes a weight by at most 5 % (it
+    acts one period late, so it must stay a small change) and an epoch has at least 16
+    corrections (fewer would act on too few of its rows). Never less than ``batch``, and more
+    than ``above``.
+
+    Parameters
+    ----------
+    growth : float
+        Relative change of a weight by the correction of one batch: largest step times largest
+        ``|D_j - l2|``.
+    above : int
+        Look-ahead that the period must be more than.
+    """
+    period = batch
+    while period <= above:
+        period *= 2
+    while 2 * period <= n_rows / 16 and 2 * period / batch * growth <= MAX_GROWTH:
+        period *= 2
+    return period
+
+
+def automatic_proximal_period(n_rows: int, batch: int, shrinking: float = 0.0) -> int:
+    """Rows between proximal steps.
+
+    The pipeline applies every update before a proximal step and starts anew after it, so steps
+    should be rare; but what they cut off between two of them comes back, and meanwhile the
+    intercept follows a model that they are about to remove. So the period is the least ``batch *
+    2**n`` of at least 256 rows, or, if that is shorter, the largest with which an epoch has at
+    least 8 steps and no threshold is more than a quarter of the largest label. Never less than
+    ``batch``.
+
+    Parameters
+    ----------
+    shrinking : float
+        What one batch adds to a threshold, in units of the largest label: largest step times l1.
+    """
+    period = batch
+    while (period < PROXIMAL_ROWS and 2 * period * PROXIMAL_STEPS <= n_rows
+           and 2 * period / batch * shrinking <= MAX_SHRINKING):
+        period *= 2
+    return period
+
+
+def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
+                      above: int) -> int:
+    """Rows between diagonal corrections: what was asked for, or :func:`automatic_period`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such period, or the one asked for is not possible.
+    """
+    if n_rows <= batch:
+        raise ValueError(f"The batch must be less than the rows ({n_rows}) where L2 or the "
+                         f"encoding needs diagonal corrections, which are made between batches; "
+                         f"not {batch}")
+    if asked == "auto":
+        period = automatic_period(n_rows, batch, growth, above)
+        if period >= n_rows:
+            raise ValueError(f"The rows must be more than {period} for L2 with floating-point rows "
+                             f"and this pipeline's look-ahead of {above}, not {n_rows}; choose a "
+                             "smaller lookahead")
+        return period
+    if (not isinstance(asked, (int, np.integer)) or asked < batch
+            or asked % batch or not above < asked < n_rows):
+        more = f", more than the look-ahead ({above})" if above else ""
+        raise ValueError(f"correction_period must be 'auto' or a multiple of the batch ({batch}) "
+                         f"below the rows ({n_rows}){more}, not {asked!r}")
+    return int(asked)
+
+
+def proximal_period(asked: int | str, n_rows: int, batch: int, shrinking: float) -> int:
+    """Rows between proximal steps: what was asked for, or :func:`automatic_proximal_period`.
+
+    Raises
+    ------
+    ValueError
+        If the period asked for is not possible.
+    """
+    if asked == "auto":
+        return automatic_proximal_period(n_rows, batch, shrinking)
+    if (not isinstance(asked, (int, np.integer)) or isinstance(asked, bool)
+            or not batch <= asked < 1 << 32 or asked % batch):
+        raise ValueError(f"proximal_period must be 'auto' or a multiple of the batch ({batch}) "
+                         f"below 2**32, not {asked!r}")
+    return int(asked)
+
+
+def _mantissa(scale):
+    """Largest shift at which the rounded mantissa fits, and that mantissa (or shift 1's)."""
+    for shift in range(MAX_SHIFT, 0, -1):
+        mantissa = round(scale * 2.0 ** (SHIFT_UNIT * shift))
+        if mantissa < 1 << MANTISSA_WIDTH or shift == 1:
+            return mantissa, shift
+    raise AssertionError("MAX_SHIFT must be at least 1")

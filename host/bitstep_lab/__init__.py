@@ -1,0 +1,3 @@
+"""The laboratory: races against a CPU and a float pipeline, and methods that were measured and
+left.
+"""

@@ -1,0 +1,15 @@
+"""What a CPU does with the same data, losses and steps: the baselines of a race.
+
+Every method runs compiled kernels or a compiled library; none is an interpreted loop. Importing
+the package needs NumPy alone: :func:`train_cpu` and :func:`memory_read_ceiling` need
+``bitstep[bench]``, :func:`train_sklearn` needs ``bitstep[sklearn]``. ``python -m
+bitstep_lab.baselines`` measures them all on this machine.
+"""
+
+from bitstep_lab.baselines.cpu import METHODS, train_cpu
+from bitstep_lab.baselines.memory import memory_copy_ceiling, memory_read_ceiling
+from bitstep_lab.baselines.runs import CpuRun, DivergedError
+from bitstep_lab.baselines.sklearn_sgd import train_sklearn
+
+__all__ = ["METHODS", "CpuRun", "DivergedError", "memory_copy_ceiling", "memory_read_ceiling",
+           "train_cpu", "train_sklearn"]

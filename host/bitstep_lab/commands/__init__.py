@@ -1,0 +1,1 @@
+"""Subcommands of ``bitstep`` that measure."""

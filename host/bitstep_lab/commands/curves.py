@@ -1,0 +1,82 @@
+"""``bitstep curves``: every race of the speedup report, and the report."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from bitstep.cli.options import StatusLine, UsageError
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the options."""
+    parser = commands.add_parser(
+        "curves", help="run all races and write the report of speedup and convergence",
+        description="Race pipelines of every width against float hardware, the CPU and "
+        "scikit-learn, and write DIR/index.html, with plots and CSV files beside it. A later call "
+        "goes on where one was interrupted.",
+        epilog="Example: bitstep curves --quick --out build/curves. How to read it: "
+        "docs/curves.md.")
+    parser.add_argument("--out", metavar="DIR", help="folder of the report (needed but for --list)")
+    parser.add_argument("--quick", action="store_true", help="few widths and rows: under 3 minutes "
+                        "on 2 cores, and at first some minutes more to compile five pipelines")
+    parser.add_argument("--only", action="append", metavar="KEY", help="run this experiment only; "
+                        "may be repeated (--list shows the keys)")
+    parser.add_argument("--list", action="store_true", help="show the experiments and run nothing")
+    parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets "
+                        "(default: $BITSTEP_DATA, else the cache folder); without a file a "
+                        "generator of the same shape stands in")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run what was not run yet, and write the report."""
+    from bitstep_lab.races.experiments import experiments, pipelines_of
+    chosen = experiments(arguments.quick)
+    if arguments.list:
+        for experiment in chosen:
+            figure = f", figure {experiment.figure}" if experiment.figure else ""
+            print(f"{experiment.key}: {experiment.title}{figure}, {len(experiment.contestants)} "
+                  "contestants")
+        print(f"{pipelines_of(chosen)} pipelines to compile")
+        return 0
+    if not arguments.out:
+        raise UsageError("--out must name the folder of the report, and is missing; add "
+                         "--out DIR, or --list to see the experiments")
+    out = Path(arguments.out)
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"--out must be a folder, and {out} is a file")
+    try:
+        from matplotlib.figure import Figure  # before hours of work, not after
+        del Figure
+        from bitstep_lab.races.report import run_curves
+    except ImportError as error:
+        raise RuntimeError(f"bitstep curves needs matplotlib and scipy ({error}): "
+                           'pip install "bitstep[sklearn,sim,bench]"') from error
+    status, line = StatusLine("board"), Progress()
+    try:
+        page = run_curves(out, quick=arguments.quick, only=arguments.only,
+                          data_home=arguments.data_home, progress=line,
+                          device_options={"progress": status})
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted; what is finished is in {out / 'runs'}, and the same command goes on "
+            "from there") from None
+    finally:
+        status.clear()
+    print(f"wrote {page}")
+    return 0
+
+
+class Progress:
+    """One line on standard error for each run, with the time since the start."""
+
+    def __init__(self):
+        import time
+        self._clock = time.perf_counter
+        self._start = self._clock()
+
+    def __call__(self, text: str) -> None:
+        """Show a line."""
+        import sys
+        seconds = int(self._clock() - self._start)
+        print(f"[{seconds // 60:3d}:{seconds % 60:02d}] {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,195 @@
+"""``bitstep bench``: one race between pipelines, CPU baselines and scikit-learn."""
+
+import argparse
+from typing import Any
+
+from bitstep.cli.options import (
+    DEFAULT_MODELS,
+    StatusLine,
+    UsageError,
+    add_lookahead_option,
+    check_writable,
+    duration,
+    integer,
+    number,
+    or_auto,
+    stored_bits,
+    table,
+    write_json,
+)
+from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import ENCODINGS
+from bitstep.training.models import MODELS
+from bitstep.training.schedules import SCHEDULES
+from bitstep_lab.commands.curves import Progress
+from bitstep_lab.races.board_profiles import PROFILES, profile
+
+CPU_METHODS = ("sgd", "hogwild", "minibatch", "lowprec", "sklearn")
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the options."""
+    parser = commands.add_parser(
+        "bench", help="race pipelines, CPU baselines and scikit-learn on one data set",
+        description="Train the same model by several pipelines and on the CPU, with the same rows "
+        "and steps, and compare the times to a loss of 1.01 x the optimum.",
+        epilog="Examples: bitstep bench noisy-100 --bits 8 4; bitstep bench mnist --model ls-svm "
+        "--profile pynq-z1 --bits 1 --no-float --cpu. How times are taken: docs/curves.md.")
+    parser.add_argument("data", metavar="DATA", help="a file, a name (`bitstep info --data`), or "
+                        "noisy-N: synthetic rows with noisy labels; YearPredictionMSD, cod-rna, "
+                        "gisette and mnist are generated where --data-home has no file")
+    parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets "
+                        "(default: $BITSTEP_DATA, else the cache folder)")
+    parser.add_argument("--rows", type=integer(2), metavar="N", help="rows to draw (default: all)")
+    parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
+                        help=f"{', '.join(MODELS)} (default: linreg or ls-svm, by the labels)")
+    board = parser.add_argument_group("board")
+    board.add_argument("--profile", choices=tuple(PROFILES), default="paper", metavar="P",
+                       help=f"{', '.join(PROFILES)} (default: paper; --list-profiles)")
+    board.add_argument("--list-profiles", action=ListProfiles, nargs=0,
+                       help="show the profiles and their sources")
+    board.add_argument("--clock-mhz", type=number(0), metavar="F", help="another clock")
+    board.add_argument("--memory-gbps", type=number(0), metavar="F", help="another bandwidth")
+    board.add_argument("--memory-latency", type=integer(1), metavar="N",
+                       help="another latency, in cycles")
+    racers = parser.add_argument_group("contestants")
+    racers.add_argument("--bits", type=stored_bits, nargs="+", default=[8, 4], metavar="B",
+                        help="widths of the quantized pipelines (default: 8 4)")
+    racers.add_argument("--encoding", nargs="+", metavar="E", choices=tuple(ENCODINGS),
+                        help=f"{', '.join(ENCODINGS)} (default: the model's)")
+    racers.add_argument("--refetch", action="store_true",
+                        help="svm: rows are fetched again where their codes leave them open")
+    add_lookahead_option(racers)        # type: ignore[arg-type]
+    racers.add_argument("--float", action=argparse.BooleanOptionalAction, default=True,
+                        help="the pipeline of floating-point rows takes part (default: yes)")
+    racers.add_argument("--cpu", nargs="*", choices=CPU_METHODS, metavar="C",
+                        default=["sgd", "hogwild", "lowprec", "sklearn"],
+                        help=f"of {', '.join(CPU_METHODS)}; --cpu alone: none (default: sgd "
+                        "hogwild lowprec sklearn)")
+    racers.add_argument("--threads", type=integer(1), nargs="+", metavar="N",
+                        help="threads of hogwild and lowprec (default: 1 and all cores)")
+    training = parser.add_argument_group("training")
+    training.add_argument("--epochs", type=integer(1), default=10, metavar="N",
+                          help="passes over the rows (default: 10)")
+    training.add_argument("--batch", type=integer(1, (1 << 32) - 1), default=1, metavar="N",
+                          help="rows of a batch (default: 1)")
+    training.add_argument("--schedule", choices=SCHEDULES, default="inverse",
+                          help="step of each epoch (default: inverse)")
+    training.add_argument("--step", type=or_auto(number(0)), default="auto", metavar="S",
+                          help="first step of all contestants, or auto: tuned for the float "
+                          "pipeline (default: auto)")
+    training.add_argument("--l2", type=number(0, above=False), default=0.0, metavar="L",
+                          help="ridge penalty on scaled features (default: 0)")
+    training.add_argument("--seed", type=integer(0), default=0, metavar="K")
+    parser.add_argument("--report", metavar="FILE.json", help="write everything")
+    return parser
+
+
+class ListProfiles(argparse.Action):
+    """Shows the table of profiles and ends the program."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        """Print and exit."""
+        print(table(["profile", "bus", "MHz", "memory GB/s", "latency", "stream GB/s"], [
+            [one.name, one.bus_width, one.clock_hz / 1e6, one.memory_gbps, one.memory_latency,
+             one.stream_gbps] for one in PROFILES.values()]))
+        for one in PROFILES.values():
+            print(f"\n{one.name}: {one.source}")
+        parser.exit()
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the race, print its table and write its report."""
+    from bitstep_lab.races.race import Race, run_race
+    from bitstep_lab.races.race_data import race_data
+    check_writable(arguments.report, sources=[arguments.data])
+    data = race_data(arguments.data, rows=arguments.rows, data_home=arguments.data_home,
+                     seed=arguments.seed)
+    model = arguments.model or DEFAULT_MODELS[data.dataset.task]
+    if MODELS[model].task != data.dataset.task:
+        raise UsageError(f"--model {model} is for a {MODELS[model].task}, and {arguments.data} is "
+                         f"a {data.dataset.task}")
+    board = profile(arguments.profile, memory_gbps=arguments.memory_gbps,
+                    clock_hz=arguments.clock_mhz and arguments.clock_mhz * 1e6,
+                    memory_latency=arguments.memory_latency)
+    race = Race(data, model, board, contestants(arguments, model), epochs=arguments.epochs,
+                batch=arguments.batch, schedule=arguments.schedule, l2=arguments.l2,
+                step=None if arguments.step == "auto" else arguments.step, seed=arguments.seed)
+    status = StatusLine("board")
+    try:
+        found = run_race(race, progress=Progress(), device_options={"progress": status})
+    finally:
+        status.clear()
+    print_race(found)
+    if arguments.report:
+        write_json(arguments.report, found)
+        print(f"wrote {arguments.report}")
+    return 0
+
+
+def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
+    """Who takes part.
+
+    Raises
+    ------
+    UsageError
+        If nobody does, or if an encoding does not suit the model.
+    """
+    from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn, trains
+    from bitstep_lab.races.run_store import machine
+    kind = MODELS[model]
+    if arguments.refetch and kind.loss != Loss.HINGE:
+        raise UsageError("--refetch needs --model svm")
+    if arguments.refetch and arguments.batch != 1:
+        raise UsageError(f"--refetch needs --batch 1, not {arguments.batch}")
+    found: list[Any] = [FLOAT] if arguments.float else []
+    encodings = arguments.encoding or [kind.encoding]
+    for encoding in encodings:
+        for bits in arguments.bits:
+            if bits == FLOAT_BITS or encoding == "float":
+                continue        # the float pipeline, which takes part already
+            if bits < ENCODINGS[encoding].min_bits:
+                raise UsageError(f"--encoding {encoding} needs --bits of at least "
+                                 f"{ENCODINGS[encoding].min_bits}, not {bits}")
+            one = Pipeline(bits=bits, encoding=encoding, refetch=arguments.refetch,
+                           lookahead=arguments.lookahead)
+            if not trains(one, kind.loss):
+                raise UsageError(f"--encoding {encoding} is corrected for least squares, not for "
+                                 f"{model}; choose nearest, stochastic or double")
+            found.append(one)
+    threads = arguments.threads or sorted({1, machine()["cores"]})
+    for method in arguments.cpu:
+        if method == "sklearn":
+            found.append(Sklearn())
+        elif method in ("hogwild", "lowprec"):
+            found += [Cpu(method=method, threads=count) for count in threads]
+        else:
+            found.append(Cpu(method=method))
+    if not found:
+        raise UsageError("Nobody takes part: leave out --no-float, or name --bits below 32 or "
+                         "--cpu")
+    return found
+
+
+def print_race(race: dict[str, Any]) -> None:
+    """A race as a text table."""
+    from bitstep_lab.races.race import HEAD, rows_of
+    board = race["profile"]
+    print(f"{race['data']}: {race['model']} on profile {board['name']} ({board['bus_width']} bits, "
+          f"{board['clock_hz'] / 1e6:g} MHz), {race['epochs']} epochs")
+    print(table(HEAD, rows_of(race)))
+    line = {"optimum": "1.01 x the optimum", "float": "1.01 x the float pipeline's last loss, "
+            "which does not reach 1.01 x the optimum"}[race["line"]]
+    print(f"Times are to a loss of {race['targets'][race['line']]:.6g}: {line} "
+          f"({race['optimum']:.6g}).")
+    for result in race["results"]:
+        if result["status"] != "ok":
+            print(f"{result['name']}: {result['status']}")
+        elif result["kind"] == "pipeline":
+            print(f"{result['name']}: {duration(result['seconds'][-1])} of device time for all "
+                  f"epochs, {result['cycles'][-1]:,} cycles"
+                  + (f"; {100 * result['refetched']:.2f} % of the rows fetched again"
+                     if result["refetched"] is not None else ""))
+
+

@@ -1,0 +1,112 @@
+"""SGD in float64 with any of the methods.
+
+Several models, which differ in their step only, are trained side by side on the same rows.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitstep_lab.negative_results.methods import FULL_BITS, Method, check_loss, loss_derivatives
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What came out of :func:`train`.
+
+    Parameters
+    ----------
+    weights : ndarray of float64, shape (n_models, n_inputs)
+        Models after the last epoch.
+    refetched : ndarray of float64, shape (n_models,)
+        Share of the visited rows that were read again at full precision.
+    flipped : ndarray of float64, shape (n_models,)
+        Share of the visited rows for which the slope was more than 1/2 off.
+    bits : float
+        Bits read for a value of every row, without those read again.
+    """
+
+    weights: np.ndarray
+    refetched: np.ndarray
+    flipped: np.ndarray
+    bits: float
+
+    @property
+    def bits_read(self) -> np.ndarray:
+        """Bits read for a value, refetched rows included, shape (n_models,)."""
+        return self.bits + FULL_BITS * self.refetched
+
+
+def train(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, steps: np.ndarray,
+          epochs: int, batch: int, radius: float = np.inf, seed: int = 0) -> Run:
+    """Mini-batch SGD with steps that fall as 1 / epoch (section 5), once for every first step.
+
+    Rows are visited in order.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n_rows, n_inputs)
+        Scaled features, in [-1, 1], and the constant 1 in the last column.
+    labels : ndarray of float64, shape (n_rows,)
+        1 or -1.
+    method : Method
+        Of the same loss; one object for one run.
+    loss : {"logistic", "hinge"}
+        That of exact slopes, with which the method's are compared.
+    steps : ndarray of float, shape (n_models,)
+        Steps of the first epoch; positive.
+    epochs, batch : int
+        Passes over the rows, and rows for each update; at least 1. The last batch may be shorter.
+    radius : float
+        Limit of the margins: after each update a model is shortened to ``radius / max |row|``
+        (section 4.2 has |row| <= 1 and |model| <= R).
+    seed : int
+        Seed of all that is random.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    """
+    check_loss(loss)
+    steps = np.asarray(steps, np.float64)
+    if steps.ndim != 1 or not (steps > 0).all():
+        raise ValueError(f"steps must be a list of positive numbers, not {steps}")
+    if epochs < 1 or batch < 1:
+        raise ValueError(f"epochs and batch must be at least 1, not {epochs} and {batch}")
+    if not radius > 0:
+        raise ValueError(f"radius must be positive, not {radius}")
+    if not np.isin(labels, (-1, 1)).all() or labels.shape != (len(rows),):
+        raise ValueError(f"labels must be 1 or -1, one for each of the {len(rows)} rows")
+    if not (rows[:, -1] == 1).all():
+        raise ValueError("rows must have the constant 1 in the last column")
+    rng = np.random.default_rng(seed)
+    method.store(rows, rng)
+    limit = radius / np.linalg.norm(rows, axis=1).max()
+    weights = np.zeros((len(steps), rows.shape[1]))
+    refetched, flipped = np.zeros(len(steps)), np.zeros(len(steps))
+    for epoch in range(1, epochs + 1):
+        method.start_epoch(rng)
+        for start in range(0, len(rows), batch):
+            part = slice(start, start + batch)
+            exact, signs = rows[part], labels[part]
+            found = method.slopes(part, signs, weights, rng)
+            true = loss_derivatives(signs[:, None] * (exact @ weights.T), loss)
+            flipped += (np.abs(found.slopes - true) > 0.5).sum(axis=0)
+            slopes = found.slopes * signs[:, None]
+            if found.refetched is None:
+                gradients = slopes.T @ found.rows
+            else:
+                refetched += found.refetched.sum(axis=0)
+                gradients = (slopes * ~found.refetched).T @ found.rows \
+                    + (slopes * found.refetched).T @ exact
+            weights -= (steps / (epoch * len(signs)))[:, None] * gradients
+            if np.isfinite(limit):
+                lengths = np.linalg.norm(weights, axis=1, keepdims=True)
+                weights *= np.minimum(1, limit / np.maximum(lengths, 1e-300))
+    visits = epochs * len(rows)
+    return Run(weights, refetched / visits, flipped / visits, method.bits)

@@ -1,0 +1,190 @@
+"""What takes part in a race, and what every contestant is given.
+
+Every contestant sees the same rows in the same order, takes the same steps, and is judged by the
+same objective in float64: the mean loss on the features as they are, not as they were quantized,
+plus the penalty.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import Scaler, fit_scaler
+from bitstep.training.losses import accuracies, mean_losses
+from bitstep.training.models import MODELS, Model
+from bitstep.training.train import class_targets
+from bitstep_lab.races.board_profiles import Profile
+from bitstep_lab.races.race_data import RaceData
+from bitstep_lab.races.run_store import digest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """A pipeline on the profile's board.
+
+    Attributes
+    ----------
+    bits, encoding
+        See :func:`bitstep.quantization.quantize`.
+    lookahead : int or "auto"
+    batch : int or None
+        None: the race's.
+    refetch : bool
+    """
+
+    bits: int
+    encoding: str
+    lookahead: int | str = "auto"
+    batch: int | None = None
+    refetch: bool = False
+
+    @property
+    def name(self) -> str:
+        """As plots and tables call it."""
+        text = "float" if self.bits == FLOAT_BITS else \
+            f"{self.bits} bit{'s' * (self.bits > 1)} {self.encoding}"
+        if self.refetch:
+            text += ", refetching"
+        if self.lookahead != "auto":
+            text += f", look-ahead {self.lookahead}"
+        return text if self.batch is None else f"{text}, batch {self.batch}"
+
+
+FLOAT = Pipeline(bits=FLOAT_BITS, encoding="float")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cpu:
+    """A baseline of :func:`bitstep_lab.baselines.train_cpu` on this machine's cores.
+
+    Attributes
+    ----------
+    method : {"sgd", "hogwild", "minibatch", "lowprec"}
+    threads : int
+    batch : int or None
+        None: the race's.
+    """
+
+    method: str
+    threads: int = 1
+    batch: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As plots and tables call it."""
+        text = f"CPU {self.method}, {self.threads} thread{'s' * (self.threads > 1)}"
+        return text if self.batch is None else f"{text}, batch {self.batch}"
+
+
+@dataclass(frozen=True)
+class Sklearn:
+    """scikit-learn's SGDRegressor or SGDClassifier, one thread."""
+
+    @property
+    def name(self) -> str:
+        """As plots and tables call it."""
+        return "scikit-learn"
+
+
+Contestant = Pipeline | Cpu | Sklearn
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What every contestant of a race is given.
+
+    Attributes
+    ----------
+    data : RaceData
+    model : str
+        A key of :data:`bitstep.training.models.MODELS`.
+    profile : Profile
+    steps : ndarray of float64, shape (epochs,)
+        In scaled feature space.
+    batch : int
+    l2 : float
+    seed : int
+        Of codes, and of threads' order.
+    """
+
+    data: RaceData
+    model: str
+    profile: Profile
+    steps: np.ndarray
+    batch: int
+    l2: float
+    seed: int
+
+    @property
+    def kind(self) -> Model:
+        """Task, loss and names of the model."""
+        return MODELS[self.model]
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Classes; empty for a regression."""
+        return np.zeros(0) if self.kind.task == "regression" else np.unique(
+            self.data.dataset.labels)
+
+    @property
+    def targets(self) -> np.ndarray:
+        """Targets of the outputs, shape (n_rows, n_outputs)."""
+        labels = self.data.dataset.labels
+        return labels[:, None] if self.kind.task == "regression" else class_targets(
+            labels, self.classes)
+
+    def objective(self, coefs: np.ndarray, intercepts: np.ndarray,
+                  weights: np.ndarray) -> np.ndarray:
+        """Mean loss on the features plus penalty, of models of shape (n_models, n_outputs, ...).
+
+        Parameters
+        ----------
+        coefs, intercepts
+            In the features' units.
+        weights
+            In scaled feature space, where the penalty counts.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            losses = mean_losses(self.kind.loss, self.data.dataset.features, self.targets, coefs,
+                                 intercepts)
+            return losses + self.l2 / 2 * (weights ** 2).sum(axis=2).mean(axis=1)
+
+    def identity(self) -> list[Any]:
+        """What a run depends on besides contestant, profile and code."""
+        dataset = self.data.dataset
+        return [digest(dataset.features, dataset.labels, self.steps), self.model, self.batch,
+                self.l2, self.seed]
+
+    def judged(self, coefs, intercepts, weights) -> dict[str, Any]:
+        """Losses and accuracies of every epoch."""
+        dataset = self.data.dataset
+        found = {"losses": self.objective(coefs, intercepts, weights).tolist()}
+        if len(self.classes):
+            found["accuracy"] = accuracies(dataset.features, dataset.labels, self.classes, coefs,
+                                           intercepts).tolist()
+        return found
+
+
+def scale_rows(features: np.ndarray) -> tuple[Scaler, np.ndarray]:
+    """The scaler of the pipelines, and float32 rows in scaled feature space."""
+    scaler = fit_scaler(features)
+    return scaler, np.ascontiguousarray((features - scaler.centre) / scaler.scale, np.float32)
+
+
+def label_middle(targets: np.ndarray, task: str) -> float:
+    """Where a regression starts: the middle of the labels' range, as pipelines do; else 0."""
+    return float(targets.min() / 2 + targets.max() / 2) if task == "regression" else 0.0
+
+
+def with_batch(contestant: Pipeline, batch: int) -> Pipeline:
+    """The same pipeline with another batch."""
+    return replace(contestant, batch=batch)
+
+
+def trains(contestant: Pipeline, loss: Loss) -> bool:
+    """Whether a pipeline's encoding suits a loss: corrections are those of least squares."""
+    return loss == Loss.LEAST_SQUARES or contestant.encoding in (
+        "nearest", "stochastic", "double", "float")

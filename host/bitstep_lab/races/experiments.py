@@ -1,0 +1,220 @@
+"""What ``bitstep curves`` runs: every race, which figure it is for, and how it is drawn."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bitstep_lab.races.contestants import FLOAT, Contestant, Cpu, Pipeline, Sklearn, with_batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A race, and the figures that are drawn of it.
+
+    Attributes
+    ----------
+    key : str
+        Name of its files.
+    figure : str
+        Figure of the ZipML paper whose counterpart it is, or an empty text.
+    title, text : str
+        Heading, and what it shows.
+    data, rows, model, profile, epochs, batch, l2, step
+        See :class:`bitstep_lab.races.race.Race`; ``rows`` None takes all.
+    contestants : tuple of Contestant
+    plots : tuple of str
+        Kinds of :mod:`bitstep_lab.races.plots`: ``epochs``, ``time``, ``speedup``, ``widths``,
+        ``cycles``, ``refetched``.
+    """
+
+    key: str
+    figure: str = ""
+    title: str
+    text: str
+    data: str
+    rows: int | None = None
+    model: str
+    profile: str = "paper"
+    epochs: int = 10
+    batch: int = 1
+    l2: float = 0.0
+    step: float | None = None
+    contestants: tuple[Contestant, ...]
+    plots: tuple[str, ...] = ("epochs", "time", "speedup")
+
+
+def cpu_contestants() -> tuple[Contestant, ...]:
+    """Baselines for batches of 1, with 1, 2, 4, ... threads up to this machine's cores."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    counts, count = [], 1
+    while count < (cores or 1):
+        counts.append(count)
+        count *= 2
+    counts.append(cores or 1)
+    return (Cpu(method="sgd"), *(Cpu(method="hogwild", threads=count) for count in counts),
+            *(Cpu(method="lowprec", threads=count) for count in counts), Sklearn())
+
+
+def compensated(*widths: int) -> tuple[Pipeline, ...]:
+    """Pipelines of encoding ``compensated``."""
+    return tuple(Pipeline(bits=bits, encoding="compensated") for bits in widths)
+
+
+def refetching(*widths: int) -> tuple[Pipeline, ...]:
+    """Pipelines of encoding ``nearest`` that fetch rows again at full precision."""
+    return tuple(Pipeline(bits=bits, encoding="nearest", refetch=True) for bits in widths)
+
+
+ROUNDED = (Pipeline(bits=8, encoding="nearest"), Pipeline(bits=8, encoding="stochastic"))
+ALL_WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8)
+BATCHED = tuple(contestant for batch in (16, 256) for contestant in (
+    *(with_batch(pipeline, batch) for pipeline in (FLOAT, *compensated(8, 4))),
+    Cpu(method="minibatch", batch=batch)))
+BATCH_TEXT = ("Float and quantized pipelines with batches of 16 and of 256 rows; for each size all "
+              "take the step that is tuned for the float pipeline. The paper finds that 256 needs "
+              "more epochs than 16, and that the quantized version then converges faster than "
+              "float.")
+REFETCH_TEXT = ("Rows whose codes leave open whether they are within the margin are read again at "
+                "16 bits. The paper reports that 8 bits need this for about 6 % of the rows of "
+                "cod-rna.")
+
+
+def experiments(quick: bool) -> list[Experiment]:
+    """All races of a report, in its order.
+
+    Parameters
+    ----------
+    quick : bool
+        Few widths and rows, for a look: five pipelines to compile.
+    """
+    return list(_quick() if quick else _full())
+
+
+def _quick() -> Iterator[Experiment]:
+    cpus = cpu_contestants()
+    yield Experiment(
+        key="linreg-noisy-100", figure="4a, 5a, 10", title="Linear regression, 100 features",
+        text="Regression whose labels have noise of half their deviation, as measured labels do.",
+        data="noisy-100", model="linreg", epochs=8,
+        contestants=(FLOAT, *compensated(8, 4), Pipeline(bits=4, encoding="nearest"), *cpus),
+        plots=("epochs", "time", "speedup", "cycles"))
+    yield Experiment(
+        key="linreg-synthetic-100", figure="4a, 10", title="Regression almost without noise",
+        text="The paper's Synthetic 100, with noise of 1 % of the labels' deviation: the noise of "
+        "quantization is then larger than that of the data, and more bits pay.",
+        data="synthetic-100", model="linreg", epochs=8,
+        contestants=(FLOAT, *compensated(8, 4)), plots=("epochs", "time"))
+    yield Experiment(
+        key="ls-svm-mnist", figure="4b, 5b, 11", title="Least-squares SVM of ten classes",
+        text="One-vs-rest; times are the sum over the ten classes.",
+        data="mnist", rows=1000, model="ls-svm", epochs=5, l2=0.01,
+        contestants=(FLOAT, *compensated(8, 4), Cpu(method="sgd"), Sklearn()))
+    yield Experiment(
+        key="batch-noisy-100", figure="6", title="Mini-batches of 16 and 256 rows",
+        text=BATCH_TEXT, data="noisy-100", model="linreg", epochs=8, batch=16,
+        contestants=BATCHED, plots=("epochs",))
+    yield Experiment(
+        key="svm-cod-rna", figure="9a, 12", title="SVM, rounded codes and refetching",
+        text=REFETCH_TEXT, data="cod-rna", rows=8_000, model="svm", epochs=6,
+        contestants=(FLOAT, *ROUNDED, *refetching(8, 4)),
+        plots=("epochs", "time", "refetched"))
+
+
+def _full() -> Iterator[Experiment]:
+    cpus = cpu_contestants()
+    others = (Pipeline(bits=4, encoding="nearest"), Pipeline(bits=4, encoding="stochastic"),
+              Pipeline(bits=4, encoding="double-symmetric"), Pipeline(bits=4, encoding="double"))
+    yield Experiment(
+        key="linreg-noisy-100", figure="4a, 5a", title="Linear regression, 100 features",
+        text="Regression whose labels have noise of half their deviation, as measured labels do; "
+        "every width and encoding, and a pipeline that waits for every update (look-ahead 0).",
+        data="noisy-100", model="linreg", epochs=20,
+        contestants=(FLOAT, *compensated(*ALL_WIDTHS), *others,
+                     Pipeline(bits=4, encoding="compensated", lookahead=0), *cpus),
+        plots=("epochs", "time", "speedup", "widths", "cycles"))
+    yield Experiment(
+        key="linreg-synthetic-100", figure="4a, 5a, 10", title="Regression almost without noise",
+        text="The paper's Synthetic 100, with noise of 1 % of the labels' deviation: the noise of "
+        "quantization is then larger than that of the data.",
+        data="synthetic-100", model="linreg", epochs=20,
+        contestants=(FLOAT, *compensated(*ALL_WIDTHS), *cpus),
+        plots=("epochs", "time", "speedup", "widths"))
+    yield Experiment(
+        key="ls-svm-gisette", figure="4b, 5b, 11", title="Least-squares SVM, 5,000 features",
+        text="More features than rows would need without a penalty: l2 is 0.01.",
+        data="gisette", model="ls-svm", epochs=10, l2=0.01,
+        contestants=(FLOAT, *compensated(2, 4, 6, 8), *cpus),
+        plots=("epochs", "time", "speedup", "widths", "cycles"))
+    yield Experiment(
+        key="ls-svm-mnist", figure="11", title="Least-squares SVM of ten classes",
+        text="One-vs-rest; times are the sum over the ten classes.",
+        data="mnist", model="ls-svm", epochs=10, l2=0.001,
+        contestants=(FLOAT, *compensated(1, 2, 4, 8), *cpus),
+        plots=("epochs", "time", "speedup", "widths", "cycles"))
+    for batched, title in (("noisy-100", "Mini-batches, regression"),
+                           ("synthetic-100", "Mini-batches, regression almost without noise")):
+        yield Experiment(
+            key=f"batch-{batched}", figure="6", title=title, text=BATCH_TEXT, data=batched,
+            model="linreg", epochs=20, batch=16, contestants=BATCHED, plots=("epochs", "time"))
+    for model, figure, name in (("svm", "9a", "SVM"), ("logistic", "9b", "Logistic regression"),
+                                ("l2-svm", "", "SVM with squared hinge")):
+        yield Experiment(
+            key=f"{model}-cod-rna", figure=figure, title=f"{name}, rounded codes",
+            text="8-bit codes rounded to nearest or at random, the straw man that the paper finds "
+            "as good as its polynomials; `python -m bitstep_lab.negative_results` compares those.",
+            data="cod-rna", model=model, epochs=10, contestants=(
+                FLOAT, *ROUNDED, Pipeline(bits=4, encoding="nearest"), *cpus))
+    for data, rows, epochs in (("synthetic-10", None, 20), ("synthetic-1000", None, 10),
+                               ("cadata", 10_000, 20), ("cpusmall", 6_000, 20),
+                               ("YearPredictionMSD", None, 5)):
+        yield Experiment(
+            key=f"linreg-{data}", figure="10", title=f"Linear regression, {data}",
+            text="End-to-end low precision against float on one of several data sets.", data=data,
+            rows=rows, model="linreg", epochs=epochs,
+            contestants=(FLOAT, *compensated(2, 4, 6, 8), *cpus),
+            plots=("epochs", "time", "speedup", "widths"))
+    yield Experiment(
+        key="ls-svm-cod-rna", figure="11", title="Least-squares SVM, cod-rna",
+        text="Rows of 8 features: narrower than one beat at every width, float included.",
+        data="cod-rna", model="ls-svm", epochs=10,
+        contestants=(FLOAT, *compensated(2, 4, 6, 8), *cpus),
+        plots=("epochs", "time", "speedup", "widths"))
+    yield Experiment(
+        key="refetch-cod-rna", figure="12", title="SVM with refetching", text=REFETCH_TEXT,
+        data="cod-rna", model="svm", epochs=10,
+        contestants=(FLOAT, *refetching(2, 3, 4, 5, 6, 7, 8)),
+        plots=("epochs", "time", "speedup", "refetched"))
+    yield Experiment(
+        key="cycles-4096", title="Cycles of wide rows",
+        text="Rows of 4,096 features at every width, from a memory without a limit: what is left "
+        "of 32 / b when a row ends within a beat and an epoch ends with the model's way to memory. "
+        "The step is so short that every width stays in its range: losses mean nothing here.",
+        data="noisy-4096", model="linreg", profile="paper-ideal", epochs=2, step=1e-4,
+        contestants=(FLOAT, *compensated(*ALL_WIDTHS)), plots=("cycles",))
+    yield Experiment(
+        key="pynq-mnist", title="PYNQ-Z1: MNIST's shape",
+        text="64-bit bus at 100 MHz; ten classes, times are their sum.", data="mnist",
+        profile="pynq-z1", model="ls-svm", epochs=10, l2=0.001,
+        contestants=compensated(1, 4), plots=("epochs", "time"))
+    yield Experiment(
+        key="pynq-year", title="PYNQ-Z1: YearPrediction's shape",
+        text="64-bit bus at 100 MHz, 50,000 rows.", data="YearPredictionMSD", rows=50_000,
+        profile="pynq-z1", model="linreg", epochs=10,
+        contestants=(FLOAT, *compensated(4, 8)), plots=("epochs", "time", "speedup"))
+
+
+def pipelines_of(chosen: Sequence[Experiment]) -> int:
+    """Different pipelines that the races need, which is what a first run compiles."""
+    from bitstep.quantization.encodings import ENCODINGS
+    from bitstep.training.models import MODELS
+    from bitstep_lab.races.board_profiles import profile
+    from bitstep_lab.races.race_data import COLUMNS
+    kinds = set()
+    for experiment in chosen:
+        for one in experiment.contestants:
+            if isinstance(one, Pipeline):
+                kinds.add((profile(experiment.profile).bus_width, one.bits,
+                           ENCODINGS[one.encoding].family, one.lookahead, one.refetch,
+                           MODELS[experiment.model].loss.name == "LOGISTIC",
+                           COLUMNS.get(experiment.data, 0) > 4096))
+    return len(kinds)

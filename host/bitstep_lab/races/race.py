@@ -1,0 +1,251 @@
+"""One race: contestants on the same rows, with the same steps and the same finishing line."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from bitstep.quantization import quantize
+from bitstep.training.losses import mean_losses
+from bitstep.training.models import MODELS
+from bitstep.training.schedules import schedule_steps
+from bitstep.training.train import automatic_step, class_targets
+from bitstep_lab.races.board_profiles import Profile
+from bitstep_lab.races.board_runs import run_pipeline
+from bitstep_lab.races.contestants import (
+    FLOAT,
+    Contestant,
+    Pipeline,
+    Task,
+    label_middle,
+    scale_rows,
+)
+from bitstep_lab.races.cpu_runs import run_cpu
+from bitstep_lab.races.race_data import RaceData
+from bitstep_lab.races.reference import optimum, sgd
+from bitstep_lab.races.run_store import RunStore, code_version, digest, machine
+
+TOLERANCE = 1.01        # of the optimum: the finishing line
+GRID = tuple(2.0 ** np.arange(-3, 5))   # of the automatic step
+
+
+@dataclass(frozen=True, eq=False)
+class Race:
+    """What is run, and how.
+
+    Attributes
+    ----------
+    data : RaceData
+    model : str
+        A key of :data:`bitstep.training.models.MODELS`.
+    profile : Profile
+    contestants : sequence of Contestant
+    epochs, batch, schedule, l2, seed
+        As for ``bitstep train``.
+    step : float or None
+        None: tuned for the float pipeline, see :func:`tuned_step`.
+    """
+
+    data: RaceData
+    model: str
+    profile: Profile
+    contestants: Sequence[Contestant]
+    epochs: int = 10
+    batch: int = 1
+    schedule: str = "inverse"
+    l2: float = 0.0
+    step: float | None = None
+    seed: int = 0
+
+
+def run_race(race: Race, *, store: RunStore | None = None,
+             progress: Callable[[str], None] = lambda line: None,
+             device_options: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Run every contestant.
+
+    Parameters
+    ----------
+    race : Race
+    store : RunStore, optional
+        Finished runs are taken from it and put into it.
+    progress : callable
+        Called with a line of text before each run.
+    device_options : dict, optional
+        Of the simulated board, such as ``progress``.
+
+    Returns
+    -------
+    dict
+        What JSON can hold: ``data``, ``model``, ``profile``, ``steps``, ``optimum``, ``targets``
+        (the finishing lines: 1.01 x the optimum, and 1.01 x the float pipeline's last loss), and
+        ``results``: one for each contestant, as :func:`bitstep_lab.races.board_runs.run_pipeline`
+        returns it, with ``name``, ``finish`` (see :func:`finish`), ``speedup`` over the float
+        pipeline and over the fastest CPU run.
+    """
+    store = store or RunStore(None)
+    dataset, kind = race.data.dataset, MODELS[race.model]
+    scaled = scale_rows(dataset.features)[1]
+    targets = dataset.labels[:, None] if kind.task == "regression" else class_targets(
+        dataset.labels, np.unique(dataset.labels))
+    identity = [digest(dataset.features, dataset.labels), race.model, race.l2]
+
+    memory = {}
+
+    def remembered(what, more, make):
+        key = digest([what, *identity, *more])
+        found = memory.get(key) or store.get(key)
+        if found is None:
+            progress(f"{race.data.key}, {race.model}: {what}")
+            found = {"value": make()}
+            store.put(key, found)
+        memory[key] = found
+        return found["value"]
+
+    best = remembered("optimum", [], lambda: optimum(scaled, targets, loss=kind.loss, l2=race.l2))
+    results = []
+    for contestant in race.contestants:
+        batch = getattr(contestant, "batch", None) or race.batch
+        step = race.step or remembered(
+            f"step for batches of {batch}", [race.epochs, race.schedule],
+            lambda batch=batch: tuned_step(race, batch, scaled, targets, TOLERANCE * best))
+        task = Task(race.data, race.model, race.profile,
+                    schedule_steps(race.schedule, step=step, epochs=race.epochs), batch, race.l2,
+                    race.seed)
+        result = _run(contestant, task, store, progress, device_options or {})
+        results.append({"name": contestant.name, "kind": type(contestant).__name__.lower(),
+                        **asdict(contestant), "batch": batch, "step": step, **result})
+    found = {
+        "data": race.data.title, "key": race.data.key, "rows": dataset.n_rows,
+        "full_rows": race.data.full_rows, "n_features": dataset.n_features,
+        "source": race.data.source, "outputs": targets.shape[1], "model": race.model,
+        "loss": kind.sklearn_loss, "profile": asdict(race.profile), "epochs": race.epochs,
+        "batch": race.batch, "schedule": race.schedule, "l2": race.l2, "seed": race.seed,
+        "step_tuned": race.step is None, "optimum": best, "results": results}
+    judge(found)
+    return found
+
+
+def _run(contestant, task, store, progress, device_options):
+    """One run, or its stored result."""
+    key = digest([asdict(contestant), type(contestant).__name__, *task.identity(),
+                  asdict(task.profile) if isinstance(contestant, Pipeline) else machine(),
+                  code_version() if isinstance(contestant, Pipeline) else
+                  code_version(("bitstep_lab.baselines",), bench=("contestants.py",
+                                                                  "cpu_runs.py"))])
+    found = store.get(key)
+    if found is None:
+        progress(f"{task.data.key}, {task.model}, {task.profile.name}: {contestant.name}")
+        if isinstance(contestant, Pipeline):
+            found = run_pipeline(contestant, task, **device_options)
+        else:
+            try:
+                found = run_cpu(contestant, task)
+            except ImportError as error:
+                return {"status": f"not run: {error}"}      # not stored: it may be installed
+        store.put(key, found)
+    return found
+
+
+def judge(race: dict[str, Any]) -> None:
+    """Add finishing lines, finishes and speedups to the results of a race, in place.
+
+    The first line is 1.01 x the optimum. Where the float pipeline does not reach it within the
+    epochs, the second line decides: 1.01 x the loss that the float pipeline ends with. (Not its
+    least: losses of a hinge go up and down, and one lucky epoch is no line for others.)
+    """
+    reference = next((result for result in race["results"]
+                      if result.get("encoding") == FLOAT.encoding and result["status"] == "ok"),
+                     None)
+    race["targets"] = {"optimum": TOLERANCE * race["optimum"]}
+    race["line"] = "optimum"
+    if reference is not None and math.isfinite(reference["losses"][-1]):
+        race["targets"]["float"] = TOLERANCE * reference["losses"][-1]
+        if min(reference["losses"]) > race["targets"]["optimum"]:
+            race["line"] = "float"
+    for result in race["results"]:
+        result["finish"] = {line: finish(result, target)
+                            for line, target in race["targets"].items()}
+    line = race["line"]
+    cpus = [result["finish"][line]["seconds"] for result in race["results"]
+            if result["kind"] != "pipeline" and result["finish"][line]]
+    for result in race["results"]:
+        mine, base = result["finish"][line], reference and reference["finish"][line]
+        result["speedup"] = {
+            "float": base["seconds"] / mine["seconds"] if mine and base else None,
+            "cpu": min(cpus) / mine["seconds"] if mine and cpus else None,
+            "cpu_end_to_end": min(cpus) / mine["end_to_end"] if mine and cpus else None}
+
+
+def finish(result: dict[str, Any], target: float) -> dict[str, Any] | None:
+    """When a contestant first has a loss of at most ``target``; None if it never has.
+
+    Returns
+    -------
+    dict or None
+        ``epochs``, ``seconds``, and ``end_to_end``: with the host's quantizing (of a CPU run:
+        scaling) and the transfer.
+    """
+    if result["status"] != "ok":
+        return None
+    reached = [number for number, loss in enumerate(result["losses"])
+               if loss is not None and loss <= target]
+    if not reached:
+        return None
+    seconds = result["seconds"][reached[0]]
+    host = result["host"]
+    return {"epochs": reached[0] + 1, "seconds": seconds,
+            "end_to_end": seconds + host["quantize_s"] + host["transfer_s"]}
+
+
+def tuned_step(race: Race, batch: int, scaled: np.ndarray, targets: np.ndarray,
+               target: float) -> float:
+    """First step that suits the float pipeline best, with batches of ``batch`` rows.
+
+    Of 1/8 to 16 times the automatic step, the one with which SGD in float64 first reaches the
+    finishing line, or, where none does, has the least loss at the end. The float pipeline is that
+    SGD but for the rounding of its arithmetic.
+    """
+    data = quantize(race.data.dataset.features, race.data.dataset.labels, bits=32,
+                    encoding="float", seed=race.seed)
+    first = automatic_step(data, batch, loss=MODELS[race.model].loss) * np.array(GRID)
+    shares = schedule_steps(race.schedule, step=1.0, epochs=race.epochs)
+    middle = label_middle(targets, MODELS[race.model].task)
+    weights, intercepts = sgd(scaled, scaled, targets - middle, first_steps=first, shares=shares,
+                              loss=MODELS[race.model].loss, batch=batch, l2=race.l2)
+    losses = _grid_losses(race, scaled, targets, weights, intercepts + middle)
+    reached = np.where((losses <= target).any(axis=0), (losses <= target).argmax(axis=0),
+                       race.epochs)
+    return float(first[np.lexsort((losses[-1], reached))[0]])
+
+
+def _grid_losses(race, rows, targets, weights, intercepts):
+    """Objective of every epoch and first step; infinite where SGD diverged."""
+    epochs, n_first, n_outputs, n_features = weights.shape
+    good = np.isfinite(weights).all(axis=(2, 3)) & (np.abs(weights).max(axis=(2, 3)) < 1e100)
+    flat = np.where(good[..., None, None], weights, 0.0).reshape(-1, n_outputs, n_features)
+    offsets = np.where(good[..., None], intercepts, 0.0).reshape(-1, n_outputs)
+    losses = mean_losses(MODELS[race.model].loss, rows, targets, flat, offsets)
+    losses += race.l2 / 2 * (flat ** 2).sum(axis=2).mean(axis=1)
+    return np.where(good, losses.reshape(epochs, n_first), np.inf)
+
+
+def rows_of(race: dict[str, Any]) -> list[list[Any]]:
+    """The results as rows of a table; see :data:`HEAD`."""
+    line, out = race["line"], []
+    for result in race["results"]:
+        mine = result["finish"][line]
+        host = result.get("host", {})
+        out.append([
+            result["name"], min(result["losses"]) if result["status"] == "ok" else None,
+            mine and mine["epochs"], mine and mine["seconds"],
+            (result["seconds"][-1] / race["epochs"]) if result["status"] == "ok" else None,
+            result.get("gbps"), result["speedup"]["float"], result["speedup"]["cpu"],
+            sum(host.get(name, 0.0) for name in ("quantize_s", "transfer_s")) if host else None,
+            mine and mine["end_to_end"]])
+    return out
+
+
+HEAD = ["contestant", "least loss", "epochs", "seconds", "s an epoch", "GB/s", "x float", "x CPU",
+        "host s", "end to end s"]

@@ -1,0 +1,101 @@
+"""Results of finished runs in a folder, so that what was run once is not run again."""
+
+import functools
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Of the packages, what does not change a run.
+NO_PART = {"cli", "data", "doctor", "boards", "benches", "proofs", "pynq_board", "reports",
+           "estimators.py", "model_file.py", "deploy.py", "coverage.py", "faults.py"}
+
+
+class RunStore:
+    """One JSON file for each run, named by a hash of everything that its result depends on.
+
+    Parameters
+    ----------
+    folder : path or None
+        Made when the first result is stored; None stores nothing.
+    """
+
+    def __init__(self, folder: str | Path | None):
+        self._folder = None if folder is None else Path(folder)
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The result of a run, or None if it was not run yet."""
+        if self._folder is None:
+            return None
+        try:
+            return json.loads((self._folder / f"{key}.json").read_text("utf-8"))
+        except (OSError, ValueError):       # none, or cut off by a full disk: run again
+            return None
+
+    def put(self, key: str, result: dict[str, Any]) -> None:
+        """Store a result, whole or not at all."""
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        temporary = self._folder / f"{key}.{os.getpid()}.part"
+        temporary.write_text(json.dumps(result), "utf-8")
+        temporary.replace(self._folder / f"{key}.json")
+
+
+def digest(*parts: Any) -> str:
+    """Hash of arrays, and of what JSON can hold."""
+    total = hashlib.sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            total.update(f"{part.dtype.str}{part.shape}".encode())
+            total.update(np.ascontiguousarray(part).view(np.uint8).reshape(-1).data)
+        else:
+            total.update(json.dumps(part, sort_keys=True, default=str).encode())
+    return total.hexdigest()[:32]
+
+
+@functools.cache
+def code_version(packages: tuple[str, ...] = ("bitstep", "bitstep_hw", "bitstep_sim"), *,
+                 bench: tuple[str, ...] = ("contestants.py", "board_runs.py")) -> str:
+    """Hash of the sources that a run's result depends on, as they were at the first call.
+
+    Parameters
+    ----------
+    packages : tuple of str
+        Found, not imported; those not installed are left out, and so is what is no part of a run:
+        commands, readers of files, estimators.
+    bench : tuple of str
+        Files of this package that count.
+    """
+    here = Path(__file__).parent
+    files = [(f"races/{name}", here / name) for name in bench]
+    for package in packages:
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            for path in sorted(Path(folder).rglob("*")):
+                parts = path.relative_to(folder).parts
+                if path.suffix in (".py", ".cpp", ".h") and not NO_PART & set(parts):
+                    files.append(("/".join((package, *parts)), path))
+    total = hashlib.sha256()
+    for name, path in files:
+        total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()[:16]
+
+
+def machine() -> dict[str, Any]:
+    """The machine that CPU times are of."""
+    model = platform.processor()
+    try:
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"cpu": model, "cores": count, "system": f"{platform.system()} {platform.machine()}"}

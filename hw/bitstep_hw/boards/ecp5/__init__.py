@@ -1,0 +1,1 @@
+"""Bitstreams and clocks for Lattice ECP5, by Yosys and nextpnr."""

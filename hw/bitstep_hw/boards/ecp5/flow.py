@@ -1,0 +1,219 @@
+"""Bitstreams for a ULX3S-85F, and clock and resources on its FPGA as place and route confirms them:
+``python -m bitstep_hw.boards.ecp5.flow bits=4,lookahead=1``.
+"""
+
+import argparse
+import dataclasses
+import hashlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from amaranth.back import rtlil
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import MAP_VERSION
+from bitstep_hw.boards.ecp5 import ulx3s
+from bitstep_hw.boards.ecp5.clock_harness import ClockHarness
+from bitstep_hw.boards.ecp5.timing import (
+    Clock,
+    clocks,
+    describe_endpoints,
+    describe_paths,
+    resources,
+)
+from bitstep_hw.boards.ecp5.tools import ALPHA, Flow, ToolError, versions
+from bitstep_hw.boards.serial.system import SystemConfig, usual_rates
+from bitstep_hw.identity import identity
+from bitstep_hw.top import Top
+
+BOARD = "ulx3s-85f"
+FOLDER = Path("build/ecp5")
+BITSTREAMS = Path("bitstreams")
+# What `make bitstream` builds: see docs/boards-ecp5.md for what other choices cost.
+DEFAULT = "bits=4,lookahead=1,max_features=1024"
+
+
+def parse_config(text: str) -> PipelineConfig:
+    """Configuration from ``field=value,...``; fields that are not given have their defaults, and
+    ``lookahead=auto`` (the default) stands for what rows of any length need.
+
+    Raises
+    ------
+    ValueError
+        If there is no such field or its value is out of range.
+    """
+    fields = {field.name: field.default for field in dataclasses.fields(PipelineConfig)}
+    choices: dict[str, Any] = {"lookahead": "auto"}
+    for item in filter(None, text.split(",")):
+        name, _, value = item.partition("=")
+        if name not in fields:
+            raise ValueError(f"{name!r} is no field of a configuration; fields are: "
+                             f"{', '.join(fields)}")
+        choices[name] = _value(name, value, fields[name])
+    automatic = choices["lookahead"] == "auto"
+    config = PipelineConfig(**{**choices, "lookahead": 0} if automatic else choices)
+    return config.with_lookahead() if automatic and not config.refetch else config
+
+
+def _value(name, text, default):
+    if name == "lookahead" and text == "auto":
+        return text
+    if isinstance(default, bool):
+        if text not in ("True", "False"):
+            raise ValueError(f"{name} must be True or False, not {text!r}")
+        return text == "True"
+    if isinstance(default, int):
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"{name} must be an integer, not {text!r}") from None
+    return text
+
+
+def _option(text: str) -> PipelineConfig:
+    try:
+        return parse_config(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _report(routed: Path) -> dict:
+    return json.loads((routed / "report.json").read_text(encoding="utf-8"))
+
+
+def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float,
+            folder: Path) -> dict:
+    """Synthesize, place and route the top for ``config`` alone; returns nextpnr's report."""
+    # Any identity number does, and one that changes with every comment would change the placement.
+    top = ClockHarness(Top(config, number=0))
+    rtl = rtlil.convert(top, name="clock_harness", emit_src=False)
+    flow = Flow(folder, rtl, top="clock_harness", target=ulx3s.TARGET)
+    return _report(flow.place_and_route(clock_mhz=clock_mhz, seed=seed, alpha=alpha))
+
+
+def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, dict]:
+    """Bitstream of the board for ``system``, and its manifest.
+
+    Raises
+    ------
+    ToolError
+        If a tool is missing or fails, or the clock is not reached; the message says which is.
+    """
+    rtl = rtlil.convert(ulx3s.Ulx3s(system), name="ulx3s", emit_src=False)
+    flow = Flow(folder, rtl, top="ulx3s", target=ulx3s.TARGET)
+    routed = flow.place_and_route(clock_mhz=system.clock_hz / 1e6, seed=seed,
+                                  constraints=ulx3s.constraints())
+    report = _report(routed)
+    clock = clocks(report)[0]
+    if clock.achieved_mhz < clock.constraint_mhz:
+        raise ToolError(
+            f"{system.pipeline.name} reaches {clock.achieved_mhz:.1f} MHz on this board, not "
+            f"{clock.constraint_mhz:g}: build it with --clock-mhz {clock.achieved_mhz // 5 * 5:g}, "
+            f"or try another --seed\n{describe_paths(report)}")
+    bitstream = flow.pack(routed)
+    return bitstream, manifest(system, report, clock, bitstream, seed=seed)
+
+
+def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, *,
+             seed: int) -> dict[str, Any]:
+    """What is known of a bitstream; the device ``uart`` reads it."""
+    surroundings = dataclasses.asdict(system)
+    del surroundings["pipeline"]
+    return {
+        "board": BOARD,
+        "config": system.pipeline.to_dict(),
+        "identity": f"{identity(system.pipeline):032x}",
+        "register_map": MAP_VERSION,
+        "system": surroundings,
+        "clock_mhz": {"constraint": clock.constraint_mhz,
+                      "achieved": round(clock.achieved_mhz, 2)},
+        "resources": {name: {"used": used, "available": available}
+                      for name, (used, available) in resources(report).items()},
+        "tools": versions(),
+        "seed": seed,
+        "bitstream": {"bytes": bitstream.stat().st_size,
+                      "sha256": hashlib.sha256(bitstream.read_bytes()).hexdigest()},
+    }
+
+
+def _print_measured(config, arguments):
+    report = measure(config, clock_mhz=arguments.clock_mhz, seed=arguments.seed,
+                     alpha=arguments.placer_alpha, folder=arguments.folder)
+    clock = clocks(report)[0]
+    used = ", ".join(f"{name} {number:,} of {total:,}"
+                     for name, (number, total) in resources(report).items())
+    print(f"{config.name}: {clock.achieved_mhz:.1f} MHz (aimed at "
+          f"{clock.constraint_mhz:.0f}); {used}")
+    print(describe_paths(report))
+    print(describe_endpoints(report, arguments.late_ns), flush=True)
+
+
+def _write_built(config, arguments):
+    system = SystemConfig(pipeline=config, memory_bytes=arguments.memory_kib * 1024,
+                          clock_hz=round(arguments.clock_mhz * 1e6), baud=arguments.baud)
+    print(f"line: {system.baud:,} baud; usual rates at {arguments.clock_mhz:g} MHz: "
+          + ", ".join(f"{baud:,}" for baud in usual_rates(system.clock_hz)), flush=True)
+    bitstream, found = build(system, seed=arguments.seed, folder=arguments.folder)
+    stem = f"{BOARD}-{config.name}"
+    target = arguments.folder / f"{stem}.bit"
+    target.write_bytes(bitstream.read_bytes())
+    text = json.dumps(found, indent=2) + "\n"
+    print(f"{target}: {found['bitstream']['bytes']:,} bytes, "
+          f"{found['clock_mhz']['achieved']:.1f} MHz reached for "
+          f"{found['clock_mhz']['constraint']:g}, "
+          + ", ".join(f"{name} {entry['used']:,} of {entry['available']:,}"
+                      for name, entry in found["resources"].items()))
+    path = BITSTREAMS / f"{stem}.json"
+    if arguments.check:
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            raise ToolError(f"{path} is not what this build gives: build it again with "
+                            "`make bitstream` and commit it")
+        print(f"{path} is what this build gives")
+        return
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(f"wrote {path}", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Build or measure each configuration."""
+    parser = argparse.ArgumentParser(
+        description="Bitstreams for a ULX3S-85F, or clock and resources of pipelines alone on its "
+        "FPGA (ECP5-85, speed grade 6), by Yosys, nextpnr and ecppack. Takes from 5 minutes to "
+        "half an hour a configuration; what was done before is not done again.")
+    parser.add_argument("configs", nargs="*", type=_option, metavar="CONFIG",
+                        help=f"field=value,... (default: {DEFAULT})")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--clock-only", action="store_true",
+                      help="measure pipelines alone; make no bitstream")
+    kind.add_argument("--check", action="store_true",
+                      help="build, and compare with the manifest in bitstreams/")
+    parser.add_argument("--late-ns", type=float, default=9.0, help="with --clock-only: list the "
+                        "registers whose data arrives later (%(default)s)")
+    parser.add_argument("--clock-mhz", type=float, help="clock that place and route aims at, and "
+                        "which the bitstream has (default: 40; 150 with --clock-only)")
+    parser.add_argument("--memory-kib", type=int, default=128,
+                        help="shared memory in KiB (%(default)s)")
+    parser.add_argument("--baud", type=int, default=1_000_000,
+                        help="of the line (%(default)s); the usual rates of the clock are printed")
+    parser.add_argument("--seed", type=int, default=1, help="of the placer (%(default)s)")
+    parser.add_argument("--placer-alpha", type=float, default=ALPHA, metavar="ALPHA",
+                        help="with --clock-only: nextpnr's --placer-heap-alpha (%(default)s)")
+    parser.add_argument("--folder", type=Path, default=FOLDER,
+                        help="where results are kept (%(default)s)")
+    chosen = parser.parse_args(arguments)
+    if chosen.clock_mhz is None:
+        chosen.clock_mhz = 150.0 if chosen.clock_only else 40.0
+    for config in chosen.configs or [parse_config(DEFAULT)]:
+        try:
+            (_print_measured if chosen.clock_only else _write_built)(config, chosen)
+        except (ToolError, ValueError) as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""A whole system behind a serial port."""

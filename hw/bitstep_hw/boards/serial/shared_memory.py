@@ -1,0 +1,234 @@
+"""On-chip memory that the pipeline's AXI ports and a host share."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, fifo, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep_hw.axi.buses import RESP_OKAY, AxiRead, AxiWrite
+
+RESP_DECERR = 0b11
+WORD_WIDTH = 64
+WORD_BYTES = WORD_WIDTH // 8
+_LATENCY = 3                # cycles from a request to its word: address, memory, output register
+
+
+class _ReadSlave(wiring.Component):
+    """One read port: bursts become requests of words, and words become beats.
+
+    A word a cycle, across bursts. No request is made without room for its word.
+
+    Members
+    -------
+    bus : In(AxiRead(64))
+        The master.
+    request : Out(1), address : Out, grant : In(1)
+        A word is asked for, and whether its turn has come.
+    word_valid : In(1), word : In(64)
+        The word, ``_LATENCY`` cycles after the grant.
+    """
+
+    def __init__(self, *, base, n_words):
+        self.base, self.n_words = base, n_words
+        super().__init__({
+            "bus": In(AxiRead(data_width=WORD_WIDTH)),
+            "request": Out(1), "address": Out(range(n_words)), "grant": In(1),
+            "word": In(WORD_WIDTH),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        bus = self.bus
+        depth = 2 * (_LATENCY + 1)
+        beat = data.StructLayout({"word": WORD_WIDTH, "error": 1, "last": 1})
+        m.submodules.store = store = fifo.SyncFIFO(width=beat.size, depth=depth)
+        room = Signal(range(depth + 1), init=depth)
+        active, error = Signal(), Signal()
+        left = Signal(8)
+        last = left == 0
+        m.d.comb += [
+            self.request.eq(active & (room != 0)),
+            bus.arready.eq(~active | (self.grant & last)),
+        ]
+        with m.If(self.grant):
+            m.d.sync += [self.address.eq(self.address + 1), left.eq(left - 1)]
+            with m.If(last):
+                m.d.sync += active.eq(0)
+        with m.If(bus.arvalid & bus.arready):
+            m.d.sync += [active.eq(1), left.eq(bus.arlen),
+                         self.address.eq(bus.araddr[3:]),
+                         error.eq(_outside(bus.araddr, self.base, self.n_words))]
+
+        # What is known of a beat travels beside its word.
+        coming = data.StructLayout({"valid": 1, "error": 1, "last": 1})
+        stage = Signal(coming)
+        m.d.comb += [stage.valid.eq(self.grant), stage.error.eq(error), stage.last.eq(last)]
+        for number in range(_LATENCY):
+            following = Signal(coming, name=f"coming_{number}")
+            m.d.sync += following.eq(stage)
+            stage = following
+        given, taken = Signal(beat), Signal(beat)
+        m.d.comb += [
+            given.word.eq(self.word), given.error.eq(stage.error), given.last.eq(stage.last),
+            store.w_data.eq(given), store.w_en.eq(stage.valid),
+            taken.eq(store.r_data), store.r_en.eq(bus.rready),
+            bus.rvalid.eq(store.r_rdy), bus.rdata.eq(taken.word), bus.rlast.eq(taken.last),
+            bus.rresp.eq(Mux(taken.error, RESP_DECERR, RESP_OKAY)), bus.rid.eq(0),
+        ]
+        m.d.sync += room.eq(room - self.grant + (store.r_rdy & bus.rready))
+        return m
+
+
+class _WriteSlave(wiring.Component):
+    """The write port: a burst at a time, each beat a request.
+
+    Members
+    -------
+    bus : In(AxiWrite(64))
+        The master.
+    request : Out(1), address : Out, word : Out(64), strobe : Out(8), grant : In(1)
+        A word is to be written, and whether its turn has come.
+    """
+
+    def __init__(self, *, base, n_words):
+        self.base, self.n_words = base, n_words
+        super().__init__({
+            "bus": In(AxiWrite(data_width=WORD_WIDTH)),
+            "request": Out(1), "address": Out(range(n_words)), "grant": In(1),
+            "word": Out(WORD_WIDTH), "strobe": Out(WORD_BYTES),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        bus = self.bus
+        active, error = Signal(), Signal()
+        m.d.comb += [
+            bus.awready.eq(~active & ~bus.bvalid),
+            self.request.eq(active & bus.wvalid),
+            self.word.eq(bus.wdata),
+            self.strobe.eq(Mux(error, 0, bus.wstrb)),
+            bus.wready.eq(self.grant),
+            bus.bid.eq(0),
+        ]
+        with m.If(bus.awvalid & bus.awready):
+            m.d.sync += [active.eq(1), self.address.eq(bus.awaddr[3:]),
+                         error.eq(_outside(bus.awaddr, self.base, self.n_words))]
+        with m.If(bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+        with m.If(self.grant):
+            m.d.sync += self.address.eq(self.address + 1)
+            with m.If(bus.wlast):
+                m.d.sync += [active.eq(0), bus.bvalid.eq(1),
+                             bus.bresp.eq(Mux(error, RESP_DECERR, RESP_OKAY))]
+        return m
+
+
+class SharedMemory(wiring.Component):
+    """On-chip memory behind the pipeline's AXI ports, with a port of its own for the host.
+
+    The row port has one side of the dual-ported memory for itself: a word a cycle. The other side
+    serves, in this order, the host (which asks once in hundreds of cycles), the write port and the
+    other read ports. 4 cycles from ARVALID to RVALID. Bursts must be as the masters here make
+    them: INCR, beats of 64 bits, within 4 KiB. Beats of bursts that begin outside of the memory
+    get DECERR and change nothing. Storage: ``n_bytes``.
+
+    Parameters
+    ----------
+    n_bytes : int
+        Size, a power of two of at least 4,096.
+    base : int
+        Address of the first byte, a multiple of the size.
+    n_readers : int
+        Read ports beside that of the rows, at least 1.
+
+    Members
+    -------
+    rows : In(AxiRead(64))
+        Rows.
+    readers : In(AxiRead(64)).array(n_readers)
+        The others.
+    writer : In(AxiWrite(64))
+        Models.
+    host_request, host_write : In(1)
+        The host asks for a word, or writes one; hold until ``host_grant``.
+    host_address : In(range(n_bytes // 8)), host_i : In(64)
+        Number of the word, and what is written.
+    host_grant : Out(1)
+        The request was taken.
+    host_valid : Out(1), host_o : Out(64)
+        Pulse: the word that was asked for.
+    """
+
+    def __init__(self, *, n_bytes, base, n_readers=1):
+        if n_bytes < 4096 or n_bytes & (n_bytes - 1):
+            raise ValueError("The size of the memory must be a power of two of at least 4096 "
+                             f"bytes, not {n_bytes}")
+        if base % n_bytes or base < 0:
+            raise ValueError(f"The memory's address must be a multiple of its size ({n_bytes}), "
+                             f"not {base:#x}")
+        if n_readers < 1:
+            raise ValueError(f"There must be at least 1 more read port, not {n_readers}")
+        self.n_bytes, self.base, self.n_readers = n_bytes, base, n_readers
+        self.n_words = n_bytes // WORD_BYTES
+        super().__init__({
+            "rows": In(AxiRead(data_width=WORD_WIDTH)),
+            "readers": In(AxiRead(data_width=WORD_WIDTH)).array(n_readers),
+            "writer": In(AxiWrite(data_width=WORD_WIDTH)),
+            "host_request": In(1), "host_write": In(1),
+            "host_address": In(range(self.n_words)), "host_i": In(WORD_WIDTH),
+            "host_grant": Out(1), "host_valid": Out(1), "host_o": Out(WORD_WIDTH),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        shape = {"base": self.base, "n_words": self.n_words}
+        m.submodules.store = store = memory.Memory(shape=WORD_WIDTH, depth=self.n_words, init=[])
+
+        m.submodules.row_slave = rows = _ReadSlave(**shape)
+        wiring.connect(m, wiring.flipped(self.rows), rows.bus)
+        # Transparent, though no row is written while rows are read: so Yosys finds that one of the
+        # memory's two ports is enough for the other read port and the write port.
+        write = store.write_port(granularity=8)
+        read = store.read_port(transparent_for=(write,))
+        row_address = Signal.like(rows.address)
+        m.d.sync += [row_address.eq(rows.address), rows.word.eq(read.data)]
+        m.d.comb += [rows.grant.eq(rows.request), read.addr.eq(row_address)]
+
+        m.submodules.write_slave = writer = _WriteSlave(**shape)
+        wiring.connect(m, wiring.flipped(self.writer), writer.bus)
+        readers = []
+        for number, port in enumerate(self.readers):
+            m.submodules[f"read_slave_{number}"] = reader = _ReadSlave(**shape)
+            wiring.connect(m, wiring.flipped(port), reader.bus)
+            readers.append(reader)
+
+        # One register for the address of the memory's other side, whoever asks.
+        address, word = Signal.like(rows.address), Signal(WORD_WIDTH)
+        strobe = Signal(WORD_BYTES)
+        other = store.read_port()
+        m.d.comb += [other.addr.eq(address), write.addr.eq(address), write.data.eq(word),
+                     write.en.eq(strobe)]
+        found = Signal(WORD_WIDTH)
+        m.d.sync += [found.eq(other.data), strobe.eq(0)]
+        with m.If(self.host_request):
+            m.d.comb += self.host_grant.eq(1)
+            m.d.sync += [address.eq(self.host_address), word.eq(self.host_i),
+                         strobe.eq(self.host_write.replicate(WORD_BYTES))]
+        with m.Elif(writer.request):
+            m.d.comb += writer.grant.eq(1)
+            m.d.sync += [address.eq(writer.address), word.eq(writer.word),
+                         strobe.eq(writer.strobe)]
+        for reader in readers:
+            with m.Elif(reader.request):
+                m.d.comb += reader.grant.eq(1)
+                m.d.sync += address.eq(reader.address)
+        m.d.comb += [reader.word.eq(found) for reader in readers]
+
+        waiting = Signal(_LATENCY)
+        m.d.sync += waiting.eq(Cat(self.host_grant & ~self.host_write, waiting))
+        m.d.comb += [self.host_valid.eq(waiting[-1]), self.host_o.eq(found)]
+        return m
+
+
+def _outside(address, base, n_words):
+    bits = (n_words * WORD_BYTES).bit_length() - 1
+    return address[bits:] != base >> bits

@@ -1,0 +1,38 @@
+"""``bitstep rtl``: Verilog of a pipeline."""
+
+import argparse
+from typing import Any
+
+from bitstep.cli.configuration import add_configuration_options, configuration
+from bitstep.cli.options import (
+    check_writable,
+    write_text,
+)
+
+
+def add_parser(commands: Any) -> argparse.ArgumentParser:
+    """Declare the options."""
+    parser = commands.add_parser(
+        "rtl", help="write the Verilog of a pipeline",
+        description="Generate the RTL of one pipeline as Verilog; the top is bitstep_top.",
+        epilog="Example: bitstep rtl --bits 4 --bus-width 512 --out bitstep_top.v")
+    add_configuration_options(parser)
+    parser.add_argument("--out", default="bitstep_top.v", metavar="FILE.v",
+                        help="file to write (default: bitstep_top.v)")
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Generate and write."""
+    check_writable(arguments.out)
+    config = configuration(arguments)
+    try:
+        from bitstep_hw.identity import identity
+        from bitstep_hw.top import to_verilog
+    except ImportError as error:
+        raise RuntimeError(f'RTL needs Amaranth ({error}): pip install "bitstep[hw]"') from error
+    text = to_verilog(config)
+    write_text(arguments.out, text)
+    print(f"wrote {arguments.out}: {config.name}, {len(text):,} characters, identity "
+          f"{identity(config):032x}")
+    return 0

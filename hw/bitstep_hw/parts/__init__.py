@@ -1,0 +1,1 @@
+"""Small building blocks: arithmetic, registers of streams, memories."""

@@ -1,0 +1,77 @@
+"""Products of a lane: of a level or a floating-point value with an integer, or of two of them."""
+
+from amaranth import Cat, Mux, Signal
+
+from bitstep.pipeline.config import FLOAT_GUARD
+from bitstep_hw.parts.arithmetic import delay_enable, partial_products, scale, when
+
+_PIECE = 4          # bits of a factor that lookup tables multiply in one cycle of a fast clock
+_BIAS = 150         # exponent field of m 2^0, with m's 23 fraction bits counted in
+_FAR = 63           # a shift beyond every product's width: what is left rounds to 0
+
+
+def integer_product(m, config, level, value, *, fraction, valid, name):
+    """Registers whose sum is ``level * value``, ``config.term_stages`` clock edges later; several
+    for the parts of a wide product with a fast clock, else one.
+
+    Of a floating-point value the product is rounded once to ``fraction`` fraction bits, to
+    nearest, ties towards plus infinity (:func:`bitstep.golden.float32.align`).
+    """
+    if config.family != "float":
+        if config.fast_clock and len(level) > 2:
+            return partial_products(m, level, value, name=name)
+        return [_register(m, scale(level, value), valid, name)]
+    mantissa, exponent = _parts(level)
+    product = _register(m, mantissa * value, valid, f"{name}_exact")
+    # |level| is at most 1, so its exponent field is at most 127 and the shift at least 1.
+    less = _register(m, (_BIAS - fraction - 1 - exponent)[:8], valid, f"{name}_shift")
+    return [_align(m, product, less, len(value) + fraction + 1, valid, name)]
+
+
+def level_product(m, config, a, b, *, valid, name):
+    """Register with the product of two levels, :func:`level_product_stages` clock edges later; of
+    floating-point values rounded to :data:`bitstep.pipeline.config.FLOAT_GUARD` fraction bits.
+    """
+    if config.family != "float" and level_product_stages(config) == 1:
+        return _register(m, a * b, valid, name)
+    if config.family != "float":
+        # Two narrow products of lookup tables: multiplier blocks are few, and far away.
+        low = _register(m, a * b[:_PIECE], valid, f"{name}_low")
+        high = _register(m, a * b[_PIECE:].as_signed(), valid, f"{name}_high")
+        return _register(m, (low + (high << _PIECE))[:len(a) + len(b)].as_signed(),
+                         delay_enable(m, valid, 1, name=f"{name}_valid"), name)
+    (a_mantissa, a_exponent), (b_mantissa, b_exponent) = _parts(a), _parts(b)
+    product = _register(m, a_mantissa * b_mantissa, valid, f"{name}_exact")
+    less = _register(m, (2 * _BIAS - FLOAT_GUARD - 1 - a_exponent - b_exponent)[:9], valid,
+                     f"{name}_shift")
+    return _align(m, product, less, FLOAT_GUARD + 2, valid, name)
+
+
+def level_product_stages(config):
+    """Registers of :func:`level_product`."""
+    wide = config.fast_clock and config.level_width > _PIECE + 1
+    return 2 if config.family == "float" or wide else 1
+
+
+def _parts(bits):
+    """Signed mantissa and exponent field of an IEEE 754 single-precision number; subnormal
+    numbers count as 0.
+    """
+    exponent = bits[23:31].as_unsigned()
+    mantissa = Mux(exponent.any(), Cat(bits[:23], 1), 0)
+    return Mux(bits[31], -mantissa, mantissa), exponent
+
+
+def _align(m, product, less, width, valid, name):
+    """Register with ``product`` shifted right by ``less + 1``, rounded."""
+    distance = Mux(less > _FAR, _FAR, less)[:6]
+    rounded = ((product >> distance) + 1) >> 1
+    return _register(m, rounded[:width].as_signed(),
+                     delay_enable(m, valid, 1, name=f"{name}_valid"), name)
+
+
+def _register(m, value, valid, name):
+    register = Signal(value.shape(), name=name, reset_less=True)
+    with when(m, valid):
+        m.d.sync += register.eq(value)
+    return register

@@ -1,0 +1,1 @@
+"""The pipeline: rows, their products, updates, and the model."""

@@ -1,0 +1,1 @@
+"""The model: its memory, and everything that walks through it."""

@@ -1,0 +1,139 @@
+"""Whole models into and out of the store, two words at a time."""
+
+from amaranth import Module, Signal
+from amaranth.lib import fifo, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import AUX_WIDTH, MAX_FEATURES
+from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.fsm import stoppable_states
+
+
+class ModelPort(wiring.Component):
+    """Clears, loads or unloads a :class:`bitstep_hw.pipeline.model.store.ModelStore`, and loads
+    coefficients, in the layout of docs/memory-layout.md: the pairs of each beat, then the
+    intercept.
+
+    A pair a cycle; clearing takes a cycle a beat. One command at a time.
+
+    Members
+    -------
+    beats : In
+        Beats of a row.
+    clear, load, load_coefficients, unload : In(1)
+        Strobes that begin a command.
+    done : Out(1)
+        Strobe: the command has ended (an unloaded model may still be in ``o``).
+    stop : In(1)
+        Ends a command and drops what is in ``o``.
+    i : In(stream.Signature(64)), o : Out(stream.Signature(64))
+        Models in and out.
+    index, pair, shown, write, intercept, clear_all : Out
+        To the store's ``access`` ports.
+    data : In(64)
+        From the store: the pair addressed by ``index`` one cycle ago and ``shown`` now (3 cycles
+        and one cycle ago with ``recursion`` 4).
+    coefficient : Out(1)
+        A pair of coefficients is taken from ``i``.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        self.pairs = config.model_lanes // 2
+        super().__init__({
+            "beats": In(range(MAX_FEATURES + 1)),
+            "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
+            "done": Out(1), "stop": In(1),
+            "i": In(stream.Signature(AUX_WIDTH)), "o": Out(stream.Signature(AUX_WIDTH)),
+            "index": Out(range(config.max_beats)), "pair": Out(range(self.pairs)),
+            "shown": Out(range(self.pairs)),
+            "write": Out(1), "intercept": Out(1), "clear_all": Out(1),
+            "data": In(AUX_WIDTH), "coefficient": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=AUX_WIDTH, depth=8)
+        index, pair, at_intercept = Signal.like(self.index), Signal.like(self.pair), Signal()
+        asked = Signal()
+        advance, last_pair, last_index = Signal(), Signal(), Signal()
+        stopped = delay(m, self.stop, 1 if self.config.fast_clock else 0, name="stopped")
+        m.d.comb += [
+            last_pair.eq(pair == self.pairs - 1),
+            last_index.eq(index == self.beats - 1),
+            self.index.eq(index),
+            self.pair.eq(pair),
+            self.o.valid.eq(buffer.r_rdy & ~self.stop),
+            self.o.payload.eq(buffer.r_data),
+            buffer.r_en.eq(self.o.ready | stopped),
+        ]
+        latency = self._read(m, buffer, asked, pair, at_intercept)
+        with m.If(advance):
+            m.d.sync += pair.eq(pair + 1)
+            with m.If(last_pair):
+                m.d.sync += [pair.eq(0), index.eq(index + 1)]
+                with m.If(last_index):
+                    m.d.sync += [index.eq(0), at_intercept.eq(1)]
+
+        state = stoppable_states(m, self.stop, "Idle")
+        with m.FSM():
+            with m.State("Idle"):
+                m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0)]
+                for command, target in ((self.clear, "Clear"), (self.load, "Load"),
+                                       (self.load_coefficients, "Coefficients"),
+                                       (self.unload, "Unload")):
+                    with m.If(command):
+                        m.next = target
+            with state("Clear"):
+                m.d.comb += self.clear_all.eq(1)
+                m.d.sync += index.eq(index + 1)
+                with m.If(last_index):
+                    m.d.comb += self.done.eq(1)
+                    m.next = "Idle"
+            self._load_states(m, state, advance, at_intercept)
+            with state("Unload"):
+                # Room for what is being read already: the memory cannot be held.
+                m.d.comb += [
+                    advance.eq(buffer.level < 7 - latency),
+                    asked.eq(advance),
+                ]
+                with m.If(advance & at_intercept):
+                    m.next = "Last"
+            with state("Last"):
+                m.d.comb += self.done.eq(1)
+                m.next = "Idle"
+        return m
+
+    def _load_states(self, m, state, advance, at_intercept):
+        """A model or its coefficients on their way in."""
+        with state("Load"):
+            m.d.comb += [
+                self.i.ready.eq(1),
+                advance.eq(self.i.valid),
+                self.write.eq(advance),
+                self.intercept.eq(at_intercept),
+            ]
+            with m.If(advance & at_intercept):
+                m.d.comb += self.done.eq(1)
+                m.next = "Idle"
+        with state("Coefficients"):
+            m.d.comb += [
+                self.i.ready.eq(1),
+                self.coefficient.eq(self.i.valid & ~at_intercept),
+                advance.eq(self.i.valid),
+            ]
+            with m.If(self.i.valid & at_intercept):
+                m.d.comb += self.done.eq(1)
+                m.next = "Idle"
+
+    def _read(self, m, buffer, asked, pair, at_intercept):
+        """What was ``asked`` for comes into the buffer; returns after how many cycles."""
+        # Until the store has the words; for the choice among them.
+        latency, waits = (2, 1) if self.config.fast_clock else (1, 0)
+        m.d.comb += [
+            self.shown.eq(delay(m, pair, latency, name="read_pair")),
+            self.intercept.eq(delay(m, at_intercept, latency, name="read_intercept")),
+            buffer.w_en.eq(delay(m, asked, latency + waits, name="read")),
+            buffer.w_data.eq(self.data),
+        ]
+        return latency + waits

@@ -1,0 +1,98 @@
+"""Soft threshold and box constraint of a whole model."""
+
+from amaranth import Cat, Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import AUX_WIDTH, MAX_FEATURES, MODEL_WIDTH
+from bitstep_hw.parts.fsm import stoppable_states
+from bitstep_hw.pipeline.model.walk import ModelWalk
+
+
+class Proximal(wiring.Component):
+    """Makes sign(X) min(max(|X| - threshold, 0), limit) of every model word X, but not of the
+    intercept, through the ``access`` ports of a
+    :class:`bitstep_hw.pipeline.model.store.ModelStore`.
+
+    2 cycles for every pair of words that holds features and 1 more (2 with ``recursion`` 4) for
+    every beat: ``done`` comes
+    that many cycles after ``start``, together with the last write. Nothing can leave its range.
+    Golden model: :func:`bitstep.golden.steps.proximal_step`.
+
+    Members
+    -------
+    start : In(1), done : Out(1)
+        Strobes around a step.
+    busy : Out(1)
+        From the cycle after ``start`` to that of ``done``: the store's access is used.
+    stop : In(1)
+        Ends a step at once; the model may be half done.
+    beats, last_lanes : In
+        As the registers BEATS_PER_ROW and LAST_LANES; constant during a step.
+    threshold, limit : In(31)
+        In units of a model word; constant during a step.
+    index, pair, write, o : Out
+        To the store's ``access`` ports.
+    data : In(64)
+        From the store: the pair addressed by ``index`` one cycle ago and ``pair`` now.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        super().__init__({
+            "start": In(1), "done": Out(1), "busy": Out(1), "stop": In(1),
+            "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
+            "threshold": In(MODEL_WIDTH - 1), "limit": In(MODEL_WIDTH - 1),
+            "index": Out(range(config.max_beats)),
+            "pair": Out(range(config.model_lanes // 2)),
+            "write": Out(1), "o": Out(AUX_WIDTH), "data": In(AUX_WIDTH),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.walk = walk = ModelWalk(config=self.config)
+        held = Signal(AUX_WIDTH, reset_less=True)
+        reach = Signal(MODEL_WIDTH, reset_less=True)    # from here on the limit holds
+        m.d.sync += reach.eq(self.threshold + self.limit)
+        m.d.comb += [
+            walk.beats.eq(self.beats), walk.last_lanes.eq(self.last_lanes),
+            self.index.eq(walk.index), self.pair.eq(walk.pair),
+            self.o.eq(Cat(self._step(m, held.word_select(word, MODEL_WIDTH).as_signed(), reach,
+                                     name=f"word_{word}") for word in range(2))),
+        ]
+
+        state = stoppable_states(m, self.stop, "Idle")
+        with m.FSM() as machine:
+            with m.State("Idle"):
+                m.d.comb += walk.restart.eq(1)
+                with m.If(self.start & ~self.stop):
+                    m.next = "Read"
+            with state("Read"):
+                m.d.sync += held.eq(self.data)
+                with m.If(walk.ready):
+                    m.next = "Write"
+            with state("Write"):
+                m.d.comb += [self.write.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
+                m.next = "Read"
+                with m.If(walk.last):
+                    m.next = "Idle"
+        m.d.comb += self.busy.eq(~machine.ongoing("Idle"))
+        return m
+
+    def _step(self, m, word, reach, *, name):
+        """The word after the step, of 32 bits."""
+        # Moving towards 0, instead of working on a magnitude, costs one addition and no negation.
+        negative = word[-1]
+        moved = Signal(signed(MODEL_WIDTH), name=f"{name}_moved")
+        beyond = Signal(signed(MODEL_WIDTH + 1), name=f"{name}_beyond")
+        result = Signal(signed(MODEL_WIDTH), name=name)
+        m.d.comb += [
+            moved.eq(Mux(negative, word + self.threshold, word - self.threshold)),
+            beyond.eq(Mux(negative, word + reach, word - reach)),
+            result.eq(moved),
+        ]
+        with m.If(beyond[-1] == negative):
+            m.d.comb += result.eq(Mux(negative, -self.limit, self.limit))
+        with m.Elif(moved[-1] != negative):
+            m.d.comb += result.eq(0)
+        return result

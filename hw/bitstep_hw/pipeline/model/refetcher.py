@@ -1,0 +1,245 @@
+"""Rows at full precision: fetched, decided and applied."""
+
+from amaranth import C, Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, memory, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import (
+    AUX_WIDTH,
+    FULL_WIDTH,
+    MAX_FEATURES,
+    MAX_LABEL_SHIFT,
+    MODEL_WIDTH,
+    UPDATE_WIDTH,
+)
+from bitstep_hw.axi.buses import JOB_LAYOUT
+from bitstep_hw.parts.arithmetic import multiply, out_of_range
+from bitstep_hw.parts.fsm import stoppable_states
+from bitstep_hw.pipeline.model.walk import ModelWalk
+
+PAIR = data.ArrayLayout(signed(FULL_WIDTH), 2)      # two values of a row
+
+# What is going on. A pair of values goes to the multipliers with ``take``, from the stream in the
+# first pass, or with ``feed``, from memory in the second.
+NOW = data.StructLayout({"idle": 1, "read": 1, "take": 1, "feed": 1, "add_intercept": 1,
+                         "decide": 1})
+
+
+class Refetcher(wiring.Component):
+    """Takes one row at full precision through the hinge and into the model
+    (docs/number-formats.md, Refetching), through the ``access`` ports of a
+    :class:`bitstep_hw.pipeline.model.store.ModelStore`.
+
+    The first pass over the model forms the row's dot product, a pair of values a cycle and one
+    cycle more a beat of codes, and keeps the row; if the row is active, the second pass subtracts
+    it, 2 cycles a pair and one more a beat. ``done`` comes pairs + beats + 6 cycles after
+    ``start`` for an inactive row, 3 pairs + 2 beats + 6 for an active one, and as many cycles later
+    as ``i`` kept it waiting; with ``recursion`` 4 one more a beat in each pass. Exact, nothing is
+    clamped. Storage: a row of ``capacity`` values.
+    Golden model: :meth:`bitstep.golden.integer.IntegerEpoch.refetch`.
+
+    Members
+    -------
+    start : In(1)
+        Strobe: the row is fetched again. The words in the store are the model that it met, and
+        nothing else changes them until ``done``.
+    busy : Out(1), done : Out(1)
+        ``busy`` is 1 from the cycle after ``start`` to that of ``done``, a strobe: the store's
+        access is used.
+    stop : In(1)
+        Ends the row at once; beats that its job asked for must be discarded by the reader.
+    epoch_start, row_passed : In(1)
+        Strobes: the next row is the first one; the next row is the one after. The row of
+        ``start`` is the one whose ``row_passed`` has not come yet; it may come in the same cycle.
+    positive : In(1)
+        With ``start``: the row's label is +1, not -1.
+    unit : In(31)
+        With ``start``: K, the update of a derivative of 1, rounded by the row's dither.
+    address, beats, last_lanes, intercept_level, label_shift : In
+        As the registers FULL_ADDRESS, BEATS_PER_ROW, LAST_LANES, INTERCEPT_LEVEL and LABEL_SHIFT;
+        constant during an epoch and in the cycle before ``epoch_start``.
+    job : Out(stream.Signature(JOB_LAYOUT)), i : In(stream.Signature(64))
+        Where the row is and its beats, in the layout of docs/memory-layout.md. Values without a
+        feature must be 0.
+    index, pair, write, intercept, o : Out
+        To the store's ``access`` ports.
+    data : In(64)
+        From the store: the pair addressed by ``index`` one cycle ago and ``pair`` now, or the
+        intercept.
+    saturated : Out(1)
+        Strobe: a word left its range. 1 cycle after the word was written, which may be the cycle
+        after ``done``.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        self.pairs = config.model_lanes // 2
+        self.depth = self.pairs * config.max_beats
+        super().__init__({
+            "start": In(1), "stop": In(1), "busy": Out(1), "done": Out(1),
+            "epoch_start": In(1), "row_passed": In(1),
+            "positive": In(1), "unit": In(UPDATE_WIDTH - 1),
+            "label_shift": In(range(MAX_LABEL_SHIFT + 1)), "intercept_level": In(8),
+            "address": In(64), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
+            "job": Out(stream.Signature(JOB_LAYOUT)), "i": In(stream.Signature(AUX_WIDTH)),
+            "index": Out(range(config.max_beats)), "pair": Out(range(self.pairs)),
+            "write": Out(1), "intercept": Out(1), "o": Out(AUX_WIDTH), "data": In(AUX_WIDTH),
+            "saturated": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.walk = walk = ModelWalk(config=self.config)
+        m.d.comb += [
+            walk.beats.eq(self.beats), walk.last_lanes.eq(self.last_lanes),
+            self.index.eq(walk.index), self.pair.eq(walk.pair),
+        ]
+        held = Signal(AUX_WIDTH, reset_less=True)           # the model's pair
+        constant = Signal(signed(MODEL_WIDTH), reset_less=True)     # the intercept's word
+        update = Signal(signed(UPDATE_WIDTH), reset_less=True)      # of the row if it is active
+        positive, applying, arrived = Signal(), Signal(), Signal(3)
+        now = Signal(NOW)
+
+        self._find_row(m)
+        values = self._row(m, walk, now)
+        words = [held.word_select(side, MODEL_WIDTH).as_signed() for side in range(2)]
+        products = self._products(m, values, words, update, applying, arrived[0])
+        level = Signal(signed(MODEL_WIDTH + 8), reset_less=True)
+        active = self._active(m, products, level, positive, arrived[2], now)
+        self._change(m, words, products, constant, level)
+        self._control(m, walk, now, arrived == 0, active)
+
+        m.d.sync += [
+            arrived.eq(Mux(now.idle, 0, Cat(now.take | now.feed, arrived))),
+            level.eq(Mux(now.decide, update, constant) * self.intercept_level),
+        ]
+        with m.If(now.idle):
+            m.d.sync += [applying.eq(0), positive.eq(self.positive),
+                         update.eq(Mux(self.positive, -self.unit, self.unit))]
+        with m.If(now.decide):
+            m.d.sync += applying.eq(1)
+        with m.If(now.read):
+            m.d.sync += held.eq(self.data)
+        with m.If(self.intercept & ~self.write):
+            m.d.sync += constant.eq(self.data[:MODEL_WIDTH].as_signed())
+        return m
+
+    def _control(self, m, walk, now, empty, active):
+        """The two passes; ``empty``: no pair is on its way through the multipliers."""
+        m.d.comb += self.busy.eq(~now.idle)
+        state = stoppable_states(m, self.stop, "Idle")
+        with m.FSM():
+            with m.State("Idle"):
+                m.d.comb += [now.idle.eq(1), walk.restart.eq(1)]
+                with m.If(self.start & ~self.stop):
+                    m.next = "Intercept"
+            with state("Intercept"):
+                m.d.comb += self.intercept.eq(1)
+                m.next = "Sum"
+            with state("Sum"):
+                m.d.comb += [now.read.eq(1), now.take.eq(self.i.valid & walk.ready),
+                             walk.advance.eq(now.take)]
+                with m.If(now.take & walk.last):
+                    m.next = "Settle"
+            with state("Settle"):
+                m.d.comb += now.add_intercept.eq(empty)
+                with m.If(empty):
+                    m.next = "Compare"
+            with state("Compare"):
+                m.next = "Decide"
+            with state("Decide"):
+                m.d.comb += [now.decide.eq(1), walk.restart.eq(1), now.feed.eq(active),
+                             self.done.eq(~active)]
+                m.next = "Idle"
+                with m.If(active):
+                    m.next = "Write-Intercept"
+            with state("Write-Intercept"):
+                m.d.comb += [self.write.eq(1), self.intercept.eq(1)]
+                m.next = "Read"
+            with state("Read"):
+                # A product takes as long as a pair: the one after is fed while this one is read.
+                m.d.comb += [now.read.eq(1), now.feed.eq(walk.ready & ~walk.last)]
+                with m.If(walk.ready):
+                    m.next = "Write"
+            with state("Write"):
+                m.d.comb += [self.write.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
+                m.next = "Read"
+                with m.If(walk.last):
+                    m.next = "Idle"
+
+    def _find_row(self, m):
+        """Where the next row is, and the job for it."""
+        next_row, address = Signal(64, reset_less=True), Signal(64, reset_less=True)
+        pairs, pending = Signal(range(self.depth + 1)), Signal()
+        beats = Signal(range(self.depth // 2 + 2))
+        m.d.sync += pairs.eq((self.beats - 1) * self.pairs + ((self.last_lanes + 1) >> 1))
+        m.d.comb += [
+            beats.eq((pairs + 1) >> 1),
+            self.job.valid.eq(pending & ~self.stop),
+            self.job.payload.address.eq(address),
+            self.job.payload.beats.eq(beats),
+        ]
+        with m.If(self.epoch_start):
+            m.d.sync += next_row.eq(self.address)
+        with m.Elif(self.row_passed):
+            m.d.sync += next_row.eq(next_row + beats * (AUX_WIDTH // 8))
+        with m.If(self.stop | self.job.ready):
+            m.d.sync += pending.eq(0)
+        with m.If(self.start & ~self.stop):
+            m.d.sync += [pending.eq(1), address.eq(next_row)]
+
+    def _row(self, m, walk, now):
+        """The pair of values that ``take`` or ``feed`` meant, one cycle later."""
+        m.submodules.row = row = memory.Memory(shape=PAIR, depth=self.depth, init=[])
+        write = row.write_port()
+        read = row.read_port(transparent_for=(write,))
+        number = Signal(range(self.depth))
+        m.d.comb += [
+            self.i.ready.eq(now.take & (number[0] | walk.last)),
+            write.addr.eq(number), write.en.eq(now.take),
+            write.data.eq(self.i.payload.word_select(number[0], AUX_WIDTH // 2)),
+            read.addr.eq(number), read.en.eq(now.take | now.feed),
+        ]
+        with m.If(now.take | now.feed):
+            m.d.sync += number.eq(number + 1)
+        with m.If(now.idle | (now.take & walk.last)):
+            m.d.sync += number.eq(0)
+        return read.data
+
+    def _products(self, m, values, words, update, applying, valid):
+        """Values times model words or, rounded, times the update; 2 cycles after the values."""
+        rounding = Mux(applying, 1 << self.config.full_fraction - 1, 0)
+        return [multiply(m, value, Mux(applying, update, word), stages=2, valid=valid,
+                         name=f"product_{side}", width=FULL_WIDTH + MODEL_WIDTH, addend=rounding)
+                for side, (value, word) in enumerate(zip(values, words, strict=True))]
+
+    def _active(self, m, products, level, positive, valid, now):
+        """Whether the row is active, 2 cycles after its intercept is added."""
+        fraction = self.config.full_fraction
+        terms = self.config.capacity + 1      # and the intercept
+        total = Signal(signed(FULL_WIDTH + MODEL_WIDTH - 1 + terms.bit_length()), reset_less=True)
+        with m.If(valid):
+            m.d.sync += total.eq(total + products[0] + products[1])
+        with m.If(now.add_intercept):
+            m.d.sync += total.eq(total + (level << fraction))
+        with m.If(now.idle):
+            m.d.sync += total.eq(0)
+        target = Signal(self.config.max_label_shift + fraction + 1, reset_less=True)
+        active = Signal(reset_less=True)
+        m.d.sync += [target.eq(C(1 << fraction) << self.label_shift),
+                     active.eq(Mux(positive, total < target, total > -target))]
+        return active
+
+    def _change(self, m, words, products, constant, level):
+        """What is written, and whether it leaves its range."""
+        fraction = self.config.full_fraction
+        # A value has at most 8 bits before its fraction, a level too.
+        changed = [Signal(signed(MODEL_WIDTH + 9), name=f"changed_{side}") for side in range(2)]
+        for side, (word, product) in enumerate(zip(words, products, strict=True)):
+            with m.If(self.intercept):
+                m.d.comb += changed[side].eq(constant - level if side == 0 else 0)
+            with m.Else():
+                m.d.comb += changed[side].eq(word - (product >> fraction))
+        m.d.comb += self.o.eq(Cat(result[:MODEL_WIDTH] for result in changed))
+        m.d.sync += self.saturated.eq(
+            self.write & Cat(out_of_range(result, MODEL_WIDTH) for result in changed).any())

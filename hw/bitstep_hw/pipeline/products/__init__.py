@@ -1,0 +1,1 @@
+"""Dot products of a row with the model and with earlier rows."""

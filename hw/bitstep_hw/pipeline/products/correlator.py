@@ -1,0 +1,84 @@
+"""Products of a row with the rows before it."""
+
+from amaranth import Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import FLOAT_GUARD, MAX_LOOKAHEAD
+from bitstep_hw.parts.arithmetic import adder_tree, delay, delay_enable, enable_of
+from bitstep_hw.parts.lane_product import level_product, level_product_stages
+
+
+class Correlator(wiring.Component):
+    """For each d from 1 to ``lookahead``, the sum over a row of q_i (row i) times g_(i-d).
+
+    This is the part of look-ahead that does not depend on the model: the dot product of row i with
+    the current model is the one with an older model minus c_(i-d) times these sums. A slot a
+    cycle; the sums of a row leave ``solver_lead`` cycles before its dot product, which does so
+    ``tree_stages + 2 * product_stages + 3`` cycles after the row's last slot entered here.
+    Golden model: none of its own, it is an identity of :func:`bitstep.golden.sgd.train`.
+
+    Members
+    -------
+    valid, first, last : In(1)
+        A slot, and whether it is the first or last of its row.
+    dot : In(signed(level_width)).array(lanes)
+        Dot levels of the row's beat.
+    earlier : In(signed(level_width)).array(lookahead, lanes)
+        Gradient levels of the rows before, at the same place in the row.
+    skip : In
+        Rows before this one whose updates it does not see: those of its own batch.
+    lookahead : In
+        Look-ahead of this run; sums beyond are 0.
+    intercept_square : In(23)
+        The intercept's contribution to every product.
+    o_valid : Out(1), products : Out(signed(gram_width)).array(lookahead)
+        Sums of a row.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        level = In(signed(config.level_width))
+        super().__init__({
+            "valid": In(1),
+            "first": In(1),
+            "last": In(1),
+            "dot": level.array(config.lanes),
+            "earlier": level.array(config.lookahead, config.lanes),
+            "skip": In(range(MAX_LOOKAHEAD + 1)),
+            "lookahead": In(range(MAX_LOOKAHEAD + 1)),
+            "intercept_square": In(FLOAT_GUARD + 1),
+            "o_valid": Out(1),
+            "products": Out(signed(config.gram_width)).array(config.lookahead),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        product = level_product_stages(config)
+        stages = config.tree_stages + product
+        valid, first, last, skip = (
+            delay(m, value, stages, name=name) for name, value in
+            (("valid", self.valid), ("first", self.first), ("last", self.last),
+             ("skip", self.skip)))
+        done = Signal()
+        m.d.sync += done.eq(valid & last)
+        wait = 1 + 2 * config.product_stages - product - config.solver_lead
+        m.d.comb += self.o_valid.eq(delay(m, done, 1 + wait, name="done"))
+        skipped = delay(m, skip, 1, name="skipped")
+        enable = enable_of(config, self.valid)
+        multiplied = delay_enable(m, enable, product, name="multiplied")
+        for d in range(1, config.lookahead + 1):
+            terms = [level_product(m, config, a, b, valid=enable, name=f"product_{d}_{lane}")
+                     for lane, (a, b) in
+                     enumerate(zip(self.dot, self.earlier[d - 1], strict=True))]
+            total = adder_tree(m, terms, stages=config.tree_stages, valid=multiplied,
+                               name=f"tree_{d}")
+            row = Signal(signed(config.gram_width), name=f"row_{d}", reset_less=True)
+            with m.If(valid):
+                m.d.sync += row.eq(Mux(first, 0, row) + total)
+            counted = Signal(signed(config.gram_width), name=f"counted_{d}", reset_less=True)
+            m.d.sync += counted.eq(
+                Mux((d > skipped) & (d <= self.lookahead), row + self.intercept_square, 0))
+            m.d.comb += self.products[d - 1].eq(delay(m, counted, wait, name=f"product_{d}"))
+        return m

@@ -1,0 +1,1 @@
+"""Rows: their order, decoding and delay."""

@@ -1,0 +1,63 @@
+"""Codes to levels."""
+
+from amaranth import Const, Module, Mux, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+
+def decode(code, *, bits, family, sample):
+    """Level of one code, as a value: ``sample`` 0 for the dot product, 1 for the gradient.
+
+    Golden model: :func:`bitstep.pipeline.levels.decode`.
+    """
+    if family == "float":
+        return code.as_signed()     # the number's bits; products take them apart
+    if family == "single":
+        return Mux(code, Const(1, signed(2)), Const(-1, signed(2))) if bits == 1 \
+            else code.as_signed()
+    if bits == 2:
+        return Mux(code[sample], Const(1, signed(2)), Const(-1, signed(2)))
+    return code[2:].as_signed() + code[sample]
+
+
+class Decoder(wiring.Component):
+    """Levels of one beat, combinationally.
+
+    A level table per feature (variance-optimal levels) would take the place of this component; it
+    would need the beat's index as a further input.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``bits``, ``family`` and ``lanes``.
+    sample : int
+        Which sample of family ``double``: 0 for the dot product, 1 for the gradient.
+
+    Members
+    -------
+    beat : In(bus_width)
+        Packed codes.
+    used : In(lanes)
+        Lanes that hold a feature; the others give level 0.
+    levels : Out(signed(level_width)).array(lanes)
+        Levels.
+    """
+
+    def __init__(self, *, config, sample):
+        self.config, self.sample = config, sample
+        super().__init__({
+            "beat": In(config.bus_width),
+            "used": In(config.lanes),
+            "levels": Out(signed(config.level_width)).array(config.lanes),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        config = self.config
+        for lane in range(config.lanes):
+            code = self.beat[lane * config.bits:(lane + 1) * config.bits]
+            level = decode(code, bits=config.bits, family=config.family, sample=self.sample)
+            if not config.has_zero_code:
+                level = Mux(self.used[lane], level, 0)
+            m.d.comb += self.levels[lane].eq(level)
+        return m

@@ -1,0 +1,69 @@
+"""The beats of earlier rows, at the same place in the row."""
+
+from amaranth import C, Module
+from amaranth.lib import data, memory, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep_hw.parts import memories
+from bitstep_hw.parts.arithmetic import delay
+
+
+class DelayLines(wiring.Component):
+    """A chain of row-long delays: beat j of rows i - 1, i - 2, ... beside beat j of row i.
+
+    Line d is a memory with one word for each beat of a row. A slot reads word j of every line and
+    writes each line's old word into the next line, so that every line holds one row. Rows longer
+    than a line do not use it (:meth:`bitstep.pipeline.config.PipelineConfig.line_depth`).
+
+    One slot a cycle; two slots with the same index must be at least 2 cycles apart, 4 with
+    ``recursion`` 4 (the sequencer sees to that). Storage: ``bus_width`` times the sum of the
+    depths, in bits.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``bus_width``, ``lookahead`` (there is one line more) and the depths.
+
+    Members
+    -------
+    valid : In(1), index : In
+        A slot one cycle before its beat, and its index in the row.
+    beat : In(bus_width)
+        The beat of the slot announced in the cycle before.
+    earlier : Out(ArrayLayout(bus_width, lookahead + 1))
+        Beats of the rows before, nearest first, in the same cycle as ``beat``.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        super().__init__({
+            "valid": In(1),
+            "index": In(range(config.max_beats)),
+            "beat": In(config.bus_width),
+            "earlier": Out(data.ArrayLayout(config.bus_width, config.lookahead + 1)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        # For a fast clock what memory blocks say waits in registers before it is written.
+        late = 1 if self.config.fast_clock else 0
+        writing = delay(m, self.valid, 1 + late, name="writing")
+        index = delay(m, self.index, 1 + late, name="index")
+        newer = delay(m, self.beat, late, name="beat")
+        for line in range(self.config.lookahead + 1):
+            depth = self.config.line_depth(line + 1)
+            m.submodules[f"line_{line + 1}"] = store = memory.Memory(
+                shape=self.config.bus_width, depth=depth, init=[],
+                attrs=memories.attributes(self.config))
+            read, write = store.read_port(), store.write_port()
+            m.d.comb += [
+                read.addr.eq(self.index),
+                # Without an enable for a fast clock: it comes late, and drives a lot.
+                read.en.eq(self.valid | C(self.config.fast_clock)),
+                self.earlier[line].eq(read.data),
+                write.addr.eq(index),
+                write.data.eq(newer),
+                write.en.eq(writing),
+            ]
+            newer = delay(m, read.data, late, name=f"newer_{line + 1}")
+        return m

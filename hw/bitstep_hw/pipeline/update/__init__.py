@@ -1,0 +1,1 @@
+"""The scalar recursion: from a dot product to the update of a row."""

@@ -1,0 +1,67 @@
+"""The update of a derivative of 1, once an epoch."""
+
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.golden.steps import UNIT_FRACTION
+from bitstep.pipeline.config import (
+    MANTISSA_WIDTH,
+    MAX_LABEL_SHIFT,
+    MAX_SHIFT,
+    SHIFT_UNIT,
+    UPDATE_WIDTH,
+)
+
+UNIT_WIDTH = UPDATE_WIDTH - 1 + UNIT_FRACTION   # bits of K; without its fraction it is an update
+
+
+class UnitUpdate(wiring.Component):
+    """K, the update of a derivative of 1, with 16 fraction bits, for hinge and logistic loss:
+    round(mantissa 2^(label_shift + 16) 2^(-8 shift)), to nearest, ties up.
+
+    No multiplier: a shift by up to 7 bits, then one by whole bytes in either direction. Results
+    are valid 2 cycles after an input has changed. Stores 78 bits. Golden model:
+    :func:`bitstep.golden.steps.unit_update`.
+
+    Members
+    -------
+    mantissa, shift, label_shift : In
+        Constant during an epoch; ``shift`` is at least 1.
+    unit : Out(47)
+        K; meaningless if it is too large.
+    too_large : Out(1)
+        K does not fit 47 bits.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "mantissa": In(MANTISSA_WIDTH),
+            "shift": In(range(MAX_SHIFT + 1)),
+            "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
+            "unit": Out(UNIT_WIDTH),
+            "too_large": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        largest_bytes = (MAX_LABEL_SHIFT + UNIT_FRACTION) // SHIFT_UNIT - 1
+        fine = Signal(MANTISSA_WIDTH + SHIFT_UNIT - 1)
+        coarse = Signal(range(-MAX_SHIFT, largest_bytes + 1))   # bytes to the left
+        place_width = (SHIFT_UNIT - 1).bit_length()
+        m.d.sync += [
+            fine.eq(self.mantissa << self.label_shift[:place_width]),
+            coarse.eq(self.label_shift[place_width:] + UNIT_FRACTION // SHIFT_UNIT - self.shift),
+        ]
+        # What no case names is a shift to the right by so much that K rounds to 0.
+        exact = Signal(len(fine) + SHIFT_UNIT * largest_bytes)
+        with m.Switch(coarse):
+            for distance in range(-(len(fine) // SHIFT_UNIT), largest_bytes + 1):
+                with m.Case(distance):
+                    if distance < 0:
+                        right = SHIFT_UNIT * -distance
+                        m.d.comb += exact.eq(fine + (1 << right - 1) >> right)
+                    else:
+                        m.d.comb += exact.eq(fine << SHIFT_UNIT * distance)
+        m.d.sync += [self.unit.eq(exact), self.too_large.eq(exact[UNIT_WIDTH:].any())]
+        return m

@@ -1,0 +1,137 @@
+"""The blocks of memory that a run reads, in the order in which it reads them."""
+
+from amaranth import Module, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.registers import LabelFormat
+from bitstep_hw.axi.buses import JOB_LAYOUT
+from bitstep_hw.parts.fsm import stoppable_states
+
+
+class RowFeeder(wiring.Component):
+    """One block for each epoch: its copy of the rows.
+
+    Members
+    -------
+    start, stop : In(1)
+        Strobe: begins a run. While ``stop`` is 1, there are no jobs.
+    epochs, copies, address, stride : In
+        As the registers EPOCHS, COPIES, ROWS_ADDRESS, COPY_STRIDE.
+    beats : In(32)
+        Beats of an epoch.
+    o : Out(stream.Signature(JOB_LAYOUT))
+        Blocks.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "start": In(1), "stop": In(1),
+            "epochs": In(32), "copies": In(8), "address": In(64), "stride": In(64),
+            "beats": In(32),
+            "o": Out(stream.Signature(JOB_LAYOUT)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        left, copy, address = Signal(32), Signal(8), Signal(64)
+        offered = Signal()
+        step = Signal()
+        m.d.comb += [
+            self.o.valid.eq(offered & ~self.stop),
+            self.o.payload.address.eq(address),
+            self.o.payload.beats.eq(self.beats),
+        ]
+        with m.If(self.stop):
+            m.d.sync += [offered.eq(0), step.eq(0)]
+        with m.Elif(self.start):
+            m.d.sync += [left.eq(self.epochs), copy.eq(0), address.eq(self.address),
+                         offered.eq(self.epochs != 0), step.eq(0)]
+        with m.Elif(self.o.valid & self.o.ready):
+            m.d.sync += [offered.eq(0), step.eq(1)]
+        with m.Elif(step):      # in a cycle of its own: much hangs on it
+            m.d.sync += [left.eq(left - 1), copy.eq(copy + 1), address.eq(address + self.stride),
+                         offered.eq(left != 1), step.eq(0)]
+            with m.If(copy == self.copies - 1):
+                m.d.sync += [copy.eq(0), address.eq(self.address)]
+        return m
+
+
+class AuxFeeder(wiring.Component):
+    """The first model, the coefficients, then for each epoch its table entry and the labels.
+
+    Members
+    -------
+    start, stop : In(1)
+        Strobe: begins a run. While ``stop`` is 1, there are no jobs.
+    epochs, rows, label_format : In
+        As the registers of these names.
+    load_model, load_coefficients : In(1)
+        Whether these blocks are read.
+    model_beats : In(32)
+        64-bit beats of a model.
+    model_address, coefficients_address, table_address, labels_address : In(64)
+        Where the blocks are.
+    label_beats : Out(32)
+        64-bit beats of an epoch's labels.
+    o : Out(stream.Signature(JOB_LAYOUT))
+        Blocks.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "start": In(1), "stop": In(1),
+            "epochs": In(32), "rows": In(32), "label_format": In(2),
+            "load_model": In(1), "load_coefficients": In(1), "model_beats": In(32),
+            "model_address": In(64), "coefficients_address": In(64),
+            "table_address": In(64), "labels_address": In(64), "label_beats": Out(32),
+            "o": Out(stream.Signature(JOB_LAYOUT)),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        left, entry, label_beats = Signal(32), Signal(64), self.label_beats
+        with m.Switch(self.label_format):
+            with m.Case(LabelFormat.SIGN.value):
+                m.d.sync += label_beats.eq((self.rows + 63) >> 6)
+            with m.Case(LabelFormat.INT16.value):
+                m.d.sync += label_beats.eq((self.rows + 3) >> 2)
+            with m.Default():
+                m.d.sync += label_beats.eq((self.rows + 1) >> 1)
+
+        taken = Signal()
+        job = self.o.payload
+        m.d.comb += taken.eq(self.o.valid & self.o.ready)
+        state = stoppable_states(m, self.stop, "Idle")
+        with m.FSM():
+            with m.State("Idle"):
+                with m.If(self.start & ~self.stop):
+                    m.d.sync += [left.eq(self.epochs), entry.eq(self.table_address)]
+                    m.next = "Model"
+            with state("Model"):
+                m.d.comb += [self.o.valid.eq(self.load_model & ~self.stop),
+                             job.address.eq(self.model_address), job.beats.eq(self.model_beats)]
+                with m.If(taken | ~self.load_model):
+                    m.next = "Coefficients"
+            with state("Coefficients"):
+                m.d.comb += [self.o.valid.eq(self.load_coefficients & ~self.stop),
+                             job.address.eq(self.coefficients_address),
+                             job.beats.eq(self.model_beats)]
+                with m.If(taken | ~self.load_coefficients):
+                    m.next = "Table"
+            with state("Table"):
+                m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(entry), job.beats.eq(2)]
+                with m.If(taken):
+                    m.next = "Step"
+            with state("Step"):     # in a cycle of its own: much hangs on it
+                m.d.sync += [entry.eq(entry + 16), left.eq(left - 1)]
+                m.next = "Labels"
+            with state("Labels"):
+                m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(self.labels_address),
+                             job.beats.eq(label_beats)]
+                with m.If(taken):
+                    with m.If(left == 0):
+                        m.next = "Idle"
+                    with m.Else():
+                        m.next = "Table"
+        return m

@@ -1,0 +1,175 @@
+"""The register table as hardware."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth import C, Cat, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.registers import ADDRESS_WIDTH, MAP_VERSION, OFFSETS, REGISTERS, Control
+from bitstep_hw.axi.buses import RESP_OKAY, AxiLite
+
+_INTERNAL = ("VERSION", "CONTROL")
+_GROUP_BITS = 3
+_GROUP = 1 << _GROUP_BITS       # registers that a read chooses from in a cycle
+
+
+def _fields(access):
+    """Members that stand for the registers of one access: ``{name: [register, ...]}``.
+
+    The parts of a value, lowest first, are ``_LO`` and ``_HI``, or ``_0`` to ``_3``.
+    """
+    fields = {}
+    for register in REGISTERS:
+        if register.access == access and register.name not in _INTERNAL:
+            base, _, part = register.name.rpartition("_")
+            name = base if part in ("LO", "HI") or part.isdigit() else register.name
+            fields.setdefault(name.lower(), []).append(register)
+    return fields
+
+
+READABLE, WRITABLE = _fields("ro"), _fields("rw")
+
+
+def _width(registers):
+    return sum(register.width for register in registers)
+
+
+class RegisterBank(wiring.Component):
+    """Every register of :data:`bitstep.pipeline.registers.REGISTERS` behind AXI4-Lite.
+
+    One write and one read are handled at a time; a write takes effect 2 cycles after the later of
+    its address and its data, a read answers 3 cycles after its address. Responses are always OKAY:
+    registers that cannot be read or do not exist give 0, writes to such as cannot be written are
+    ignored. A 64-bit counter does not tear: reading its low half keeps the high half for the next
+    read of it. Stores the writable registers.
+
+    Members
+    -------
+    bus : In(AxiLite(address_width=ADDRESS_WIDTH))
+        The host.
+    locked : In(1)
+        While 1, writes are ignored but for CONTROL.
+    start, abort : Out(1)
+        One-cycle pulses from CONTROL.
+    rows, beats_per_row, rows_address, ... : Out(width)
+        Each ``rw`` register, lower case; pairs ``_LO``, ``_HI`` are one member of 64 bits.
+    status, error, cycles, identity, ... : In(width)
+        Each ``ro`` register but VERSION, likewise; ``identity`` has 128 bits.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "bus": In(AxiLite(address_width=ADDRESS_WIDTH)),
+            "locked": In(1),
+            "start": Out(1),
+            "abort": Out(1),
+            **{name: Out(_width(parts)) for name, parts in WRITABLE.items()},
+            **{name: In(_width(parts)) for name, parts in READABLE.items()},
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        self._elaborate_write(m)
+        self._elaborate_read(m)
+        return m
+
+    def _parts(self, fields):
+        """Each register with the slice of the member that it is."""
+        for name, registers in fields.items():
+            position = 0
+            for register in registers:
+                yield register, getattr(self, name)[position:position + register.width]
+                position += register.width
+
+    def _elaborate_write(self, m):
+        bus = self.bus
+        has_address, has_data = Signal(), Signal()
+        data, strobe = Signal(32), Signal(4)
+        addressed, write = Signal(), Signal()
+        m.d.comb += [
+            bus.awready.eq(~has_address),
+            bus.wready.eq(~has_data),
+            bus.bresp.eq(RESP_OKAY),
+            addressed.eq(bus.awvalid & bus.awready),
+            write.eq(has_address & has_data & ~bus.bvalid),
+        ]
+        with m.If(addressed):
+            m.d.sync += has_address.eq(1)
+        with m.If(bus.wvalid & bus.wready):
+            m.d.sync += [has_data.eq(1), data.eq(bus.wdata), strobe.eq(bus.wstrb)]
+        with m.If(write):
+            m.d.sync += [has_address.eq(0), has_data.eq(0), bus.bvalid.eq(1)]
+        with m.Elif(bus.bready):
+            m.d.sync += bus.bvalid.eq(0)
+
+        # An address is compared as it comes, not where it enables all bits of a register.
+        def is_at(offset, name):
+            selected = Signal(name=f"at_{name.lower()}")
+            with m.If(addressed):
+                m.d.sync += selected.eq(bus.awaddr[2:] == offset >> 2)
+            return selected
+
+        m.d.sync += [self.start.eq(0), self.abort.eq(0)]
+        with m.If(write & strobe[0] & is_at(OFFSETS["CONTROL"], "CONTROL")):
+            m.d.sync += [
+                self.start.eq((data & Control.START).any()),
+                self.abort.eq((data & Control.ABORT).any()),
+            ]
+        mask = Cat(*(bit.replicate(8) for bit in strobe))
+        for register, field in self._parts(WRITABLE):
+            with m.If(write & ~self.locked & is_at(register.offset, register.name)):
+                m.d.sync += field.eq((field & ~mask) | (data & mask))
+
+    def _elaborate_read(self, m):
+        bus = self.bus
+        pending, selected = Signal(), Signal()
+        word = Signal(ADDRESS_WIDTH - 2)
+        kept, kept_word, is_kept = Signal(32), Signal.like(word), Signal()
+        m.d.comb += [
+            bus.arready.eq(~pending & ~selected & ~bus.rvalid),
+            bus.rresp.eq(RESP_OKAY),
+        ]
+        with m.If(bus.arvalid & bus.arready):
+            m.d.sync += [pending.eq(1), word.eq(bus.araddr[2:])]
+        with m.If(bus.rready):
+            m.d.sync += bus.rvalid.eq(0)
+        # A choice among so many registers takes two cycles: in each group, then of a group. What is
+        # read is what stood in the first one.
+        m.d.sync += selected.eq(pending)
+        with m.If(pending):
+            m.d.sync += pending.eq(0)
+        with m.If(selected):
+            m.d.sync += bus.rvalid.eq(1)
+        values = {register.offset >> 2: field
+                  for register, field in [*self._parts(READABLE), *self._parts(WRITABLE)]}
+        values[OFFSETS["VERSION"] >> 2] = C(MAP_VERSION, 32)
+        highs = {register.offset >> 2: getattr(self, register.name[:-3].lower())[32:]
+                 for register, _ in self._parts(READABLE) if register.name.endswith("_LO")}
+        is_low, is_high, lows, kept_next = Signal(), Signal(), [], []
+        m.d.sync += [is_low.eq(Cat(word == number for number in highs).any()),
+                     is_high.eq(is_kept & (word == kept_word))]
+        for group in sorted({number // _GROUP for number in values}):
+            here = Signal(name=f"in_{group}")
+            m.d.sync += here.eq(word[_GROUP_BITS:] == group)
+            for name, found, chosen in (("low", values, lows), ("high", highs, kept_next)):
+                value = self._of_group(m, found, group, word, f"{name}_{group}")
+                chosen.append(Mux(here, value, 0))
+        with m.If(selected):
+            m.d.sync += bus.rdata.eq(Mux(is_high, kept, reduce(or_, lows)))
+        with m.If(selected & is_low):
+            m.d.sync += [kept.eq(reduce(or_, kept_next)), kept_word.eq(word + 1), is_kept.eq(1)]
+        with m.If(selected & is_high):
+            m.d.sync += is_kept.eq(0)
+
+    def _of_group(self, m, values, group, word, name):
+        """Register with that one of a group's ``values`` whose number ends as ``word`` does."""
+        chosen = Signal(32, name=name, reset_less=True)
+        m.d.sync += chosen.eq(0)
+        with m.Switch(word[:_GROUP_BITS]):
+            for number, value in values.items():
+                if number // _GROUP == group:
+                    with m.Case(number % _GROUP):
+                        m.d.sync += chosen.eq(value)
+        return chosen

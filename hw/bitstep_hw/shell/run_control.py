@@ -1,0 +1,273 @@
+"""A whole run: load, epochs, models out, and how it ends."""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import AUX_WIDTH, MAX_REFETCH_CELL, MODEL_WIDTH
+from bitstep.pipeline.registers import Error, LabelFormat, Loss
+from bitstep_hw.axi.buses import JOB_LAYOUT
+from bitstep_hw.parts.dither import KEY_WIDTH
+from bitstep_hw.parts.fsm import stoppable_states
+from bitstep_hw.shell.register_bank import WRITABLE
+
+TABLE_LAYOUT = data.StructLayout({
+    "mantissa": 18, "shift": 3, "_unused": 11, "correction_mantissa": 18, "correction_shift": 3,
+    "_reserved": 11, "threshold": MODEL_WIDTH - 1, "_rest": 1, "key": KEY_WIDTH,
+})
+_SETTLE = 64    # cycles: longer than anything may still move in the pipeline once inputs have ended
+
+
+class RunControl(wiring.Component):
+    """Takes a run from its start to its end, whatever happens.
+
+    Checks the registers, loads the first model and the coefficients, then for each epoch takes
+    its table entry, lets the pipeline work and writes the model. Every end goes through ``stop``:
+    inputs are cut off, transfers under way are completed, and only then is the run done.
+
+    Members
+    -------
+    registers : In(StructLayout)
+        The writable registers that the checks need, by name.
+    start, abort : In(1)
+        Strobes from the register CONTROL.
+    begin : Out(1), stop : Out(1)
+        Strobe: the checked run begins. While ``stop`` is 1, inputs are cut off.
+    row_error, aux_error, write_error, misaligned : In(1), saturated : In(3)
+        Strobes of what can go wrong.
+    buses_idle, write_idle : In(1)
+        Nothing under way on any bus; nothing on the writing one.
+    row_beats, model_beats : Out(32), corrects : Out(1)
+        Beats of an epoch's rows; 64-bit beats of a model; whether the run has corrections.
+    label_beats : In(32)
+        64-bit beats of an epoch's labels.
+    i : In(stream.Signature(64)), o_labels, o_model : Out(stream.Signature(64))
+        The auxiliary stream, and where it goes.
+    job : Out(stream.Signature(JOB_LAYOUT))
+        Blocks for the models to be written.
+    clear, load, load_coefficients, unload : Out(1), port_done : In(1)
+        Commands of :class:`bitstep_hw.pipeline.model.port.ModelPort`.
+    epoch_start : Out(1), epoch_done : In(1)
+        Strobes around an epoch of the pipeline.
+    steps : Out(TABLE_LAYOUT)
+        The epoch's table entry.
+    busy, done, model_io : Out(1)
+        State of the run; ``model_io`` while models and tables move.
+    error : Out(4), saturation : Out(3), epochs_done : Out(32)
+        As the registers of these names.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        self.register_layout = data.StructLayout({
+            name: sum(part.width for part in parts) for name, parts in WRITABLE.items()})
+        super().__init__({
+            "registers": In(self.register_layout),
+            "start": In(1), "abort": In(1), "begin": Out(1), "stop": Out(1),
+            "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
+            "saturated": In(3), "buses_idle": In(1), "write_idle": In(1),
+            "row_beats": Out(32), "model_beats": Out(32), "corrects": Out(1), "label_beats": In(32),
+            "i": In(stream.Signature(AUX_WIDTH)),
+            "o_labels": Out(stream.Signature(AUX_WIDTH)),
+            "o_model": Out(stream.Signature(AUX_WIDTH)),
+            "job": Out(stream.Signature(JOB_LAYOUT)),
+            "clear": Out(1), "load": Out(1), "load_coefficients": Out(1), "unload": Out(1),
+            "port_done": In(1),
+            "epoch_start": Out(1), "epoch_done": In(1),
+            "steps": Out(TABLE_LAYOUT),
+            "busy": Out(1), "done": Out(1), "model_io": Out(1),
+            "error": Out(4), "saturation": Out(3), "epochs_done": Out(32),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        self._too_many, self._stopping = Signal(), Signal()
+        bad, product_ready = self._check(m), self._product(m)
+        failure = self._failure(m)
+        address, settle = Signal(64), Signal(range(_SETTLE))
+        to_labels, to_model, take_entry = Signal(), Signal(), Signal()
+        m.d.comb += [
+            self.o_labels.payload.eq(self.i.payload), self.o_model.payload.eq(self.i.payload),
+            self.o_labels.valid.eq(to_labels & self.i.valid),
+            self.o_model.valid.eq(to_model & self.i.valid),
+            self.i.ready.eq((to_labels & self.o_labels.ready) | (to_model & self.o_model.ready)
+                            | take_entry),
+            self.job.payload.address.eq(address),
+            self.job.payload.beats.eq(self.model_beats),
+        ]
+        labels_left, sent = Signal(32), Signal()    # of this epoch
+        expected = Signal()         # labels_left is not 0
+        with m.If(self.epoch_start):
+            m.d.sync += [labels_left.eq(self.label_beats), expected.eq(self.label_beats != 0),
+                         sent.eq(0)]
+        with m.Elif(self.o_labels.valid & self.o_labels.ready):
+            m.d.sync += [labels_left.eq(labels_left - 1), expected.eq(labels_left != 1)]
+        with m.Elif(self.job.valid & self.job.ready):
+            m.d.sync += sent.eq(1)
+        state = stoppable_states(m, failure, "Stop", statements=[settle.eq(0)])
+        with m.FSM() as fsm:
+            m.d.comb += self.busy.eq(~fsm.ongoing("Idle"))
+            with m.State("Idle"):
+                with m.If(self.start):
+                    m.d.sync += [self.done.eq(0), self.error.eq(0), self.saturation.eq(0),
+                                 self.epochs_done.eq(0),
+                                 address.eq(self.registers.model_out_address)]
+                    m.next = "Check"
+            self._load_states(m, state, bad, product_ready, to_model)
+            self._epoch_states(m, state, expected, to_labels, take_entry)
+            self._write_states(m, state, failure, sent, address, settle)
+            # A register, because so many things wait for it.
+            m.d.comb += self._stopping.eq(fsm.ongoing("Stop"))
+            m.d.sync += self.stop.eq(self._stopping)
+            with m.State("Stop"):
+                m.d.sync += settle.eq(settle + 1)
+                with m.If(~self.buses_idle):
+                    m.d.sync += settle.eq(0)
+                with m.Elif(settle == _SETTLE - 1):
+                    m.d.sync += [settle.eq(0), self.done.eq(1)]
+                    m.next = "Idle"
+        return m
+
+    def _load_states(self, m, state, bad, product_ready, to_model):
+        """From the start to the first epoch."""
+        registers = self.registers
+        with state("Check"):
+            with m.If(bad):
+                m.d.sync += self.error.eq(Error.BAD_CONFIGURATION.value)
+                m.next = "Stop"
+            with m.Elif(product_ready):
+                m.d.comb += [self.begin.eq(1), self.load.eq(registers.warm_start),
+                             self.clear.eq(~registers.warm_start)]
+                m.next = "Model"
+        with state("Model"):
+            m.d.comb += [to_model.eq(registers.warm_start), self.model_io.eq(1)]
+            with m.If(self.port_done):
+                m.next = "Model-Loaded"
+        with state("Model-Loaded"):
+            m.d.comb += self.load_coefficients.eq(self.corrects)
+            m.next = "Table"
+            with m.If(self.corrects):
+                m.next = "Coefficients"
+        with state("Coefficients"):
+            m.d.comb += [to_model.eq(1), self.model_io.eq(1)]
+            with m.If(self.port_done):
+                m.next = "Table"
+
+    def _epoch_states(self, m, state, expected, to_labels, take_entry):
+        """An epoch, and whether its model is worth keeping."""
+        with state("Table"):
+            m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
+            with m.If(self.i.valid):
+                m.d.sync += self.steps.as_value()[:AUX_WIDTH].eq(self.i.payload)
+                m.next = "Table-Rest"
+        with state("Table-Rest"):
+            m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
+            with m.If(self.i.valid):
+                m.d.sync += self.steps.as_value()[AUX_WIDTH:].eq(self.i.payload)
+                m.next = "Start"
+        with state("Start"):
+            m.d.comb += self.epoch_start.eq(1)
+            m.next = "Epoch"
+        with state("Epoch"):
+            m.d.comb += to_labels.eq(expected)
+            with m.If(self.epoch_done):
+                m.next = "Judge"
+        with state("Judge"):
+            # One cycle after the pipeline's last word, its flags have arrived too.
+            with m.If(self.saturation != 0):
+                m.d.sync += self.error.eq(Error.SATURATED.value)
+                m.next = "Stop"
+            with m.Else():
+                m.d.comb += self.unload.eq(1)
+                m.next = "Write"
+
+    def _write_states(self, m, state, failure, sent, address, settle):
+        """An epoch's model on its way to memory."""
+        last_epoch = Signal()       # a cycle late: the number changes at an epoch's end
+        m.d.sync += last_epoch.eq(self.epochs_done == self.registers.epochs - 1)
+        with state("Write"):
+            m.d.comb += [self.job.valid.eq(~sent), self.model_io.eq(1)]
+            with m.If(self.port_done):
+                m.next = "Written"
+        with state("Written"):
+            # Four cycles pass before ``write_idle`` tells of this model.
+            m.d.comb += self.model_io.eq(1)
+            m.d.sync += settle.eq(Mux(settle == 4, 4, settle + 1))
+            with m.If((settle == 4) & self.write_idle & ~failure):
+                m.d.sync += [settle.eq(0), self.epochs_done.eq(self.epochs_done + 1),
+                             address.eq(address + self.registers.model_out_stride)]
+                m.next = "Table"
+                with m.If(last_epoch):
+                    m.next = "Stop"
+
+    def _check(self, m):
+        """Whether the registers ask for something that this pipeline cannot do; two cycles late."""
+        registers, config = self.registers, self.config
+        lookahead, beats = registers.lookahead, registers.beats_per_row
+        too_long = [(lookahead == line - 1) & (beats > config.line_depth(line))
+                    for line in range(1, config.lookahead + 2)]
+        addresses = [registers.labels_address, registers.epoch_table_address,
+                     registers.model_in_address, registers.coefficients_address,
+                     registers.model_out_address, registers.model_out_stride,
+                     registers.full_address]
+        row_align = (config.beat_bytes - 1).bit_length()
+        wrong = [
+            registers.rows == 0, beats == 0, beats > config.max_beats,
+            registers.last_lanes == 0, registers.last_lanes > config.lanes,
+            registers.epochs == 0, registers.batch == 0, registers.copies == 0,
+            registers.label_format == 3, registers.label_shift > config.max_label_shift,
+            registers.intercept_level > config.intercept_limit,
+            lookahead > config.lookahead, *too_long,
+            registers.rows_address[:row_align].any(), registers.copy_stride[:row_align].any(),
+            *(address[:3].any() for address in addresses),
+        ]
+        if not config.minibatch:
+            wrong.append(registers.batch != 1)
+        if not config.corrections:
+            wrong.append(registers.correction_period != 0)
+        logistic, refetching = registers.loss == Loss.LOGISTIC, registers.refetch_cell != 0
+        wrong += [
+            ~logistic if config.solver == "logistic" else logistic,
+            (registers.loss != Loss.LEAST_SQUARES) & (registers.label_format != LabelFormat.SIGN),
+            refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
+            registers.refetch_cell > MAX_REFETCH_CELL,
+        ]
+        if not config.proximal:
+            wrong.append(registers.proximal_period != 0)
+        if not config.refetch:
+            wrong.append(refetching)
+        found, bad = Signal(len(wrong)), Signal()
+        m.d.sync += [found.eq(Cat(wrong)), bad.eq(found.any()),
+                     self.corrects.eq(registers.correction_period != 0)]
+        return bad | self._too_many
+
+    def _product(self, m):
+        """Rows times beats per row, a bit of the second factor a cycle; whether it is ready."""
+        registers = self.registers
+        total, addend, factor = Signal(53), Signal(52), Signal(20)
+        ready = Signal()        # ``factor`` is 0
+        m.d.sync += ready.eq(factor[1:] == 0)
+        with m.If(self.start & ~self.busy):
+            m.d.sync += [ready.eq(0), total.eq(0), addend.eq(registers.rows),
+                         factor.eq(registers.beats_per_row)]
+        with m.Elif(factor != 0):
+            m.d.sync += [total.eq(total + Mux(factor[0], addend, 0)), addend.eq(addend << 1),
+                         factor.eq(factor >> 1)]
+        m.d.sync += self.model_beats.eq(
+            registers.beats_per_row * (self.config.model_lanes // 2) + 1)
+        m.d.comb += [self.row_beats.eq(total), self._too_many.eq(total[32:].any())]
+        return ready
+
+    def _failure(self, m):
+        """Whether the run has failed; keeps the first reason, and collects what saturated."""
+        failure = Signal()
+        causes = [(self.abort, Error.ABORTED), (self.row_error, Error.ROW_READ),
+                  (self.aux_error, Error.AUX_READ), (self.write_error, Error.MODEL_WRITE),
+                  (self.misaligned, Error.BAD_CONFIGURATION)]
+        m.d.comb += failure.eq(Cat(cause for cause, _ in causes).any())
+        with m.If(self.busy & ~self._stopping):
+            m.d.sync += self.saturation.eq(self.saturation | self.saturated)
+            for cause, reason in reversed(causes):
+                with m.If(cause):
+                    m.d.sync += self.error.eq(reason.value)
+        return failure

@@ -1,0 +1,230 @@
+"""The whole top, driven by the real driver, against the models of cocotbext-axi.
+
+The driver runs in a thread (``bridge``) and its register accesses in the simulation (``resume``),
+so this is the code path of a board, with bus models that know nothing of this project.
+"""
+
+import dataclasses
+import json
+import os
+
+import cocotb
+import numpy as np
+from cocotb.task import bridge, resume
+from cocotb.triggers import ClockCycles
+
+from bitstep.devices.driver import Driver
+from bitstep.golden.sgd import train
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import OFFSETS, Control, Error, LabelFormat, Loss
+from bitstep.pipeline.results import AbortedError, BadConfigurationError, BusError, SaturationError
+from bitstep_hw.identity import identity
+from bitstep_sim.benches.support import MEMORY_BYTES, SEED, Shell
+from bitstep_sim.testing.random_jobs import random_job
+
+CONFIG = PipelineConfig(**json.loads(os.environ["CONFIG"]))
+NAMES = {offset: name for name, offset in OFFSETS.items()}
+PAGE = 4096
+LIMIT_CYCLES = 100_000
+LOSSES = (Loss.LOGISTIC,) if CONFIG.solver == "logistic" else \
+    (Loss.HINGE, Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
+BROKEN = [("rows", "ROWS", Error.ROW_READ), ("aux_read", "LABELS", Error.AUX_READ),
+          ("aux_read", "EPOCH_TABLE", Error.AUX_READ), ("aux_read", "MODEL_IN", Error.AUX_READ),
+          ("aux_write", "MODEL_OUT", Error.MODEL_WRITE),
+          *[("full", "FULL", Error.ROW_READ)] * CONFIG.refetch]
+
+
+class BenchBuffer:
+    """A part of the bench's memory; implements :class:`bitstep.devices.base.Buffer`."""
+
+    def __init__(self, memory, address, n_bytes):
+        self.address, self._memory = address, memory
+        self.array = np.full(n_bytes, 0xDB, np.uint8)
+
+    def to_device(self):
+        self._memory[self.address:self.address + self.array.size] = self.array.tobytes()
+
+    def from_device(self):
+        content = self._memory[self.address:self.address + self.array.size]
+        self.array[:] = np.frombuffer(content, np.uint8)
+
+    def free(self):
+        pass
+
+
+class BenchDevice:
+    """The bench as a device; every method may be called from a bridged thread only.
+
+    Parameters
+    ----------
+    shell : Shell
+    registers : dict of str to int
+        Values that replace what the driver writes to these registers.
+    on_start : callable, optional
+        Called with the values of all registers when a run is about to start.
+    """
+
+    name = "bench"
+
+    def __init__(self, shell, *, registers=None, on_start=None):
+        self.shell, self.config, self.identity = shell, CONFIG, identity(CONFIG)
+        self.registers, self.on_start = registers or {}, on_start
+        self.written, self._free = {}, PAGE
+
+    def read(self, offset):
+        return resume(self.shell.read)(NAMES[offset])
+
+    def write(self, offset, value):
+        name = NAMES[offset]
+        value = self.registers.get(name, value)
+        self.written[name] = value
+        if name == "CONTROL" and value == Control.START and self.on_start is not None:
+            self.on_start(self.written)
+        resume(self.shell.write)(name, value)
+
+    def allocate(self, n_bytes):
+        address, self._free = self._free, self._free + -(-n_bytes // PAGE) * PAGE + PAGE
+        assert self._free <= MEMORY_BYTES
+        return BenchBuffer(self.shell.memory, address, n_bytes)
+
+    def wait(self, done, timeout_s):
+        pause = resume(self._pause)
+        for _ in range(0, LIMIT_CYCLES, 200):
+            if done():
+                return True
+            pause()
+        raise TimeoutError(f"The run is still busy after {LIMIT_CYCLES} cycles")
+
+    async def _pause(self):
+        await ClockCycles(self.shell.dut.clk, 200)
+
+    def close(self):
+        pass
+
+
+async def run(shell, job, **options):
+    """Train; returns the result, or the error."""
+    def work():
+        try:
+            return Driver(BenchDevice(shell, **options)).train(job)
+        except Exception as error:
+            return error
+    return await bridge(work)()
+
+
+def compare(result, job):
+    """Every finished epoch must be golden's."""
+    assert not isinstance(result, Exception), result
+    for model, intercept, golden in zip(result.models, result.intercepts, train(job), strict=False):
+        np.testing.assert_array_equal(model, golden.model)
+        assert intercept == golden.intercept
+
+
+async def trains(shell, job):
+    """Run a job that ends well."""
+    result = await run(shell, job)
+    compare(result, job)
+    assert result.epochs_done == len(job.epochs)
+    assert result.counters["beats"] == len(job.epochs) * job.n_rows * job.beats
+    assert result.counters["refetched_rows"] == sum(epoch.refetched_rows for epoch in train(job))
+
+
+async def prepare(dut, stall):
+    shell = Shell(dut, stall=stall)
+    await shell.start()
+    return shell
+
+
+def small_job(**options):
+    """A few rows of two beats, for what ends early; rows are fetched again if they can be."""
+    return random_job(CONFIG, **{"n_features": CONFIG.lanes + 1, "n_rows": 40, "epochs": 3,
+                                 "seed": SEED, "warm": True, "loss": LOSSES[0],
+                                 "refetch_cell": int(CONFIG.refetch), **options})
+
+
+@cocotb.test
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def every_epoch_as_golden(dut, stall):
+    shell = await prepare(dut, stall)
+    for number, n_features in enumerate((1, CONFIG.lanes, CONFIG.lanes + 1, CONFIG.capacity)):
+        batch, loss = 1 + number, LOSSES[(number + 1) % len(LOSSES)]
+        # With floating-point rows a period must be longer than the look-ahead.
+        period = [0, 1, 2, 5][number] + (number and CONFIG.lookahead) * (CONFIG.family == "float")
+        await trains(shell, random_job(
+            CONFIG, n_features=n_features, n_rows=23, epochs=2, seed=SEED + number, batch=batch,
+            correction_period=period * batch, copies=1 + number % 2, loss=loss,
+            proximal_period=[1, 4, 0, 3][number] * batch * CONFIG.proximal,
+            warm=number % 2 == 0, intercept=number != 1, label_format=LabelFormat(number % 3)))
+
+
+@cocotb.test(skip=not CONFIG.refetch)
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def every_refetched_row_as_golden(dut, stall):
+    shell = await prepare(dut, stall)
+    for number, n_features in enumerate((1, CONFIG.lanes, CONFIG.capacity)):
+        job = small_job(n_features=n_features, n_rows=80, epochs=2, seed=SEED + number,
+                        refetch_cell=1 + number % 2, correction_period=[0, 7, 10][number])
+        assert any(epoch.refetched_rows for epoch in train(job)), number
+        await trains(shell, job)
+
+
+@cocotb.test
+@cocotb.parametrize(case=BROKEN)
+async def bus_errors(dut, case):
+    port, buffer, error = case
+    shell = await prepare(dut, 0.2)
+    memory, job = getattr(shell, port), small_job()
+
+    def on_start(registers):
+        start = registers[f"{buffer}_ADDRESS_LO"]
+        # Labels may be one beat only, and not every row is fetched again.
+        memory.broken = range(start + 16 * (buffer != "LABELS"),
+                              start + (PAGE if port == "full" else 24))
+
+    result = await run(shell, job, on_start=on_start)
+    assert isinstance(result, BusError), result
+    assert await shell.read("ERROR") == error
+    compare(result.result, job)
+    memory.broken = range(0)
+    await trains(shell, job)
+
+
+@cocotb.test
+async def bad_registers(dut):
+    shell = await prepare(dut, 0.2)
+    for registers in ({"ROWS": 0}, {"LOOKAHEAD": CONFIG.lookahead + 1}, {"LABELS_ADDRESS_LO": 4}):
+        result = await run(shell, small_job(), registers=registers)
+        assert isinstance(result, BadConfigurationError), result
+    await trains(shell, small_job())
+
+
+@cocotb.test
+@cocotb.parametrize(cycles=[20, 300, 700])
+async def abort(dut, cycles):
+    shell = await prepare(dut, 0.2)
+    job = small_job(n_rows=200)
+    task = cocotb.start_soon(run(shell, job))
+    while not await shell.read("STATUS") & 1:
+        pass
+    await ClockCycles(dut.clk, cycles)
+    await shell.write("CONTROL", Control.ABORT)
+    result = await task
+    assert isinstance(result, AbortedError), result
+    compare(result.result, job)
+    await trains(shell, small_job())
+
+
+@cocotb.test
+async def saturation(dut):
+    shell = await prepare(dut, 0.0)
+    job = small_job(n_rows=60, refetch_cell=0,
+                    loss=Loss.LOGISTIC if CONFIG.solver == "logistic" else Loss.LEAST_SQUARES)
+    if CONFIG.solver == "logistic":         # K must be too large, since no update is larger
+        job = dataclasses.replace(job, label_shift=22)
+    wild = dataclasses.replace(job.epochs[1], mantissa=(1 << 18) - 1, shift=1)
+    job = dataclasses.replace(job, epochs=(job.epochs[0], wild, job.epochs[2]))
+    result = await run(shell, job)
+    assert isinstance(result, SaturationError), result
+    assert result.epoch == 2
+    compare(result.result, job)
+    await trains(shell, small_job())

@@ -1,0 +1,133 @@
+"""Builds a top with Verilator and runs cocotb benches on it."""
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from cocotb_tools.check_results import get_results
+from cocotb_tools.config import libs_dir
+from cocotb_tools.runner import get_runner
+
+from bitstep_sim.board.verilator import TOP, cache_folder, find_verilator, locked, require
+
+BUILD_ARGS = ("-Wno-WIDTH", "-Wno-fatal", "-Wno-lint", "-O3", "--output-split", "20000")
+# The wheel's makefile was configured on another machine; these replace what does not fit g++.
+MAKE_FLAGS = "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= CXX=g++ LINK=g++ OPT_FAST=-O1"
+
+
+class BenchError(RuntimeError):
+    """A bench could not be built or ended without a result; the message names its log."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a bench did: tests run, tests passed, seconds with compilation, file with its output."""
+
+    tests: int
+    passed: int
+    seconds: float
+    log: Path
+
+    @property
+    def ok(self) -> bool:
+        """Whether there were tests and all of them passed."""
+        return self.passed == self.tests > 0
+
+
+@contextlib.contextmanager
+def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _tools() -> dict[str, str]:
+    for tool in ("g++", "make", "perl"):
+        require(tool)
+    verilator = find_verilator()
+    folder = Path(verilator.command[0]).parent
+    return {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+            "VERILATOR_ROOT": str(verilator.root), "MAKEFLAGS": MAKE_FLAGS}
+
+
+def _folder(verilog: str) -> Path:
+    """Where a bench's top is compiled: another one for another virtual environment, because the
+    program loads cocotb's libraries from the one that compiled it.
+    """
+    parts = (verilog, BUILD_ARGS, MAKE_FLAGS, str(libs_dir), version("cocotb"),
+             find_verilator().version)
+    key = hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+    return cache_folder() / f"bench-{key}"
+
+
+def run_bench(verilog: str, module: str, *, seed: int = 0,
+              environment: Mapping[str, str] | None = None) -> Result:
+    """Run the tests in ``module`` on a top.
+
+    The simulation is compiled once for each ``verilog`` and kept in the cache folder.
+
+    Parameters
+    ----------
+    verilog : str
+        A module ``bitstep_top`` and what it consists of.
+    module : str
+        Importable name of the bench, such as ``bitstep_sim.benches.bench_shell``.
+    seed : int
+        What the bench finds in the environment variable SEED.
+    environment : mapping, optional
+        Further environment variables, such as the configuration of the top.
+
+    Raises
+    ------
+    BenchError
+        If the top could not be compiled, or the simulation ended without a result.
+    """
+    start = time.monotonic()
+    folder = _folder(verilog)
+    folder.mkdir(exist_ok=True)
+    log = folder / f"{module}-{seed}.log"
+    results = folder / f"{module}-{seed}-{os.getpid()}.xml"
+    runner = get_runner("verilator")
+    with _environment(_tools()):
+        with locked(folder / "built", None, f"compiles the top of {module}"):
+            source = folder / f"{TOP}.v"
+            if not (folder / "built").exists():
+                source.write_text(verilog)
+                with _quiet(f"compile the bench's top, see {folder / 'build.log'}"):
+                    runner.build(sources=[source], hdl_toplevel=TOP, build_dir=folder,
+                                 build_args=list(BUILD_ARGS), log_file=folder / "build.log")
+                (folder / "built").touch()
+        with _quiet(None):      # failed tests exit too; the results tell
+            runner.test(hdl_toplevel=TOP, hdl_toplevel_lang="verilog", test_module=module,
+                        build_dir=folder, test_dir=folder, results_xml=str(results),
+                        log_file=log, extra_env={
+                            "SEED": str(seed), "COCOTB_RANDOM_SEED": str(seed),
+                            "PYTHONWARNINGS": "ignore::DeprecationWarning",
+                            **(environment or {})})
+    try:
+        tests, failed = get_results(results)
+    except RuntimeError as error:
+        raise BenchError(f"The bench {module} ended without a result, see {log}") from error
+    finally:
+        results.unlink(missing_ok=True)
+    return Result(tests, tests - failed, time.monotonic() - start, log)
+
+
+@contextlib.contextmanager
+def _quiet(what: str | None) -> Iterator[None]:
+    """Hide what cocotb prints, and turn its exits into errors, or into nothing."""
+    try:
+        with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):
+            yield
+    except (SystemExit, RuntimeError) as error:
+        if what is not None:
+            raise BenchError(f"Could not {what}") from error

@@ -1,0 +1,1 @@
+"""The simulated board: compiled RTL, its memory, and the device."""

@@ -1,0 +1,192 @@
+"""The simulated board as a device: the RTL of a real board, compiled, with a simulated memory."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import OFFSETS, Control
+from bitstep.pipeline.results import DeviceError
+from bitstep_hw.identity import identity
+from bitstep_sim.board import verilator
+from bitstep_sim.board.allocator import Allocator
+from bitstep_sim.board.compiled import BASE, Board
+from bitstep_sim.board.verilog import generate
+
+MEMORY_BYTES = 1 << 31      # of address space; the system gives memory as it is written
+POISON = 0xDB               # what memory holds that nobody wrote
+CHUNK_S = 0.05              # aim for how long the clock runs without a look at the host
+
+
+class SimBuffer:
+    """Memory with a copy for the host and one for the pipeline, as with caches that nobody flushed.
+
+    Parameters
+    ----------
+    device : SimDevice
+        The device that allocated it.
+    address, n_bytes : int
+        Where it is, and its size.
+    """
+
+    def __init__(self, device: "SimDevice", address: int, n_bytes: int):
+        self._device = device
+        self.address = address
+        self.array = np.full(n_bytes, POISON, dtype=np.uint8)
+        self._device_copy()[:] = POISON
+
+    def _device_copy(self) -> np.ndarray:
+        if self._device is None:
+            raise DeviceError("The buffer was freed, or its device closed")
+        start = self.address - BASE
+        return self._device.board.memory[start:start + self.array.size]
+
+    def to_device(self) -> None:
+        """Copy from the host to the pipeline."""
+        self._device_copy()[:] = self.array
+
+    def from_device(self) -> None:
+        """Copy from the pipeline to the host."""
+        self.array[:] = self._device_copy()
+
+    def free(self) -> None:
+        """Give the memory back; twice is harmless."""
+        if self._device is not None:
+            self._device._free(self)
+            self._device = None
+
+
+class SimDevice:
+    """The simulated board: the RTL of a real one, compiled by Verilator.
+
+    Implements :class:`bitstep.devices.base.Device`. The first use of a configuration generates and
+    compiles its RTL, which takes from seconds to a minute; later ones load the library from the
+    user's cache folder.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The pipeline.
+    clock_hz : float
+        What ``memory_gbps`` and reports of speed refer to; the simulation takes its own time.
+    memory_latency : int
+        Cycles from an address to its data.
+    memory_gbps : float or None
+        Memory bandwidth in 10^9 bytes per second, shared by all ports; None does not limit it.
+    stall_probability : float
+        Probability, per cycle and bus channel, that the memory does nothing.
+    stall_seed : int
+        Seed of these stalls.
+    wave : path or None
+        FST file to write; use it for short runs, it makes the simulation many times slower.
+    memory_bytes : int
+        Size of the memory.
+    progress : callable, optional
+        Called with lines of text while something is generated or compiled.
+    verilog : str or None
+        RTL of a top to use instead of the pipeline's.
+
+    Attributes
+    ----------
+    board : Board
+        The simulation, with cycle count and stray accesses.
+    """
+
+    name = "sim"
+
+    def __init__(self, config: PipelineConfig, *, clock_hz: float = 100e6,
+                 memory_latency: int = 20, memory_gbps: float | None = None,
+                 stall_probability: float = 0.0, stall_seed: int = 0,
+                 wave: str | Path | None = None, memory_bytes: int = MEMORY_BYTES,
+                 progress: Callable[[str], None] | None = None, verilog: str | None = None):
+        if not clock_hz > 0:
+            raise ValueError(f"Clock must be above 0 Hz, not {clock_hz}")
+        self.config = config
+        self.clock_hz = clock_hz
+        self.identity = identity(config)
+        self._latency, self._gbps = memory_latency, memory_gbps
+        if verilog is None:
+            verilog = generate(config, flat=wave is None, progress=progress)
+        library = verilator.build(verilog, trace=wave is not None, progress=progress,
+                                  label=config.name)
+        self.board = Board(
+            library, memory_bytes=memory_bytes, latency=memory_latency,
+            bytes_per_cycle=None if memory_gbps is None else memory_gbps * 1e9 / clock_hz,
+            stall_probability=stall_probability, stall_seed=stall_seed, wave=wave)
+        self._allocator = Allocator(BASE, memory_bytes)
+        self._buffers: list[SimBuffer] = []
+        self._cycles_per_second = 1e5
+
+    def read(self, offset: int) -> int:
+        """Read the 32-bit register at byte ``offset``."""
+        return self.board.read(offset)
+
+    def write(self, offset: int, value: int) -> None:
+        """Write the 32-bit register at byte ``offset``. A run's cycles do not depend on what was
+        before it: with its start the memory's timing begins anew.
+        """
+        if offset == OFFSETS["CONTROL"] and value & Control.START:
+            self.board.restart_timing()
+        self.board.write(offset, value)
+
+    def allocate(self, n_bytes: int) -> SimBuffer:
+        """Allocate shared memory, poisoned for host and pipeline alike."""
+        if n_bytes < 1:
+            raise ValueError(f"A buffer must have at least 1 byte, not {n_bytes}")
+        buffer = SimBuffer(self, self._allocator.allocate(n_bytes), n_bytes)
+        self._buffers.append(buffer)
+        self._update_ranges()
+        return buffer
+
+    def _free(self, buffer: SimBuffer) -> None:
+        self._allocator.free(buffer.address)
+        self._buffers.remove(buffer)
+        self._update_ranges()
+
+    def _update_ranges(self):
+        # A beat of the widest bus may reach beyond the last byte that was asked for.
+        self.board.set_allocated([(address, -(-n_bytes // 64) * 64)
+                                  for address, n_bytes in self._allocator.blocks])
+
+    def wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Run the clock until ``done()``, or for about ``timeout_s`` seconds of the host's clock.
+
+        The clock stops when the interrupt rises, so a run costs no cycles after its end.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not (result := done()):
+            if time.monotonic() >= deadline:
+                break
+            start = time.monotonic()
+            cycles = self.board.run(max(1000, int(self._cycles_per_second * CHUNK_S)))
+            seconds = time.monotonic() - start
+            if seconds > CHUNK_S / 10:
+                self._cycles_per_second = cycles / seconds
+            else:
+                self._cycles_per_second *= 2 if cycles > 1000 else 1
+        return result
+
+    def await_interrupt(self, timeout_s: float) -> bool:
+        """Run the clock until the interrupt is up, or for about ``timeout_s`` seconds of the
+        host's clock.
+        """
+        return self.wait(lambda: self.board.interrupt, timeout_s)
+
+    def seconds(self) -> float:
+        """Time on the board."""
+        return self.board.cycles / self.clock_hz
+
+    def facts(self) -> dict[str, str]:
+        """Properties of the simulation, for a report."""
+        return {"simulation": "the RTL, compiled by Verilator; its time is that of the simulated "
+                "clock", "memory latency": f"{self._latency} cycles", "memory bandwidth":
+                "not limited" if self._gbps is None else f"{self._gbps:g} GB/s"}
+
+    def close(self) -> None:
+        """Free everything; twice is harmless."""
+        for buffer in self._buffers:
+            buffer._device = None
+        self._buffers.clear()
+        self.board.close()

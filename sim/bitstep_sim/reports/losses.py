@@ -1,0 +1,196 @@
+"""The other losses against float64 and scikit-learn: ``python -m bitstep_sim.reports.losses``.
+
+Prints the tables of docs/losses.md. The golden model trains, and every device gives the same
+models. Runs are repeatable.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from bitstep.data import Dataset, load, split
+from bitstep.devices.driver import Driver
+from bitstep.devices.golden import GoldenDevice
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import fit_scaler, quantize
+from bitstep.training.losses import accuracies, code_levels, mean_losses
+from bitstep.training.planning import pipeline_for, plan
+from bitstep.training.schedules import schedule_steps
+from bitstep.training.train import automatic_step, class_outputs, train_model
+from bitstep_lab.races.reference import sgd
+from bitstep_sim.reports.speed import row, table
+
+EPOCHS = 20
+SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
+FLOAT_ROWS = {"cadata": 10_000, "cpusmall": 6_000}
+LOGISTIC = {"breast_cancer": (400, 300), "digits": (1_200, 20)}      # rows to train, epochs
+SEEDS = range(5)
+PENALTIES = (0.003, 0.01, 0.03, 0.1)    # l1, in units of the labels' standard deviation
+BOXES = (0.5, 0.25)                     # relative to the largest weight without a box
+
+
+def floating(home: str | None) -> None:
+    """Floating-point pipeline against float64 SGD with the same steps, in the same order."""
+    print(f"\n## Floating-point rows: {EPOCHS} epochs, step / epoch, batch 1")
+    table("data set, rows, step, float64 SGD: loss, floating-point pipeline: loss, "
+          "relative difference")
+    for name, n_rows in FLOAT_ROWS.items():
+        training, _ = split(load(name, data_home=home), n_rows)
+        data = quantize(training.features, training.labels, bits=32, encoding="float")
+        steps = schedule_steps("inverse", step=automatic_step(data), epochs=EPOCHS)
+        config = pipeline_for(n_features=data.n_features, bits=32, encoding="float")
+        model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps,
+                            timeout_s=3600)
+        rows = data.scaler.transform(training.features)
+        targets = training.labels[:, None] - data.label_offset
+        weights, intercepts = sgd(rows, rows, targets, first_steps=steps[:1],
+                                  shares=steps / steps[0], loss=Loss.LEAST_SQUARES)
+        exact = float(mean_losses(Loss.LEAST_SQUARES, rows, targets, weights[-1],
+                                  intercepts[-1])[0])
+        found = float(mean_losses(Loss.LEAST_SQUARES, training.features, training.labels[:, None],
+                                  model.coefs[-1:], model.intercepts[-1:])[0])
+        row(name, f"{n_rows:,}", f"{steps[0]:.4g}", f"{exact:.8g}", f"{found:.8g}",
+            f"{found / exact - 1:+.1e}")
+
+
+def logistic(_: str | None) -> None:
+    """Test accuracy of logistic regression at 8 bits beside scikit-learn's."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    print("\n## Logistic regression, 8 bits stochastic, step / sqrt(epoch), batch 1, one-vs-rest; "
+          "l2 = 1 / rows is scikit-learn's default, C = 1")
+    table("data set, rows to train, rows to test, epochs, split (seed), 8 bits: test accuracy, "
+          "scikit-learn C = 1, C = 100, difference to C = 1 (points)")
+    for name, (n_rows, epochs) in LOGISTIC.items():
+        totals = []
+        for seed in SEEDS:
+            training, test = split(load(name), n_rows, seed=seed)
+            ours = _logistic_accuracy(training, test, epochs, seed)
+            scaler = fit_scaler(training.features, "minmax")
+            theirs = []
+            for strength in (1.0, 100.0):
+                machine = OneVsRestClassifier(LogisticRegression(C=strength, max_iter=10_000))
+                machine.fit(scaler.transform(training.features), training.labels)
+                theirs.append(100 * machine.score(scaler.transform(test.features), test.labels))
+            totals.append([ours, *theirs])
+            row(name, n_rows, test.n_rows, epochs, seed,
+                *(f"{value:.2f} %" for value in totals[-1]),
+                f"{ours - theirs[0]:+.2f}")
+        means = np.mean(totals, axis=0)
+        row(name, n_rows, "", epochs, "mean", *(f"{value:.2f} %" for value in means),
+            f"{means[0] - means[1]:+.2f}")
+
+
+def _logistic_accuracy(training: Dataset, test: Dataset, epochs: int, seed: int) -> float:
+    data = quantize(training.features, training.labels, bits=8, encoding="stochastic", seed=seed,
+                    task="classification")
+    classes = np.unique(training.labels)
+    config = pipeline_for(n_features=data.n_features, bits=8, encoding="stochastic",
+                          loss=Loss.LOGISTIC)
+    steps = schedule_steps("inverse-sqrt", step=automatic_step(data, loss=Loss.LOGISTIC),
+                           epochs=epochs)
+    model = train_model(class_outputs(data, training.labels, classes),
+                        Driver(GoldenDevice(config)), config, steps=steps, loss=Loss.LOGISTIC,
+                        l2=1 / data.n_rows, timeout_s=3600)
+    return 100 * float(accuracies(test.features, test.labels, classes, model.coefs[-1:],
+                                  model.intercepts[-1:])[0])
+
+
+def proximal_sgd(rows: np.ndarray, targets: np.ndarray, steps: np.ndarray, *, period: int,
+                 l1: float, box: float) -> tuple[np.ndarray, float]:
+    """Weights and intercept of float64 SGD on least squares with proximal steps, batch 1.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n_rows, n_features)
+    targets : ndarray of float64, shape (n_rows,)
+    steps : ndarray of float64, shape (epochs,)
+    period : int
+        Rows between proximal steps; one more follows an epoch's last row, and all of an epoch add
+        up to its rows (docs/number-formats.md).
+    """
+    weights, intercept, count = np.zeros(rows.shape[1]), 0.0, len(rows)
+    for step in steps:
+        threshold = l1 * step * count / -(-count // period)
+        for number, (values, target) in enumerate(zip(rows, targets.tolist(), strict=True), 1):
+            change = step * (values @ weights + intercept - target)
+            weights = weights - change * values
+            intercept -= change
+            if number % period == 0 or number == count:
+                weights = np.sign(weights) * np.clip(np.abs(weights) - threshold, 0, box)
+    return weights, intercept
+
+
+def optimum(rows: np.ndarray, targets: np.ndarray, *, l1: float,
+            box: float) -> tuple[np.ndarray, float]:
+    """Exact minimum of mean squares / 2 + l1 |x|_1 with |x_j| <= box, by coordinate descent."""
+    centre, middle = rows.mean(axis=0), targets.mean()
+    shifted, goal = rows - centre, targets - middle
+    gram, pull = shifted.T @ shifted / len(rows), shifted.T @ goal / len(rows)
+    weights = np.zeros(rows.shape[1])
+    for _ in range(20_000):
+        before = weights.copy()
+        for j, curvature in enumerate(np.diag(gram)):
+            if curvature > 0:
+                free = pull[j] - gram[j] @ weights + curvature * weights[j]
+                step = np.sign(free) * max(abs(free) - l1, 0) / curvature
+                weights[j] = np.clip(step, -box, box)
+        if np.abs(weights - before).max() <= 1e-12 * (1 + np.abs(weights).max()):
+            break
+    return weights, float(middle - centre @ weights)
+
+
+def proximal(_: str | None) -> None:
+    """L1 and box against float64 proximal SGD and against the optimum, on diabetes."""
+    dataset = split(load("diabetes"))[0]
+    data = quantize(dataset.features, dataset.labels, bits=8, encoding="nearest")
+    rows = code_levels(data, slice(None))[0]        # so rounding is no part of the difference
+    targets = dataset.labels - data.label_offset
+    spread = float(dataset.labels.std())
+    steps = schedule_steps("inverse-sqrt", step=automatic_step(data) / 2, epochs=200)
+    config = pipeline_for(n_features=data.n_features, bits=8, encoding="nearest", proximal=True)
+    limit = float(np.abs(optimum(rows, targets, l1=0.0, box=np.inf)[0]).max())
+    print(f"\n## L1 and box: diabetes, {dataset.n_rows} rows of {dataset.n_features} features, 8 "
+          f"bits nearest, {len(steps)} epochs, step / sqrt(epoch)")
+    table("penalty, period, objective: optimum, float64 proximal SGD, pipeline, "
+          "largest difference of a weight to float64 (of the largest weight), "
+          "zeros: optimum, float64, pipeline")
+    cases = [(f"l1 {share:g} sd", share * spread, np.inf) for share in PENALTIES]
+    cases += [(f"box {share:g} of the largest", 0.0, share * limit) for share in BOXES]
+    for text, l1, box in cases:
+        made = plan(data, config, steps=steps, l1=l1, box=None if np.isinf(box) else box)
+        result = Driver(GoldenDevice(config)).train(made.job, timeout_s=3600)
+        ours = made.units.weights(result.models[-1]), \
+            float(made.units.intercepts(result.intercepts[-1:])[0]) - data.label_offset
+        exact = proximal_sgd(rows, targets, made.steps, period=made.job.proximal_period, l1=l1,
+                             box=box)
+        best = optimum(rows, targets, l1=l1, box=box)
+        objectives = [np.mean((rows @ weights + bias - targets) ** 2) / 2
+                      + l1 * np.abs(weights).sum() for weights, bias in (best, exact, ours)]
+        away = np.abs(ours[0] - exact[0]).max() / np.abs(exact[0]).max()
+        row(text, made.job.proximal_period, *(f"{value:.3f}" for value in objectives),
+            f"{away:.1e}", *(int((weights == 0).sum()) for weights, _ in (best, exact, ours)))
+
+
+def main() -> int:
+    """Run the parts asked for."""
+    parts = {"float": floating, "logistic": logistic, "proximal": proximal}
+    parser = argparse.ArgumentParser(description="Losses against float64 and scikit-learn; prints "
+                                     "Markdown tables.")
+    parser.add_argument("parts", nargs="*", metavar="PART", default=list(parts),
+                        help=f"{', '.join(parts)} (default: all)")
+    parser.add_argument("--data-home", metavar="DIR",
+                        default=str(SHARED) if SHARED.is_dir() else None,
+                        help="folder with cadata and cpusmall (default: as bitstep train)")
+    arguments = parser.parse_args()
+    for part in arguments.parts:
+        if part not in parts:
+            parser.error(f"PART must be one of {', '.join(parts)}, not {part}")
+        parts[part](arguments.data_home)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

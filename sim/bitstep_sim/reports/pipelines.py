@@ -1,0 +1,92 @@
+"""What every pipeline does in a cycle: ``python -m bitstep_sim.reports.pipelines`` (``make
+pipelines``).
+
+Prints the table of docs/performance.md, measured on the simulated board with ideal memory. Cycles
+are exact and jobs are repeatable.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from bitstep.devices.driver import Driver
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import Loss
+from bitstep_sim.board.device import SimDevice
+from bitstep_sim.reports.speed import IDEAL_LATENCY, row, table
+from bitstep_sim.testing.random_jobs import random_job
+
+KINDS = ("single", "double", "fast", "refetch", "logistic", "float")
+FEATURES = (8, 90, 1000)
+ROWS = 10_000
+EPOCHS = 2
+
+
+def configurations(kinds: list[str], buses: list[int],
+                   widths: list[int]) -> Iterator[tuple[str, PipelineConfig]]:
+    """Kind and pipeline; every pipeline has the look-ahead that no row ever waits with."""
+    for bus_width in buses:
+        for kind in kinds:
+            bits = {"single": widths, "double": [width for width in widths if width > 1],
+                    "fast": [width for width in widths if width in (1, 2, 4, 8)],
+                    "float": [32]}.get(kind, [8])
+            options = {"double": {"family": "double"}, "fast": {"recursion": 4},
+                       "refetch": {"refetch": True},
+                       "logistic": {"solver": "logistic", "recursion": 6},
+                       "float": {"family": "float", "recursion": 4}}.get(kind, {})
+            for width in bits:
+                yield kind, PipelineConfig(bus_width=bus_width, bits=width,
+                                           **options).with_lookahead()     # type: ignore[arg-type]
+
+
+def main() -> int:
+    """Measure the pipelines asked for."""
+    parser = argparse.ArgumentParser(description="Cycles of every pipeline; prints a Markdown "
+                                     "table.")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", default=list(KINDS),
+                        help=f"{', '.join(KINDS)} (default: all); fast is single with the "
+                        "registers of a fast clock")
+    parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 512],
+                        help="(default: 64 512)")
+    parser.add_argument("--bits", type=int, nargs="+", default=list(range(1, 9)),
+                        help="widths of single and double, and of fast those among 1, 2, 4 and "
+                        "8 (default: 1 to 8)")
+    parser.add_argument("--features", type=int, nargs="+", default=list(FEATURES),
+                        help="features of a row (default: 8 90 1000)")
+    parser.add_argument("--rows", type=int, default=ROWS,
+                        help="rows of an epoch (default: %(default)s)")
+    arguments = parser.parse_args()
+    for kind in arguments.kinds:
+        if kind not in KINDS:
+            parser.error(f"KIND must be one of {', '.join(KINDS)}, not {kind}")
+    cells = ", ".join(f"{count} features: look-ahead, cycles a row, beats a cycle, cycles an epoch"
+                      for count in arguments.features)
+    table(f"pipeline, bus, bits, latency, r, {cells}, most of 1.02 rows max(beats; r)")
+    for kind, config in configurations(arguments.kinds, arguments.bus_width, arguments.bits):
+        measure(kind, config, arguments.features, arguments.rows)
+    return 0
+
+
+def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int) -> None:
+    """Print the row of one pipeline."""
+    device = SimDevice(config, memory_latency=IDEAL_LATENCY)
+    loss = {"refetch": Loss.HINGE, "logistic": Loss.LOGISTIC}.get(kind, Loss.LEAST_SQUARES)
+    cells, shares = [], []
+    for n_features in features:
+        # Cycles do not depend on values; a short step keeps the two independent samples of
+        # ``double`` from driving the model out of its range.
+        job = random_job(config, n_features=n_features, n_rows=n_rows, epochs=EPOCHS, loss=loss,
+                         speed=1e-4)
+        cycles = Driver(device).train(job, timeout_s=3600).counters["cycles"]
+        assert cycles is not None, "a board counts its cycles"
+        epoch, beats = cycles / EPOCHS, config.beats(n_features)
+        cells += [config.effective_lookahead(beats), f"{epoch / n_rows:.3f}",
+                  f"{n_rows * beats / epoch:.3f}", f"{epoch:,.0f}"]
+        shares.append(epoch / (1.02 * n_rows * max(beats, config.recursion)))
+    row(kind, config.bus_width, config.bits, config.latency, config.recursion, *cells,
+        f"{max(shares):.3f}")
+    device.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

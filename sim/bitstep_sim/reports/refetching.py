@@ -1,0 +1,286 @@
+"""Hinge SVM with rows that are fetched again at full precision: how many, what they cost, what they
+give. ``python -m bitstep_sim.reports.refetching`` prints the tables of docs/refetching.md.
+
+Everything runs on the simulated board with ideal memory; cycles are exact and runs are repeatable.
+"""
+
+import argparse
+import sys
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bitstep.data import Dataset, load, split
+from bitstep.devices.driver import Driver
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import QuantizedDataset, Scaler, fit_scaler, quantize
+from bitstep.training.losses import accuracies, mean_losses
+from bitstep.training.planning import plan
+from bitstep.training.schedules import schedule_steps
+from bitstep.training.train import automatic_step
+from bitstep_sim.board.device import SimDevice
+from bitstep_sim.reports.speed import IDEAL_LATENCY, row, table
+
+PROBLEMS = ("separable", "noisy", "breast_cancer")
+ENCODINGS = ("nearest", "stochastic")
+TRAIN_ROWS, TEST_ROWS, FEATURES = 60_000, 10_000, 8
+CANCER_ROWS = 400           # of breast_cancer that train; the other 169 test
+EPOCHS = 20
+FINE_BITS = 6               # from here on widths are alike enough to tell what chance does
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A job on the simulated board.
+
+    Attributes
+    ----------
+    weights : ndarray of float64, shape (epochs, n_features)
+        Models after every epoch, for scaled features.
+    intercepts : ndarray of float64, shape (epochs,)
+    steps : ndarray of float64, shape (epochs,)
+        As the hardware took them.
+    visits : int
+        Rows times epochs.
+    counters : dict of str to int or None
+    """
+
+    weights: np.ndarray
+    intercepts: np.ndarray
+    steps: np.ndarray
+    visits: int
+    counters: dict[str, int | None]
+
+    def per_row(self, counter: str) -> float:
+        """A counter, divided by the visits."""
+        value = self.counters[counter]
+        assert value is not None, f"a board counts {counter}"
+        return value / self.visits
+
+
+def two_classes(*, n_rows: int, noise: float, gap: float, seed: int,
+                n_features: int = FEATURES) -> Dataset:
+    """Two classes on either side of a plane.
+
+    Rows are independent and standard normal, then columns are scaled by exp of a normal number,
+    so that their ranges differ as they do in real tables (scaling takes that out again). With m
+    a row's distance from a random plane through the origin, the label is the sign of m plus
+    normal noise.
+
+    Parameters
+    ----------
+    noise : float
+        Standard deviation of the noise; 0 makes the classes separable.
+    gap : float
+        By how much every row is moved away from the plane.
+    seed : int
+        Of ``Generator(PCG64(seed))``.
+
+    Returns
+    -------
+    Dataset
+        Labels are 1 and -1.
+    """
+    rng = np.random.Generator(np.random.PCG64(seed))
+    features = rng.standard_normal((n_rows, n_features))
+    normal = rng.standard_normal(n_features)
+    normal /= np.linalg.norm(normal)
+    side = np.sign(features @ normal)
+    features += gap * side[:, None] * normal
+    labels = np.where(features @ normal + noise * rng.standard_normal(n_rows) > 0, 1.0, -1.0)
+    return Dataset("two classes", features * np.exp(rng.standard_normal(n_features)), labels,
+                   "classification")
+
+
+def problem(name: str, n_rows: int, n_features: int) -> tuple[Dataset, Dataset]:
+    """Rows to train on and to test with; labels are 1 and -1.
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+        Rows to train on and columns, of the two synthetic problems.
+    """
+    if name == "breast_cancer":
+        whole = load(name)
+        whole = replace(whole, labels=np.where(whole.labels > 0, 1.0, -1.0))
+        return split(whole, CANCER_ROWS)
+    noise, gap = {"separable": (0.0, 0.1), "noisy": (0.5, 0.0)}[name]
+    made = two_classes(n_rows=n_rows + TEST_ROWS, noise=noise, gap=gap, seed=1,
+                       n_features=n_features)
+    return split(replace(made, name=name), n_rows, shuffle=False)
+
+
+def train(device: SimDevice, data: QuantizedDataset, steps: np.ndarray, *, refetch: bool = True,
+          last_after: Run | None = None) -> Run:
+    """Train on the board.
+
+    Parameters
+    ----------
+    last_after : Run, optional
+        A run of the same steps: only its last epoch is run again.
+    """
+    first, initial = 0, None
+    if last_after is not None:
+        first = len(steps) - 1
+        initial = last_after.weights[-2], float(last_after.intercepts[-2])
+    made = plan(data, device.config, steps=steps, loss=Loss.HINGE, refetch=refetch,
+                first_epoch=first, initial=initial)
+    result = Driver(device).train(made.job, timeout_s=3600)
+    return Run(made.units.weights(result.models), made.units.intercepts(result.intercepts),
+               made.steps, len(made.steps) * data.n_rows, result.counters)
+
+
+def float_models(rows: np.ndarray, signs: np.ndarray,
+                 steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sequential hinge SGD in float64, for several versions of the rows at once.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n_rows, n_versions, n_features)
+        Scaled rows.
+    signs : ndarray of float64, shape (n_rows,)
+        1 and -1.
+    steps : ndarray of float64, shape (n_versions, epochs)
+
+    Returns
+    -------
+    weights : ndarray of float64, shape (n_versions, n_features)
+    intercepts : ndarray of float64, shape (n_versions,)
+    """
+    versions = rows.shape[1]
+    rows = np.concatenate([rows, np.ones((len(rows), versions, 1))], axis=2)
+    model = np.zeros(rows.shape[1:])
+    for step in steps.T:
+        for values, sign in zip(rows, signs.tolist(), strict=True):
+            margins = (values * model).sum(axis=1)
+            active = margins < 1 if sign > 0 else margins > -1
+            model += (sign * step * active)[:, None] * values
+    return model[:, :-1], model[:, -1]
+
+
+def full_rows(data: QuantizedDataset) -> np.ndarray:
+    """Rows at full precision as scaled features, shape (n_rows, n_features)."""
+    assert data.full is not None, "the rows were quantized with full=True"
+    unit = data.level_limit << PipelineConfig(bits=data.bits).full_fraction
+    return data.full / float(unit)
+
+
+def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs: int) -> None:
+    """Print the tables of one problem."""
+    training, test = problem(name, n_rows, n_features)
+    scaler = fit_scaler(training.features, "minmax")
+    data = {(encoding, bits): quantize(training.features, training.labels, bits=bits,
+                                       encoding=encoding, full=True, task="classification")
+            for encoding in ENCODINGS for bits in widths}
+    finest = data[ENCODINGS[0], max(widths)]
+    steps = schedule_steps("inverse", step=automatic_step(finest, loss=Loss.HINGE), epochs=epochs)
+    print(f"\n## {name}: {training.n_rows:,} rows of {training.n_features} features, "
+          f"{test.n_rows:,} to test; step {steps[0]:.4g} / epoch, {epochs} epochs", flush=True)
+
+    floating = _float_pipeline(training, steps)
+    table("encoding, bits, refetched: all epochs, first, last, look-ahead, cycles a row: first, "
+          "last, of them waiting for refetching: first, last, cycles a row with look-ahead 0, "
+          "straw man, floating-point pipeline")
+    runs, straw_men = {}, {}
+    for bits in widths:
+        quick = PipelineConfig(bits=bits, refetch=True).with_lookahead()
+        device = SimDevice(replace(quick, lookahead=0), memory_latency=IDEAL_LATENCY)
+        for encoding in ENCODINGS:
+            runs[encoding, bits] = train(device, data[encoding, bits], steps)
+        device.close()
+        device = SimDevice(quick, memory_latency=IDEAL_LATENCY)
+        for encoding in ENCODINGS:
+            key = encoding, bits
+            straw_men[key] = train(device, data[key], steps, refetch=False)
+            first = train(device, data[key], steps[:1])
+            last = train(device, data[key], steps, last_after=runs[key])
+            for one, epoch in ((first, 0), (last, -1)):
+                if not np.array_equal(one.weights[0], runs[key].weights[epoch]):
+                    raise AssertionError(f"{key}: look-ahead changed the model of epoch {epoch}")
+            _print_cost(encoding, data[key], runs[key], straw_men[key], (first, last), floating)
+        device.close()
+    _print_quality(training, test, scaler, data, runs, straw_men, floating)
+
+
+def _float_pipeline(training: Dataset, steps: np.ndarray) -> Run:
+    data = quantize(training.features, training.labels, bits=32, encoding="float",
+                    task="classification")
+    device = SimDevice(PipelineConfig(bits=32, family="float", recursion=4).with_lookahead(),
+                       memory_latency=IDEAL_LATENCY)
+    run = train(device, data, steps, refetch=False)
+    device.close()
+    return run
+
+
+def _print_cost(encoding: str, data: QuantizedDataset, run: Run, straw_man: Run,
+                ahead: tuple[Run, Run], floating: Run):
+    """Look-ahead is measured in the first and the last epoch, everything else in all of them."""
+    config = PipelineConfig(bits=data.bits, refetch=True).with_lookahead()
+    row(encoding, data.bits,
+        *(f"{100 * one.per_row('refetched_rows'):.2f} %" for one in (run, *ahead)),
+        config.effective_lookahead(config.beats(data.n_features)),
+        *(f"{one.per_row(counter):.2f}" for counter in ("cycles", "stall_refetch")
+          for one in ahead),
+        *(f"{one.per_row('cycles'):.2f}" for one in (run, straw_man, floating)))
+
+
+def _print_quality(training: Dataset, test: Dataset, scaler: Scaler, data, runs, straw_men,
+                   floating: Run):
+    rows = [scaler.transform(training.features), *map(full_rows, data.values())]
+    steps = np.array([floating.steps, *(run.steps for run in runs.values())])
+    weights, intercepts = float_models(np.stack(rows, axis=1), training.labels, steps)
+
+    def figures(weights, intercept):
+        model, bias = scaler.unscale_model(weights[None, None], np.array([[intercept]]))
+        loss = mean_losses(Loss.HINGE, training.features, training.labels[:, None], model, bias)
+        right = accuracies(test.features, test.labels, np.array([-1.0, 1.0]), model, bias)
+        return float(loss[0]), 100 * float(right[0])
+
+    def of_run(run):
+        return figures(run.weights[-1], run.intercepts[-1])
+
+    table("encoding, bits, training loss: refetching, float64 on its 16-bit rows, straw man, "
+          "test accuracy: refetching, float64 on its 16-bit rows, straw man")
+    for text, bits, (loss, right) in (
+            ("float64 SGD on unquantized rows", "", figures(weights[0], intercepts[0])),
+            ("floating-point pipeline", 32, of_run(floating))):
+        row(text, bits, "", f"{loss:.5f}", "", "", f"{right:.2f} %", "")
+    found = {key: [of_run(run), figures(weights[place], intercepts[place]),
+                   of_run(straw_men[key])]
+             for place, (key, run) in enumerate(runs.items(), start=1)}
+    for (encoding, bits), three in found.items():
+        row(encoding, bits, *(f"{loss:.5f}" for loss, _ in three),
+            *(f"{right:.2f} %" for _, right in three))
+    fine = np.array([three for (_, bits), three in found.items() if bits >= FINE_BITS])
+    if len(fine) > 1:       # the same problem, rounded differently: what chance does
+        means, deviations = fine.mean(axis=0), fine.std(axis=0, ddof=1)
+        row("mean and standard deviation", f"{FINE_BITS} and more",
+            *(f"{means[one, 0]:.5f} +- {deviations[one, 0]:.5f}" for one in range(3)),
+            *(f"{means[one, 1]:.2f} +- {deviations[one, 1]:.2f} %" for one in range(3)))
+
+
+def main() -> int:
+    """Run the problems asked for."""
+    parser = argparse.ArgumentParser(description="Refetching; prints Markdown tables.")
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", default=list(PROBLEMS),
+                        help=f"{', '.join(PROBLEMS)} (default: all)")
+    parser.add_argument("--rows", type=int, default=TRAIN_ROWS,
+                        help="rows of a synthetic problem (default: %(default)s)")
+    parser.add_argument("--features", type=int, default=FEATURES,
+                        help="features of a synthetic problem (default: %(default)s)")
+    parser.add_argument("--bits", type=int, nargs="+", default=list(range(8, 1, -1)),
+                        help="widths (default: 8 to 2)")
+    parser.add_argument("--epochs", type=int, default=EPOCHS,
+                        help="at least 2 (default: %(default)s)")
+    arguments = parser.parse_args()
+    for name in arguments.problems:
+        if name not in PROBLEMS:
+            parser.error(f"PROBLEM must be one of {', '.join(PROBLEMS)}, not {name}")
+        report(name, n_rows=arguments.rows, n_features=arguments.features, widths=arguments.bits,
+               epochs=arguments.epochs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""Speed of everything: ``python -m bitstep_sim.reports.speed`` (``make bench``).
+
+Cycles are exact. Rates depend on the machine and on what else it does: compare those of one run.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from bitstep.data import load
+from bitstep.devices.driver import Driver
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.quantization import ENCODINGS, quantize
+from bitstep_sim.board.device import SimDevice
+from bitstep_sim.testing.random_jobs import random_job
+
+FEATURES = (8, 90, 1000, 4096)
+EPOCHS = 3
+IDEAL_LATENCY = 1           # cycles; with no bandwidth limit, the ideal memory
+
+
+def run(device: SimDevice, *, n_features: int, n_rows: int, **options) -> tuple[int, float]:
+    """Run a random job; its cycles and the CPU seconds that it took."""
+    job = random_job(device.config, n_features=n_features, n_rows=n_rows, epochs=EPOCHS, **options)
+    start = time.process_time()
+    cycles = Driver(device).train(job).counters["cycles"]
+    assert cycles is not None, "a board counts its cycles"
+    return cycles, time.process_time() - start
+
+
+def rows_for(config: PipelineConfig, n_features: int) -> int:
+    """Rows of a job that is long enough to measure and short enough to wait for."""
+    return max(2000, 100_000 // max(config.beats(n_features), config.recursion))
+
+
+def table(header: str) -> None:
+    """Print the head of a Markdown table."""
+    names = header.split(", ")
+    print("\n| " + " | ".join(names) + " |\n|" + " --- |" * len(names), flush=True)
+
+
+def row(*cells) -> None:
+    """Print a row of a Markdown table."""
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def cycles(widths: list[int], buses: list[int]) -> None:
+    """Cycles per epoch with an ideal memory and automatic look-ahead, and with batches of 16."""
+    print("\n## Cycles per epoch, ideal memory, automatic look-ahead")
+    table("bus, bits, features, beats a row, look-ahead, rows, cycles an epoch, cycles a row, "
+          "share of 1.02 rows max(beats; 4) + 2000, batch 16: cycles more a batch")
+    for bus in buses:
+        for bits in widths:
+            config = PipelineConfig(bus_width=bus, bits=bits).with_lookahead()
+            device = SimDevice(config, memory_latency=IDEAL_LATENCY)
+            for n_features in FEATURES:
+                beats, n_rows = config.beats(n_features), rows_for(config, n_features)
+                plain, _ = run(device, n_features=n_features, n_rows=n_rows)
+                batched, _ = run(device, n_features=n_features, n_rows=n_rows, batch=16)
+                epoch = plain / EPOCHS
+                extra = (batched - plain) / EPOCHS / (n_rows / 16)
+                bound = 1.02 * n_rows * max(beats, 4) + 2000
+                row(bus, bits, n_features, beats, config.effective_lookahead(beats), f"{n_rows:,}",
+                    f"{epoch:,.0f}", f"{epoch / n_rows:.3f}", f"{epoch / bound:.3f}",
+                    f"{extra:.2f}")
+            device.close()
+
+
+def simulation() -> None:
+    """Cycles a second of the simulated board."""
+    print("\n## Simulation speed, 512-bit bus, 4 bits")
+    table("features, look-ahead, first build (s), cycles, cycles per CPU second")
+    for n_features, lookahead in ((1000, 0), (90, 0), (1000, None), (90, None)):
+        config = PipelineConfig(bus_width=512, bits=4, lookahead=lookahead or 0)
+        if lookahead is None:
+            config = config.with_lookahead(n_features)
+        start = time.perf_counter()
+        device = SimDevice(config, memory_latency=IDEAL_LATENCY)
+        build = time.perf_counter() - start
+        rate, total = 0.0, 0
+        for _ in range(3):
+            total, seconds = run(device, n_features=n_features, n_rows=20_000)
+            rate = max(rate, total / seconds)
+        row(n_features, config.lookahead, f"{build:.1f}", f"{total:,}", f"{rate:,.0f}")
+        device.close()
+
+
+def quantization() -> None:
+    """Megabytes of float32 input a second, for quantizing and packing."""
+    print("\n## Quantizing and packing, MB of float32 input per CPU second, 64-bit bus")
+    shapes = ((100_000, 90), (20_000, 1000))
+    table("encoding, rows x features, " + ", ".join(f"{bits} bits" for bits in range(1, 9)))
+    rng = np.random.default_rng(0)
+    for shape in shapes:
+        features = rng.standard_normal(shape, np.float32)
+        labels = rng.standard_normal(shape[0])
+        for encoding, (_, _, least) in ENCODINGS.items():
+            rates = []
+            for bits in range(1, 9):
+                if bits < least:
+                    rates.append("")
+                    continue
+                start = time.process_time()
+                quantize(features, labels, bits=bits, encoding=encoding)
+                rates.append(f"{features.nbytes / 1e6 / (time.process_time() - start):.0f}")
+            row(encoding, f"{shape[0]:,} x {shape[1]}", *rates)
+
+
+def reading() -> None:
+    """Seconds to read a LIBSVM file of cadata's size."""
+    print("\n## Reading LIBSVM text")
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "rows.svm")
+        path.write_text("".join(_libsvm_lines(rng.standard_normal((20_433, 8)))), encoding="ascii")
+        start = time.perf_counter()
+        dataset = load(path)
+        seconds = time.perf_counter() - start
+    print(f"\n{dataset.n_rows:,} rows of {dataset.n_features} features in {seconds:.2f} s")
+
+
+def _libsvm_lines(features: np.ndarray) -> Iterator[str]:
+    for label, values in enumerate(features):
+        yield f"{label} " + " ".join(f"{at}:{x:.5f}" for at, x in enumerate(values, 1)) + "\n"
+
+
+def main() -> int:
+    """Run the parts asked for."""
+    parts = {"cycles": cycles, "simulation": simulation, "quantization": quantization,
+             "reading": reading}
+    parser = argparse.ArgumentParser(description="Measure speed; prints Markdown tables.")
+    parser.add_argument("parts", nargs="*", metavar="PART", default=list(parts),
+                        help=f"what to measure: {', '.join(parts)} (all)")
+    parser.add_argument("--bits", type=int, nargs="+", default=list(range(1, 9)),
+                        help="widths for cycles (%(default)s)")
+    parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 512],
+                        help="buses for cycles (%(default)s)")
+    arguments = parser.parse_args()
+    for part in arguments.parts:
+        if part not in parts:
+            parser.error(f"PART must be one of {', '.join(parts)}, not {part}")
+        if part == "cycles":
+            cycles(arguments.bits, arguments.bus_width)
+        else:
+            parts[part]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Tools for tests: stream endpoints, an AXI memory, random jobs."""

@@ -1,0 +1,199 @@
+"""Random training jobs, for tests and benches."""
+
+import numpy as np
+
+from bitstep.golden.dither import epoch_key
+from bitstep.pipeline.config import (
+    COEFFICIENT_WIDTH,
+    MANTISSA_WIDTH,
+    MAX_SHIFT,
+    SHIFT_UNIT,
+    PipelineConfig,
+)
+from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
+from bitstep.pipeline.levels import decode
+from bitstep.pipeline.memory import pack_codes, pack_labels
+from bitstep.pipeline.registers import LabelFormat, Loss
+
+# A label's magnitude and least shift: about 2^19 in units of a dot product, whatever the format.
+_LABELS = {LabelFormat.SIGN: (1, 18), LabelFormat.INT16: (2000, 8), LabelFormat.INT32: (1 << 19, 0)}
+_FLOAT_LABEL_SHIFT = 24     # more for floating-point rows: a dot product has 22 fraction bits
+_UPDATE_BITS = 10           # about what an update has at least
+_FLOAT_CORNERS = np.array([
+    0x0000_0000, 0x8000_0000, 0x3F80_0000, 0xBF80_0000,     # 0, -0, 1, -1
+    0x0000_0001, 0x807F_FFFF,                               # the ends of the subnormal numbers
+    0x0080_0000, 0x8080_0000,                               # 2^-126, the least normal number
+    0x0DA2_4260, 0x3F7F_FFFF, 0xBDFF_FFFF, 0x3380_0000,     # 1e-30, all mantissa bits, 2^-24
+], np.uint32).view(np.float32)
+
+
+def random_codes(config: PipelineConfig, shape: tuple[int, ...],
+                 rng: np.random.Generator) -> np.ndarray:
+    """Codes of every level that a quantizer uses."""
+    if config.family == "double" or config.bits == 1:
+        return rng.integers(0, 1 << config.bits, shape, dtype=np.uint8)
+    levels = rng.integers(-config.level_limit, config.level_limit + 1, shape)
+    return _codes(levels, config.bits)
+
+
+def random_floats(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """float32 in [-1, 1]; one in eight is a corner: a zero, an end, a tiny or a full mantissa."""
+    values = rng.uniform(-1, 1, shape).astype(np.float32)
+    return np.where(rng.random(shape) < 1 / 8, rng.choice(_FLOAT_CORNERS, shape), values)
+
+
+def pack_floats(values: np.ndarray, config: PipelineConfig) -> np.ndarray:
+    """Rows of beats of family ``float``.
+
+    Parameters
+    ----------
+    values : ndarray of float32, shape (n_rows, n_features)
+
+    Returns
+    -------
+    ndarray of uint8, shape (n_rows, beats * beat_bytes)
+    """
+    n_rows, n_features = values.shape
+    words = np.zeros((n_rows, config.beats(n_features) * config.lanes), "<f4")
+    words[:, :n_features] = values
+    return words.view(np.uint8)
+
+
+def random_labels(label_format: LabelFormat, n_rows: int, rng: np.random.Generator) -> np.ndarray:
+    """Labels as integers."""
+    if label_format == LabelFormat.SIGN:
+        return 2 * rng.integers(0, 2, n_rows) - 1
+    magnitude, _ = _LABELS[label_format]
+    return rng.integers(-magnitude, magnitude + 1, n_rows)
+
+
+def random_full(config: PipelineConfig, levels: np.ndarray, refetch_cell: int,
+                rng: np.random.Generator) -> np.ndarray:
+    """Rows at full precision that the levels may have been drawn from.
+
+    Parameters
+    ----------
+    levels : ndarray of int64, shape (n_rows, n_features)
+    refetch_cell : int
+        Half levels that a value may be away from its level.
+
+    Returns
+    -------
+    ndarray of int16, shape (n_rows, n_features)
+        One value in eight is at an end of its cell.
+    """
+    half = 1 << config.full_fraction - 1
+    reach = refetch_cell * half
+    away = rng.integers(-reach, reach + 1, levels.shape)
+    at_end = rng.random(levels.shape) < 1 / 8
+    values = 2 * half * levels + np.where(at_end, np.where(away > 0, reach, -reach), away)
+    limit = 2 * half * config.level_limit
+    return np.clip(values, -limit, limit).astype(np.int16)
+
+
+def scaled_step(factor: float, *, mantissa_bits: int) -> tuple[int, int]:
+    """Mantissa, of at least ``mantissa_bits`` bits if that is possible, and shift of a factor."""
+    shift = 1
+    while factor * 2 ** (SHIFT_UNIT * shift) < 1 << mantissa_bits and shift < MAX_SHIFT:
+        shift += 1
+    return min(round(factor * 2 ** (SHIFT_UNIT * shift)), (1 << MANTISSA_WIDTH) - 1), shift
+
+
+def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, seed: int = 0,
+               epochs: int = 2, batch: int = 1, correction_period: int = 0,
+               label_format: LabelFormat = LabelFormat.INT16, copies: int = 1,
+               intercept: bool = True, warm: bool = False, speed: float = 0.5,
+               loss: Loss = Loss.LEAST_SQUARES, proximal_period: int = 0,
+               refetch_cell: int = 0) -> TrainingJob:
+    """A job with every level, small labels, and different steps in each epoch.
+
+    Parameters
+    ----------
+    label_format : LabelFormat
+        For least squares; every other loss has signs, of a random model with one label in ten
+        turned around, so that rows become inactive.
+    warm : bool
+        Whether the model starts from random words.
+    speed : float
+        Step, relative to the largest that converges; far above 1 the model leaves its range.
+    proximal_period : int
+        Rows between proximal steps, whose threshold and limit both bite.
+    refetch_cell : int
+        Half levels of a cell; half of the rows then agree with the random model in most
+        features, since no other row is surely inactive with a few bits.
+    """
+    rng = np.random.default_rng(seed)
+    scale = config.level_limit * config.gradient_limit
+    largest = 1 / (n_features + 1) / scale / batch
+    label_format = label_format if loss == Loss.LEAST_SQUARES else LabelFormat.SIGN
+    extra = _extra_label_shift(config, n_features)
+    # A word's change by one row whose residual is a whole label.
+    change = speed * largest * config.gradient_limit * 2.0 ** (19 + extra)
+    steps = []
+    for epoch in range(epochs):
+        mantissa, shift = scaled_step(speed * largest / (epoch + 1),
+                                      mantissa_bits=(9, 2)[epoch % 2])
+        threshold = max(1, round(change * proximal_period ** 0.5 / 16)) * bool(proximal_period)
+        steps.append(EpochSteps(mantissa, shift, 1000 // (epoch + 1), 4, threshold,
+                                epoch_key(seed & 0xFFFF_FFFF, epoch)))
+    limit = 1 << COEFFICIENT_WIDTH - 1
+    start = rng.integers(-1 << 20, 1 << 20, n_features + 1) * warm
+    rows, values = _random_rows(config, (n_rows, n_features), copies, rng)
+    if loss == Loss.LEAST_SQUARES:
+        labels = random_labels(label_format, n_rows, rng)
+    else:
+        hidden = rng.uniform(-1, 1, n_features)
+        labels = np.where(values @ hidden < 0, -1, 1) * rng.choice([1, -1], n_rows, p=[0.9, 0.1])
+    full = None
+    if refetch_cell:
+        rows, full = _refetched_rows(config, values, labels[:, None] * np.sign(hidden),
+                                     refetch_cell, copies, rng)
+    return TrainingJob(
+        config=config, n_features=n_features, rows=rows,
+        labels=pack_labels(labels, label_format),
+        label_format=label_format, label_shift=_LABELS[label_format][1] + extra,
+        intercept_level=config.intercept_limit * intercept, batch=batch,
+        correction_period=correction_period,
+        coefficients=rng.integers(-limit, limit, n_features).astype(np.int32),
+        epochs=tuple(steps), model=start[1:].astype(np.int32),
+        intercept=int(start[0]) * intercept, loss=loss, proximal_period=proximal_period,
+        box_limit=max(2, round(change)) if proximal_period else MODEL_LIMIT,
+        full=full, refetch_cell=refetch_cell)
+
+
+def _extra_label_shift(config, n_features):
+    """What labels need beyond :data:`_LABELS`, so that updates are more than rounding."""
+    if config.family == "float":
+        return _FLOAT_LABEL_SHIFT
+    return max(0, (n_features * config.level_limit ** 2).bit_length() + _UPDATE_BITS - 19)
+
+
+def _codes(levels, bits):
+    """Codes of levels of family ``single``."""
+    return ((levels + 1 >> 1) if bits == 1 else levels % (1 << bits)).astype(np.uint8)
+
+
+def _random_rows(config, shape, copies, rng):
+    """Packed copies, and what the first one stands for in the dot product."""
+    if config.family == "float":
+        floats = [random_floats(shape, rng) for _ in range(copies)]
+        return tuple(pack_floats(copy, config) for copy in floats), floats[0]
+    codes = [random_codes(config, shape, rng) for _ in range(copies)]
+    dots, _ = decode(codes[0], bits=config.bits, family=config.family)
+    return tuple(pack_codes(copy, config.bits, config.bus_width) for copy in codes), dots
+
+
+def _refetched_rows(config, levels, signs, refetch_cell, copies, rng):
+    """Packed copies of rows, and the rows at full precision that all of them are drawn from."""
+    limit, fraction = config.level_limit, config.full_fraction
+    clear = (rng.random((len(levels), 1)) < 0.5) & (rng.random(levels.shape) < 0.9)
+    levels = np.where(clear, limit * signs.astype(np.int64), levels)
+    full = random_full(config, levels, refetch_cell, rng)
+    rows = [levels]
+    for _ in range(copies - 1):
+        pitch = 2 if config.bits == 1 else 1
+        other = np.clip(levels + pitch * rng.integers(-1, 2, levels.shape), -limit, limit)
+        in_cell = abs(full - (other << fraction)) <= refetch_cell << fraction - 1
+        rows.append(np.where(in_cell, other, levels))
+    return tuple(pack_codes(_codes(copy, config.bits), config.bits, config.bus_width)
+                 for copy in rows), full

@@ -1,0 +1,260 @@
+"""Bad input where a user meets it: the command ends with code 1 and one message worth reading.
+
+Details of each reader and check are tested beside them; the simulated board's part is
+tests/sim/test_bad_input.py.
+"""
+
+import dataclasses
+import gzip
+import io
+import json
+
+import numpy as np
+import pytest
+
+from bitstep.cli import main
+from bitstep.quantization import load_quantized, save_quantized
+from bitstep.training.model_file import load_model
+
+ROWS = np.random.default_rng(0).uniform(0, 10, (30, 3))
+TARGETS = ROWS @ [1.0, -2.0, 0.5] + 3
+
+
+def archive(**arrays):
+    """Content of an .npz file."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def fails(capsys, *arguments):
+    """Run a command that must fail with one line; return what it says after "error: "."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    head, separator, message = shown.err.partition(": error: ")
+    assert (head, separator) == (f"bitstep {arguments[0]}", ": error: ")
+    assert message.endswith("\n")
+    assert message.count("\n") == 1, "more than one line"
+    return message[:-1]
+
+
+BAD_FILES = {
+    # Malformed and ragged
+    "text.csv": (b"1,2,3\n1,x,3\n", "line 2, column 2: found 'x'; every field must be a finite"),
+    "ragged.csv": (b"1,2,3\n1,2\n4,5,6\n", "line 2: found 2 columns; every row must have 3"),
+    "binary.csv": (bytes(range(256)) * 9, "line 1: found one column; a row must have a label"),
+    "cut.csv.gz": (gzip.compress(b"1,2,3\n" * 999)[:-9], "must be a whole .gz file; copy or"),
+    "text.svm": (b"1 1:2\n1 1:x\n", "line 2: found '1:x'; a line must be a label followed by"),
+    "order.svm": (b"1 2:1 1:2\n", "found '1:2'; the indices of a line must increase"),
+    "binary.svm": (bytes(range(256)) * 9, "line 1: found '\\x00"),
+    "binary.npz": (bytes(range(256)) * 9, "it is no .npz archive, or it was cut short); it must"),
+    "cut.npz": (archive(X=ROWS, y=TARGETS)[:-30], "it was cut short); it must be a whole .npz"),
+    "names.npz": (archive(A=ROWS), "found the arrays A; there must be X (features) and y (labels)"),
+    "pickle.npz": (archive(X=np.array([{}], object), y=TARGETS), "must be arrays of numbers"),
+    "shape.npz": (archive(X=TARGETS, y=TARGETS), "X must hold numbers in shape (rows, columns)"),
+    "length.npz": (archive(X=ROWS, y=TARGETS[:4]), "labels must be float64 of shape (30,), one a"),
+    "words.npz": (archive(X=ROWS, y=np.full(30, "a")), "y must hold numbers in shape (rows,)"),
+    # NaN and infinity
+    "nan.csv": (b"1,2,3\n1,nan,3\n", "line 2, column 2: found 'nan'; every field must be a"),
+    "infinite.csv": (b"1,2,inf\n", "line 1, column 3: found 'inf'; every field must be a"),
+    "nan.svm": (b"1 1:1\n1 1:nan\n", "line 2: found '1:nan'; values must be finite; remove the"),
+    "infinite.svm": (b"1 1:1e999\n", "line 1: found '1:1e999'; values must be finite in 64-bit"),
+    "nan.npz": (archive(X=[[1, 2], [3, np.nan]], y=[1.0, 2]), "not nan (row 1, column 1, counted"),
+    "infinite.npz": (archive(X=[[1.0], [3.0]], y=[1.0, np.inf]), "labels must be finite, not inf"),
+    # Zero rows
+    "empty.csv": (b"", "the file has no rows; each line must hold numbers"),
+    "head.csv": (b"a,b,label\n", "the file has no rows; each line must hold numbers"),
+    "empty.svm": (b"# nothing\n\n", "the file has no rows; each line must hold a label"),
+    "empty.npz": (archive(X=ROWS[:0], y=TARGETS[:0]), "the file has no rows; X must have at least"),
+    # Too many features
+    "index.svm": (b"1 1048577:1\n", "an index must be at most 1048576; leave out columns"),
+    "wide.npz": (archive(X=np.zeros((1, (1 << 20) + 1), np.float32), y=[1.0]),
+                 "1 to 1048576 columns, not shape (1, 1048577)"),
+    # Labels out of range
+    "large.npz": (archive(X=ROWS, y=np.where(TARGETS > 0, 1e200, -1e200)),
+                  "below 1e+100 in magnitude, not -1e+200 to 1e+200; scale them"),
+    "range.svm": (b"1e999 1:1\n", "found '1e999'; values must be finite in 64-bit"),
+    # Columns out of range
+    "small.npz": (archive(X=ROWS * 1e-320, y=TARGETS), "Feature 0 (counted from 0) must have a"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_bad_file(tmp_path, capsys, name):
+    content, message = BAD_FILES[name]
+    path, out = tmp_path / name, tmp_path / "model.npz"
+    path.write_bytes(content)
+    found = fails(capsys, "train", path, "--model", "linreg", "--device", "golden", "--out", out)
+    assert message in found
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("name", ["nan.csv", "infinite.csv", "nan.svm", "nan.npz", "small.npz"])
+def test_bad_file_for_floating_point_rows(tmp_path, capsys, name):
+    """Single precision has NaN and infinity, but no pipeline ever sees one."""
+    content, message = BAD_FILES[name]
+    (tmp_path / name).write_bytes(content)
+    for command in (["train", tmp_path / name, "--device", "golden", "--epochs", 1],
+                    ["quantize", tmp_path / name, "--out", tmp_path / "q.npz"]):
+        if name != "small.npz" or command[0] == "train":
+            assert message in fails(capsys, *command, "--model", "linreg", "--bits", 32)
+    assert not (tmp_path / "q.npz").exists()
+
+
+@pytest.mark.parametrize("options", [["--model", "ls-svm"], ["--model", "svm"],
+                                     ["--model", "ls-svm", "--no-shuffle", "--train-rows", 4]])
+@pytest.mark.parametrize("command", [["train", "--device", "golden"], ["quantize", "--out", "OUT"]])
+def test_one_class(tmp_path, capsys, options, command):
+    path = tmp_path / "one.npz"
+    labels = np.ones(30) if len(options) == 2 else np.arange(30) // 15
+    path.write_bytes(archive(X=ROWS, y=labels))
+    command = [tmp_path / "q.npz" if part == "OUT" else part for part in command]
+    assert "must have two classes, but every label is" in fails(
+        capsys, command[0], path, *command[1:], *options)
+
+
+def test_labels_that_are_no_classes(tmp_path, capsys):
+    path, model = tmp_path / "data.npz", tmp_path / "model.npz"
+    path.write_bytes(archive(X=np.ones((300, 2)), y=np.arange(300.0)))
+    for command in (["train", path, "--device", "golden"],
+                    ["quantize", path, "--out", tmp_path / "q.npz"]):
+        assert "take 300 values, more than the 256 classes that ls-svm accepts; use --model" in \
+            fails(capsys, *command, "--model", "ls-svm")
+    path.write_bytes(archive(X=ROWS, y=TARGETS > 0))
+    assert main(["train", str(path), "--device", "golden", "--out", str(model)]) == 0
+    path.write_bytes(archive(X=ROWS, y=TARGETS))
+    assert "The model tells classes 0, 1 apart, the labels of" in fails(
+        capsys, "predict", model, path)
+
+
+def test_constant_columns(tmp_path):
+    """No error: such a column has no weight, and the intercept takes what it stands for."""
+    path, report = tmp_path / "data.npz", tmp_path / "run.json"
+    for features in (np.column_stack([ROWS, np.full(30, 7.0)]), np.full((30, 2), -1e9)):
+        path.write_bytes(archive(X=features, y=TARGETS))
+        assert main(["train", str(path), "--device", "golden", "--epochs", "200", "--bits", "8",
+                     "--schedule", "inverse-sqrt", "--report", str(report)]) == 0
+        found = json.loads(report.read_text())
+        assert found["coef"][-1] == 0
+    assert found["intercept"] == pytest.approx(TARGETS.mean(), abs=0.5)
+    path.write_bytes(archive(X=ROWS, y=np.full(30, 5.0)))
+    assert main(["train", str(path), "--device", "golden", "--report", str(report)]) == 0
+    assert json.loads(report.read_text())["history"][-1]["train_loss"] == 0
+
+
+def test_many_features_take_a_larger_pipeline(tmp_path):
+    path, report = tmp_path / "wide.npz", tmp_path / "run.json"
+    path.write_bytes(archive(X=np.random.default_rng(0).normal(size=(20, 5000)), y=np.arange(20.)))
+    assert main(["train", str(path), "--device", "golden", "--epochs", "2", "--report",
+                 str(report)]) == 0
+    assert json.loads(report.read_text())["config"]["pipeline"]["max_features"] == 8192
+
+
+def damaged(content, how):
+    """A file's content, cut short, with a bit changed in the middle, or empty."""
+    if how == "cut":
+        return content[:len(content) // 2]
+    if how == "empty":
+        return b""
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 16]) + content[middle + 1:]
+
+
+@pytest.mark.parametrize("how, message", [
+    ("cut", "it is no .npz archive, or it was cut short"), ("empty", "or it was cut short"),
+    ("changed", "the file is damaged or was cut short")])
+def test_corrupt_quantized_file(tmp_path, capsys, how, message):
+    data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
+    for model in ("ls-svm", "svm"):         # without and with a copy at full precision
+        assert main(["quantize", str(data), "--out", str(packed), "--model", model]) == 0
+        packed.write_bytes(damaged(packed.read_bytes(), how))
+        assert message in fails(capsys, "train", packed, "--device", "golden")
+        assert message in fails(capsys, "info", packed)
+
+
+@pytest.mark.parametrize("how", ["cut", "empty", "changed"])
+def test_corrupt_model_file(tmp_path, capsys, how):
+    data, model = tmp_path / "data.npz", tmp_path / "model.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS))
+    assert main(["train", str(data), "--device", "golden", "--out", str(model)]) == 0
+    model.write_bytes(damaged(model.read_bytes(), how))
+    assert "it is damaged" in fails(capsys, "predict", model, data)
+
+
+def test_model_of_another_configuration(tmp_path, capsys):
+    """Another number of features, other bits, another encoding, and no model at all."""
+    data, model, packed = (str(tmp_path / name) for name in ("d.npz", "m.npz", "p.npz"))
+    (tmp_path / "d.npz").write_bytes(archive(X=ROWS, y=TARGETS))
+    (tmp_path / "narrow.npz").write_bytes(archive(X=ROWS[:, :2], y=TARGETS))
+    assert main(["train", data, "--device", "golden", "--out", model]) == 0
+    assert load_model(model).n_features == 3
+    assert "trained on 3 features, the data have 2: use the data set" in fails(
+        capsys, "predict", model, tmp_path / "narrow.npz")
+    for options, has in ((["--bits", "3"], "3 bits compensated"),
+                         (["--encoding", "double"], "4 bits double")):
+        assert main(["quantize", data, "--out", packed, *options]) == 0
+        assert f"trained with 4 bits compensated, {packed} holds {has}: quantize it like" in fails(
+            capsys, "predict", model, packed)
+    assert "this is not a model file" in fails(capsys, "predict", packed, data)
+    assert "this is not a model file" in fails(capsys, "predict", data, data)
+
+
+def test_copy_at_full_precision_of_other_rows(tmp_path, capsys):
+    """Whole files of the right sizes, but the copy is not that of the codes."""
+    data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
+    assert main(["quantize", str(data), "--out", str(packed), "--model", "svm"]) == 0
+    stored = load_quantized(packed)
+    assert stored.full is not None
+    save_quantized(dataclasses.replace(stored, full=stored.full[::-1].copy()), packed)
+    assert "quantize again" in fails(capsys, "train", packed, "--model", "svm", "--device",
+                                     "golden")
+
+
+@pytest.mark.parametrize("model", ["l2-svm", "svm", "logistic"])
+def test_step_that_saturates_with_another_loss(tmp_path, capsys, model):
+    data = tmp_path / "data.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
+    message = fails(capsys, "train", data, "--device", "golden", "--model", model, "--step", 3000)
+    assert "Training left the number range in epoch 1: a weight or the intercept" in message
+    assert message.endswith("(the first step was 3000, try --step 750 or --step auto)")
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--step", 300], "left the number range in epoch 1: a weight or the intercept. Choose a"),
+    (["--step", 300], "a smaller step, or a larger model_range if the model itself is large"),
+    (["--step", 300], "(the first step was 300, try --step 75 or --step auto)"),
+    (["--step", 300, "--bits", 2], "try --step 75 or --step auto or more --bits)"),
+    (["--model-range", 0.01], "left the number range in epoch 1: a weight or the intercept")])
+def test_step_that_saturates(tmp_path, capsys, options, message):
+    data, out = tmp_path / "data.npz", tmp_path / "model.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS))
+    assert message in fails(capsys, "train", data, "--device", "golden", "--out", out, *options)
+    assert not out.exists()
+
+
+def test_training_whose_updates_vanish(tmp_path, capsys):
+    data = tmp_path / "data.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS))
+    options = ["--device", "golden", "--step", "1e-8", "--epochs", "3", "--encoding", "nearest",
+               "--bits", "8"]
+    assert main(["train", str(data), *options, "--model-range", "8e6"]) == 0
+    error = capsys.readouterr().err
+    assert error.count("warning") == 1
+    assert "the model did not change in 3 of 3 epochs (epoch 1 is the first): its updates" in error
+    # The range that the steps ask for makes them count.
+    assert main(["train", str(data), *options]) == 0
+    assert "did not change" not in capsys.readouterr().err
+
+
+def test_training_that_diverges_without_saturation(tmp_path, capsys):
+    data = tmp_path / "data.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS))
+    assert main(["train", str(data), "--device", "golden", "--step", "1", "--schedule", "constant",
+                 "--epochs", "3", "--encoding", "nearest", "--model-range", "1e4"]) == 0
+    error = capsys.readouterr().err
+    assert "the training loss is 2819.56, but predicting the labels' mean has 25.4569; " in error
+    assert error.endswith("the first step was 1, try --step 0.25 or --step auto\n")

@@ -1,0 +1,551 @@
+"""The command line: in this process where that is enough, as a process where it is not."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import FakeDevice
+
+import bitstep.devices
+from bitstep.cli import main
+from bitstep.cli.options import StatusLine, duration
+from bitstep.cli.options import numbers as column
+from bitstep.cli.report import LOSSES
+from bitstep.devices.driver import Driver
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import COUNTERS, REGISTERS
+from bitstep.quantization import load_quantized
+from bitstep.training.model_file import load_model
+from bitstep.training.models import MODELS
+from bitstep.training.planning import plan
+
+REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "versions", "clock_hz",
+               "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted", "history",
+               "counters", "coef", "intercept"]
+COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", "refetched_rows"]
+CONFIG_KEYS = ["model", "loss", "bits", "encoding", "bus_width", "scaler", "copies", "epochs",
+               "batch", "step", "schedule", "l2", "l1", "box", "refetch", "fit_intercept",
+               "model_range", "shuffle", "lookahead", "pipeline"]
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """A regression file of 60 rows and 3 columns, and a classification file."""
+    rng = np.random.default_rng(0)
+    features = rng.uniform(0, 10, (60, 3))
+    labels = features @ [1.0, -2.0, 0.5] + 3
+    paths = tmp_path / "numbers.csv", tmp_path / "classes.csv"
+    for path, last in zip(paths, (labels, np.where(labels > 0, 5, 2)), strict=True):
+        np.savetxt(path, np.column_stack([features, last]), delimiter=",", fmt="%.17g")
+    return tuple(map(str, paths))
+
+
+def train(*arguments):
+    return main(["train", *map(str, arguments), "--device", "golden"])
+
+
+def test_train_and_predict(numbers, tmp_path, capsys):
+    out, report = tmp_path / "model.npz", tmp_path / "run.json"
+    assert train(numbers[0], "--out", out, "--report", report, "--train-rows", 50, "--epochs", 30,
+                 "--bits", 6, "--plot", tmp_path / "loss.png") == 0
+    text = capsys.readouterr().out
+    assert "numbers: linreg, 50 rows of 3 features, 6 bits compensated, device golden" in text
+    assert len([line for line in text.splitlines() if line.split()[0].isdigit()]) == 30
+    assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+    found = json.loads(report.read_text())
+    assert list(found) == REPORT_KEYS
+    assert list(found["counters"]) == COUNTER_KEYS
+    stalls = {name.lower().removeprefix("stall_") for name, _ in COUNTERS
+              if name.startswith("STALL") or name in ("FLUSH", "MODEL_IO")}
+    assert set(found["counters"]["stall_cycles"]) == stalls
+    assert list(found["config"]) == CONFIG_KEYS
+    assert found["dataset"] == {
+        "name": "numbers", "source": numbers[0], "task": "regression", "train_rows": 50,
+        "test_rows": 10, "n_features": 3, "classes": None}
+    assert found["counters"]["beats"] == 30 * 50
+    assert found["clock_hz"] is found["device_seconds"] is found["counters"]["cycles"] is None
+    assert [list(entry) for entry in found["history"]] == \
+        [["epoch", "step", "train_loss", "test_metric"]] * 30
+    assert found["history"][-1]["train_loss"] < 0.5
+    assert np.allclose(found["coef"], [1, -2, 0.5], atol=0.2)
+
+    predictions = tmp_path / "predictions.txt"
+    assert main(["predict", str(out), numbers[0], "--out", str(predictions)]) == 0
+    assert "on 60 rows" in capsys.readouterr().out
+    table = np.loadtxt(numbers[0], delimiter=",")
+    expected = table[:, :3] @ found["coef"] + found["intercept"]
+    np.testing.assert_allclose(np.loadtxt(predictions), expected)
+
+
+def test_every_key_is_documented():
+    text = (Path(__file__).resolve().parents[3] / "docs" / "report.md").read_text()
+    stalls = [name.lower().removeprefix("stall_") for name, _ in COUNTERS
+              if name.startswith("STALL")]
+    for key in [*REPORT_KEYS, *COUNTER_KEYS, *CONFIG_KEYS, *stalls, *MODELS, *LOSSES, "train_loss",
+                "test_metric"]:
+        assert f"`{key}`" in text, key
+
+
+def test_classification(numbers, tmp_path, capsys):
+    out, report = tmp_path / "model.npz", tmp_path / "run.json"
+    assert train(numbers[1], "--out", out, "--report", report, "--train-rows", 40) == 0
+    found = json.loads(report.read_text())
+    assert (found["config"]["model"], found["metric"]) == ("ls-svm", "accuracy")
+    assert found["dataset"]["classes"] == [2, 5]
+    assert np.shape(found["coef"]) == (1, 3)
+    assert found["history"][-1]["test_metric"] >= 0.85
+    assert main(["predict", str(out), numbers[1]]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert load_model(out).classes.tolist() == [2, 5]
+    # Two classes by default a classification, but numbers all the same.
+    assert train(numbers[1], "--model", "linreg", "--report", report) == 0
+    assert json.loads(report.read_text())["dataset"]["task"] == "regression"
+
+
+def test_several_classes(tmp_path):
+    report = tmp_path / "run.json"
+    assert train("digits", "--epochs", 2, "--train-rows", 600, "--report", report) == 0
+    found = json.loads(report.read_text())
+    assert np.shape(found["coef"]) == (10, 64)
+    assert len(found["intercept"]) == 10
+    assert found["history"][-1]["test_metric"] > 0.85
+
+
+@pytest.mark.parametrize("encoding", ["nearest", "compensated", "double", "double-symmetric"])
+def test_quantized_file(numbers, tmp_path, capsys, encoding):
+    packed, reports = tmp_path / "packed.npz", [tmp_path / name for name in ("a", "b")]
+    options = ["--bits", "5", "--encoding", encoding, "--seed", "4"]
+    assert main(["quantize", numbers[0], *options, "--out", str(packed)]) == 0
+    assert "60 rows of 3 features for a regression, 5 bits" in capsys.readouterr().out
+    assert train(packed, "--step", 0.1, "--report", reports[0], "--out", tmp_path / "m.npz",
+                 "--bits", 5) == 0
+    assert "estimated from the codes" in capsys.readouterr().out
+    assert train(numbers[0], *options, "--step", 0.1, "--report", reports[1]) == 0
+    codes, features = (json.loads(report.read_text()) for report in reports)
+    assert (codes["loss_on"], features["loss_on"]) == ("codes", "features")
+    assert codes["coef"] == features["coef"]
+    start = features["history"][0]["train_loss"]
+    # 60 rows are few; test_losses.py compares the two where the noise is small.
+    assert codes["history"][0]["train_loss"] == pytest.approx(start, abs=0.3)
+    assert main(["predict", str(tmp_path / "m.npz"), str(packed)]) == 0
+    assert main(["info", str(packed)]) == 0
+    assert f"encoding         {encoding}" in capsys.readouterr().out
+
+
+def test_quantized_file_of_several_classes(tmp_path, capsys):
+    packed, out = str(tmp_path / "packed.npz"), str(tmp_path / "m.npz")
+    reports = [tmp_path / name for name in ("a", "b")]
+    assert main(["quantize", "digits", "--bits", "3", "--seed", "4", "--out", packed]) == 0
+    assert "1797 rows of 64 features for 10 classes, 3 bits" in capsys.readouterr().out
+    assert train(packed, "--epochs", 2, "--report", reports[0], "--out", out) == 0
+    assert train("digits", "--bits", 3, "--seed", 4, "--epochs", 2, "--report", reports[1]) == 0
+    codes, features = (json.loads(report.read_text()) for report in reports)
+    assert codes["coef"] == features["coef"]
+    assert codes["seed"] == features["seed"] == 4
+    assert codes["dataset"]["classes"] == list(range(10))
+    # An estimate; the codes that were trained on fit their own noise.
+    assert codes["history"][-1]["train_loss"] == pytest.approx(
+        features["history"][-1]["train_loss"], rel=0.2)
+    capsys.readouterr()
+    assert main(["predict", out, packed]) == 0
+    assert re.match(r"accuracy 9\d\.\d\d % on 1797 rows", capsys.readouterr().out)
+    assert main(["info", packed]) == 0
+    assert "classes          0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in capsys.readouterr().out
+    data = load_quantized(packed)
+    with pytest.raises(ValueError, match="must be given two classes, not 10; train one class"):
+        plan(data, PipelineConfig(bits=3), steps=[0.1])
+
+
+def test_schedule_file(numbers, tmp_path):
+    steps, report = tmp_path / "steps.txt", tmp_path / "run.json"
+    steps.write_text("0.1\n0.05\n0.02\n")
+    assert train(numbers[0], "--schedule", steps, "--report", report) == 0
+    taken = [entry["step"] for entry in json.loads(report.read_text())["history"]]
+    assert taken == pytest.approx([0.1, 0.05, 0.02], rel=0.01)
+
+
+def test_device_seconds_and_lookahead(numbers, tmp_path, monkeypatch):
+    opened = []
+
+    def open_fake(name, config, **options):
+        device = FakeDevice(config)
+        device.set("CYCLES_LO", 12345)
+        opened.append((device, options))
+        return device
+
+    monkeypatch.setattr("bitstep.cli.train.open_device", open_fake)
+    monkeypatch.setattr("bitstep.cli.device.device_class", lambda name: bitstep_sim_signature)
+    report = tmp_path / "run.json"
+    assert main(["train", numbers[0], "--device", "sim", "--lookahead", "3", "--clock-mhz", "50",
+                 "--memory-latency", "9", "--report", str(report)]) == 0
+    (device, options), = opened
+    assert options == {"clock_hz": 50e6, "memory_latency": 9}
+    assert device.closed
+    assert device.get("LOOKAHEAD") == 3
+    found = json.loads(report.read_text())
+    assert found["device_seconds"] == 12345 / 1e8
+    assert found["counters"]["cycles"] == 12345
+
+
+def bitstep_sim_signature(config, *, clock_hz=1e8, memory_latency=20):
+    """Stands for the class of a device with such options."""
+
+
+def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bitstep.cli.train.open_device",
+                        lambda name, config, **options: FakeDevice(config, interrupt=4))
+    out, report = tmp_path / "model.npz", tmp_path / "run.json"
+    assert train(numbers[0], "--out", out, "--report", report) == 1
+    assert "interrupted; the model is that of epoch 4 of 20" in capsys.readouterr().err
+    found = json.loads(report.read_text())
+    assert found["interrupted"]
+    assert len(found["history"]) == 4
+    assert load_model(out).coef[0].tolist() == found["coef"]
+    monkeypatch.setattr("bitstep.cli.train.open_device",
+                        lambda name, config, **options: FakeDevice(config, interrupt=0))
+    assert train(numbers[0], "--out", out) == 1
+    assert capsys.readouterr().err == ("bitstep train: interrupted in the first epoch: there is "
+                                       "no model yet, so none was kept\n")
+
+
+class InterruptedLater:
+    """A device that Ctrl-C stops in a later run: one of several classes."""
+
+    def __init__(self, config, *, run, epoch):
+        self.config, self.run, self.epoch, self.clock_hz = config, run, epoch, None
+
+    def train(self, job, **options):
+        self.run -= 1
+        if self.run == 0:
+            return Driver(FakeDevice(self.config, interrupt=self.epoch)).train(job, **options)
+        return Driver(FakeDevice(self.config)).train(job, **options)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("run, epoch, message, epochs", [
+    (2, 1, "interrupted in class 2 of 3: no model was kept, because one-vs-rest trains class", 0),
+    (3, 0, "interrupted in class 3 of 3: no model was kept", 0),
+    (3, 2, "interrupted; the model is that of epoch 2 of 20 of every class", 2)])
+def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoch, message, epochs):
+    table = np.loadtxt(numbers[1], delimiter=",")
+    table[:20, -1] = 9
+    np.savetxt(tmp_path / "three.csv", table, delimiter=",")
+    monkeypatch.setattr(
+        "bitstep.cli.train.open_device",
+        lambda name, config, **options: InterruptedLater(config, run=run, epoch=epoch))
+    out, report = tmp_path / "model.npz", tmp_path / "run.json"
+    assert train(tmp_path / "three.csv", "--model", "ls-svm", "--out", out,
+                 "--report", report) == 1
+    error = capsys.readouterr().err
+    assert f"bitstep train: {message}" in error
+    assert out.exists() == report.exists() == bool(epochs)
+    if epochs:
+        assert len(json.loads(report.read_text())["history"]) == epochs
+        assert load_model(out).coef.shape == (3, 3)
+
+
+def test_ctrl_c_of_a_process(tmp_path):
+    data, out = tmp_path / "data.csv", tmp_path / "model.npz"
+    np.savetxt(data, np.random.default_rng(0).uniform(size=(2000, 3)), delimiter=",")
+    program = (
+        "import os, signal, sys, bitstep.cli, bitstep.cli.train as train\n"
+        # A shell's background jobs ignore the signal, and so would this process.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "to = train.Bar.to\n"
+        "def interrupt(bar, done):\n"
+        "    to(bar, done)\n"
+        "    if done == 3: os.kill(os.getpid(), signal.SIGINT)\n"
+        "train.Bar.to = interrupt\n"
+        "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
+    run = subprocess.run([sys.executable, "-c", program, "train", str(data), "--device", "golden",
+                          "--epochs", "1000", "--out", str(out)], capture_output=True, text=True,
+                         timeout=60)
+    assert run.returncode == 1
+    assert run.stderr == ("bitstep train: interrupted; the model is that of epoch 3 of 1000\n")
+    assert load_model(out).n_features == 2
+
+
+# Exit code 2: wrong use
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--wave", "x.fst"], "--wave is not possible with --device golden"),
+    (["--clock-mhz", "100"], "--clock-mhz is not possible with --device golden"),
+    (["--memory-latency", "5"], "--memory-latency is not possible with --device golden"),
+    (["--memory-gbps", "5"], "--memory-gbps is not possible with --device golden"),
+    (["--bits", "9"], "--bits: must be an integer from 1 to 8, or 32 for floating-point rows, not"),
+    (["--bits", "four"], "or 32 for floating-point rows, not 'four'"),
+    (["--bits", "32", "--encoding", "nearest"], "--bits 32 does not go together with --encoding n"),
+    (["--bits", "4", "--encoding", "float"], "--bits 4 does not go together with --encoding float"),
+    (["--encoding", "fp4"], "invalid choice: 'fp4'"),
+    (["--bus-width", "65"], "argument --bus-width: invalid choice: 65"),
+    (["--epochs", "0"], "must be an integer of at least 1, not '0'"),
+    (["--step", "-1"], "must be a number above 0, not '-1'"),
+    (["--step", "nan"], "must be a number above 0, not 'nan'"),
+    (["--l2", "-1"], "must be a number of at least 0, not '-1'"),
+    (["--lookahead", "33"], "must be an integer from 0 to 32, not '33'"),
+    (["--copies", "256"], "must be an integer from 1 to 255, not '256'"),
+    (["--step", "1", "--schedule", "steps.txt"], "--step does not go together with a file"),
+    (["--no-intercept"], "--no-intercept needs --scaler maxabs"),
+    (["--out", "/no/such/folder/m.npz"], "cannot be written: there is no folder /no/such/folder"),
+    (["--out", "/"], "cannot be written: it is a folder"),
+    (["--out", ""], "'' cannot be written"),
+    (["--out", "/dev/null"], "cannot be written: it is no regular file"),
+    (["--out", "x.npz", "--report", "./x.npz"], "or writes it for another option"),
+    (["--plot", "x.foo"], "--plot needs a file name that ends in .png, .pdf or .svg, not 'x.foo'"),
+    (["--plot", "x"], "--plot needs a file name"),
+    (["--wave", "x.vcd"], "the file name must end in .fst, not 'x.vcd'"),
+    (["--device", "moon"], "--device must be one of golden, pynq, sim")])
+def test_wrong_use(numbers, capsys, arguments, message):
+    with pytest.raises(SystemExit) as caught:
+        main(["train", numbers[0], "--device", "golden", *arguments])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
+    packed = str(tmp_path / "packed.npz")
+    main(["quantize", numbers[0], "--out", packed])
+    for arguments, message in (
+            (["train", packed, "--train-rows", "5"], "--train-rows needs features"),
+            (["train", packed, "--seed", "5"], "--seed needs features"),
+            (["train", packed, "--no-shuffle"], "--shuffle needs features"),
+            (["train", packed, "--bits", "5"], "--bits 5 does not fit"),
+            (["train", packed, "--bus-width", "128"], "which was quantized with 64: leave the"),
+            (["train", packed, "--encoding", "nearest"], "--encoding nearest does not fit"),
+            (["train", packed, "--scaler", "maxabs"], "--scaler maxabs does not fit"),
+            (["train", packed, "--copies", "2"], "--copies 2 does not fit"),
+            (["train", packed, "--out", packed], "this command reads it"),
+            (["train", packed, "--model", "ls-svm"], "was quantized for a regression"),
+            (["quantize", packed, "--out", packed + "2"], "is quantized already")):
+        with pytest.raises(SystemExit) as caught:
+            main([*arguments, *(["--device", "golden"] if arguments[0] == "train" else [])])
+        assert caught.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+# Exit code 1: it failed, with a message and no traceback
+
+@pytest.mark.parametrize("arguments, message", [
+    (["missing.csv"], "missing.csv: there is no such file"),
+    (["cadatta"], "did you mean 'cadata'?"),
+    (["NUMBERS", "--step", "1000"], "left the number range in epoch 1"),
+    (["NUMBERS", "--step", "1e-20"], "too small for the step registers"),
+    (["NUMBERS", "--train-rows", "61"], "train_rows must be from 1 to 60"),
+    (["NUMBERS", "--batch", "60"], "batch must be less than the rows (60)"),
+    (["NUMBERS", "--schedule", "missing.txt"], "readable text file of steps, not 'missing.txt'"),
+    (["digits", "--model", "ls-svm", "--no-shuffle", "--train-rows", "1"], "every label is 0"),
+    (["diabetes", "--model", "svm"], "diabetes is a regression, svm needs classes; use --model li"),
+    (["diabetes", "--model", "ls-svm"], "or another data set (`bitstep info --data`)"),
+    (["NUMBERS", "--model", "logistic"], "must be whole numbers, not -1"),
+    (["NUMBERS", "--box", "1e-9"], "box must be at least "),
+    (["NUMBERS", "--l2", "1", "--batch", "60"], "batch must be less than the rows (60)"),
+    (["cpus", "--model", "ls-svm"], "no data set 'cpus'")])
+def test_failures(numbers, capsys, arguments, message):
+    arguments = [numbers[0] if argument == "NUMBERS" else argument for argument in arguments]
+    assert train(*arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("bitstep train: error: ")
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_too_many_classes(tmp_path, capsys):
+    path = tmp_path / "many.csv"
+    np.savetxt(path, np.column_stack([np.arange(300), np.arange(300)]), delimiter=",")
+    assert train(path, "--model", "ls-svm") == 1
+    assert "labels take 300 values, more than the 256 classes that ls-svm" in \
+        capsys.readouterr().err
+    assert train(path, "--model", "svm") == 1
+    assert "the 256 classes that svm accepts; use --model linreg" in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback():
+    with pytest.raises(ValueError, match="no such file"):
+        main(["train", "missing.csv", "--device", "golden", "--debug"])
+    with pytest.raises(ValueError, match="no such file"):
+        main(["--debug", "train", "missing.csv", "--device", "golden"])
+
+
+def test_predict_with_the_wrong_data(numbers, tmp_path, capsys):
+    out, packed = str(tmp_path / "model.npz"), str(tmp_path / "packed.npz")
+    train(numbers[1], "--out", out, "--epochs", "1")
+    main(["quantize", numbers[1], "--bits", "3", "--out", packed])
+    capsys.readouterr()
+    for data, message in (
+            ("diabetes", "trained on 3 features, the data have 10"),
+            (packed, "trained with 4 bits compensated, " + packed + " holds 3 bits compensated"),
+            (numbers[0], "The model tells classes 2, 5 apart, the labels of")):
+        assert main(["predict", out, data]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["predict", packed, numbers[0]]) == 1
+    assert "not a model file" in capsys.readouterr().err
+
+
+def test_predict_of_a_libsvm_file_without_the_last_columns(tmp_path, capsys):
+    train_file, test_file, other = (tmp_path / name for name in ("a.svm", "b.svm", "b.csv"))
+    train_file.write_text("".join(f"{row} 1:{row} 2:1 3:{row % 3}\n" for row in range(20)))
+    test_file.write_text("1 1:1\n2 1:2\n")
+    other.write_text("1,1\n2,2\n")
+    model, out = tmp_path / "m.npz", tmp_path / "p.txt"
+    assert train(train_file, "--out", model, "--bits", 8) == 0
+    assert main(["predict", str(model), str(test_file), "--out", str(out)]) == 0
+    found = load_model(model)
+    np.testing.assert_allclose(np.loadtxt(out), found.predict(np.array([[1., 0, 0], [2, 0, 0]])))
+    assert main(["predict", str(model), str(other)]) == 1
+    assert "trained on 3 features, the data have 1" in capsys.readouterr().err
+
+
+def test_missing_matplotlib(numbers, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.backends.backend_agg", None)
+    assert train(numbers[0], "--epochs", 1, "--plot", tmp_path / "p.png") == 1
+    assert '--plot needs matplotlib: pip install "bitstep[sklearn]"' in capsys.readouterr().err
+
+
+# The other commands
+
+def test_info(capsys):
+    assert main(["info", "--bits", "1", "--bus-width", "512"]) == 0
+    text = capsys.readouterr().out
+    assert "lanes          512" in text
+    assert PipelineConfig(bits=1, bus_width=512).with_lookahead().name in text
+    assert main(["info", "--bits", "1", "--bus-width", "512", "--features", "4096"]) == 0
+    assert PipelineConfig(bits=1, bus_width=512).with_lookahead(4096).name \
+        in capsys.readouterr().out
+    assert main(["info", "--bits", "32", "--solver", "logistic", "--proximal"]) == 0
+    shown = capsys.readouterr().out
+    assert "w64-b32-float-n4096" in shown
+    assert "recursion         6 cycles" in shown
+    assert re.search(r"^ +8 +4 +\d+ +\d+ +6$", shown, re.MULTILINE)
+    config = PipelineConfig(refetch=True, lookahead=0)
+    assert main(["info", "--refetch", "--lookahead", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert config.name in shown
+    assert f"latency        {config.latency} cycles" in shown
+    assert re.search(rf"^ +90 +6 +\d+ +0 +{config.latency + 5}$", shown, re.MULTILINE)
+    assert "a row that is read again takes more" in shown
+    assert main(["info", "--registers"]) == 0
+    assert capsys.readouterr().out.count("\n") == len(REGISTERS) + 2
+    assert main(["info", "--data"]) == 0
+    assert "cadata" in capsys.readouterr().out.split()
+
+
+def test_info_of_a_model(numbers, tmp_path, capsys):
+    out = str(tmp_path / "model.npz")
+    train(numbers[1], "--out", out, "--epochs", "1")
+    capsys.readouterr()
+    assert main(["info", out]) == 0
+    text = capsys.readouterr().out
+    assert "classes        2, 5" in text
+    assert "encoding       compensated" in text
+
+
+def test_info_of_other_files(numbers, tmp_path, capsys):
+    report = tmp_path / "run.json"
+    train(numbers[1], "--report", report, "--epochs", 2)
+    printed = capsys.readouterr().out
+    assert main(["info", str(report)]) == 0
+    shown = capsys.readouterr().out
+    assert shown in printed
+    assert len(shown.splitlines()) == 7
+    assert main(["info", numbers[1]]) == 0
+    text = capsys.readouterr().out
+    assert "rows              60" in text
+    assert "labels            2 to 5, 2 different" in text
+    assert main(["info", "breast_cancer"]) == 0
+    assert "features          30" in capsys.readouterr().out
+    report.write_text("[]")
+    for path, message in ((report, "not a report of `bitstep train --report`"),
+                          (tmp_path / "none.npz", "there is no such file"),
+                          (tmp_path / "none.json", "there is no such file")):
+        assert main(["info", str(path)]) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_texts_of_numbers():
+    assert column([1396.634, 1416.0, 1555.1234567]) == ["1396.63", "1416.00", "1555.12"]
+    assert column([0.0522873, 0.00261367, None], 4) == ["0.052287", "0.002614", "-"]
+    assert column([3.6e9, 12345678.9]) == ["3.60000e+09", "1.23457e+07"]
+    assert column([1.0, 1e-7]) == ["1.00000e+00", "1.00000e-07"]
+    assert column([0.0, 0.0], 3) == ["0.00", "0.00"]
+    assert [duration(seconds) for seconds in (1234.5, 99.96, 1.5, 0.0404, 1.506e-4, 0.0)] == [
+        "1,234 s", "100 s", "1.50 s", "40.4 ms", "151 us", "0.00 us"]
+
+
+def test_devices(capsys, monkeypatch):
+    assert main(["devices"]) == 0
+    assert "golden  yes" in capsys.readouterr().out
+    monkeypatch.setitem(sys.modules, "bitstep_sim.board.device", None)
+    assert main(["devices"]) == 0
+    assert 'pip install "bitstep[sim]"' in capsys.readouterr().out
+    assert set(bitstep.devices.available()) >= {"golden", "sim"}
+
+
+def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "bitstep_hw.top", None)
+    assert main(["rtl", "--out", str(tmp_path / "x.v")]) == 1
+    assert 'pip install "bitstep[hw]"' in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["rtl", "--features", "5000"])
+    assert "--features must be at most --max-features (4096)" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["rtl", "--bits", "1", "--encoding", "double"])
+    assert "from 2 to 8 for encoding 'double', not 1" in capsys.readouterr().err
+    for options, message in (
+            (["--solver", "logistic", "--recursion", "2"], "recursion of solver 'logistic' must"),
+            (["--recursion", "6"], "recursion of solver 'linear' must be one of 2, 3, 4, not 6"),
+            (["--recursion", "5"], "argument --recursion: invalid choice: 5"),
+            (["--refetch", "--bits", "32"], "A pipeline with refetch must have family 'single'"),
+            (["--refetch", "--solver", "logistic"], "pipeline with refetch must have family 'sing"),
+            (["--bits", "32", "--encoding", "double"], "--bits 32 does not go together with")):
+        with pytest.raises(SystemExit) as caught:
+            main(["rtl", *options])
+        assert caught.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+def test_rtl(tmp_path, capsys):
+    pytest.importorskip("amaranth")
+    path = tmp_path / "top.v"
+    assert main(["rtl", "--bits", "8", "--max-features", "16", "--lookahead", "0", "--no-minibatch",
+                 "--no-corrections", "--out", str(path)]) == 0
+    assert "module bitstep_top" in path.read_text()
+    assert "w64-b8-single-n16-d0-r2-nobatch-nocorr" in capsys.readouterr().out
+
+
+def test_as_a_process(numbers):
+    run = subprocess.run([sys.executable, "-m", "bitstep", "train", numbers[0], "--device",
+                          "golden", "--epochs", "2"], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "train loss" in run.stdout
+    run = subprocess.run([sys.executable, "-m", "bitstep"], capture_output=True, text=True,
+                         timeout=60)
+    assert run.returncode == 2
+    assert "COMMAND" in run.stderr
+    run = subprocess.run([sys.executable, "-m", "bitstep", "train", "--help"], capture_output=True,
+                         text=True, timeout=60)
+    assert run.returncode == 0
+    for option in ("--model", "--bits", "--encoding", "--device", "--bus-width", "--batch",
+                   "--lookahead", "--epochs", "--step", "--schedule", "--l2", "--seed", "--out",
+                   "--report", "--scaler", "--train-rows", "--shuffle", "--copies", "--clock-mhz",
+                   "--memory-latency", "--memory-gbps", "--wave", "--plot", "--refetch", "--l1",
+                   "--box"):
+        assert option in run.stdout
+
+
+def test_status_line(capsys, monkeypatch):
+    def show():
+        line = StatusLine("sim")
+        for text in ("generating x", "compiling x: 1 of 2", "compiling x: 2 of 2", "compiled x"):
+            line(text)
+        line.clear()
+        return capsys.readouterr().err
+
+    assert show() == "sim: generating x ...\nsim: compiling x ...\nsim: compiled x ...\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert show().endswith("\r\x1b[Ksim: compiled x\r\x1b[K")

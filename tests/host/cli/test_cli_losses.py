@@ -1,0 +1,217 @@
+"""Models, losses, refetching and regularisers on the command line."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bitstep.cli import main
+from bitstep.cli.problem import constant_loss
+from bitstep.cli.report import LOSSES
+from bitstep.data import load, split
+from bitstep.pipeline.registers import Loss
+from bitstep.training.losses import mean_losses
+from bitstep.training.model_file import load_model
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """A regression file of 60 rows and 3 columns, and a classification file."""
+    rng = np.random.default_rng(0)
+    features = rng.uniform(0, 10, (60, 3))
+    labels = features @ [1.0, -2.0, 0.5] + 3
+    paths = tmp_path / "numbers.csv", tmp_path / "classes.csv"
+    for path, last in zip(paths, (labels, np.where(labels > 0, 5, 2)), strict=True):
+        np.savetxt(path, np.column_stack([features, last]), delimiter=",", fmt="%.17g")
+    return tuple(map(str, paths))
+
+
+def train(*arguments):
+    return main(["train", *map(str, arguments), "--device", "golden"])
+
+
+def run_of(tmp_path, *arguments):
+    """Report of a training run that must succeed."""
+    path = tmp_path / "run.json"
+    assert train(*arguments, "--report", path) == 0
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("model, loss, bits, encoding", [
+    ("ls-svm", "squared_error", 4, "compensated"), ("l2-svm", "squared_hinge", 8, "stochastic"),
+    ("svm", "hinge", 8, "nearest"), ("logistic", "log_loss", 8, "stochastic")])
+def test_models(tmp_path, capsys, model, loss, bits, encoding):
+    """The loss of the report is the model's own, and rows suit the model."""
+    out = tmp_path / "model.npz"
+    found = run_of(tmp_path, "breast_cancer", "--model", model, "--train-rows", 400, "--out", out,
+                   "--plot", tmp_path / "loss.png")
+    config = found["config"]
+    assert [config[key] for key in ("model", "loss", "bits", "encoding", "refetch")] == \
+        [model, loss, bits, encoding, model == "svm"]
+    assert found["history"][-1]["test_metric"] > 0.94
+    assert found["loss_on"] == "features"
+    assert f"Loss: {LOSSES[loss]} over K rows.\n" in capsys.readouterr().out
+    dataset, _ = split(load("breast_cancer"), 400, True, 0)
+    margins = (2 * dataset.labels - 1) * (
+        dataset.features @ found["coef"][0] + found["intercept"][0])
+    expected = {"squared_error": (1 - margins) ** 2 / 2, "log_loss": np.log1p(np.exp(-margins)),
+                "squared_hinge": np.maximum(1 - margins, 0) ** 2 / 2,
+                "hinge": np.maximum(1 - margins, 0)}[loss]
+    assert found["history"][-1]["train_loss"] == pytest.approx(expected.mean())
+    saved = load_model(out)
+    assert saved.config == config
+    assert main(["predict", str(out), "breast_cancer"]) == 0
+    right = (saved.predict(dataset.features) == dataset.labels).mean()
+    assert right > 0.94
+
+
+def test_refetched_rows(tmp_path, capsys):
+    """The line on refetching; it uses every row as a training at 16 bits would."""
+    found = run_of(tmp_path, "breast_cancer", "--model", "svm", "--bits", 3)
+    rows = found["counters"]["refetched_rows"]
+    assert 0 < rows < 20 * 569
+    assert f"Refetching: {rows:,} of 11,380 rows ({100 * rows / 11380:.2f} %) were read again" in \
+        capsys.readouterr().out
+    assert found["config"]["pipeline"]["refetch"]
+    straw = run_of(tmp_path, "breast_cancer", "--model", "svm", "--bits", 3, "--no-refetch")
+    assert straw["counters"]["refetched_rows"] == 0
+    assert "Refetching: no; every row was used as quantized." in capsys.readouterr().out
+    floats = run_of(tmp_path, "breast_cancer", "--model", "svm", "--bits", 32)
+    assert "Refetching" not in capsys.readouterr().out
+    last, straw_last, best = (run["history"][-1]["train_loss"] for run in (found, straw, floats))
+    assert abs(last - best) < abs(straw_last - best)
+
+
+def test_refetching_of_several_classes(tmp_path):
+    found = run_of(tmp_path, "digits", "--model", "svm", "--epochs", 2, "--train-rows", 600)
+    assert np.shape(found["coef"]) == (10, 64)
+    assert found["history"][-1]["test_metric"] > 0.85
+    assert 0 < found["counters"]["refetched_rows"] < 2 * 10 * 600
+
+
+def test_floating_point_rows(numbers, tmp_path):
+    for options in (["--bits", 32], ["--encoding", "float"]):
+        found = run_of(tmp_path, numbers[0], *options, "--epochs", 30)
+        assert (found["config"]["bits"], found["config"]["encoding"]) == (32, "float")
+        assert found["config"]["pipeline"]["family"] == "float"
+        assert found["history"][-1]["train_loss"] < 0.5
+
+
+def test_l1_and_box(numbers, tmp_path, capsys):
+    plain, sparse, boxed = (run_of(tmp_path, numbers[0], *options) for options in (
+        [], ["--l1", 4], ["--box", 2]))
+    assert 0.0 not in plain["coef"]
+    assert 0.0 in sparse["coef"]
+    half_ranges = np.ptp(np.loadtxt(numbers[0], delimiter=",")[:, :3], axis=0) / 2
+    assert np.abs(boxed["coef"] * half_ranges).max() == pytest.approx(2)
+    assert (sparse["config"]["l1"], sparse["config"]["box"]) == (4, None)
+    assert boxed["config"]["pipeline"]["proximal"]
+    assert not plain["config"]["pipeline"]["proximal"]
+    capsys.readouterr()
+    run_of(tmp_path, "breast_cancer", "--model", "svm", "--step", 15, "--epochs", 1, "--box", 0.01,
+           "--l1", 0.001)
+    error = capsys.readouterr().err
+    assert "but predicting the best constant has 0.745167; the first step was 15, try --st" in error
+    assert error.endswith("or --step auto or a smaller --l1 or a larger --box\n")
+
+
+def test_quantized_file_for_refetching(tmp_path, capsys):
+    packed, straw, whole = (str(tmp_path / name) for name in ("a.npz", "b.npz", "c.npz"))
+    assert main(["quantize", "breast_cancer", "--model", "svm", "--out", packed]) == 0
+    assert "8 bits nearest, 18,208 bytes of rows, and a copy at 16 bits" in capsys.readouterr().out
+    assert main(["info", packed]) == 0
+    assert "full precision   a copy at 16 bits" in capsys.readouterr().out
+    codes = run_of(tmp_path, packed, "--model", "svm")
+    assert "over K rows at full precision (there are no features)" in capsys.readouterr().out
+    features = run_of(tmp_path, "breast_cancer", "--model", "svm")
+    assert codes["coef"] == features["coef"]
+    assert codes["loss_on"] == "full"
+    assert codes["history"][-1]["train_loss"] == pytest.approx(
+        features["history"][-1]["train_loss"], rel=1e-4)
+    assert codes["counters"]["refetched_rows"] == features["counters"]["refetched_rows"]
+
+    assert main(["quantize", "breast_cancer", "--model", "svm", "--no-full", "--out", straw]) == 0
+    found = run_of(tmp_path, straw, "--model", "svm")
+    assert not found["config"]["refetch"]
+    assert found["loss_on"] == "codes"
+    assert f"note: {straw} has no rows at full precision, so rows are used as quantized; `bitstep" \
+        in capsys.readouterr().err
+    run_of(tmp_path, straw, "--model", "svm", "--no-refetch")
+    assert capsys.readouterr().err == ""
+
+    # With another model or more classes, too.
+    assert main(["quantize", "digits", "--bits", "6", "--encoding", "stochastic", "--full", "--out",
+                 whole]) == 0
+    for model in ("svm", "logistic", "l2-svm", "ls-svm"):
+        found = run_of(tmp_path, whole, "--model", model, "--epochs", 1)
+        assert found["config"]["model"] == model
+        assert found["config"]["refetch"] == (model == "svm")
+
+
+def test_quantized_floating_point_file(tmp_path, capsys):
+    packed, out = str(tmp_path / "packed.npz"), str(tmp_path / "m.npz")
+    assert main(["quantize", "diabetes", "--bits", "32", "--out", packed]) == 0
+    assert main(["info", packed]) == 0
+    assert "full precision   of all rows" in capsys.readouterr().out
+    codes = run_of(tmp_path, packed, "--out", out)
+    features = run_of(tmp_path, "diabetes", "--bits", 32)
+    assert codes["coef"] == features["coef"]
+    assert codes["loss_on"] == "full"
+    assert codes["history"][-1]["train_loss"] == pytest.approx(
+        features["history"][-1]["train_loss"], rel=1e-6)
+    assert main(["predict", out, packed]) == 0
+
+
+@pytest.mark.parametrize("loss, share, expected", [
+    (Loss.LEAST_SQUARES, 0.25, 0.375), (Loss.SQUARED_HINGE, 0.25, 0.375), (Loss.HINGE, 0.25, 0.5),
+    (Loss.LOGISTIC, 0.25, 0.562335), (Loss.LOGISTIC, 1.0, 0.0), (Loss.HINGE, 1.0, 0.0)])
+def test_loss_of_the_best_constant(loss, share, expected):
+    targets = np.where(np.arange(100) < 100 * share, 1.0, -1.0)
+    assert constant_loss(loss, targets) == pytest.approx(expected, abs=1e-6)
+    models = np.linspace(-3, 3, 601)        # no constant is better, and the best is among these
+    losses = mean_losses(loss, np.zeros((100, 1)), targets[:, None], np.zeros((601, 1, 1)),
+                         models[:, None])
+    assert losses.min() == pytest.approx(expected, abs=0.05 if share == 1 else 1e-4)
+
+
+# Wrong use, with exit code 2
+
+@pytest.mark.parametrize("options, message", [
+    ("--model lasso", "argument --model: invalid choice: 'lasso'"),
+    ("--refetch", "--refetch needs --model svm: the other losses depend on more of a row than"),
+    ("--model linreg --refetch", "--refetch needs --model svm, not --model linreg: the other"),
+    ("--model logistic --refetch", "--refetch needs --model svm, not --model logistic"),
+    ("--model svm --refetch --encoding double", "--refetch needs --encoding nearest or stochasti"),
+    ("--model svm --refetch --encoding compensated", "does not go together with --encoding compe"),
+    ("--model logistic --encoding compensated", "which is corrected for the squared error alone"),
+    ("--model l2-svm --encoding double-symmetric", "choose one of nearest, stochastic, double, f"),
+    ("--model svm --refetch --bits 32", "--refetch does not go together with floating-point rows"),
+    ("--model svm --batch 16", "Refetching needs --batch 1, because every row is decided with"),
+    ("--model svm --refetch --batch 2", "not 2; --no-refetch uses the codes alone"),
+    ("--box 0", "argument --box: must be a number above 0, not '0'"),
+    ("--box -1", "argument --box: must be a number above 0, not '-1'"),
+    ("--l1 -1", "argument --l1: must be a number of at least 0, not '-1'"),
+    ("--l1 inf", "argument --l1: must be a number of at least 0, not 'inf'")])
+def test_wrong_use(numbers, capsys, options, message):
+    with pytest.raises(SystemExit) as caught:
+        train(numbers[1], *options.split())
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
+    packed, straw, other = (str(tmp_path / f"{name}.npz") for name in ("packed", "straw", "other"))
+    main(["quantize", numbers[1], "--out", packed])
+    main(["quantize", numbers[1], "--encoding", "nearest", "--out", straw])
+    for arguments, message in (
+            (["train", packed, "--model", "svm"], "svm does not go together with the encoding of"),
+            (["train", packed, "--refetch"], "--refetch needs --model svm"),
+            (["train", packed, "--bits", "32"], "--bits 32 does not fit"),
+            (["train", straw, "--model", "linreg"], "which was quantized for a classification"),
+            (["train", straw, "--model", "svm", "--refetch"], f"which {straw} does not hold: writ"),
+            (["quantize", numbers[0], "--full", "--out", other], "--full needs --encoding neares"),
+            (["quantize", numbers[0], "--full", "--bits", "32", "--out", other], "not float")):
+        with pytest.raises(SystemExit) as caught:
+            main([*arguments, *(["--device", "golden"] if arguments[0] == "train" else [])])
+        assert caught.value.code == 2
+        assert message in capsys.readouterr().err

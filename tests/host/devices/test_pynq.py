@@ -1,0 +1,453 @@
+"""The device of PYNQ boards against a stand-in for pynq; tests/pynq has the real one."""
+
+import asyncio
+import dataclasses
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fake_pynq import FakeClocks, FakePynq, write_bitstream
+from fakes import make_job
+
+from bitstep.devices import available, device_class, open_device, pynq_left
+from bitstep.devices import pynq as device_module
+from bitstep.devices.driver import Driver
+from bitstep.devices.pynq import PynqDevice, find_bitstream, read_bitstream
+from bitstep.golden.sgd import train
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import Status
+from bitstep.pipeline.results import DeviceError
+
+CONFIG = PipelineConfig(bits=3, max_features=64)
+
+
+@pytest.fixture
+def use(monkeypatch):
+    """Makes a stand-in the installed pynq."""
+    def install(*given, **options):
+        fake = FakePynq(*given, **options)
+        monkeypatch.setitem(sys.modules, "pynq", fake)
+        return fake
+    return install
+
+
+def job(epochs=3):
+    rng = np.random.default_rng(0)
+    return make_job(rng.integers(-3, 4, (10, 25)), rng.integers(-100, 100, 10), config=CONFIG,
+                    mantissa=3, epochs=epochs, label_shift=8)
+
+
+def test_is_installed():
+    assert "pynq" in available()
+    assert device_class("pynq") is PynqDevice
+
+
+def test_trains_as_golden(use, tmp_path):
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    with Driver(open_device("pynq", CONFIG, bitfile=str(path))) as driver:
+        result = driver.train(job())
+        assert driver.device.clock_hz == 100e6
+        assert not driver.device.uses_interrupt
+    np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job())])
+    assert fake.loaded == [str(path)]
+    assert fake.pipeline.buffers == []
+
+
+@pytest.mark.parametrize(("pll_mhz", "divider", "found_mhz", "mhz"), [
+    (1000, 16, 62.5, 100), (1500, 8, 187.5, 100), (1000, 10, 100, 100),
+    (1066, 10, 106.6, 1066 / 11), (1000.05, 5, 200.01, 100.005)])
+def test_sets_the_clock(use, tmp_path, pll_mhz, divider, found_mhz, mhz):
+    """Dividers of the .hwh are for another PLL than the board's."""
+    use(CONFIG, clocks=FakeClocks(pll_mhz, divider))
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    assert device.clock_hz == device.clock.hz == pytest.approx(1e6 * mhz)
+    assert device.clock.found_hz == pytest.approx(1e6 * found_mhz)
+    assert device.clock.wanted_hz == 100e6
+    device.close()
+
+
+@pytest.mark.parametrize(("clocks", "message"), [
+    (FakeClocks(1050), "must be 100 MHz, .* but pynq reads 105 MHz after setting it"),
+    (FakeClocks(1500, 12, stuck=True), r"reads 125 MHz .*\(125 MHz before\)\. Models could be wro"),
+    (FakeClocks(1000.3), r"reads 100\.03 MHz"),
+    (FakeClocks(1000, 16, stuck=True), r"reads 62\.5 MHz .* within 5%, so it was not set"),
+    (object(), "pynq 0.0 cannot set the clock of the FPGA to 100 MHz: AttributeError"),
+    (FakeClocks(float("nan"), stuck=True), "reads nan MHz"),
+])
+def test_wrong_clock(use, tmp_path, clocks, message):
+    use(CONFIG, clocks=clocks)
+    with pytest.raises(DeviceError, match=message):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+
+def test_path_is_made_absolute(use, tmp_path, monkeypatch):
+    """pynq looks for a relative path among its own overlays."""
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    monkeypatch.chdir(tmp_path)
+    PynqDevice(CONFIG, bitfile=path.name).close()
+    assert fake.loaded == [str(path)]
+
+
+def test_writes_words(use, tmp_path):
+    fake = use(CONFIG)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    device.write(0x40, np.uint32(7))      # type: ignore[arg-type]
+    assert fake.pipeline.get("ROWS") == 7
+    device.close()
+
+
+class FakeInterrupt:
+    """Comes after some seconds, or fails."""
+
+    def __init__(self, seconds=0.0, error=None):
+        self.seconds, self.error, self.waits = seconds, error, 0
+
+    async def wait(self):
+        self.waits += 1
+        if self.error:
+            raise self.error
+        await asyncio.sleep(self.seconds)
+
+
+def test_waits_by_interrupt(use, tmp_path):
+    interrupt = FakeInterrupt(0.01)
+    use(CONFIG, interrupt=interrupt)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    assert device.uses_interrupt
+    looks = []
+    assert device.wait(lambda: looks.append(1) or len(looks) > 3, 10) is True
+    assert interrupt.waits == 3
+    device.close()
+
+
+def test_one_wait_for_an_interrupt_that_is_late(use, tmp_path, monkeypatch):
+    interrupt = FakeInterrupt(0.5)
+    monkeypatch.setattr(device_module, "LOOK_S", 0.01)
+    use(CONFIG, interrupt=interrupt)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    started = time.monotonic()
+    assert device.wait(lambda: False, 0.1) is False
+    assert 0.1 <= time.monotonic() - started < 0.5
+    assert interrupt.waits == 1
+    assert device.uses_interrupt
+    late = time.monotonic() + 0.02
+    assert device.wait(lambda: time.monotonic() > late, 1) is True
+    assert not device.uses_interrupt            # it did not tell
+    device.close()
+
+
+def test_interrupt_that_fails(use, tmp_path):
+    use(CONFIG, interrupt=FakeInterrupt(error=RuntimeError("invalidated by Overlay change")))
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    with pytest.raises(DeviceError, match=r"invalidated by Overlay change; open .*interrupt=False"):
+        device.wait(lambda: False, 1)
+    device.close()
+
+
+def test_without_pynq(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynq", None)
+    with pytest.raises(DeviceError, match=r"'pynq' needs pynq, .* run this on the board, in the "
+                                          "Python that came with its SD image"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+
+@pytest.mark.parametrize("suffix", [".bit", ".hwh", ".json"])
+def test_missing_file(tmp_path, suffix):
+    path = write_bitstream(tmp_path, CONFIG)
+    path.with_suffix(suffix).unlink()
+    with pytest.raises(DeviceError, match=rf"-test\{suffix} does not exist: .* side by side"):
+        read_bitstream(path)
+
+
+@pytest.mark.parametrize("suffix", [".bit", ".hwh"])
+def test_file_of_another_build(tmp_path, suffix):
+    path = write_bitstream(tmp_path, CONFIG)
+    path.with_suffix(suffix).write_bytes(b"other")
+    with pytest.raises(DeviceError, match=rf"\{suffix} is not the file that .*\.json describes"):
+        read_bitstream(path)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"board": 1, "config": {"bits": 99}}'])
+def test_bad_manifest(tmp_path, content):
+    path = write_bitstream(tmp_path, CONFIG)
+    path.with_suffix(".json").write_text(content)
+    with pytest.raises(DeviceError, match="is no manifest of a bitstream for PYNQ"):
+        read_bitstream(path)
+
+
+def test_another_bitstream(use, tmp_path):
+    fake = use(CONFIG)
+    with pytest.raises(DeviceError, match="another bitstream is loaded"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG, identity=5))
+    assert len(fake.loaded) == 1
+
+
+def test_old_register_map(use, tmp_path):
+    use(CONFIG, version=1)
+    with pytest.raises(DeviceError, match="has version 1 of the register map"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+
+@pytest.mark.parametrize("kinds", [(), ("acme:user:other:1.0",), (FakePynq().kinds * 2)])
+def test_not_one_pipeline(use, tmp_path, kinds):
+    use(CONFIG, kinds=kinds)
+    n = sum(kind.startswith("bitstep") for kind in kinds)
+    with pytest.raises(DeviceError, match=rf"describes {n} pipelines .*, not 1"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("No Devices Found"), OSError("Root permissions"),
+                                   TypeError("unsupported operand")])
+def test_pynq_fails(use, tmp_path, error):
+    use(CONFIG, broken=error)
+    with pytest.raises(DeviceError, match=rf"cannot load .*{error}\. Run it on the board, as root"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+
+
+@pytest.fixture
+def killed(use, tmp_path):
+    """A stand-in on which a program was killed in the middle of a run, and the path of the
+    bitstream; loading another now would cut off its reads.
+    """
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    device = PynqDevice(CONFIG, bitfile=path)
+    fake.pipeline.set("STATUS", Status.BUSY)
+    device_module._OPEN.discard(device)
+    device._confirmed = False               # its process is gone
+    load = fake.Overlay
+
+    def overlay(path):
+        assert not fake.pipeline.get("STATUS") & Status.BUSY
+        return load(path)
+
+    fake.Overlay = overlay
+    return fake, path
+
+
+def test_left_run_is_ended(killed):
+    fake, path = killed
+    PynqDevice(CONFIG, bitfile=path).close()
+    assert len(fake.loaded) == 2
+    assert fake.pipeline.log[-1] == "CONTROL"
+    assert not pynq_left.MARK.exists()
+
+
+def test_left_run_that_does_not_end(killed, monkeypatch):
+    fake, path = killed
+    fake.pipeline.deaf = True
+    monkeypatch.setattr(pynq_left, "ABORT_TIMEOUT_S", 0.05)
+    with pytest.raises(DeviceError, match=r"does not end within 0\.05 s of its abort.*off and on"):
+        PynqDevice(CONFIG, bitfile=path)
+    assert len(fake.loaded) == 1
+
+
+def test_left_run_of_root(killed):
+    fake, path = killed
+
+    def refuse(address, length):
+        raise OSError("Root permissions required.")
+
+    fake.MMIO = refuse
+    with pytest.raises(DeviceError, match=r"cannot be read: OSError: Root .*as root, in a login"):
+        PynqDevice(CONFIG, bitfile=path)
+    assert len(fake.loaded) == 1
+
+
+@pytest.mark.parametrize("change", ["no mark", "damaged mark", "another bitstream"])
+def test_nothing_is_read_without_need(use, tmp_path, change):
+    """Where nothing answers, a read can hang the processor."""
+    fake = use(CONFIG)
+    path = write_bitstream(tmp_path, CONFIG)
+    PynqDevice(CONFIG, bitfile=path)        # not closed: a program that is killed
+    if change == "no mark":
+        pynq_left.MARK.unlink()
+    elif change == "damaged mark":
+        pynq_left.MARK.write_text("{")
+    else:
+        fake.PL.bitfile_name = str(tmp_path / "base.bit")
+    PynqDevice(CONFIG, bitfile=path).close()
+    assert not fake.looked
+
+
+def test_pipeline_of_another_identity_is_left_alone(killed):
+    fake, path = killed
+    mark = json.loads(pynq_left.MARK.read_text())
+    pynq_left.MARK.write_text(json.dumps({**mark, "identity": "0" * 32}))
+    with pytest.raises(AssertionError):     # of the fixture: the run goes on
+        PynqDevice(CONFIG, bitfile=path)
+    assert "CONTROL" not in fake.pipeline.log
+
+
+def test_close_ends_a_run(use, tmp_path):
+    fake = use(CONFIG)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    fake.pipeline.set("STATUS", Status.BUSY)
+    assert pynq_left.MARK.exists()
+    device.close()
+    assert not fake.pipeline.get("STATUS") & Status.BUSY
+    assert not pynq_left.MARK.exists()
+
+
+def test_end_of_the_program_ends_a_run(tmp_path):
+    """A script that nobody stops, and that closes nothing."""
+    path = write_bitstream(tmp_path, CONFIG)
+    script = f"""
+import pathlib, sys
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import fake_pynq
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.devices import pynq_left
+from bitstep.devices.pynq import PynqDevice
+pynq_left.MARK = pathlib.Path({str(tmp_path / "mark.json")!r})
+config = PipelineConfig(bits=3, max_features=64)
+fake = sys.modules["pynq"] = fake_pynq.FakePynq(config)
+device = PynqDevice(config, bitfile={str(path)!r})
+fake.pipeline.set("STATUS", 1)
+fake.pipeline.end = lambda error: (print("aborted", int(error)), fake.pipeline.set("STATUS", 2))
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "aborted 6\n", "")
+    assert not (tmp_path / "mark.json").exists()
+
+
+class Notes:
+    """Stand-in for pynq's module of what it loaded last."""
+
+    def __init__(self, monkeypatch):
+        self.cleared = 0
+        monkeypatch.setitem(sys.modules, "pynq.pl_server", types.SimpleNamespace(global_state=self))
+
+    def clear_global_state(self):
+        self.cleared += 1
+
+
+def test_notes_of_a_file_that_is_gone(use, tmp_path, monkeypatch):
+    """pynq takes the checksum of the last .bit before it loads another."""
+    class Lost:
+        @property
+        def bitfile_name(self):
+            if not notes.cleared:
+                raise FileNotFoundError("old.bit")
+
+        @bitfile_name.setter
+        def bitfile_name(self, path):
+            pass
+
+    fake, notes = use(CONFIG), Notes(monkeypatch)
+    fake.PL = Lost()
+    PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG)).close()
+    assert notes.cleared == 1
+
+
+def test_loading_that_hangs(use, tmp_path, monkeypatch):
+    fake = use(CONFIG)
+    monkeypatch.setattr(device_module, "OPEN_TIMEOUT_S", 0.05)
+    fake.Overlay = lambda path: time.sleep(0.3)
+    with pytest.raises(DeviceError, match=r"did not load the bitstream within 0\.05 s: reboot"):
+        PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    time.sleep(0.3)
+
+
+def test_too_little_memory(use, tmp_path):
+    fake = use(CONFIG, limit=1000)
+    device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
+    with pytest.raises(MemoryError, match=r"no 1,001 contiguous bytes \(BO allocation failed: -12\)"
+                                          r"\. .*fewer rows .*cma="):
+        device.allocate(1001)
+    with pytest.raises(ValueError, match="at least 1 byte, not 0"):
+        device.allocate(0)
+    held = device.allocate(1000)
+    assert held.array.shape == (1000,)
+    device.close()
+    device.close()
+    assert fake.pipeline.buffers == []
+    with pytest.raises(DeviceError, match="is closed"):
+        device.read(0)
+    with pytest.raises(DeviceError, match="was freed"):
+        held.to_device()
+
+
+def test_finds_its_bitstream(tmp_path, monkeypatch):
+    folder = tmp_path / "bitstreams"
+    folder.mkdir()
+    built = {"short": dataclasses.replace(CONFIG, lookahead=0, max_features=32),
+             "long": dataclasses.replace(CONFIG, recursion=4, max_features=128),
+             "wide": dataclasses.replace(CONFIG, bus_width=128),
+             "logistic": dataclasses.replace(CONFIG, solver="logistic", recursion=6),
+             "proximal": dataclasses.replace(CONFIG, bits=2, proximal=True)}
+    for name, config in built.items():
+        write_bitstream(folder, config, name=name)
+    (folder / "ecp5.json").write_text("{}")             # of a board without .bit files
+    monkeypatch.setenv("BITSTEP_BITSTREAMS", str(folder))
+    for wanted, name in ((CONFIG, "long"), (built["wide"], "wide"),
+                         (built["logistic"], "logistic"), (built["proximal"], "proximal"),
+                         (dataclasses.replace(CONFIG, bits=2), "proximal")):
+        assert find_bitstream(wanted) == folder / f"{name}.bit"
+    with pytest.raises(DeviceError, match=r"for 3 bits, a 64-bit bus, family 'single' and solver "
+                                          r"'linear', refetch; there are: w64-b3.*--bus-width"):
+        find_bitstream(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
+    with pytest.raises(DeviceError, match="there are: none"):
+        find_bitstream(CONFIG, tmp_path)
+
+
+def test_folder_of_bitstreams(use, tmp_path, monkeypatch):
+    use(CONFIG)
+    write_bitstream(tmp_path, CONFIG)
+    monkeypatch.setenv("BITSTEP_BITSTREAMS", str(tmp_path))
+    device = PynqDevice(CONFIG)
+    assert device.bitstream.board == "pynq-z2"
+    device.close()
+
+
+def test_command_line(tmp_path):
+    """In a process of its own: the device, its options and its help, as a user has them."""
+    env = {**os.environ, "BITSTEP_BITSTREAMS": str(tmp_path)}
+    data = tmp_path / "data.csv"
+    np.savetxt(data, np.random.default_rng(0).normal(size=(30, 4)), delimiter=",")
+    run = subprocess.run([sys.executable, "-m", "bitstep", "train", str(data), "--device", "pynq",
+                          "--bits", "3"], env=env, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "Device 'pynq' needs pynq" in run.stderr
+    run = subprocess.run([sys.executable, "-m", "bitstep", "devices"], capture_output=True,
+                         text=True)
+    line = next(line for line in run.stdout.splitlines() if line.startswith("pynq"))
+    assert "no" in line.split()[1]
+
+
+def test_manifest_of_the_flow_is_readable(tmp_path):
+    """The manifest that the hardware's side writes is the one that this side reads."""
+    flow = pytest.importorskip("bitstep_hw.boards.vivado.flow")
+    from bitstep_hw.boards.pynq import BOARDS
+    path = tmp_path / "x.bit"
+    path.write_bytes(b"bits")
+    path.with_suffix(".hwh").write_text("<x/>")
+    made = flow.manifest(BOARDS["kv260"], CONFIG, path, path.with_suffix(".hwh"),
+                         tools={"vivado": "2022.1"}, slack_ns={"setup": 0.5})
+    path.with_suffix(".json").write_text(json.dumps(made))
+    found = read_bitstream(path)
+    assert (found.board, found.config, found.clock_hz) == ("kv260", CONFIG, 100e6)
+    assert made["clock_mhz"] == {"constraint": 100, "achieved": pytest.approx(105.26)}
+
+
+def test_sizes_of_the_documentation():
+    """Bytes of rows beside the contiguous memory of PYNQ's image."""
+    text = (Path(__file__).parents[3] / "docs" / "boards-pynq.md").read_text("utf-8")
+    rows = re.findall(r"^\| \S+ \| ([\d,]+) x (\d+) \|(.* MB.*) \|$", text, re.MULTILINE)
+    assert len(rows) == 4
+    for n_rows, n_features, cells in rows:
+        for bits, cell in zip((32, 8, 4, 2, 1), cells.split("|"), strict=True):
+            config = PipelineConfig(bits=bits, family="float" if bits == 32 else "single")
+            size = (int(n_rows.replace(",", "")) * config.beats(int(n_features))
+                    * config.beat_bytes)
+            assert cell.strip(" *") == f"{size / 1e6:.1f} MB"
+            assert ("**" in cell) == (size > 128 << 20)

@@ -1,0 +1,40 @@
+"""The registry of devices."""
+
+import importlib.metadata
+
+import pytest
+
+from bitstep.devices import available, device_class, open_device
+from bitstep.devices.golden import GoldenDevice
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.results import DeviceError
+
+
+def test_installed_devices():
+    assert {"golden", "sim"} <= set(available())
+    assert device_class("golden") is GoldenDevice
+
+
+def test_open_golden():
+    device = open_device("golden", PipelineConfig())
+    assert isinstance(device, GoldenDevice)
+    device.close()
+
+
+def test_unknown_device():
+    with pytest.raises(DeviceError, match=r"no device 'gold'; installed are: .*'golden', .*'sim'"):
+        open_device("gold", PipelineConfig())
+
+
+def test_unknown_option():
+    with pytest.raises(DeviceError, match="'golden' has no option 'clock_hz'; its options are: no"):
+        open_device("golden", PipelineConfig(), clock_hz=1e8)
+
+
+@pytest.mark.parametrize("name, remedy", [
+    ("sim", r'pip install "bitstep\[sim\]"'), ("board", "the package that offers it")])
+def test_device_that_cannot_be_imported(monkeypatch, name, remedy):
+    point = importlib.metadata.EntryPoint(name, "missing_module:Device", "bitstep.devices")
+    monkeypatch.setattr("bitstep.devices.available", lambda: {name: point})
+    with pytest.raises(DeviceError, match=f"'{name}' cannot be loaded.*missing_module.*{remedy}"):
+        open_device(name, PipelineConfig())

@@ -1,0 +1,243 @@
+"""``bitstep doctor`` where no board is needed: the report, opening, facts, the golden model."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bitstep.cli import main
+from bitstep.devices.golden import GoldenDevice
+from bitstep.doctor import Verdict, examine, facts, jobs
+from bitstep.doctor.report import Report
+from bitstep.doctor.session import NotDone, Session
+from bitstep.golden.sgd import train
+from bitstep.pipeline.config import PipelineConfig
+
+CONFIG = PipelineConfig(bits=3, max_features=40)
+
+
+def test_golden(tmp_path, capsys):
+    path = tmp_path / "report.txt"
+    assert main(["doctor", "--device", "golden", "--bits", "3", "--out", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert path.read_text() in shown
+    for section in ("Clock", "Registers", "Interrupt", "Memory", "Abort", "Speed"):
+        assert f"\n{section}\n  skipped  all checks: do not apply: device 'golden' has no" in shown
+    assert "ok       training (plain): 3 epochs of 60 rows of 43 features" in shown
+    assert "ok       counters: beats 540" in shown
+    assert "RESULT: all is well (5 checks passed, 0 failed, 0 with a warning, 6 skipped)" in shown
+
+
+def test_wrong_training_of_golden(monkeypatch):
+    """A model that differs from the golden model in one word."""
+    original = GoldenDevice.train
+
+    def train(self, job, **options):
+        result = original(self, job, **options)
+        result.models[1, 7] += 1
+        return result
+
+    monkeypatch.setattr(GoldenDevice, "train", train)
+    report = examine(lambda: GoldenDevice(CONFIG))
+    assert report.failed
+    assert report.count(Verdict.FAILED) == 3
+    assert "after epoch 2 of 3, 1 of 22 model words differ, all in lane 7 of 21: feature 7 has" \
+        in " ".join(report.text.split())
+
+
+def test_device_that_cannot_be_opened(capsys):
+    assert main(["doctor", "--device", "uart"]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "numpy" in shown
+    assert ("FAILED open the device expected a device that is what its manifest says found Device "
+            "'uart' must be told which bitstream is on the board") in shown
+    assert "RESULT: FAILED (0 checks passed, 1 failed, 0 with a warning, 0 skipped)" in shown
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (["--device", "nothing"], "--device must be one of"),
+    (["--device", "golden", "--port", "x"], "--port is not possible with --device golden"),
+    (["--device", "golden", "--memory-mib", "0"], "must be an integer from 1"),
+    (["--device", "golden", "--out", "/nowhere/report.txt"], "there is no folder /nowhere"),
+])
+def test_wrong_use(capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        main(["doctor", *arguments])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_report():
+    told = []
+    report = Report(told.append)
+    report.section("One")
+    report.ok("first", "fine")
+    report.skip("second", "not done: because")
+    report.fail("third", expected="a " * 60, found="b", remedy="c")
+    report.warn("fourth", expected="d", found="e", remedy="f")
+    report.finish()
+    assert report.text == "\n".join(told) + "\n"
+    assert report.text == f"""
+One
+  ok       first: fine
+  skipped  second: not done: because
+  FAILED   third
+           expected {"a " * 39}a
+                    {"a " * 19}a
+           found    b
+           do       c
+  warning  fourth
+           expected d
+           found    e
+           do       f
+
+RESULT: FAILED (1 checks passed, 1 failed, 1 with a warning, 1 skipped)
+  FAILED   One: third
+  warning  One: fourth
+  What to do stands with each of them above, after `do`. Begin with the first: others may follow
+  from it.
+"""
+
+
+def session_of(report, **members):
+    device = SimpleNamespace(**{"name": "stub", "config": CONFIG, "clock_hz": 100e6} | members)
+    session = Session(device, report, timeout_s=1.0, memory_bytes=1024)
+    session.results["manifest"] = {}
+    return session
+
+
+def clock(wanted, found, hz):
+    return SimpleNamespace(wanted_hz=wanted * 1e6, found_hz=found * 1e6, hz=hz * 1e6)
+
+
+@pytest.mark.parametrize("record, verdict, title", [
+    (clock(100, 100, 99.9999), Verdict.OK, "clock"),
+    (clock(100, 62.5, 100), Verdict.WARNING, "clock dividers"),
+    (clock(100, 100, 96.97), Verdict.WARNING, "clock"),
+    (clock(100, 100, 101), Verdict.FAILED, "clock"),
+])
+def test_clock_that_was_set(record, verdict, title):
+    report = Report()
+    facts.clock(session_of(report, clock=record))
+    assert [(finding.title, finding.verdict) for finding in report.findings] == [(title, verdict)]
+    assert f"{record.found_hz / 1e6:g} MHz found after loading" in " ".join(report.text.split())
+
+
+@pytest.mark.parametrize("content, verdict, said", [
+    ("{}", Verdict.OK, "2"),
+    ('{"register_map": 2}', Verdict.OK, "2"),
+    ('{"register_map": 3}', Verdict.FAILED, "found 3"),
+    ("no JSON", Verdict.FAILED, "copy the .json file"),
+    ("[]", Verdict.FAILED, "copy the .json file"),
+])
+def test_manifest(tmp_path, content, verdict, said):
+    path = tmp_path / "manifest.json"
+    path.write_text(content)
+    report = Report()
+    facts.manifest(report, path)
+    assert [finding.verdict for finding in report.findings] == [verdict]
+    assert said in " ".join(report.text.split())
+
+
+def test_facts_of_a_manifest(tmp_path):
+    path = tmp_path / "manifest.json"
+    content = {"board": "pynq-z2", "identity": "12", "register_map": 2,
+               "clock_mhz": {"constraint": 100, "achieved": 104.5},
+               "tools": {"vivado": "2022.1"}, "bitstream": {"bytes": 3, "sha256": "ab"}}
+    path.write_text(json.dumps(content))
+    report = Report()
+    assert facts.manifest(report, path) == content
+    assert list(report.facts.items())[1:] == [
+        ("built for", "pynq-z2"), ("identity in manifest", "12"),
+        ("clock in manifest", "constraint 100 MHz, achieved 104.5 MHz"),
+        ("built with", "vivado 2022.1"), ("SHA-256 of the bitstream", "ab")]
+
+
+def test_largest_buffer():
+    free = 10_000
+
+    def allocate(size):
+        if size > free:
+            raise MemoryError("no")
+        return SimpleNamespace(free=lambda: None)
+
+    session = session_of(Report(), allocate=allocate)
+    assert session.largest(4096) == 4096
+    assert session.largest(1 << 20) == 10_000 // 64 * 64
+    free = 100
+    with pytest.raises(MemoryError, match="device 'stub' has no buffer of"):
+        session.largest(4096)
+
+
+@pytest.mark.parametrize("error, verdict, said", [
+    (NotDone("it is busy"), Verdict.SKIPPED, "not done: it is busy"),
+    (ZeroDivisionError("division by zero"), Verdict.FAILED, "ZeroDivisionError: division by zero"),
+])
+def test_what_goes_wrong_in_a_check_is_a_finding(error, verdict, said):
+    def check(session):
+        raise error
+
+    report = Report()
+    session_of(report).guard(check, "something")
+    (finding,) = report.findings
+    assert (finding.title, finding.verdict) == ("something", verdict)
+    assert said in finding.text
+
+
+def test_ctrl_c_stops_the_run_and_closes(monkeypatch):
+    stopped, closed = [], []
+    monkeypatch.setattr(Session, "stop", lambda self: stopped.append(True))
+
+    def read(offset):
+        raise KeyboardInterrupt
+
+    device = SimpleNamespace(name="stub", config=CONFIG, identity=0, clock_hz=1e8, read=read,
+                             close=lambda: closed.append(True))
+    with pytest.raises(KeyboardInterrupt):
+        examine(lambda: device)
+    assert (stopped, closed) == ([True], [True])
+
+
+@pytest.mark.parametrize("config", [
+    PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, proximal=True),
+    PipelineConfig(bits=1, bus_width=512),
+    PipelineConfig(bits=2, family="double", minibatch=False),
+    PipelineConfig(bits=32, family="float", max_features=6, lookahead=6, proximal=True),
+    PipelineConfig(bits=4, max_features=48, solver="logistic", recursion=6, proximal=True),
+    PipelineConfig(bits=8, max_features=64, corrections=False),
+], ids=lambda config: config.name)
+def test_jobs_use_all_that_a_pipeline_has(config):
+    made = list(jobs.training_jobs(config).values())
+    for job in made:
+        models, _ = jobs.expected_of(job)
+        assert (models[0] != 0).mean() > 0.5
+        assert (models[0] != models[-1]).any()
+    assert any(job.model.any() and len(job.rows) == 2 for job in made)
+    assert any(job.batch > 1 for job in made) == config.minibatch
+    assert any(job.correction_period for job in made) == config.corrections
+    assert any(job.proximal_period for job in made) == config.proximal
+    refetched = [sum(epoch.refetched_rows for epoch in train(job)) for job in made]
+    assert (max(refetched) > 0) == config.refetch
+
+
+@pytest.mark.parametrize("bits", [1, 4, 8])
+def test_a_row_is_seen_in_its_model(bits):
+    config = PipelineConfig(bits=bits, max_features=32)
+    singles = jobs.single_rows(jobs.make_job(config, n_features=config.lanes, n_rows=5))
+    for job in singles:
+        models, _ = jobs.expected_of(job)
+        wrong = job.rows[0].copy()
+        wrong[0, 3] ^= 1                    # the lowest bit of a code
+        others, _ = jobs.expected_of(replace(job, rows=(wrong,)))
+        assert np.flatnonzero(models != others).tolist() == [3 * 8 // bits]
+
+
+def test_still_job_keeps_the_model():
+    config = PipelineConfig(bits=4, max_features=32)
+    model = np.array([0, -1, 1 << 30, -1 << 31] * 4, np.int64).astype(np.int32)
+    job = jobs.still_job(config, n_features=16, n_rows=3, model=model, epochs=2)
+    models, intercepts = jobs.expected_of(job)
+    assert (models == model).all()
+    assert not intercepts.any()

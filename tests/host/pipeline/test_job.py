@@ -1,0 +1,134 @@
+"""Random jobs are what their users think they are: mixed, calm and consistent."""
+
+import numpy as np
+import pytest
+
+from bitstep.golden import float32, integer, sgd
+from bitstep.golden import steps as updates
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.levels import decode, unpack_codes
+from bitstep.pipeline.registers import Loss
+from bitstep_sim.testing.random_jobs import random_job
+
+LINEAR_LOSSES = [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE]
+CONFIGS = [PipelineConfig(bits=1), PipelineConfig(bits=4), PipelineConfig(bits=8),
+           PipelineConfig(bits=5, family="double"), PipelineConfig(bits=32, family="float")]
+
+
+def run(job, monkeypatch):
+    """Of every row its update, and (undecided, active by its codes); and every epoch's model."""
+    changes, decisions = [], []
+    undecided = integer.IntegerEpoch.undecided
+
+    def recording_rule(job, steps):
+        rule = updates.update_rule(job, steps)
+
+        def recorded(dot, target, dither):
+            changes.append(rule(dot, target, dither))
+            return changes[-1]
+        return recorded
+
+    def recording_undecided(self, levels, dot, target):
+        decisions.append((undecided(self, levels, dot, target),
+                          dot < target if target > 0 else dot > target))
+        return decisions[-1][0]
+
+    for module in (integer, float32):
+        monkeypatch.setattr(module, "update_rule", recording_rule)
+    monkeypatch.setattr(integer.IntegerEpoch, "undecided", recording_undecided)
+    epochs = list(sgd.train(job))
+    assert len(epochs) == len(job.epochs)
+    assert not any(epoch.saturation for epoch in epochs)
+    assert len(changes) == len(epochs) * job.n_rows
+    return np.array(changes), np.array(decisions), epochs
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("loss", LINEAR_LOSSES)
+@pytest.mark.parametrize("n_features", [3, 40])
+def test_updates_are_mixed(monkeypatch, config, loss, n_features):
+    changes, _, _ = run(random_job(config, n_features=n_features, n_rows=300, loss=loss),
+                        monkeypatch)
+    active = np.mean(changes != 0)
+    assert active > 0.95 if loss == Loss.LEAST_SQUARES else 0.2 < active < 0.99
+    assert (changes > 0).sum() > 20
+    assert (changes < 0).sum() > 20
+    assert np.median(np.abs(changes[changes != 0])) > 50
+
+
+@pytest.mark.parametrize("bits, family", [(1, "single"), (8, "single"), (32, "float")])
+def test_logistic_updates_are_mixed(monkeypatch, bits, family):
+    config = PipelineConfig(bits=bits, family=family, solver="logistic", recursion=6)
+    job = random_job(config, n_features=12, n_rows=300, loss=Loss.LOGISTIC)
+    changes, _, _ = run(job, monkeypatch)
+    units = np.repeat([updates.unit_update(job, steps) for steps in job.epochs], 300)
+    values = np.abs(changes) / units * 2 ** updates.UNIT_FRACTION
+    assert values.min() < 0.2
+    assert values.max() > 0.6
+    assert len(set(changes.tolist())) > 60
+
+
+@pytest.mark.parametrize("bits, refetch_cell", [(2, 1), (3, 1), (3, 2), (4, 2), (6, 4)])
+def test_decisions_are_mixed(monkeypatch, bits, refetch_cell):
+    config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
+    _, decisions, epochs = run(
+        random_job(config, n_features=12, n_rows=300, loss=Loss.HINGE, refetch_cell=refetch_cell),
+        monkeypatch)
+    undecided, active = decisions.T
+    assert sum(epoch.refetched_rows for epoch in epochs) == undecided.sum()
+    for some in (undecided, ~undecided & active, ~undecided & ~active):
+        assert np.mean(some) > 0.03
+
+
+@pytest.mark.parametrize("bits", range(1, 9))
+@pytest.mark.parametrize("refetch_cell", [1, 2, 4])
+def test_rows_at_full_precision_are_in_their_cells(bits, refetch_cell):
+    config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
+    job = random_job(config, n_features=30, n_rows=20, loss=Loss.HINGE, refetch_cell=refetch_cell,
+                     copies=2)
+    unit = 1 << config.full_fraction
+    assert job.full is not None
+    values = job.full.astype(int)
+    copies = [decode(unpack_codes(copy, config, 30), bits=bits, family="single")[0]
+              for copy in job.rows]
+    for levels in copies:
+        assert np.abs(2 * values - 2 * unit * levels).max() <= refetch_cell * unit
+    if bits > 1 or refetch_cell > 1:
+        assert (copies[0] != copies[1]).any()
+    assert np.abs(values).max() <= config.level_limit * unit
+
+
+@pytest.mark.parametrize("config", [PipelineConfig(bits=4, proximal=True),
+                                    PipelineConfig(bits=32, family="float", proximal=True)],
+                         ids=lambda config: config.name)
+@pytest.mark.parametrize("period", [1, 10])
+def test_both_limits_of_a_proximal_step_bite(monkeypatch, config, period):
+    steps = []
+
+    def recording_step(model, threshold, limit):
+        after = updates.proximal_step(model, threshold, limit)
+        steps.append((model, after.copy()))     # the golden model goes on in place
+        return after
+
+    for module in (integer, float32):
+        monkeypatch.setattr(module, "proximal_step", recording_step)
+    job = random_job(config, n_features=30, n_rows=200, proximal_period=period)
+    run(job, monkeypatch)
+    assert len(steps) == 2 * 200 // period
+    before, after = np.array(steps).transpose(1, 0, 2)
+    assert np.mean((before != 0) & (after == 0)) > 0.01
+    assert np.mean(np.abs(after) == job.box_limit) > 0.01
+    assert np.mean((after != 0) & (np.abs(after) < job.box_limit)) > 0.3
+
+
+def test_float_rows_have_every_corner():
+    config = PipelineConfig(bits=32, family="float", max_features=30)
+    job = random_job(config, n_features=29, n_rows=60)
+    words = job.rows[0].view("<u4")
+    assert words.shape == (60, 30)
+    assert not words[:, 29].any()
+    values = words[:, :29].copy().view(np.float32)
+    assert np.abs(values).max() == 1
+    exponents = words[:, :29] >> 23 & 0xFF
+    assert {0x8000_0000, 0x3F7F_FFFF, 0x0080_0000} <= set(words.ravel().tolist())
+    assert ((exponents == 0) & (words[:, :29] << 9 != 0)).any()     # subnormal

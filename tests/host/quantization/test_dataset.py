@@ -1,0 +1,359 @@
+"""Quantized data sets: what a device reads means what the features and labels were."""
+
+import dataclasses
+import hashlib
+import types
+
+import numpy as np
+import pytest
+
+from bitstep.data import DataError
+from bitstep.golden import float32
+from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
+from bitstep.pipeline.levels import decode, unpack_codes, unpack_labels
+from bitstep.pipeline.registers import LabelFormat
+from bitstep.quantization import (
+    ENCODINGS,
+    MAX_COPIES,
+    Grid,
+    encode,
+    pack_codes,
+    quantize,
+)
+from bitstep.quantization.blocks import BLOCK_VALUES
+
+CHOICES = [(name, bits) for name, encoding in ENCODINGS.items()
+           for bits in range(encoding.min_bits, 9)]
+
+
+def sample(n_rows=50, n_features=7, seed=0):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(3, 2, (n_rows, n_features))
+    return features, features @ rng.normal(size=n_features)
+
+
+def stored_labels(data):
+    return unpack_labels(data.labels, data.label_format, data.n_rows)
+
+
+def test_by_hand():
+    features = np.array([[0, 10], [4, 30], [3, 20]])
+    data = quantize(features, np.array([1, 2, 5]), bits=4, encoding="nearest")
+    # u = -1, 1, 0.5 and -1, 1, 0; seven levels to 1, and 3.5 goes up to 4.
+    assert data.rows[0].tolist() == [[0x99, *[0] * 7], [0x77, *[0] * 7], [0x04, *[0] * 7]]
+    assert data.scaler.centre.tolist() == [2, 20]
+    assert data.scaler.scale.tolist() == [2, 10]
+    assert (data.label_offset, data.label_scale) == (3, 2 / 32767)
+    assert stored_labels(data).tolist() == [-32767, -16384, 32767]      # -16383.5 goes to even
+    assert (data.family, data.level_limit, data.n_rows, data.n_features) == ("single", 7, 3, 2)
+    assert (data.copies, data.task, data.classes, data.seed) == (1, "regression", None, 0)
+    assert data.variance.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("encoding", "bits"), CHOICES)
+@pytest.mark.parametrize("bus_width", BUS_WIDTHS)
+def test_decoded_levels_are_next_to_the_features(encoding, bits, bus_width):
+    features, labels = sample(n_features=bus_width // bits + 1)
+    data = quantize(features, labels, bits=bits, encoding=encoding, bus_width=bus_width)
+    config = PipelineConfig(bus_width=bus_width, bits=bits, family=data.family)
+    codes = unpack_codes(data.rows[0], config, data.n_features)
+    np.testing.assert_array_equal(codes, data.codes())
+    np.testing.assert_array_equal(codes[3:9], data.codes(start=3, stop=9))
+    scaled = data.scaler.transform(features)
+    interval = 2 / Grid(encoding, bits).intervals
+    reach = interval / 2 if encoding == "nearest" else interval
+    for level in decode(codes, bits=bits, family=data.family):
+        assert (np.abs(level / data.level_limit - scaled) <= reach + 1e-6).all()
+    assert np.abs(scaled).max(axis=0) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("encoding", "bits"), CHOICES)
+def test_variance_is_the_mean_over_rows(encoding, bits):
+    features, labels = sample(3001, 11)     # several rows are joined, and blocks are not full
+    data = quantize(features, labels, bits=bits, encoding=encoding)
+    scaled, grid = data.scaler.transform(features), Grid(encoding, bits)
+    step = 2 / grid.intervals
+    place = (scaled + 1) / step
+    above = place - np.floor(place)
+    factor = {"nearest": 0, "double-symmetric": 0.5}.get(encoding, 1)
+    expected = (above * (1 - above)).mean(axis=0) * step ** 2 * factor
+    np.testing.assert_allclose(data.variance, expected, rtol=1e-6, atol=1e-15)
+    # And it is what the levels really do, by the mean over all values.
+    dot, _ = decode(data.codes(), bits=bits, family=data.family)
+    if factor:
+        errors = ((dot / data.level_limit - scaled) ** 2).mean()
+        assert errors == pytest.approx(data.variance.mean(), rel=0.06)
+
+
+@pytest.mark.parametrize("n_features", [1, 5, 600, BLOCK_VALUES + 3])
+def test_blocks_have_streams_of_their_own(n_features):
+    size = max(1, BLOCK_VALUES // n_features)
+    features, labels = sample(min(2 * size + 3, 70_000), n_features)
+    data = quantize(features, labels, bits=3, encoding="double", copies=2, seed=9)
+    scaled = data.scaler.transform(features)
+    for copy, rows in enumerate(data.rows):
+        for block, start in enumerate(range(0, len(features), size)):
+            sequence = np.random.SeedSequence(9, spawn_key=(copy, block))
+            codes = encode(scaled[start:start + size], bits=3, encoding="double",
+                           rng=np.random.Generator(np.random.PCG64(sequence)))
+            np.testing.assert_array_equal(rows[start:start + size], pack_codes(codes, 3, 64))
+
+
+def test_bytes_pinned():
+    """The same on every machine and with every NumPy; integers, so that features are exact."""
+    at = np.arange(3000 * 13, dtype=np.int64)
+    features = (at * 2654435761 % 1009).reshape(3000, 13)
+    data = quantize(features, features[:, 0], bits=3, encoding="compensated", copies=2, seed=5)
+    digest = hashlib.sha256(b"".join(rows.tobytes() for rows in data.rows))
+    digest.update(data.labels.tobytes())
+    assert digest.hexdigest() == "a97a9e340966c6e0e5ea24090b95ae58aabe0650c80a74de00dc5fda23b72bd8"
+
+
+@pytest.mark.parametrize("change", [
+    np.asfortranarray, lambda a: np.repeat(a, 2, axis=1)[:, ::2], lambda a: a.astype(np.float32),
+    lambda a: a.astype(np.int16), lambda a: a.astype(">f8")])
+def test_layout_of_the_features_does_not_matter(change):
+    features = np.random.default_rng(0).integers(-1000, 1000, (5000, 9)).astype(float)
+    expected, data = (quantize(x, np.arange(5000), bits=2) for x in (features, change(features)))
+    np.testing.assert_array_equal(data.rows[0], expected.rows[0])
+    np.testing.assert_array_equal(data.variance, expected.variance)
+
+
+@pytest.mark.parametrize("encoding", [name for name, kind in ENCODINGS.items() if kind.draws])
+def test_seeds_and_copies(encoding):
+    features, labels = sample()
+    one, same, other = (quantize(features, labels, bits=3, encoding=encoding, copies=3, seed=seed)
+                        for seed in (1, 1, 2))
+    assert len({rows.tobytes() for data in (one, other) for rows in data.rows}) == 6
+    for rows, again in zip(one.rows, same.rows, strict=True):
+        np.testing.assert_array_equal(rows, again)
+    # A data set with fewer copies has the first ones.
+    alone = quantize(features, labels, bits=3, encoding=encoding, seed=1)
+    np.testing.assert_array_equal(alone.rows[0], one.rows[0])
+
+
+def test_copies_of_nearest_share_memory():
+    data = quantize(*sample(), bits=3, encoding="nearest", copies=MAX_COPIES)
+    assert data.copies == MAX_COPIES
+    assert all(rows is data.rows[0] for rows in data.rows)
+
+
+def test_input_is_kept():
+    features, labels = sample()
+    before = features.copy(), labels.copy()
+    quantize(features, labels, bits=4)
+    np.testing.assert_array_equal(features, before[0])
+    np.testing.assert_array_equal(labels, before[1])
+
+
+def test_constant_column():
+    features, labels = sample()
+    features[:, 2] = 7.5
+    data = quantize(features, labels, bits=4)
+    assert (data.codes()[:, 2] == 0).all()
+    assert data.variance[2] == 0
+    assert data.scaler.scale[2] == 1
+
+
+def test_progress():
+    done = []
+    quantize(*sample(100_000, 1), bits=1, progress=done.append)
+    assert done == [32768, 65536, 98304, 100_000]
+
+
+# Floating-point rows and rows at full precision
+
+@pytest.mark.parametrize("bus_width", BUS_WIDTHS)
+def test_float_rows(bus_width):
+    features, labels = sample(5000, 7)
+    data = quantize(features, labels, bits=32, encoding="float", bus_width=bus_width, copies=3)
+    scaled = data.scaler.transform(features)
+    assert data.codes().dtype == np.float32
+    np.testing.assert_array_equal(data.codes(2, 3, 90), scaled[3:90].astype(np.float32))
+    mantissas, exponents = float32.decode(data.rows[0], make_view(data))
+    np.testing.assert_allclose(mantissas * 2.0 ** (exponents - 150), scaled, atol=2.0 ** -25)
+    assert (data.family, data.level_limit, data.copies) == ("float", 1 << 22, 3)
+    assert all(rows is data.rows[0] for rows in data.rows)
+    assert not data.variance.any()
+    assert data.label_format == LabelFormat.INT32
+    assert data.with_labels(labels, task="regression").label_format == LabelFormat.INT32
+    assert quantize(features, labels, bits=32, encoding="float",
+                    label_bits=16).label_format == LabelFormat.INT16
+    assert (data.full, data.refetch_cell) == (None, 0)
+
+
+def make_view(data):
+    """All that the golden decoder asks of a job."""
+    return types.SimpleNamespace(n_features=data.n_features)
+
+
+@pytest.mark.parametrize(("encoding", "bits", "cell"), [
+    ("nearest", 1, 2), ("nearest", 2, 1), ("nearest", 8, 1), ("stochastic", 1, 4),
+    ("stochastic", 2, 2), ("stochastic", 5, 2)])
+def test_full_precision(encoding, bits, cell):
+    features, labels = sample(5000, 7)      # two blocks
+    options = {"bits": bits, "encoding": encoding, "copies": 2}
+    data = quantize(features, labels, full=True, **options)
+    without = quantize(features, labels, **options)
+    assert all((a == b).all() for a, b in zip(data.rows, without.rows, strict=True))
+    assert data.full is not None
+    assert (data.full.dtype, data.full.shape) == (np.dtype(np.int16), features.shape)
+    assert data.refetch_cell == cell
+    assert (without.full, without.refetch_cell) == (None, 0)
+    fraction = data.row_config.full_fraction
+    np.testing.assert_allclose(data.full / (data.level_limit << fraction),
+                               data.scaler.transform(features), atol=2.0 ** -14)
+    for copy in range(2):
+        levels, _ = decode(data.codes(copy), bits=bits, family="single")
+        apart = np.abs(2 * (data.full.astype(int) - (levels << fraction)))
+        assert apart.max() <= cell << fraction
+    assert data.with_labels(labels > 3).full is data.full
+
+
+@pytest.mark.parametrize("encoding", ["compensated", "double-symmetric", "double", "float"])
+def test_full_precision_is_for_two_encodings(encoding):
+    features, labels = sample()
+    bits = 32 if encoding == "float" else 4
+    with pytest.raises(ValueError, match=f"full must be False for encoding {encoding!r}, not True"):
+        quantize(features, labels, bits=bits, encoding=encoding, full=True)
+    data = quantize(features, labels, bits=bits, encoding=encoding)
+    with pytest.raises(ValueError, match=f"kept for the .*'stochastic', not for {encoding!r}"):
+        dataclasses.replace(data, full=np.zeros((50, 7), np.int16))
+
+
+@pytest.mark.parametrize("full", [np.zeros((50, 7), np.int32), np.zeros((50, 6), np.int16)])
+def test_full_precision_of_another_shape(full):
+    data = quantize(*sample(), bits=4, encoding="nearest")
+    with pytest.raises(ValueError, match=r"full must be int16 of shape \(50, 7\), not int"):
+        dataclasses.replace(data, full=full)
+
+
+# Labels
+
+@pytest.mark.parametrize("label_bits", [16, 32])
+@pytest.mark.parametrize("center", [True, False])
+def test_regression_labels(label_bits, center):
+    features, labels = sample()
+    labels = labels + 1000
+    data = quantize(features, labels, bits=2, label_bits=label_bits, center_labels=center)
+    assert data.label_format == {16: LabelFormat.INT16, 32: LabelFormat.INT32}[label_bits]
+    stored, limit = stored_labels(data), {16: (1 << 15) - 1, 32: (1 << 26) - 1}[label_bits]
+    assert np.abs(stored).max() == limit
+    assert data.label_offset == pytest.approx((labels.min() + labels.max()) / 2 if center else 0)
+    restored = data.label_offset + data.label_scale * stored
+    assert (np.abs(restored - labels) <= data.label_scale * 0.5001).all()
+
+
+@pytest.mark.parametrize(("value", "center", "stored", "offset"), [
+    (5.0, True, 0, 5), (0.0, False, 0, 0), (5.0, False, 32767, 0), (-5.0, False, -32767, 0)])
+def test_constant_labels(value, center, stored, offset):
+    data = quantize(sample()[0], np.full(50, value), bits=2, center_labels=center)
+    assert (stored_labels(data) == stored).all()
+    assert data.label_offset == offset
+    assert data.label_offset + data.label_scale * stored == pytest.approx(value)
+
+
+@pytest.mark.parametrize("kind", [float, np.int8, bool])
+def test_two_classes(kind):
+    values = np.array([0, 1, 1, 0, 1]).astype(kind)
+    data = quantize(sample(5)[0], values, bits=2, task="classification")
+    assert data.label_format == LabelFormat.SIGN
+    assert data.classes is not None
+    assert data.classes.tolist() == [0, 1]
+    assert data.classes.dtype == np.float64
+    assert stored_labels(data).tolist() == [-1, 1, 1, -1, 1]
+    assert (data.label_scale, data.label_offset, data.task) == (1, 0, "classification")
+
+
+def test_more_classes():
+    values = np.array([7.5, -1, 3, 7.5, 3])
+    data = quantize(sample(5)[0], values, bits=2, task="classification")
+    assert data.label_format == LabelFormat.INT16
+    assert data.classes is not None
+    assert data.classes.tolist() == [-1, 3, 7.5]
+    assert stored_labels(data).tolist() == [2, 0, 1, 2, 1]
+    assert data.label_values().tolist() == values.tolist()
+    assert data.task == "classification"
+    two = quantize(sample(5)[0], values > 3, bits=2, task="classification")
+    assert two.label_values().tolist() == [1, 0, 0, 1, 0]
+    number = quantize(sample(5)[0], values, bits=2)
+    np.testing.assert_allclose(number.label_values(), values, atol=1e-3)
+
+
+def test_with_labels_shares_rows():
+    features, labels = sample(6)
+    data = quantize(features, labels[:6], bits=3, copies=2)
+    kinds = np.array([3, 4, 5, 3, 4, 5])
+    for kind in (3, 4, 5):
+        other = data.with_labels(kinds == kind)
+        assert all(a is b for a, b in zip(other.rows, data.rows, strict=True))
+        assert other.scaler is data.scaler
+        assert stored_labels(other).tolist() == [1 if k == kind else -1 for k in kinds]
+    again = other.with_labels(labels[:6], task="regression")
+    np.testing.assert_array_equal(again.labels, data.labels)
+    assert again.classes is None
+    with pytest.raises(DataError, match=r"labels must have shape \(6,\), one a row"):
+        data.with_labels(kinds[:5] == 3)
+
+
+# What is refused
+
+def bad(array, row, value, column=None):
+    array = array.copy()
+    array[row if column is None else (row, column)] = value
+    return array
+
+
+X, Y = sample(20, 3)
+
+
+@pytest.mark.parametrize(("features", "labels", "options", "message"), [
+    (bad(X, 4, np.nan, 2), Y, {}, "features must be finite, not nan (row 4, column 2, counted"),
+    (bad(X, 4, np.nan, 2), Y, {"bits": 32, "encoding": "float"},
+     "features must be finite, not nan (row 4, column 2, counted"),
+    (bad(X, 4, np.inf, 2), Y, {"bits": 32, "encoding": "float"},
+     "features must be finite, not inf (row 4, column 2, counted"),
+    (bad(X, 0, -np.inf, 0), Y, {}, "features must be finite, not -inf (row 0, column 0"),
+    (X[:0], Y[:0], {}, "at least one row and 1 to 1048576 columns, not shape (0, 3)"),
+    (X[:, :0], Y, {}, "at least one row and 1 to 1048576 columns, not shape (20, 0)"),
+    (X[0], Y, {}, "features must be numbers of shape (n_rows, n_features), not float64 of shape"),
+    (X.astype(str), Y, {}, "features must be numbers of shape"),
+    (X.astype(complex), Y, {}, "features must be numbers of shape"),
+    (X, Y[:5], {}, "labels must have shape (20,), one a row of the features, not (5,)"),
+    (X, Y[:, None], {}, "labels must have shape (20,), one a row of the features, not (20, 1)"),
+    (X, Y.astype(str), {}, "labels must be numbers, not <U"),
+    (X, bad(Y, 3, np.nan), {}, "labels must be finite, not nan (row 3, counted from 0)"),
+    (X, bad(Y, 3, np.inf), {"task": "classification"}, "labels must be finite, not inf (row 3"),
+    (X, Y * 0 + 5e-324 * (Y > 1), {}, "labels must have a range that fits 64-bit floating point"),
+    (X, np.ones(20), {"task": "classification"}, "two classes, but every label is 1;"),
+    (np.ones((300, 3)), np.arange(300), {"task": "classification"},
+     "at most 256 classes, but the labels take 300 values; train a regression"),
+])
+def test_data_errors(features, labels, options, message):
+    with pytest.raises(DataError) as error:
+        quantize(features, labels, **{"bits": 4, **options})
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"bits": 0}, "bits must be an integer from 1 to 8 for encoding 'compensated', not 0"),
+    ({"bits": 1, "encoding": "double"}, "from 2 to 8 for encoding 'double', not 1"),
+    ({"encoding": "x"}, "encoding must be one of nearest, stochastic, compensated"),
+    ({"bits": 32}, "bits must be an integer from 1 to 8 for encoding 'compensated', not 32; 32"),
+    ({"encoding": "float"}, "bits must be 32 for encoding 'float', not 4"),
+    ({"encoding": "double", "full": True}, "full must be False for encoding 'double', not True"),
+    ({"bus_width": 32}, "bus_width must be one of 64, 128, 256, 512, not 32"),
+    ({"scaler": "x"}, "scaler must be one of minmax, maxabs, not 'x'"),
+    ({"copies": 0}, "copies must be an integer from 1 to 255, not 0"),
+    ({"copies": 256}, "copies must be an integer from 1 to 255, not 256"),
+    ({"copies": 1.5}, "copies must be an integer from 1 to 255, not 1.5"),
+    ({"seed": -1}, "seed must be an integer of at least 0, not -1"),
+    ({"seed": None}, "seed must be an integer of at least 0, not None"),
+    ({"task": "ranking"}, "task must be one of regression, classification, not 'ranking'"),
+    ({"label_bits": 8}, "label_bits must be 16 or 32, not 8"),
+])
+def test_argument_errors(options, message):
+    with pytest.raises(ValueError, match="must be") as error:
+        quantize(X, Y, **{"bits": 4, **options})
+    assert message in str(error.value)
+    assert not isinstance(error.value, DataError)

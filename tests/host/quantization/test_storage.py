@@ -1,0 +1,345 @@
+"""Files of quantized data sets: there and back, and every kind of damage."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from bitstep.data import DataError
+from bitstep.pipeline.levels import decode
+from bitstep.quantization import (
+    ENCODINGS,
+    StorageError,
+    load_quantized,
+    pack_codes,
+    pack_floats,
+    quantize,
+    save_quantized,
+    storage,
+)
+
+
+def make(**options):
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(30, 25))
+    labels = features[:, 0] > 0 if options.get("task") == "classification" else features[:, 0]
+    return quantize(features, labels, **{"bits": 3, "copies": 2, "seed": 4, **options})
+
+
+def rewrite(path, header=None, **changes):
+    """Replace arrays (with new checksums) and entries of the header."""
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    content = json.loads(arrays.pop("header").tobytes())
+    for name, array in changes.items():
+        arrays[name] = array
+        content["sha256"][name] = storage._sha256(array)
+    content.update(header or {})
+    arrays["header"] = np.frombuffer(json.dumps(content).encode(), np.uint8)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+@pytest.mark.parametrize("task", ["regression", "classification"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("bits", [2, 3, 8])
+def test_there_and_back(tmp_path, task, encoding, bits):
+    bits = 32 if encoding == "float" else bits
+    data = make(task=task, encoding=encoding, bits=bits)
+    path = tmp_path / "set.bits"
+    save_quantized(data, path)
+    assert [file.name for file in tmp_path.iterdir()] == ["set.bits"]   # nothing temporary is left
+    again = load_quantized(str(path))
+    for name in ("bits", "encoding", "bus_width", "n_features", "label_format", "label_scale",
+                 "label_offset", "seed", "family", "level_limit", "n_rows", "copies", "task"):
+        assert getattr(again, name) == getattr(data, name), name
+    assert again.scaler.kind == data.scaler.kind
+    for mine, theirs in [(again.labels, data.labels), (again.variance, data.variance),
+                         (again.scaler.centre, data.scaler.centre),
+                         (again.scaler.scale, data.scaler.scale),
+                         *zip(again.rows, data.rows, strict=True)]:
+        np.testing.assert_array_equal(mine, theirs)
+        assert mine.dtype == theirs.dtype
+    if task == "classification":
+        np.testing.assert_array_equal(again.classes, data.classes)
+    else:
+        assert again.classes is None
+
+
+def test_one_bit(tmp_path):
+    data = make(bits=1)
+    save_quantized(data, tmp_path / "set")
+    np.testing.assert_array_equal(load_quantized(tmp_path / "set").rows[1], data.rows[1])
+
+
+def test_shared_copies_are_stored_once(tmp_path):
+    data = make(encoding="nearest", copies=200)
+    save_quantized(data, tmp_path / "set")
+    again = load_quantized(tmp_path / "set")
+    assert (tmp_path / "set").stat().st_size < 10_000
+    assert again.copies == 200
+    assert all(rows is again.rows[0] for rows in again.rows)
+
+
+def test_save_replaces_whole_files_only(tmp_path, monkeypatch):
+    path = tmp_path / "set"
+    save_quantized(make(seed=1), path)
+    before = path.read_bytes()
+
+    def fail(file, **arrays):
+        file.write(b"half")
+        raise OSError("disk full")
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", fail)
+        with pytest.raises(OSError, match="disk full"):
+            save_quantized(make(seed=2), path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+    file_before = path.stat().st_ino
+    save_quantized(make(seed=2), path)
+    assert load_quantized(path).seed == 2
+    assert path.stat().st_ino != file_before     # renamed, not written over
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "set.bits"
+    save_quantized(make(), path)
+    return path
+
+
+def refuse(path, message):
+    with pytest.raises(StorageError) as error:
+        load_quantized(path)
+    assert str(error.value).startswith(f"{path}: ")
+    assert message in str(error.value)
+    assert isinstance(error.value, DataError)
+
+
+def test_missing(tmp_path):
+    refuse(tmp_path / "none", "there is no such file; check the path")
+
+
+@pytest.mark.parametrize("content", [b"", b"1 1:2\n", b"\x89PNG"])
+def test_another_kind(tmp_path, content):
+    (tmp_path / "set").write_bytes(content)
+    refuse(tmp_path / "set", "found a file of another kind (it starts with")
+
+
+def test_another_npz(tmp_path):
+    np.savez(tmp_path / "set.npz", X=np.ones(3))
+    refuse(tmp_path / "set.npz", "found an .npz file of another kind (arrays X)")
+    np.savez(tmp_path / "set.npz", header=np.frombuffer(b'{"magic": "x", "version": 1}', np.uint8))
+    refuse(tmp_path / "set.npz", "found an .npz file of another kind (arrays header)")
+
+
+@pytest.mark.parametrize("kept", [0.1, 0.5, 0.99])
+def test_cut_short(saved, kept):
+    content = saved.read_bytes()
+    saved.write_bytes(content[:int(len(content) * kept)])
+    refuse(saved, "the file is damaged or was cut short")
+
+
+def test_a_flipped_bit(saved):
+    content = bytearray(saved.read_bytes())
+    at = content.find(make().rows[1].tobytes())
+    assert at > 0
+    content[at + 5] ^= 1
+    saved.write_bytes(content)
+    refuse(saved, "the file is damaged or was cut short (Bad CRC-32")
+
+
+def test_checksum(saved):
+    with np.load(saved) as stored:
+        arrays = dict(stored)
+    arrays["variance"] = arrays["variance"] * 2     # a whole file, but not the one that was saved
+    with saved.open("wb") as file:
+        np.savez(file, **arrays)
+    refuse(saved, "the SHA-256 of array 'variance' is not the one in the header")
+
+
+def test_newer_version(saved):
+    rewrite(saved, {"version": 2})
+    refuse(saved, "found format version 2; this bitstep reads version 1; install a newer bitstep")
+
+
+def test_missing_array(saved):
+    with zipfile.ZipFile(saved) as archive:
+        kept = {name: archive.read(name) for name in archive.namelist() if name != "rows_1.npy"}
+    with zipfile.ZipFile(saved, "w") as archive:
+        for name, content in kept.items():
+            archive.writestr(name, content)
+    refuse(saved, "the file is damaged or was cut short ('rows_1")
+
+
+@pytest.mark.parametrize(("header", "arrays", "message"), [
+    ({"rows": ["rows_0", "rows_2"]}, {}, "'rows_2'"),
+    ({"rows": []}, {}, "rows must be 1 to 255 arrays"),
+    ({"n_features": 64}, {}, "rows must be uint8 of shape (30, 32)"),
+    ({"bits": 9}, {}, "bits must be an integer from 1 to 8"),
+    ({"encoding": "x"}, {}, "encoding must be one of"),
+    ({"bus_width": 96}, {}, "bus_width must be one of"),
+    ({"label_format": "INT8"}, {}, "'INT8'"),
+    ({"label_format": "INT32"}, {}, "labels must be uint8 of shape (120,)"),
+    ({"label_scale": 0}, {}, "label_scale finite and positive, not 0.0 and 0"),
+    ({"label_scale": None}, {}, "do not fit each other"),
+    ({"classes": [0, 1]}, {}, "labels of 2 classes must be SIGN, not INT16"),
+    ({"classes": [0, 1, 2]}, {}, "labels of 3 classes must be numbers from 0 to 2, not -"),
+    ({"classes": [0]}, {}, "classes must be 2 to 256 increasing numbers"),
+    ({"classes": [0, 2, 1]}, {}, "classes must be 2 to 256 increasing numbers"),
+    ({"scaler": "x"}, {}, "scaler must be one of"),
+    ({}, {"labels": np.zeros(7, np.uint8)}, "labels must be uint8 of shape (64,)"),
+    ({}, {"variance": np.zeros(24)}, "scaler and variance must have shape (25,)"),
+    ({}, {"variance": np.full(25, -1.0)}, "variance must be finite and not negative"),
+    ({}, {"scale": np.zeros(25)}, "scale finite and positive"),
+    ({}, {"rows_1": np.zeros((29, 16), np.uint8)}, "rows must be uint8 of shape (30, 16)"),
+    ({}, {"rows_1": np.zeros((30, 16), np.int8)}, "not int8 of shape (30, 16)"),
+])
+def test_parts_that_do_not_fit(saved, header, arrays, message):
+    if "label_offset" not in header and "label_scale" in header:
+        header = {"label_offset": 0.0, **header}
+    rewrite(saved, header, **arrays)
+    refuse(saved, "the parts of the file do not fit each other")
+    refuse(saved, message)
+
+
+def test_missing_entry(saved):
+    rewrite(saved)
+    assert load_quantized(saved).seed == 4
+    with np.load(saved) as stored:
+        content = json.loads(stored["header"].tobytes())
+    for entry in set(content) - {"magic", "version", "sha256"}:
+        save_quantized(make(), saved)
+        rewrite(saved)
+        with np.load(saved) as stored:
+            arrays = dict(stored)
+        shorter = {name: value for name, value in content.items() if name != entry}
+        arrays["header"] = np.frombuffer(json.dumps(shorter).encode(), np.uint8)
+        with saved.open("wb") as file:
+            np.savez(file, **arrays)
+        refuse(saved, f"do not fit each other ('{entry}')")
+
+
+@pytest.mark.parametrize("code", [4])
+def test_impossible_code(saved, code):
+    codes = make().codes(1)
+    codes[29, 24] = code
+    rewrite(saved, rows_1=pack_codes(codes, 3, 64))
+    refuse(saved, "rows_1 holds code 4, which stands for no level")
+
+
+@pytest.mark.parametrize(("byte", "bit"), [(7, 7), (8 + 1, 4), (15, 0), (15, 7)])
+def test_padding(saved, byte, bit):
+    """25 features of 3 bits: 63 bits in the first beat, 12 in the second."""
+    rows = make().rows[1].copy()
+    rows[17, byte] |= 1 << bit
+    rewrite(saved, rows_1=rows)
+    refuse(saved, "padding in rows_1 is not 0")
+
+
+def test_double_has_no_impossible_code(tmp_path):
+    data = make(encoding="double", bits=3)
+    assert (data.codes() == 4).any()
+    save_quantized(data, tmp_path / "set")
+    assert load_quantized(tmp_path / "set").n_rows == 30
+
+
+# Rows at full precision, floating-point rows
+
+@pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
+@pytest.mark.parametrize("bits", [1, 3, 8])
+def test_full_precision_there_and_back(tmp_path, encoding, bits):
+    data = make(encoding=encoding, bits=bits, full=True)
+    save_quantized(data, tmp_path / "set")
+    again = load_quantized(tmp_path / "set")
+    assert again.full is not None
+    assert again.full.dtype == np.int16
+    np.testing.assert_array_equal(again.full, data.full)
+    assert again.refetch_cell == data.refetch_cell
+    save_quantized(make(encoding=encoding, bits=bits), tmp_path / "set")
+    assert load_quantized(tmp_path / "set").full is None
+
+
+@pytest.mark.parametrize(("encoding", "bits"), [("nearest", 1), ("nearest", 3), ("stochastic", 3)])
+@pytest.mark.parametrize("copy", [0, 1])
+@pytest.mark.parametrize("direction", [-1, 1])
+def test_values_outside_their_cells(tmp_path, encoding, bits, copy, direction):
+    data = make(encoding=encoding, bits=bits, full=True)
+    assert data.full is not None
+    fraction = data.row_config.full_fraction
+    levels, _ = decode(data.codes(copy), bits=bits, family="single")
+    row, column = np.argwhere((levels == -direction) if bits == 1 else (levels == 0))[0]
+    edge = (int(levels[row, column]) << fraction) + direction * (data.refetch_cell << fraction - 1)
+    if bits > 1 and encoding == "nearest":
+        full = data.full.copy()
+        full[row, column] = edge
+        save_quantized(data, tmp_path / "set")
+        rewrite(tmp_path / "set", full=full)
+        again = load_quantized(tmp_path / "set")
+        np.testing.assert_array_equal(again.full, full)
+    full = data.full.copy()
+    full[row, column] = np.clip(edge + direction, -32768, 32767)
+    save_quantized(data, tmp_path / "set")
+    rewrite(tmp_path / "set", full=full)
+    refuse(tmp_path / "set", "full holds a value outside the cell of its code in rows_")
+
+
+@pytest.mark.parametrize("end", [-1, 1])
+def test_values_beyond_the_grid(tmp_path, end):
+    data = make(encoding="nearest", full=True)
+    assert data.full is not None
+    levels, _ = decode(data.codes(), bits=3, family="single")
+    row, column = np.argwhere(levels == 3 * end)[0]
+    full = data.full.copy()
+    full[row, column] = end * ((3 << 13) + 1)
+    save_quantized(data, tmp_path / "set")
+    rewrite(tmp_path / "set", full=full)
+    refuse(tmp_path / "set", "full holds a value outside the cell of its code")
+
+
+@pytest.mark.parametrize(("full", "message"), [
+    (np.zeros((30, 24), np.int16), "full must be int16 of shape (30, 25), not int16 of shape (30,"),
+    (np.zeros((30, 25), np.int32), "full must be int16 of shape (30, 25), not int32"),
+])
+def test_full_precision_of_another_shape(tmp_path, full, message):
+    save_quantized(make(encoding="nearest", full=True), tmp_path / "set")
+    rewrite(tmp_path / "set", full=full)
+    refuse(tmp_path / "set", message)
+
+
+def test_full_precision_has_a_checksum(tmp_path):
+    save_quantized(make(encoding="nearest", full=True), tmp_path / "set")
+    with np.load(tmp_path / "set") as stored:
+        arrays = dict(stored)
+    arrays["full"] = arrays["full"] - 1
+    with (tmp_path / "set").open("wb") as file:
+        np.savez(file, **arrays)
+    refuse(tmp_path / "set", "the SHA-256 of array 'full' is not the one in the header")
+
+
+def test_full_precision_of_an_encoding_without(saved):
+    rewrite(saved, full=np.zeros((30, 25), np.int16))
+    refuse(saved, "are kept for the encodings 'nearest' and 'stochastic', not for 'compensated'")
+
+
+@pytest.mark.parametrize("value", [1.0000001, -2, np.nan, np.inf])
+def test_float_values_out_of_range(tmp_path, value):
+    data = make(bits=32, encoding="float")
+    values = data.codes().copy()
+    values[29, 24] = -1
+    save_quantized(data, tmp_path / "set")
+    rewrite(tmp_path / "set", rows_0=pack_floats(values, 64))
+    assert load_quantized(tmp_path / "set").codes()[29, 24] == -1
+    values[29, 24] = value
+    rewrite(tmp_path / "set", rows_0=pack_floats(values, 64))
+    refuse(tmp_path / "set", "rows_0 holds a value that is not in [-1, 1]")
+
+
+def test_float_padding(tmp_path):
+    data = make(bits=32, encoding="float")
+    rows = data.rows[0].copy()
+    rows[3, 100] = 1        # the 26th value
+    save_quantized(data, tmp_path / "set")
+    rewrite(tmp_path / "set", rows_0=rows)
+    refuse(tmp_path / "set", "padding in rows_0 is not 0")

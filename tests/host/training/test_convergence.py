@@ -1,0 +1,122 @@
+"""Real data through the golden device: losses against float64 SGD with the same steps."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bitstep.data import load, split
+from bitstep.devices.driver import Driver
+from bitstep.devices.golden import GoldenDevice
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import quantize
+from bitstep.training.losses import mean_losses, squared_losses
+from bitstep.training.planning import pipeline_for
+from bitstep.training.schedules import schedule_steps
+from bitstep.training.train import automatic_step, train_model
+from bitstep_lab.races.reference import sgd
+
+STEPS = schedule_steps("inverse", step=0.05, epochs=20)
+
+
+@pytest.fixture(scope="module")
+def cadata():
+    default = Path(__file__).resolve().parents[3].parent / "shared" / "data"
+    path = Path(os.environ.get("BITSTEP_DATA", default)) / "cadata.svm"
+    if not path.is_file():
+        pytest.skip(f"there is no {path}; set BITSTEP_DATA to a folder with cadata.svm")
+    return split(load(path), None, True, 0)[0]
+
+
+@pytest.fixture(scope="module")
+def float_loss(cadata):
+    """Training loss of float64 SGD: same scaling, order and steps."""
+    scaler = quantize(cadata.features, cadata.labels, bits=8).scaler
+    rows = np.hstack([scaler.transform(cadata.features), np.ones((cadata.n_rows, 1))])
+    weights = np.zeros(rows.shape[1])
+    offset = (cadata.labels.min() + cadata.labels.max()) / 2
+    for step in STEPS:
+        for row, label in zip(rows, (cadata.labels - offset).tolist(), strict=True):
+            weights -= (step * (row.dot(weights) - label)) * row
+    return np.mean((rows @ weights + offset - cadata.labels) ** 2) / 2
+
+
+def loss(cadata, bits, encoding, steps: np.ndarray | None = STEPS):
+    data = quantize(cadata.features, cadata.labels, bits=bits, encoding=encoding)
+    config = pipeline_for(n_features=8, bits=bits, encoding=encoding)
+    steps = steps if steps is not None else schedule_steps("inverse", step=automatic_step(data),
+                                                           epochs=20)
+    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps)
+    return squared_losses(cadata.features, cadata.labels[:, None], model.coefs,
+                          model.intercepts)[-1]
+
+
+@pytest.mark.parametrize("bits, encoding", [
+    (4, "compensated"), (8, "compensated"), (5, "double-symmetric")])
+def test_cadata_is_within_one_and_a_half_per_cent_of_float(cadata, float_loss, bits, encoding):
+    assert loss(cadata, bits, encoding) <= 1.015 * float_loss
+
+
+@pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
+def test_biased_encodings_show_it(cadata, float_loss, encoding):
+    assert loss(cadata, 3, encoding) > 1.1 * float_loss
+
+
+def test_automatic_step(cadata, float_loss):
+    assert loss(cadata, 4, "compensated", None) <= 1.015 * float_loss
+
+
+def test_floating_point_rows_are_within_a_tenth_of_a_per_cent(cadata):
+    rows = 1000
+    data = quantize(cadata.features[:rows], cadata.labels[:rows], bits=32, encoding="float")
+    config = pipeline_for(n_features=8, bits=32, encoding="float")
+    steps = schedule_steps("inverse", step=0.05, epochs=3)
+    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps)
+    scaled = data.scaler.transform(cadata.features[:rows])
+    targets = cadata.labels[:rows, None] - data.label_offset
+    weights, intercepts = sgd(scaled, scaled, targets, first_steps=steps[:1],
+                              shares=steps / steps[0], loss=Loss.LEAST_SQUARES)
+    exact = squared_losses(scaled, targets, weights[-1], intercepts[-1])[0]
+    found = squared_losses(cadata.features[:rows], cadata.labels[:rows, None], model.coefs[-1:],
+                           model.intercepts[-1:])[0]
+    assert found == pytest.approx(exact, rel=1e-3)
+
+
+@pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
+def test_refetching_ends_where_float_does(encoding):
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((4000, 8))
+    signs = np.where(features @ rng.standard_normal(8) + rng.standard_normal(4000) > 0, 1.0, -1.0)
+    data = quantize(features, signs, bits=8, encoding=encoding, full=True, task="classification")
+    steps = schedule_steps("inverse", step=automatic_step(data, loss=Loss.HINGE), epochs=8)
+    config = pipeline_for(n_features=8, bits=8, encoding=encoding, refetch=True)
+    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps,
+                        loss=Loss.HINGE, refetch=True)
+    scaled = data.scaler.transform(features)
+    weights, intercepts = sgd(scaled, scaled, signs[:, None], first_steps=steps[:1],
+                              shares=steps / steps[0], loss=Loss.HINGE)
+    exact = mean_losses(Loss.HINGE, scaled, signs[:, None], weights[-1], intercepts[-1])[0]
+    found = mean_losses(Loss.HINGE, features, signs[:, None], model.coefs[-1:],
+                        model.intercepts[-1:])[0]
+    assert found == pytest.approx(exact, rel=0.02)
+    refetched = model.counters["refetched_rows"]
+    assert refetched is not None
+    assert 0 < refetched < 0.15 * 8 * 4000
+
+
+def test_strong_l1_leaves_the_best_constant():
+    # All weights are cut to 0, and what is left is the intercept alone.
+    dataset = split(load("breast_cancer"))[0]
+    signs = np.where(dataset.labels > 0, 1.0, -1.0)
+    data = quantize(dataset.features, signs, bits=8, encoding="nearest", task="classification")
+    steps = schedule_steps("inverse", step=automatic_step(data, loss=Loss.HINGE), epochs=20)
+    config = pipeline_for(n_features=30, bits=8, encoding="nearest", loss=Loss.HINGE,
+                          proximal=True)
+    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps,
+                        loss=Loss.HINGE, l1=1.0)
+    best = 2 * min(np.mean(signs > 0), np.mean(signs < 0))
+    found = mean_losses(Loss.HINGE, dataset.features, signs[:, None], model.coefs[-1:],
+                        model.intercepts[-1:])[0]
+    assert not model.coefs[-1].any()
+    assert found < 1.05 * best

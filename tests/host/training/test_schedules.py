@@ -1,0 +1,50 @@
+"""Step schedules, and a message for every way to get one wrong."""
+
+import doctest
+
+import pytest
+
+import bitstep.training.schedules
+from bitstep.training.schedules import schedule_steps
+
+
+@pytest.mark.parametrize("schedule, expected", [
+    ("constant", [0.6, 0.6, 0.6, 0.6]), ("inverse", [0.6, 0.3, 0.2, 0.15]),
+    ("inverse-sqrt", [0.6, 0.4243, 0.3464, 0.3])])
+def test_named(schedule, expected):
+    assert schedule_steps(schedule, step=0.6, epochs=4) == pytest.approx(expected, abs=1e-4)
+
+
+def test_list_and_file(tmp_path):
+    path = tmp_path / "steps.txt"
+    path.write_text("# warm up\n0.1\n\n0.5  # then\n0.25\n")
+    assert schedule_steps(path, step=None, epochs=2).tolist() == [0.1, 0.5]
+    assert schedule_steps(str(path), step=None, epochs=3).tolist() == [0.1, 0.5, 0.25]
+    assert schedule_steps([0.1, 0.5], step=None, epochs=2).tolist() == [0.1, 0.5]
+
+
+@pytest.mark.parametrize("schedule, step, epochs, message", [
+    ("inverse", 0.0, 3, "step must be a positive number, not 0.0"),
+    ("inverse", None, 3, "step must be a positive number, not None"),
+    ("inverse", float("inf"), 3, "step must be a positive number"),
+    ("inverse", 0.1, 0, "epochs must be an integer of at least 1, not 0"),
+    ("inverse", 0.1, 2.0, "epochs must be"),
+    ([0.1], None, 2, "at least 2 steps, one an epoch, not 1"),
+    ([0.1, -0.1], None, 2, "positive numbers only"),
+    ([0.1, 0.1], 0.5, 2, "step must not be given together with a list"),
+    ("missing.txt", None, 2, "constant, inverse, inverse-sqrt or a readable text file")])
+def test_errors(schedule, step, epochs, message):
+    with pytest.raises(ValueError, match=message):
+        schedule_steps(schedule, step=step, epochs=epochs)
+
+
+def test_bad_line(tmp_path):
+    path = tmp_path / "steps.txt"
+    path.write_text("0.1\nfast\n")
+    with pytest.raises(ValueError, match=r"steps.txt, line 2: expected one number, not 'fast'"):
+        schedule_steps(path, step=None, epochs=2)
+
+
+def test_doctest():
+    assert doctest.testmod(bitstep.training.schedules).attempted == 1
+    assert doctest.testmod(bitstep.training.schedules).failed == 0

@@ -1,0 +1,258 @@
+"""Training with every loss, refetching and proximal steps, against plain loops."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from bitstep.devices.driver import Driver
+from bitstep.devices.golden import GoldenDevice
+from bitstep.golden.dither import dithers
+from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.quantization import ENCODINGS, Grid, quantize
+from bitstep.training.losses import code_levels, mean_losses
+from bitstep.training.models import MODELS
+from bitstep.training.planning import pipeline_for, plan
+from bitstep.training.schedules import schedule_steps
+from bitstep.training.stepping import automatic_proximal_period
+from bitstep.training.train import automatic_step, train_model
+
+MARGINS = (Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC)
+
+
+def problem(n_rows=300, n_features=5, seed=0):
+    """Rows of two classes, a sixth of them on the wrong side."""
+    rng = np.random.default_rng(seed)
+    features = rng.uniform(-1, 1, (n_rows, n_features))
+    margins = features @ np.arange(1, n_features + 1) + rng.normal(size=n_rows)
+    return features, np.where(margins > 0, 1.0, -1.0)
+
+
+def run(data, *, loss, steps, refetch=False, **options):
+    """The trained model, through the golden device."""
+    proximal = "l1" in options or "box" in options
+    config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
+                          loss=loss, refetch=refetch, proximal=proximal)
+    return train_model([data], Driver(GoldenDevice(config)), config, steps=np.asarray(steps),
+                       loss=loss, refetch=refetch, **options)
+
+
+def derivative(loss, value, sign):
+    """Of a row's loss, by the value that the model gives."""
+    margin = sign * value
+    if loss == Loss.LEAST_SQUARES:
+        return value - sign
+    if loss == Loss.LOGISTIC:
+        nodes = np.arange(-8, 8.25, 0.25)       # of the hardware's 64 chords
+        return -sign * np.interp(-margin, nodes, 1 / (1 + np.exp(-nodes)))
+    active = margin < 1
+    return active * (value - sign if loss == Loss.SQUARED_HINGE else -sign)
+
+
+def float_sgd(rows, signs, *, loss, steps, batch=1, l1=0.0, l2=0.0, box=np.inf, period=0):
+    """Weights and intercept of float64 proximal SGD."""
+    weights, intercept, count = np.zeros(rows.shape[1]), 0.0, len(rows)
+    for step in steps:
+        for start in range(0, count, batch):
+            part = slice(start, min(start + batch, count))
+            slopes = derivative(loss, rows[part] @ weights + intercept, signs[part])
+            weights = weights - step / batch * (slopes @ rows[part])
+            weights = weights - step * l2 * weights * (part.stop - start) / batch
+            intercept -= step / batch * slopes.sum()
+            if period and (part.stop % period == 0 or part.stop == count):
+                taken = l1 * step / batch * count / -(-count // period)
+                weights = np.sign(weights) * np.clip(np.abs(weights) - taken, 0, box)
+    return weights, intercept
+
+
+# Losses
+
+@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("encoding, bits", [("nearest", 8), ("stochastic", 5), ("float", 32)])
+@pytest.mark.parametrize("batch", [1, 7])
+def test_losses_against_float64(loss, encoding, bits, batch):
+    features, signs = problem()
+    data = quantize(features, signs, bits=bits, encoding=encoding, task="classification")
+    steps = schedule_steps("inverse", step=automatic_step(data, batch, loss=loss), epochs=4)
+    model = run(data, loss=loss, steps=steps, batch=batch)
+    rows, _ = code_levels(data, slice(None))
+    weights, intercept = float_sgd(rows, signs, loss=loss, steps=model.steps, batch=batch)
+    # Updates are integers, of which a derivative of 1 is some ten thousand.
+    tolerance = 3e-4 * np.abs(weights).max()
+    np.testing.assert_allclose(model.weights[-1, 0], weights, atol=tolerance)
+    assert model.scaled_intercepts[-1, 0] == pytest.approx(intercept, abs=tolerance)
+
+
+@pytest.mark.parametrize("loss", MARGINS)
+@pytest.mark.parametrize("encoding, bits", [("nearest", 8), ("float", 32)])
+def test_l2_against_float64(loss, encoding, bits):
+    features, signs = problem(3000)
+    data = quantize(features, signs, bits=bits, encoding=encoding, task="classification")
+    steps = schedule_steps("inverse", step=0.05, epochs=3)
+    model = run(data, loss=loss, steps=steps, l2=0.05)
+    rows, _ = code_levels(data, slice(None))
+    weights, _ = float_sgd(rows, signs, loss=loss, steps=steps, l2=0.05)
+    free, _ = float_sgd(rows, signs, loss=loss, steps=steps)
+    # Corrections are made every so many rows and act one period later.
+    np.testing.assert_allclose(model.weights[-1, 0], weights, atol=0.03 * np.abs(weights).max())
+    assert np.abs(weights).max() < 0.9 * np.abs(free).max()
+
+
+@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("encoding, bits", [("nearest", 8), ("float", 32)])
+@pytest.mark.parametrize("batch, penalties", [
+    (1, {"l1": 0.05}), (1, {"box": 0.5}), (4, {"l1": 0.02, "box": 0.6})])
+def test_proximal_steps_against_float64(loss, encoding, bits, batch, penalties):
+    features, signs = problem(600)
+    data = quantize(features, signs, bits=bits, encoding=encoding, task="classification")
+    steps = schedule_steps("inverse", step=0.1 * batch, epochs=4)
+    # Of hinge, K of some thousands is rounded for 1,200 active rows: the intercept of a run has a
+    # standard deviation of 2e-4.
+    models = [run(replace(data, seed=seed), loss=loss, steps=steps, batch=batch, **penalties)
+              for seed in range(4)]
+    rows, _ = code_levels(data, slice(None))
+    period = automatic_proximal_period(600, batch, penalties.get("l1", 0.0) * steps[0])
+    weights, intercept = float_sgd(rows, signs, loss=loss, steps=models[0].steps, batch=batch,
+                                   period=period, **penalties)
+    tolerance = 5e-4
+    np.testing.assert_allclose(np.mean([model.weights[-1, 0] for model in models], axis=0), weights,
+                               atol=tolerance)
+    assert np.mean([model.scaled_intercepts[-1, 0] for model in models]) == pytest.approx(
+        intercept, abs=tolerance)
+    for model in models if "box" in penalties else ():
+        assert np.abs(model.weights[-1]).max() <= penalties["box"]
+        assert np.abs(model.weights[-1]).max() == pytest.approx(penalties["box"], rel=1e-6)
+
+
+def test_a_large_l1_makes_zeros():
+    features, signs = problem(600)
+    data = quantize(features, signs, bits=8, encoding="nearest", task="classification")
+    for l1, zeros in ((1e6, 5), (0.1, 2), (0.02, 0)):
+        model = run(data, loss=Loss.LEAST_SQUARES, steps=[0.05, 0.02], l1=l1)
+        assert (model.weights[-1] == 0).sum() == zeros
+        assert model.scaled_intercepts[-1, 0] != 0
+
+
+# Refetching
+
+def exact_hinge(data, job):
+    """Hinge SGD on the 16-bit rows in Python's integers, K rounded by the rows' dither; the model
+    after each epoch.
+    """
+    fraction = 16 - max(data.bits, 2)
+    signs = np.where(data.label_values() > 0, 1, -1).tolist()
+    model, intercept = job.model.tolist(), job.intercept
+    level, models = job.intercept_level, []
+    for epoch in job.epochs:
+        unit = Fraction(epoch.mantissa << job.label_shift + 16, 1 << 8 * epoch.shift)
+        unit = (unit + Fraction(1, 2)).__floor__()
+        for values, sign, dither in zip(data.full.tolist(), signs,
+                                        dithers(epoch.key, len(signs)).tolist(), strict=True):
+            dot = sum(v * x for v, x in zip(values, model, strict=True))
+            dot += level * intercept << fraction
+            if sign * dot < 1 << job.label_shift + fraction:
+                update = -sign * (unit + dither >> 16)
+                model = [x - (Fraction(update * v, 1 << fraction) + Fraction(1, 2)).__floor__()
+                         for v, x in zip(values, model, strict=True)]
+                intercept -= update * level
+        models.append([*model, intercept])
+    return models
+
+
+@pytest.mark.parametrize("model_range", [100, 1000])
+def test_every_row_fetched_again_is_exact_hinge_sgd(model_range):
+    """A drawn bit may stand for any value, and the weights are so large that none decides: what is
+    left is the arithmetic at 16 bits.
+    """
+    features, signs = problem(60)
+    data = quantize(features, signs, bits=1, encoding="stochastic", full=True,
+                    task="classification")
+    config = pipeline_for(n_features=5, bits=1, encoding="stochastic", refetch=True)
+    made = plan(data, config, steps=[0.01, 0.005], loss=Loss.HINGE, refetch=True,
+                initial=(np.array([30.0, -40, 20, 10, -30]), 0.0), model_range=model_range)
+    result = Driver(GoldenDevice(config)).train(made.job)
+    assert result.counters["refetched_rows"] == 120
+    np.testing.assert_array_equal(np.column_stack([result.models, result.intercepts]),
+                                  exact_hinge(data, made.job))
+
+
+@pytest.mark.parametrize("bits, straw_man, share", [(2, (0.2, 0.4), (0.8, 1)),
+                                                    (8, (-0.002, 0.002), (0.005, 0.04))])
+def test_refetching_is_as_good_as_full_precision(bits, straw_man, share):
+    features, signs = problem(3000)
+    data = quantize(features, signs, bits=bits, encoding="nearest", full=True,
+                    task="classification")
+    steps = schedule_steps("inverse", step=0.05, epochs=5)
+    scaled = data.scaler.transform(features)
+    weights, intercept = float_sgd(scaled, signs, loss=Loss.HINGE, steps=steps)
+    exact = mean_losses(Loss.HINGE, scaled, signs[:, None], weights[None, None],
+                        np.array([[intercept]]))[0]
+    excess, refetched = [], []
+    for refetch in (False, True):
+        model = run(data, loss=Loss.HINGE, steps=steps, refetch=refetch)
+        found = mean_losses(Loss.HINGE, features, signs[:, None], model.coefs, model.intercepts)
+        excess.append(found[-1] / exact - 1)
+        refetched.append(model.counters["refetched_rows"] or 0)
+    assert straw_man[0] < excess[0] < straw_man[1]
+    assert abs(excess[1]) < 0.005
+    assert refetched[0] == 0
+    assert share[0] < refetched[1] / 15_000 < share[1]
+
+
+# Automatic steps, models
+
+@pytest.mark.parametrize("loss, one, four, many", [
+    (Loss.LEAST_SQUARES, 0.2, 0.8, 20), (Loss.SQUARED_HINGE, 0.5, 4, 100),
+    (Loss.HINGE, 2, 16, 800), (Loss.LOGISTIC, 4, 32, 1600)])
+def test_automatic_step_by_hand(loss, one, four, many):
+    # R = 1 + 4 / 3, and the largest eigenvalue is that of the intercept, 1
+    features = np.random.default_rng(0).uniform(-1, 1, (5000, 4))
+    data = quantize(features, features[:, 0], bits=32, encoding="float")
+    for batch, factor in ((1, one), (4, four), (100, many)):
+        expected = min(factor / (7 / 3 + batch - 1),
+                       16 if loss in (Loss.HINGE, Loss.LOGISTIC) else np.inf)
+        assert automatic_step(data, batch, loss=loss) == pytest.approx(expected, rel=0.02)
+
+
+def test_noise_shortens_the_step_of_least_squares_alone():
+    features = np.random.default_rng(0).uniform(-1, 1, (5000, 4))
+    noisy = quantize(features, features[:, 0], bits=1, encoding="stochastic")    # R = 5
+    assert automatic_step(noisy) == pytest.approx(0.2 / 5 / 9, rel=0.03)
+    assert automatic_step(noisy, loss=Loss.HINGE) == pytest.approx(2 / 5)
+
+
+def test_small_rows_have_no_endless_step():
+    features = np.zeros((100, 3))
+    features[0] = 1
+    data = quantize(features, features[:, 0], bits=8, encoding="nearest", scaler="maxabs")
+    assert automatic_step(data, fit_intercept=False, loss=Loss.HINGE) == 16
+    assert automatic_step(data, fit_intercept=False, loss=Loss.SQUARED_HINGE) == \
+        pytest.approx(0.5 * 100 / 3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_have_rows_that_suit_them(name):
+    model = MODELS[name]
+    Grid(model.encoding, model.bits)
+    features, signs = problem()
+    labels = signs if model.task == "classification" else features[:, 0]
+    data = quantize(features, labels, bits=model.bits, encoding=model.encoding, task=model.task,
+                    full=model.refetch)
+    assert (data.label_format == LabelFormat.SIGN) == (model.task == "classification")
+    steps = schedule_steps("inverse", step=automatic_step(data, loss=model.loss), epochs=5)
+    trained = run(data, loss=model.loss, steps=steps, refetch=model.refetch)
+    loss = mean_losses(model.loss, features, labels[:, None], trained.coefs, trained.intercepts)
+    zero = mean_losses(model.loss, features, labels[:, None], np.zeros((1, 1, 5)), np.zeros((1, 1)))
+    assert loss[-1] < 0.7 * zero[0]
+    assert ENCODINGS[model.encoding].family == "single"
+
+
+def test_losses_of_models():
+    assert {name: (model.task, model.loss, model.sklearn_loss)
+            for name, model in MODELS.items()} == {
+        "linreg": ("regression", Loss.LEAST_SQUARES, "squared_error"),
+        "ls-svm": ("classification", Loss.LEAST_SQUARES, "squared_error"),
+        "l2-svm": ("classification", Loss.SQUARED_HINGE, "squared_hinge"),
+        "svm": ("classification", Loss.HINGE, "hinge"),
+        "logistic": ("classification", Loss.LOGISTIC, "log_loss")}

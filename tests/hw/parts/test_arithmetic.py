@@ -1,0 +1,223 @@
+# amaranth: UnusedElaboratable=no
+
+import random
+
+import pytest
+from amaranth import Const, Module, Signal, signed, unsigned
+from support import Clocked, put, ticks
+
+from bitstep_hw.parts.arithmetic import (
+    adder_tree,
+    compress,
+    delay,
+    extend,
+    multiply,
+    multiply_carry_save,
+    out_of_range,
+    scale,
+)
+from bitstep_sim.testing.harness import simulate
+
+
+def run(make, bench):
+    """Build a module whose result ``make(m)`` returns, then run ``bench(ctx, result)``."""
+    m = Module()
+    result = make(m)
+
+    async def testbench(ctx):
+        await bench(ctx, result)
+
+    simulate(Clocked(m), testbench)
+
+
+@pytest.mark.parametrize("cycles", [0, 1, 5])
+def test_delay(cycles):
+    value = Signal(8)
+    values = [random.Random(0).randrange(256) for _ in range(20)]
+
+    async def bench(ctx, result):
+        for number, new in enumerate(values):
+            put(ctx, value, new)
+            if number >= cycles:
+                assert ctx.get(result) == values[number - cycles]
+            await ctx.tick()
+
+    run(lambda m: delay(m, value, cycles, name="value"), bench)
+
+
+@pytest.mark.parametrize(("terms", "stages"), [(1, 1), (2, 1), (4, 1), (5, 2), (12, 2), (16, 2),
+                                               (21, 3), (64, 3)])
+def test_adder_tree(terms, stages):
+    inputs, valid = [Signal(signed(6)) for _ in range(terms)], Signal()
+    rng = random.Random(terms)
+
+    async def bench(ctx, result):
+        for values in ([-32] * terms, [31] * terms,
+                       *([rng.randrange(-32, 32) for _ in inputs] for _ in range(10))):
+            for signal, value in zip(inputs, values, strict=True):
+                put(ctx, signal, value)
+            put(ctx, valid, 1)
+            await ctx.tick()
+            put(ctx, valid, 0)
+            for signal in inputs:
+                put(ctx, signal, 7)             # what is not valid changes nothing
+            await ticks(ctx, stages - 1)
+            for _ in range(stages + 1):
+                assert ctx.get(result) == sum(values)
+                await ctx.tick()
+
+    run(lambda m: adder_tree(m, inputs, stages=stages, valid=valid, name="tree"), bench)
+
+
+def test_adder_tree_with_too_few_stages():
+    with pytest.raises(AssertionError, match="too few stages"):
+        adder_tree(Module(), [Signal()] * 5, stages=1, valid=Signal(), name="tree")
+
+
+@pytest.mark.parametrize("width", [2, 3, 8])
+def test_scale(width):
+    """Levels of 2 bits need no multiplier; -2 is none of them."""
+    level, value = Signal(signed(width)), Signal(signed(33))
+    low = -1 if width == 2 else -1 << width - 1
+
+    async def bench(ctx, result):
+        for factor in range(low, 1 << width - 1):
+            for number in (0, 1, -1, (1 << 32) - 1, -1 << 32, 123456789):
+                put(ctx, level, factor)
+                put(ctx, value, number)
+                assert ctx.get(result) == factor * number
+
+    def make(m):
+        result = Signal(signed(50))
+        m.d.comb += result.eq(scale(level, value))
+        return result
+
+    run(make, bench)
+
+
+def numbers(shape, rng):
+    """Corner values of a shape, then random ones."""
+    low = -1 << shape.width - 1 if shape.signed else 0
+    high = low + (1 << shape.width) - 1
+    return [low, high, 0, 1, *(rng.randint(low, high) for _ in range(20))]
+
+
+def check_products(make, a_shape, b_shape, *, stages, expected):
+    """Whether ``make(m, a, b)`` is ``expected(x, y)`` for a pair of factors a cycle."""
+    a, b = Signal(a_shape), Signal(b_shape)
+    rng = random.Random(f"{stages}-{a_shape}-{b_shape}")
+    pairs = [*zip(numbers(a_shape, rng), numbers(b_shape, rng), strict=True),
+             *((x, y) for x in numbers(a_shape, rng)[:4] for y in numbers(b_shape, rng)[:4])]
+
+    async def bench(ctx, result):
+        for number, (x, y) in enumerate([*pairs, *[(0, 0)] * stages]):
+            put(ctx, a, x)
+            put(ctx, b, y)
+            if number >= stages:
+                assert ctx.get(result) == expected(*pairs[number - stages])
+            await ctx.tick()
+
+    run(lambda m: make(m, a, b), bench)
+
+
+FACTORS = pytest.mark.parametrize(("a_shape", "b_shape"), [
+    (signed(18), unsigned(18)), (signed(44), unsigned(18)), (signed(9), signed(33)),
+    (signed(33), signed(9)), (unsigned(5), unsigned(4)), (signed(32), signed(45))], ids=repr)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@FACTORS
+def test_multiply(stages, a_shape, b_shape):
+    def make(m, a, b):
+        return multiply(m, a, b, stages=stages, valid=Const(1), name="product", width=80,
+                        addend=Signal(8, init=77))
+
+    check_products(make, a_shape, b_shape, stages=stages, expected=lambda x, y: x * y + 77)
+
+
+@pytest.mark.parametrize("addend", [0, 2])
+@FACTORS
+def test_multiply_carry_save(addend, a_shape, b_shape):
+    def make(m, a, b):
+        parts = multiply_carry_save(m, a, b, valid=Const(1), name="product", width=50,
+                                    addend=addend)
+        total = Signal(50)
+        m.d.comb += total.eq(sum(parts))
+        return total
+
+    check_products(make, a_shape, b_shape, stages=2,
+                   expected=lambda x, y: (x * y + addend) % 2**50)
+
+
+def test_multiply_carry_save_moves_with_valid_alone():
+    a, valid = Signal(8, init=5), Signal(init=1)
+
+    async def bench(ctx, result):
+        await ctx.tick()
+        put(ctx, valid, 0)
+        put(ctx, a, 9)
+        for _ in range(4):
+            await ctx.tick()
+            assert ctx.get(result) == 25
+
+    def make(m):
+        parts = multiply_carry_save(m, a, Const(5, 8), valid=valid, name="product", width=16)
+        total = Signal(16)
+        m.d.comb += total.eq(sum(parts))
+        return total
+
+    run(make, bench)
+
+
+@pytest.mark.parametrize("terms", [0, 1, 2, 3, 4, 7])
+def test_compress(terms):
+    inputs = [Signal(9) for _ in range(terms)]
+    rng = random.Random(terms)
+
+    async def bench(ctx, result):
+        for values in ([0] * terms, [511] * terms,
+                       *([rng.randrange(512) for _ in inputs] for _ in range(20))):
+            for signal, value in zip(inputs, values, strict=True):
+                put(ctx, signal, value)
+            assert ctx.get(result) == sum(values) % 512
+
+    def make(m):
+        total = Signal(9)
+        m.d.comb += total.eq(sum(compress(inputs, 9)))
+        return total
+
+    run(make, bench)
+
+
+@pytest.mark.parametrize(("shape", "width", "value", "expected"), [
+    (signed(4), 8, -3, 253), (signed(4), 8, 3, 3), (unsigned(4), 8, 13, 13),
+    (signed(4), 2, -3, 1), (signed(4), 4, -8, 8)])
+def test_extend(shape, width, value, expected):
+    source = Signal(shape, init=value)
+
+    async def bench(ctx, result):
+        assert ctx.get(result) == expected
+
+    def make(m):
+        result = Signal(width)
+        m.d.comb += result.eq(extend(source, width))
+        return result
+
+    run(make, bench)
+
+
+def test_out_of_range():
+    value = Signal(signed(40))
+
+    async def bench(ctx, result):
+        for number, expected in [(0, 0), (-1, 0), (2**31 - 1, 0), (2**31, 1), (-2**31, 0),
+                                 (-2**31 - 1, 1), (2**39 - 1, 1), (-2**39, 1), (2**32, 1)]:
+            put(ctx, value, number)
+            assert ctx.get(result) == expected
+
+    def make(m):
+        result = Signal()
+        m.d.comb += result.eq(out_of_range(value, 32))
+        return result
+
+    run(make, bench)

@@ -1,0 +1,253 @@
+# amaranth: UnusedElaboratable=no
+
+import random
+from dataclasses import replace
+
+import pytest
+from support import (
+    halves,
+    in_rows,
+    put,
+    put_all_of,
+    read_model,
+    signed_number,
+    signed_numbers,
+    ticks,
+    trace,
+    write_model,
+)
+
+from bitstep.golden.rounding import fits
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.pipeline.model.store import ModelStore
+from bitstep_sim.testing.harness import simulate
+
+CONFIGS = [
+    PipelineConfig(bits=8, max_features=24, lookahead=2),
+    PipelineConfig(bits=3, max_features=63, lookahead=2),                # an odd number of lanes
+    PipelineConfig(bits=2, family="double", max_features=96, lookahead=2),
+    PipelineConfig(bits=8, max_features=24, minibatch=False),
+    PipelineConfig(bits=8, max_features=24, corrections=False),
+]
+FAST = [replace(config, recursion=4) for config in CONFIGS[:3]]
+FLAG_LATENCY = 8            # a bound: the flags of all lanes take a few cycles more
+LOW, HIGH = -1 << 31, (1 << 31) - 1
+
+
+class Reference:
+    """The model, frozen model and intercept, a slot at a time."""
+
+    def __init__(self, model, intercept, level):
+        self.model, self.frozen = [list(words) for words in model], [list(w) for w in model]
+        self.intercept = self.frozen_intercept = intercept
+        self.level = level
+
+    def step(self, slot, levels, update, correction):
+        """Words and intercept for the dot product, and words to sample."""
+        index = slot["index"]
+        updated = [word - update * level
+                   for word, level in zip(self.model[index], levels, strict=True)]
+        seen = [word + slot["correct"] * e for word, e in zip(updated, correction, strict=True)]
+        self.model[index] = seen if slot["commit"] else updated
+        if slot["first"]:
+            self.intercept -= update * self.level
+        if slot["freeze"]:
+            self.frozen[index] = seen
+            if slot["first"]:
+                self.frozen_intercept = self.intercept
+        if slot["frozen"]:
+            return self.frozen[index], self.frozen_intercept, seen
+        return seen, self.intercept, seen
+
+
+def words_latency(config):
+    """Cycles from a slot to its words."""
+    return config.product_stages + 2
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, *FAST], ids=lambda config: config.name)
+@pytest.mark.parametrize("gap", [0.0, 0.5])
+@pytest.mark.parametrize("beats", [1, 2, 3])
+def test_slots(config, gap, beats):
+    """Updates, pending and committed corrections, and the batch's model, at full speed."""
+    rng = random.Random(f"{config.name}-{gap}-{beats}")
+    level = config.level_limit
+    start = [signed_numbers(rng, 24, config.lanes) for _ in range(beats)]
+    reference = Reference(start, 12345, level)
+    cycles, expected, corrections = [], {}, {}
+    flags, update, frozen_once = {}, 0, False
+    for place in in_rows([beats] * 40, rng, gap=gap, pitch=2,
+                         apart=4 if config.fast_clock else 2):
+        now = len(cycles)
+        cycle = {"slot": {"valid": 0, "index": rng.randrange(beats)},
+                 "levels": [rng.randint(-level, level) for _ in range(config.lanes)],
+                 "update": signed_number(rng, 20),
+                 "correction": signed_numbers(rng, 24, config.lanes)}
+        if place is not None:
+            _, beat, first, last = place
+            if first:
+                kind = rng.choice(["plain", "plain", "correct", "commit", "freeze", "frozen"])
+                correct = config.corrections and kind in ("correct", "commit")
+                freeze = config.minibatch and (kind == "freeze" or not frozen_once)
+                flags = {"correct": correct, "commit": correct and kind == "commit",
+                         "freeze": freeze,
+                         "frozen": config.minibatch and kind == "frozen" and frozen_once}
+                frozen_once, update = True, cycle["update"]
+            cycle["update"] = update        # one c for all beats of a row
+            cycle["slot"] = {"valid": 1, "index": beat, "first": first, "last": last, **flags}
+            expected[now] = cycle
+        corrections[now] = cycle["correction"]
+        cycles.append(cycle)
+    # The correction of a slot comes after it.
+    for now in expected:
+        words, intercept, sampled = reference.step(
+            cycles[now]["slot"], cycles[now]["levels"], cycles[now]["update"],
+            corrections.get(now + config.product_stages, [0] * config.lanes))
+        expected[now] = words, intercept, sampled
+    cycles += [{"slot": {"valid": 0}, "correction": [0] * config.lanes}] * config.product_stages
+    if config.product_stages > config.term_stages:
+        late = [{}, *({"levels": cycle.pop("levels")} for cycle in cycles if "levels" in cycle)]
+        cycles = [{**cycle, **levels} for cycle, levels in
+                  zip(cycles, [*late, {}, {}][:len(cycles)], strict=True)]
+
+    dut = ModelStore(config=config)
+    recorded = []
+
+    async def bench(ctx):
+        put(ctx, dut.intercept_level, level)
+        await write_model(ctx, dut, config, start, 12345)
+        for cycle in [*cycles, *[{"slot": {"valid": 0}}] * 8]:
+            put_all_of(ctx, dut, cycle)
+            recorded.append({"words": [ctx.get(word) for word in dut.words],
+                             "intercept": ctx.get(dut.intercept),
+                             "sampled": [ctx.get(dut.sampled[i]) for i in range(config.lanes)],
+                             "saturated": ctx.get(dut.saturated)})
+            await ctx.tick()
+        assert await read_model(ctx, dut, config, beats) == (reference.model, reference.intercept)
+
+    simulate(dut, bench)
+    for now, (words, intercept, sampled) in expected.items():
+        outputs = recorded[now + words_latency(config)]
+        assert outputs["words"] == words, now
+        if cycles[now]["slot"]["first"]:
+            assert outputs["intercept"] == intercept, now
+        assert recorded[now + words_latency(config) - 1]["sampled"] == sampled, now
+    assert not any(outputs["saturated"] for outputs in recorded)
+
+
+def saturates(config, *, word, update=0, level=1, correction=0, slot=None, intercept=0,
+              intercept_level=0):
+    """Whether one slot that does this to one lane raises the flag, and the words it gives."""
+    dut, lanes = ModelStore(config=config), config.lanes
+    flags, words = [], []
+    lane = lanes - 1
+
+    async def bench(ctx):
+        put(ctx, dut.intercept_level, intercept_level)
+        await write_model(ctx, dut, config, [[0] * lane + [word]], intercept)
+        put_all_of(ctx, dut, {
+            "slot": {"valid": 1, "first": 1, "last": 1, **(slot or {})}, "update": update,
+            "levels": [0] * lane + [level], "correction": [0] * lane + [correction]})
+        await ctx.tick()
+        put(ctx, dut.slot, {"valid": 0})
+        for _ in range(FLAG_LATENCY):
+            flags.append(ctx.get(dut.saturated))
+            words.append(ctx.get(dut.words[lane]))
+            await ctx.tick()
+
+    simulate(dut, bench)
+    assert sum(flags) <= 1
+    return any(flags), words[words_latency(config) - 1]
+
+
+@pytest.mark.parametrize("word, update, level", [
+    (0, -HIGH, 1), (0, -HIGH - 1, 1), (0, LOW, -1), (0, HIGH, -1), (HIGH, 1, 1), (HIGH, -1, 1),
+    (LOW, 0, 1), (LOW, 1, 1), (HIGH, LOW, 127), (LOW, HIGH, 127), (-1, HIGH, 1), (-2, HIGH, 1),
+    (HIGH, 0, 0), (1 << 30, 1 << 24, -64), ((1 << 30) - 1, 1 << 24, -64)])
+@pytest.mark.parametrize("lanes", [8, 64])
+@pytest.mark.parametrize("recursion", [2, 4])
+def test_range_of_a_word(word, update, level, lanes, recursion):
+    if lanes == 64:
+        level = max(-1, min(1, level))
+    config = PipelineConfig(bits=64 // lanes, max_features=lanes, recursion=recursion)
+    result = word - update * level
+    assert saturates(config, word=word, update=update, level=level)[0] is not fits(result, 32)
+
+
+@pytest.mark.parametrize("word, correction", [
+    (HIGH, 0), (HIGH, 1), (HIGH - 5, 5), (LOW, -1), (LOW, 0), (LOW + 7, -7), (HIGH, HIGH),
+    (LOW, LOW)])
+@pytest.mark.parametrize("config", [CONFIGS[0], FAST[0]], ids=lambda config: config.name)
+def test_range_of_a_committed_correction(config, word, correction):
+    """Until it is committed a sum may leave the range: the dot product takes 33 bits."""
+    committed = {"correct": 1, "commit": 1}
+    flag, seen = saturates(config, word=word, correction=correction, slot=committed)
+    assert flag is not fits(word + correction, 32)
+    assert saturates(config, word=word, correction=correction, slot={"correct": 1}) \
+        == (False, word + correction)
+    assert saturates(config, word=word, correction=correction) == (False, word)
+    assert seen == word + correction
+
+
+@pytest.mark.parametrize("intercept, update, level", [
+    (HIGH, -1, 1), (HIGH, 0, 1), (LOW, 1, 1), (LOW, 0, 127), (0, -HIGH, 1), (0, LOW, 1),
+    (HIGH, HIGH, 2), (0, HIGH, 0), (HIGH, -HIGH, 0)])
+def test_range_of_the_intercept(intercept, update, level):
+    flag, _ = saturates(CONFIGS[0], word=0, update=update, level=0, intercept=intercept,
+                        intercept_level=level)
+    assert flag is not fits(intercept - update * level, 32)
+
+
+@pytest.mark.parametrize("config", [*CONFIGS[:2], replace(CONFIGS[0], recursion=4)],
+                         ids=lambda config: config.name)
+def test_access(config):
+    rng = random.Random(config.name)
+    model = [signed_numbers(rng, 32, config.lanes) for _ in range(config.max_beats)]
+    dut = ModelStore(config=config)
+
+    async def bench(ctx):
+        await write_model(ctx, dut, config, model, LOW)
+        assert await read_model(ctx, dut, config, config.max_beats) == (model, LOW)
+        put_all_of(ctx, dut, {"access_index": 1, "access_clear": 1, "access_i": 0})
+        await ctx.tick()
+        put(ctx, dut.access_clear, 0)
+        await ticks(ctx, 2)
+        cleared = [words if index != 1 else [0] * config.lanes
+                   for index, words in enumerate(model)]
+        assert await read_model(ctx, dut, config, config.max_beats) == (cleared, 0)
+
+    simulate(dut, bench)
+
+
+def test_nothing_changes_without_a_slot():
+    config = CONFIGS[0]
+    rng = random.Random(0)
+    cycles = [{"levels": [127] * 8, "update": signed_number(rng, 32),
+               "slot": {"valid": 0, "first": 1, "last": 1, "commit": 1, "correct": 1}}
+              for _ in range(20)]
+    recorded = trace(ModelStore(config=config), cycles, ["access_o", "saturated"],
+                     intercept_level=127)
+    assert {outputs["access_o"] for outputs in recorded} == {0}
+    assert not any(outputs["saturated"] for outputs in recorded)
+
+
+def test_words_without_a_lane_stay_0():
+    """Whatever passes at ``access_i`` while rows go through: a model in memory holds them."""
+    config = CONFIGS[1]
+    dut = ModelStore(config=config)
+
+    async def bench(ctx):
+        await write_model(ctx, dut, config, [[5] * config.lanes] * 3, 0)
+        put(ctx, dut.access_i, (1 << 64) - 1)
+        for index in range(3):
+            put(ctx, dut.slot, {"valid": 1, "index": index})
+            await ctx.tick()
+        put(ctx, dut.slot, {"valid": 0})
+        await ticks(ctx, 6)
+        put(ctx, dut.access_shown, config.model_lanes // 2 - 1)
+        for index in range(3):
+            put(ctx, dut.access_index, index)
+            await ctx.tick()
+            assert halves(ctx.get(dut.access_o)) == [5, 0]
+
+    simulate(dut, bench)

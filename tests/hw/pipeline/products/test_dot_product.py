@@ -1,0 +1,71 @@
+# amaranth: UnusedElaboratable=no
+
+import random
+
+import pytest
+from support import in_rows, signed_number, signed_numbers, trace
+
+from bitstep.pipeline.config import MODEL_WIDTH, PipelineConfig
+from bitstep_hw.pipeline.products.dot_product import DotProduct
+
+CONFIGS = [
+    PipelineConfig(bits=1, max_features=128),
+    PipelineConfig(bits=2, family="double", max_features=64),
+    PipelineConfig(bits=4, max_features=80),
+    PipelineConfig(bits=7, max_features=27),
+    PipelineConfig(bits=8, family="double", max_features=8),
+    PipelineConfig(bits=1, max_features=128, recursion=4),
+    PipelineConfig(bits=3, max_features=63, recursion=4),
+    PipelineConfig(bits=8, max_features=24, recursion=4),
+]
+LOWEST, HIGHEST = -1 << MODEL_WIDTH, (1 << MODEL_WIDTH) - 1     # a word and its correction
+
+
+def check(config, rows, rng, *, gap, extreme=None, intercept_level=0):
+    """Rows of random levels and words; ``extreme`` are one level, word and intercept for all."""
+    limit, lanes = config.level_limit, config.lanes
+    cycles, expected, total = [], [], 0
+    for place in in_rows(rows, rng, gap=gap):
+        levels = [rng.randint(-limit, limit) for _ in range(lanes)]
+        words = signed_numbers(rng, MODEL_WIDTH + 1, lanes)
+        intercept = signed_number(rng, MODEL_WIDTH)
+        if extreme is not None:
+            level, word, intercept = extreme
+            levels, words = [level] * lanes, [word] * lanes
+        cycle = {"valid": 0, "first": rng.getrandbits(1), "last": rng.getrandbits(1),
+                 "levels": levels, "words": words, "intercept": intercept}
+        if place is not None:
+            _, _, first, last = place
+            if first:
+                total = intercept_level * intercept
+            total += sum(a * b for a, b in zip(levels, words, strict=True))
+            cycle |= {"valid": 1, "first": first, "last": last}
+            if last:
+                expected.append((
+                    len(cycles) + config.tree_stages + config.product_stages + 1, total))
+        cycles.append(cycle)
+    recorded = trace(DotProduct(config=config), cycles, ["o_valid", "o"],
+                     intercept_level=intercept_level)
+    assert [(cycle, outputs["o"]) for cycle, outputs in enumerate(recorded)
+            if outputs["o_valid"]] == expected
+    return [total for _, total in expected]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("gap", [0.0, 0.5])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_sums(config, gap, intercept):
+    rng = random.Random(f"{config.name}-{gap}-{intercept}")
+    rows = [1, 1, config.max_beats, 1, *(rng.randint(1, config.max_beats) for _ in range(15))]
+    check(config, rows, rng, gap=gap, intercept_level=intercept * config.level_limit)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("word", [LOWEST, HIGHEST])
+def test_extremes_fit(config, sign, word):
+    limit = config.level_limit
+    intercept = -1 << MODEL_WIDTH - 1 if sign * word < 0 else (1 << MODEL_WIDTH - 1) - 1
+    total, _ = check(config, [config.max_beats] * 2, random.Random(0), gap=0.0,
+                     extreme=(sign * limit, word, intercept), intercept_level=limit)
+    assert total == sign * config.capacity * limit * word + limit * intercept

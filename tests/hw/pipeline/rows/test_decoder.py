@@ -1,0 +1,54 @@
+import random
+
+import numpy as np
+import pytest
+from support import Clocked, put, take
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.levels import decode
+from bitstep_hw.pipeline.rows.decoder import Decoder
+from bitstep_sim.testing.harness import simulate
+
+FORMATS = [("single", bits) for bits in range(1, 9)] + [("double", bits) for bits in range(2, 9)]
+
+
+def beat_of(codes, bits):
+    return sum(int(code) << lane * bits for lane, code in enumerate(codes))
+
+
+@pytest.mark.parametrize(("family", "bits"), FORMATS)
+@pytest.mark.parametrize("sample", [0, 1])
+def test_every_code_in_every_lane(family, bits, sample):
+    config = PipelineConfig(bits=bits, family=family, max_features=64)
+    dut = Decoder(config=config, sample=sample)
+
+    async def bench(ctx):
+        put(ctx, dut.used, (1 << config.lanes) - 1)
+        for first in range(1 << bits):
+            codes = (np.arange(config.lanes) + first) % (1 << bits)
+            put(ctx, dut.beat, beat_of(codes, bits))
+            expected = decode(codes.astype(np.uint8), bits=bits, family=family)[sample]
+            assert take(ctx, dut.levels) == expected.tolist()
+
+    simulate(Clocked(dut), bench)
+
+
+@pytest.mark.parametrize(("family", "bits"), FORMATS)
+def test_lanes_without_a_feature(family, bits):
+    """Padding is code 0; where that stands for -1, only the mask makes it 0."""
+    config = PipelineConfig(bits=bits, family=family, bus_width=128, max_features=64)
+    dut = Decoder(config=config, sample=1)
+    rng = random.Random(f"{family}-{bits}")
+    assert config.has_zero_code == (decode(np.zeros(1, np.uint8), bits=bits, family=family)[1] == 0)
+
+    async def bench(ctx):
+        for count in (1, config.lanes - 1, config.lanes, rng.randint(1, config.lanes)):
+            codes = np.zeros(config.lanes, np.uint8)
+            codes[:count] = [rng.randrange(1 << bits) for _ in range(count)]
+            put(ctx, dut.used, (1 << count) - 1)
+            put(ctx, dut.beat, beat_of(codes, bits))
+            expected = decode(codes, bits=bits, family=family)[1]
+            expected[count:] = 0
+            assert take(ctx, dut.levels) == expected.tolist()
+
+    simulate(Clocked(dut), bench)

@@ -1,0 +1,444 @@
+# amaranth: UnusedElaboratable=no
+
+import random
+
+import pytest
+from support import signed_number, signed_numbers, trace
+
+from bitstep.golden.rounding import fits
+from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig, solver_stages
+from bitstep.pipeline.registers import Loss
+from bitstep_hw.pipeline.update.linear_solver import Solver
+
+NEAREST = 0x8000        # the dither that rounds to nearest, ties up
+CORNERS = [0, NEAREST - 1, NEAREST, 0xFFFF]
+
+
+def random_dithers(rng, count):
+    """Dithers of rows, the corners first."""
+    return (CORNERS + [rng.getrandbits(16) for _ in range(count)])[:count]
+
+
+def row_unit(unit, dither):
+    """K, of 16 fraction bits, rounded by the dither of a row."""
+    return unit + dither >> 16
+
+
+def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, unit=0):
+    """c of every row, one after the other: the recursion as it is written in docs/pipeline.md,
+    the losses as in docs/number-formats.md. A row without a dither is rounded to nearest.
+    """
+    history = []
+    for row in rows:
+        z = row["dot"] - sum(history[-d] * product
+                             for d, product in enumerate(row["products"], start=1)
+                             if d <= len(history))
+        target = row["label"] << label_shift
+        dither = row.get("dither", NEAREST)
+        added = (2 * dither + 1) * 2 ** (8 * shift) // 2 ** 17      # dither + 1/2, in 2^-16
+        c = (mantissa * (z - target) + added) // 2 ** (8 * shift)
+        active = z < target if target > 0 else z > target
+        if loss == Loss.HINGE:
+            c = row_unit(unit, dither) * (-1 if target > 0 else 1)
+        counts = loss == Loss.LEAST_SQUARES or active
+        history.append(c if counts and not row["idle_row"] else 0)
+    return history
+
+
+def record(config, rows, distances, outputs, **constant):
+    """Outputs in the cycle in which each row's c leaves, which must be the right one.
+
+    Rows take their dither with their dot product: not idle ones, and none while ``squash`` is 1.
+
+    Parameters
+    ----------
+    rows : list of dict
+        Inputs of each row; ``reach``, ``undecided``, ``probe`` and ``squash`` only with refetch.
+        Without ``dither``, a row is rounded to nearest.
+    distances : list of int
+        Cycles from the row before.
+    """
+    starts, now = [], 0
+    for distance in distances:
+        now += distance
+        starts.append(now)
+    rng = random.Random(0)
+    dotted = config.solver_lead
+    decided = dotted + solver_stages(config.recursion) - 1
+    late = {"saturated": 1} if config.fast_clock else {}      # cycles after ``o``
+    length = now + decided + 1
+    cycles = [{"valid": 0, "idle_row": rng.getrandbits(1), "label": rng.getrandbits(31),
+               "dot": rng.getrandbits(30), "dither": rng.getrandbits(16),
+               "products": signed_numbers(rng, config.gram_width, config.lookahead)}
+              for _ in range(length)]
+    for start, row in zip(starts, rows, strict=True):
+        cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
+                          "products": row["products"]}
+        cycles[start + dotted] |= {"dot": row["dot"], "dither": row.get("dither", NEAREST)}
+        for name, cycle in (("reach", dotted), ("undecided", dotted + 1), ("probe", decided),
+                            ("squash", decided)):
+            if name in row:
+                cycles[start + cycle][name] = row[name]
+    recorded = trace(Solver(config=config), cycles, ["o_valid", "take", *outputs], **constant)
+    squash = 0
+    for cycle, (put, found) in enumerate(zip(cycles, recorded, strict=False)):
+        squash = put.get("squash", squash)
+        row = rows[starts.index(cycle - dotted)] if cycle - dotted in starts else None
+        assert found["take"] == (row is not None and not row["idle_row"] and not squash)
+    assert not any(found["take"] for found in recorded[length:])
+    ends = [cycle for cycle, found in enumerate(recorded) if found["o_valid"]]
+    assert ends == [start + decided + 1 for start in starts]
+    for name in set(outputs) & {"saturated", "o_decided", "o_undecided", "o_retry"}:
+        at = {end + late.get(name, 0) for end in ends}
+        assert not any(found[name] for cycle, found in enumerate(recorded) if cycle not in at), name
+    return [tuple(recorded[end + late.get(name, 0)][name] for name in outputs) for end in ends]
+
+
+def run(config, rows, distances, *, mantissa, shift, label_shift=0, **constant):
+    """What leaves the solver, as (c, saturated)."""
+    return record(config, rows, distances, ["o", "saturated"], mantissa=mantissa, shift=shift,
+                  label_shift=label_shift, **constant)
+
+
+def random_rows(config, rng, count, *, idle=0.0):
+    limit = 1 << config.gram_width - 1
+    return [{"idle_row": rng.random() < idle, "label": rng.randrange(-30000, 30000),
+             "dot": signed_number(rng, config.dot_width), "dither": dither,
+             "products": [rng.randrange(-limit, limit) for _ in range(config.lookahead)]}
+            for dither in random_dithers(rng, count)]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
+@pytest.mark.parametrize("spread", [0, 1, 5, 20])
+def test_recursion(recursion, lookahead, spread):
+    """Rows at any distance, of at least ``recursion`` cycles, see every c before them."""
+    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead, recursion=recursion)
+    rng = random.Random(f"{recursion}-{lookahead}-{spread}")
+    rows = random_rows(config, rng, 40, idle=0.15 if spread else 0.0)
+    distances = [recursion + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
+    steps = {"mantissa": 150, "shift": 3, "label_shift": 12}
+    expected = solve(rows, **steps)
+    assert any(abs(c) > 1 << 20 for c in expected)
+    assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize(("mantissa", "shift"), [(1, 1), ((1 << 18) - 1, 2), ((1 << 18) - 1, 7),
+                                                 (0, 1), (3, 5)])
+def test_steps(recursion, mantissa, shift):
+    config = PipelineConfig(bits=2, max_features=32, lookahead=3, recursion=recursion)
+    rng = random.Random(f"{mantissa}-{shift}")
+    rows = random_rows(config, rng, 20)
+    for row in rows:
+        row["dot"] >>= 12
+        if mantissa >> 8 * (shift - 1) > 3:     # else the recursion itself would leave the range
+            row["products"] = [0] * 3
+    steps = {"mantissa": mantissa, "shift": shift, "label_shift": 3}
+    expected = solve(rows, **steps)
+    assert all(fits(c, 32) for c in expected)
+    assert run(config, rows, [recursion] * 20, **steps) == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
+@pytest.mark.parametrize("dither", [0x0100, 0x4200, NEAREST, 0xFF00])
+def test_threshold_of_every_shift(recursion, shift, dither):
+    """A value goes up with this dither, not with the one before it; the next smaller value does
+    not go up with it either. Beyond 16 bits, half of 2^-16 is added to the dither.
+    """
+    config = PipelineConfig(bits=8, max_features=4096, lookahead=1, recursion=recursion)
+    whole = 1 << 8 * shift
+    lowest = whole - (dither >> 8 if shift == 1 else (2 * dither + 1 << 8 * shift - 16) // 2)
+    mantissa = 1 if shift < 6 else 1 << 17
+    assert lowest % mantissa == 0
+    rows, expected = [], []
+    for times in (0, 2, -1, -3):
+        dot = (lowest + times * whole) // mantissa
+        for less, before in ((0, 0), (0, 1), (1, 0)):
+            rows.append({"idle_row": 0, "label": 0, "dot": dot - less, "products": [0],
+                         "dither": dither - before})
+            expected.append((times + (not less and not before), 0))
+    assert run(config, rows, [recursion] * len(rows), mantissa=mantissa, shift=shift) == expected
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
+def test_whole_numbers_stay(recursion, shift):
+    config = PipelineConfig(bits=8, max_features=4096, lookahead=1, recursion=recursion)
+    mantissa = 1 << min(17, 8 * shift)
+    one = (1 << 8 * shift) // mantissa
+    rows = [{"idle_row": 0, "label": 0, "dot": dot, "products": [0], "dither": dither}
+            for dot in (0, one, -one, -5 * one) for dither in CORNERS]
+    assert run(config, rows, [recursion] * len(rows), mantissa=mantissa, shift=shift) == [
+        (c, 0) for c in (0, 1, -1, -5) for _ in CORNERS]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("label_shift", [0, 8, 40])
+def test_labels(recursion, label_shift):
+    config = PipelineConfig(bits=8, max_features=4096, lookahead=1, recursion=recursion)
+    labels = [1, -1, (1 << 10) - 1, -1 << 10]
+    rows = [{"idle_row": 0, "label": label, "dot": 5, "products": [0], "dither": dither}
+            for label in labels for dither in CORNERS]
+    steps = {"mantissa": 7, "shift": 4, "label_shift": label_shift}
+    assert run(config, rows, [recursion] * 16, **steps) == [(c, 0) for c in solve(rows, **steps)]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("lookahead", [0, 2])
+@pytest.mark.parametrize(("mantissa", "dot", "dither", "c"), [     # c is None: out of range
+    (256, 2**31 - 1, 0xFFFF, 2**31 - 1), (256, 2**31, 0, None),
+    (256, -2**31, 0, -2**31), (256, -2**31 - 1, 0xFFFF, None),
+    (128, 2**32 - 2, 0xFFFF, 2**31 - 1), (128, 2**32 - 1, 0x7FFF, 2**31 - 1),
+    (128, 2**32 - 1, 0x8000, None),
+    (128, -2**32 - 1, 0x8000, -2**31), (128, -2**32 - 1, 0x7FFF, None),
+    (128, -2**32 - 2, 0xFFFF, None),
+    (128, 5, 0x7FFF, 2), (128, 5, 0x8000, 3), (128, -5, 0x7FFF, -3), (128, -5, 0x8000, -2),
+    (1, 127, 0x80FF, 0), (1, 127, 0x8100, 1), (1, -1, 0x00FF, -1), (1, -1, 0x0100, 0),
+    (1, -129, 0x8000, -1), (1, -129, 0x80FF, -1), (1, -129, 0x8100, 0),
+])
+def test_range_and_rounding(recursion, lookahead, mantissa, dot, dither, c):
+    config = PipelineConfig(bits=4, max_features=80, lookahead=lookahead, recursion=recursion)
+    row = {"idle_row": 0, "label": 0, "dot": dot, "products": [0] * lookahead, "dither": dither}
+    (o, flag), = run(config, [row], [1], mantissa=mantissa, shift=1)
+    assert flag == (c is None)
+    assert c is None or o == c
+
+
+def test_idle_row_is_never_out_of_range():
+    config = PipelineConfig(bits=4, max_features=80, lookahead=2)
+    row = {"idle_row": 1, "label": 0, "dot": 2**40, "products": [0] * 2}
+    assert run(config, [row], [1], mantissa=256, shift=1) == [(0, 0)]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("lookahead", [1, 2, 5])
+def test_clear_forgets_the_rows_before(recursion, lookahead):
+    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead, recursion=recursion)
+    rng = random.Random(recursion)
+    before, after = (random_rows(config, rng, 8) for _ in range(2))
+    cycles, dots = [], {}
+    for number, rows in enumerate((before, after)):
+        for row in rows:
+            start = {"valid": 1, **{name: row[name] for name in ("idle_row", "label", "products")}}
+            cycles += [start, {"valid": 0}, *[{} for _ in range(recursion - 2)]]
+            dots[len(cycles) - recursion + config.solver_lead] = \
+                {"dot": row["dot"], "dither": row["dither"]}
+        if not number:
+            cycles += [*[{} for _ in range(12)], {"clear": 1}, {"clear": 0}]
+    cycles += [{} for _ in range(config.solver_lead)]
+    for cycle, dot in dots.items():
+        cycles[cycle] |= dot
+    steps = {"mantissa": 150, "shift": 3, "label_shift": 12}
+    recorded = trace(Solver(config=config), cycles, ["o_valid", "o"], **steps)
+    assert [outputs["o"] for outputs in recorded if outputs["o_valid"]] \
+        == solve(before, **steps) + solve(after, **steps)
+
+
+HINGES = (Loss.SQUARED_HINGE, Loss.HINGE)
+
+
+def sign_rows(config, rng, count, *, label_shift, idle=0.0):
+    """Rows with labels +1 and -1, many of them just on one side of the hinge."""
+    limit = 1 << 5      # the recursion itself must not leave the range
+    rows = []
+    for dither in random_dithers(rng, count):
+        label = rng.choice([-1, 1])
+        near = label * (1 << label_shift) + rng.choice([-1, 0, 1])
+        rows.append({"idle_row": rng.random() < idle, "label": label, "dither": dither,
+                     "dot": rng.choice([near, signed_number(rng, label_shift + 3)]),
+                     "products": [rng.randrange(-limit, limit) for _ in range(config.lookahead)]})
+    return rows
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("lookahead", [0, 1, 2, 5])
+@pytest.mark.parametrize("loss", HINGES)
+def test_hinge(recursion, lookahead, loss):
+    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead, recursion=recursion)
+    rng = random.Random(f"{recursion}-{lookahead}")
+    rows = sign_rows(config, rng, 60, label_shift=18, idle=0.1)
+    steps = {"mantissa": 200, "shift": 2, "label_shift": 18, "loss": loss,
+             "unit": 75 << 16 | 0x6ACE}
+    expected = solve(rows, **steps)
+    assert 0 < sum(c == 0 for c in expected) < 50
+    assert loss != Loss.HINGE or {abs(c) for c in expected} == {0, 75, 76}
+    distances = [recursion + rng.choice([0, 0, 1, 7]) for _ in rows]
+    assert run(config, rows, distances, unit_too_large=0, **steps) == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("loss", HINGES)
+@pytest.mark.parametrize("mantissa, shift", [(1, 7), ((1 << 18) - 1, 1)])
+def test_exactly_at_the_hinge(recursion, loss, mantissa, shift):
+    """y z = 2^label_shift is inactive; one less is active, however small the step."""
+    config = PipelineConfig(bits=4, max_features=48, lookahead=0, recursion=recursion)
+    rows = [{"idle_row": 0, "label": label, "dot": label * ((1 << 12) + beyond), "products": [],
+             "dither": dither}
+            for label in (1, -1) for beyond in (-1, 0, 1) for dither in CORNERS]
+    steps = {"mantissa": mantissa, "shift": shift, "label_shift": 12, "loss": loss,
+             "unit": 9 << 16 | 0x8000}
+    expected = solve(rows, **steps)
+    if loss == Loss.HINGE:
+        assert expected[:4] == [-9, -9, -10, -10]
+        assert expected[12:16] == [9, 9, 10, 10]
+    assert expected[4:12] == expected[16:] == [0] * 8
+    assert run(config, rows, [recursion] * 24, **steps) == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("unit, dither, c", [
+    (0, 0xFFFF, 0), (1, 0xFFFE, 0), (1, 0xFFFF, 1), (0xFFFF, 0, 0), (0xFFFF, 1, 1),
+    (9 << 16, 0xFFFF, 9), (9 << 16 | 0x7FFF, 0x8000, 9), (9 << 16 | 0x7FFF, 0x8001, 10),
+    (((1 << 31) - 1 << 16) - 1, 0, (1 << 31) - 2), (((1 << 31) - 1 << 16) - 1, 1, (1 << 31) - 1)])
+@pytest.mark.parametrize("label", [1, -1])
+def test_rounding_of_the_unit(recursion, unit, dither, c, label):
+    config = PipelineConfig(bits=4, max_features=48, lookahead=0, recursion=recursion)
+    row = {"idle_row": 0, "label": label, "dot": 0, "products": [], "dither": dither}
+    assert run(config, [row], [1], mantissa=3, shift=2, label_shift=12, loss=Loss.HINGE,
+               unit=unit) == [(-label * c, 0)]
+
+
+def test_look_ahead_moves_a_row_across_the_hinge():
+    """z = 4096 - 9 G: G = -1 makes an active row inactive, G = 1 the other way round."""
+    config = PipelineConfig(bits=4, max_features=48, lookahead=1)
+    first = {"idle_row": 0, "label": -1, "dot": 0, "products": [0]}     # active, c = 9
+    steps = {"mantissa": 1, "shift": 7, "label_shift": 12, "loss": Loss.HINGE, "unit": 9 << 16}
+    for dot, product, c in ((4095, -1, 0), (4095, 0, -9), (4096, 0, 0), (4096, 1, -9),
+                            (4104, 1, -9), (4105, 1, 0)):
+        rows = [first, {"idle_row": 0, "label": 1, "dot": dot, "products": [product]}]
+        assert run(config, rows, [2, 2], **steps) == [(9, 0), (c, 0)]
+
+
+@pytest.mark.parametrize("loss, dot, expected", [
+    (Loss.HINGE, 0, 1), (Loss.HINGE, 1 << 20, 1),       # K is too large for any row
+    (Loss.SQUARED_HINGE, 0, 0), (Loss.LEAST_SQUARES, 0, 0),
+    (Loss.SQUARED_HINGE, -1 << 40, 1), (Loss.SQUARED_HINGE, 1 << 40, 0),    # inactive: c = 0
+    (Loss.LEAST_SQUARES, 1 << 40, 1)])
+@pytest.mark.parametrize("idle", [0, 1])
+def test_range_with_losses(loss, dot, expected, idle):
+    config = PipelineConfig(bits=4, max_features=80, lookahead=0)
+    row = {"idle_row": idle, "label": 1, "dot": dot, "products": []}
+    (_, saturated), = run(config, [row], [1], mantissa=256, shift=1, label_shift=5, loss=loss,
+                          unit=5 << 16, unit_too_large=1)
+    assert saturated == (expected and not idle)
+
+
+# Refetching
+
+FLAGS = ["o", "o_decided", "o_retry", "o_undecided", "o_positive", "saturated"]
+
+
+def refetching(lookahead, recursion=2):
+    return PipelineConfig(bits=4, max_features=48, lookahead=lookahead, recursion=recursion,
+                          refetch=True)
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("lookahead", [0, 3])
+@pytest.mark.parametrize("mantissa", [1, (1 << 18) - 1])
+def test_rows_that_look_ahead_leaves_open(recursion, lookahead, mantissa):
+    """Open is 2 |z - target| <= reach + slack, exactly."""
+    config, rng = refetching(lookahead, recursion), random.Random(recursion)
+    slack, rows, expected = (1 << 36) + 1, [], []
+    for number, dither in enumerate(random_dithers(rng, 80)):
+        label = rng.choice([-1, 1])
+        reach = rng.choice([0, 1, (1 << config.reach_width) - 1, rng.getrandbits(20)])
+        beyond = rng.choice([0, 0, 1, rng.getrandbits(30)]) * (number % 2)
+        away = (reach + slack) // 2 + beyond
+        dot = label * (1 << 12) + rng.choice([-1, 1]) * away
+        rows.append({"idle_row": number % 10 == 9, "label": label, "dot": dot, "reach": reach,
+                     "dither": dither, "products": [0] * lookahead,
+                     "undecided": rng.getrandbits(1), "probe": 0, "squash": 0})
+        retry = 2 * away <= reach + slack
+        active = label * dot < 1 << 12
+        c = -label * (7 + (dither >= 0x4000)) if active and not retry else 0
+        counts = not rows[-1]["idle_row"]
+        expected.append((c * counts, counts and not retry, counts and retry, 0, label > 0, 0))
+    assert {flags[2] for flags in expected} == {0, 1}
+    found = record(config, rows, [recursion] * 80, FLAGS, mantissa=mantissa, shift=7,
+                   label_shift=12, loss=Loss.HINGE, unit=7 << 16 | 0xC000, refetching=1,
+                   slack=slack)
+    assert found == expected
+
+
+@pytest.mark.parametrize("refetches", [0, 1])
+@pytest.mark.parametrize("recursion", [2, 4])
+def test_what_becomes_of_a_row(refetches, recursion):
+    """Every combination of flags; K that is too large is reported of every row."""
+    config, rows, expected = refetching(1, recursion), [], []
+    for number in range(1 << 5):
+        probe, squash, undecided, is_open, active = (number >> bit & 1 for bit in range(5))
+        dot = (1 << 12) + (-1 if active else 1) * (3 if is_open else 100)
+        rows.append({"idle_row": 0, "label": 1, "dot": dot, "reach": 20, "products": [0],
+                     "undecided": undecided, "probe": probe, "squash": squash})
+        retry = refetches and is_open and not probe and not squash
+        refetch = probe and undecided and not squash
+        decided = not (squash or retry or refetch)
+        expected.append((-7 if active and decided else 0, decided, retry, refetch, 1, 1))
+    found = record(config, rows, [recursion] * len(rows), FLAGS, mantissa=5, shift=7,
+                   label_shift=12, loss=Loss.HINGE, unit=7 << 16, unit_too_large=1,
+                   refetching=refetches, slack=30)
+    assert found == expected
+
+
+@pytest.mark.parametrize("fate", ["retry", "refetch", "squash"])
+def test_later_rows_see_no_update_of_a_row_without_one(fate):
+    config = refetching(1)
+    first = {"idle_row": 0, "label": 1, "dot": (1 << 12) - 100, "products": [0], "reach": 0,
+             "probe": fate == "refetch", "undecided": fate == "refetch",
+             "squash": fate == "squash"}
+    first["reach"] = 400 if fate == "retry" else 0
+    second = first | {"dot": (1 << 12) - 10, "products": [-1 << 8], "reach": 0, "probe": 0,
+                      "undecided": 0, "squash": 0}      # z = dot + c 2^8 of the first
+    decided = first | {"reach": 0, "probe": 0, "undecided": 0, "squash": 0}
+    options = {"mantissa": 5, "shift": 7, "label_shift": 12, "loss": Loss.HINGE, "unit": 7 << 16,
+               "refetching": 1}
+    assert record(config, [first, second], [2, 2], ["o"], **options) == [(0,), (-7,)]
+    far = second | {"dot": (1 << 12) + 7 * 256 - 1}
+    assert record(config, [decided, far], [2, 2], ["o"], **options) == [(-7,), (-7,)]
+    far = second | {"dot": (1 << 12) + 7 * 256}
+    assert record(config, [decided, far], [2, 2], ["o"], **options) == [(-7,), (0,)]
+    assert record(config, [first, far], [2, 2], ["o"], **options) == [(0,), (0,)]
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("spread", [0, 1, 5])
+def test_unit_of_the_row_that_is_fetched_again(recursion, spread):
+    """Its own dither rounds K, at the closest distance and at random ones."""
+    config, rng = refetching(3, recursion), random.Random(recursion)
+    unit, rows, expected = 1000 << 16 | 0x7654, [], []
+    for number, dither in enumerate(random_dithers(rng, 60)):
+        rows.append({"idle_row": 0, "label": 1 - 2 * (number % 2), "dot": rng.getrandbits(14),
+                     "dither": dither, "reach": 0, "products": [0] * 3, "probe": 1,
+                     "undecided": number % 3 != 0, "squash": 0})
+        expected.append((number % 3 != 0, row_unit(unit, dither)))
+    assert {found for _, found in expected} == {1000, 1001}
+    distances = [recursion + rng.randint(0, spread) for _ in rows]
+    assert record(config, rows, distances, ["o_undecided", "o_unit"], mantissa=5, shift=7,
+                  label_shift=12, loss=Loss.HINGE, unit=unit, refetching=1) == expected
+
+
+@pytest.mark.parametrize("recursion", [2, 3, 4])
+def test_no_dither_is_taken_under_squash(recursion):
+    """``squash`` counts in the cycle of the dot product; ``record`` checks ``take``."""
+    config, rng = refetching(0, recursion), random.Random(recursion)
+    rows = [{"idle_row": rng.random() < 0.2, "label": 1, "dot": 0, "products": [], "reach": 0,
+             "undecided": 0, "probe": 0, "squash": rng.getrandbits(1)} for _ in range(60)]
+    distances = [recursion + rng.choice([0, 0, 1, 9]) for _ in rows]
+    found = record(config, rows, distances, ["o", "take"], mantissa=5, shift=7, label_shift=12,
+                   loss=Loss.HINGE, unit=7 << 16, refetching=1)
+    assert [c for c, _ in found] == [0 if row["squash"] or row["idle_row"] else -7 for row in rows]
+
+
+@pytest.mark.parametrize("name", ["squash", "retry"])
+def test_a_row_that_does_not_count_is_never_out_of_range(name):
+    config = refetching(0)
+    for loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
+        row = {"idle_row": 0, "label": 1, "dot": -1 << 38, "products": [], "probe": 0,
+               "undecided": 0, "squash": name == "squash",
+               "reach": (1 << 40) * (name == "retry")}
+        (c, flag), = record(config, [row], [1], ["o", "saturated"], mantissa=256, shift=1,
+                            label_shift=5, loss=loss, refetching=1)
+        assert (c, flag) == (0, 0)

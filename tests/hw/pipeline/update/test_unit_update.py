@@ -1,0 +1,71 @@
+# amaranth: UnusedElaboratable=no
+
+import random
+from dataclasses import replace
+
+import pytest
+from support import put_all_of, take, ticks
+
+from bitstep.golden.steps import unit_update
+from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig
+from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.registers import Loss
+from bitstep_hw.pipeline.update.unit_update import UnitUpdate
+from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.random_jobs import random_job
+
+LARGEST = (1 << 18) - 1
+JOB = random_job(PipelineConfig(bits=32, family="float"), n_features=1, n_rows=1, loss=Loss.HINGE)
+
+
+def expected(mantissa, shift, label_shift):
+    """K of the golden model, with 16 fraction bits; None if it is too large."""
+    unit = unit_update(replace(JOB, label_shift=label_shift), EpochSteps(mantissa, shift))
+    return unit if unit < (1 << 31) - 1 << 16 else None
+
+
+def run(cases):
+    """K of each case, taken two cycles after its inputs; None if it is too large."""
+    results, dut = [], UnitUpdate()
+
+    async def bench(ctx):
+        for mantissa, shift, label_shift in cases:
+            put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift,
+                                  "label_shift": label_shift})
+            await ticks(ctx, 2)
+            results.append(None if take(ctx, dut.too_large) else take(ctx, dut.unit))
+
+    simulate(dut, bench, limit=3 * len(cases) + 10)
+    return results
+
+
+@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
+def test_every_shift(shift):
+    """Every label shift, with mantissas of every length, so on both sides of 0 and of 2^47."""
+    cases = [(mantissa, shift, label_shift)
+             for label_shift in range(JOB.config.max_label_shift + 1)
+             for mantissa in (0, 1, 3, 128, 1 << 17, LARGEST)]
+    wanted = [expected(*case) for case in cases]
+    assert 0 in wanted
+    assert shift == MAX_SHIFT or None in wanted
+    assert run(cases) == wanted
+
+
+def test_random():
+    rng = random.Random(0)
+    cases = [(rng.getrandbits(rng.randint(1, 18)), rng.randint(1, MAX_SHIFT),
+              rng.randint(0, JOB.config.max_label_shift)) for _ in range(500)]
+    assert run(cases) == [expected(*case) for case in cases]
+
+
+@pytest.mark.parametrize(("mantissa", "shift", "label_shift", "unit"), [
+    (1, 1, 7, 1 << 15), (1, 3, 7, 1), (1, 3, 6, 0),         # a tie goes up
+    (3, 3, 7, 2), (5, 4, 15, 3), (LARGEST, 1, 0, LARGEST << 8), (LARGEST, 2, 0, LARGEST),
+    (LARGEST, 3, 24 + 13, LARGEST << 29),                   # 2^47 - 2^29
+    (1 << 17, 3, 24 + 14, None),                            # 2^47
+    (1 << 17, 4, 0, 2), (LARGEST, 5, 7, 2), (LARGEST, 6, 14, 1), (LARGEST, 6, 13, 0),
+    (1, 1, 38, 1 << 46), (1, 1, 39, None), (1, 7, 62, 1 << 22), (LARGEST, 1, 62, None),
+])
+def test_by_hand(mantissa, shift, label_shift, unit):
+    assert expected(mantissa, shift, label_shift) == unit
+    assert run([(mantissa, shift, label_shift)]) == [unit]

@@ -1,0 +1,102 @@
+# amaranth: UnusedElaboratable=no
+
+import random
+
+import numpy as np
+import pytest
+from support import put, put_all_of, ticks
+
+from bitstep.pipeline.levels import unpack_labels
+from bitstep.pipeline.registers import LabelFormat
+from bitstep_hw.shell.label_unpacker import LabelUnpacker
+from bitstep_sim.testing.harness import get_all, held, put_all, simulate
+
+PER_WORD = {LabelFormat.SIGN: 64, LabelFormat.INT16: 4, LabelFormat.INT32: 2}
+CORNERS = [0, (1 << 64) - 1, 0x8000_7FFF_0001_FFFE, 0x8000_0000_7FFF_FFFF, 1, 1 << 63]
+
+
+def expected_labels(words, label_format):
+    packed = np.array(words, np.uint64).view(np.uint8)
+    return unpack_labels(packed, label_format, len(words) * PER_WORD[label_format]).tolist()
+
+
+@pytest.mark.parametrize("label_format", LabelFormat)
+@pytest.mark.parametrize("source_stall", [0.0, 0.6])
+@pytest.mark.parametrize("sink_stall", [0.0, 0.6])
+def test_labels(label_format, source_stall, sink_stall):
+    rng = random.Random(f"{label_format}-words")
+    words = CORNERS + [rng.getrandbits(64) for _ in range(60 // PER_WORD[label_format])]
+    expected = expected_labels(words, label_format)
+    dut = LabelUnpacker()
+    received = []
+
+    async def source(ctx):
+        put(ctx, dut.label_format, label_format.value)
+        await put_all(ctx, dut.i, words, rng=random.Random("source"), stall=source_stall)
+
+    async def sink(ctx):
+        received.extend(await get_all(ctx, dut.o, len(expected), rng=random.Random("sink"),
+                                      stall=sink_stall))
+
+    simulate(dut, source, sink, processes=[held(dut.o)])
+    assert received == expected
+
+
+def test_labels_by_hand():
+    assert expected_labels([0b101], LabelFormat.SIGN)[:4] == [1, -1, 1, -1]
+    assert expected_labels([0x8000_7FFF_0001_FFFE], LabelFormat.INT16) == [-2, 1, 32767, -32768]
+    assert expected_labels([0x8000_0000_7FFF_FFFF], LabelFormat.INT32) == [2**31 - 1, -2**31]
+
+
+@pytest.mark.parametrize("label_format", LabelFormat)
+def test_one_label_a_cycle(label_format):
+    dut = LabelUnpacker()
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, {"label_format": label_format.value})
+        put(ctx, dut.i.valid, 1)
+        put(ctx, dut.o.ready, 1)
+        await ctx.tick()
+        for _ in range(3 * PER_WORD[label_format]):
+            assert ctx.get(dut.o.valid)
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+
+def test_valid_does_not_wait_for_ready():
+    dut = LabelUnpacker()
+
+    async def bench(ctx):
+        put(ctx, dut.i.valid, 1)
+        await ticks(ctx, 5)
+        assert ctx.get(dut.o.valid)
+        assert not ctx.get(dut.i.ready)         # one word is stored
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("label_format", LabelFormat)
+@pytest.mark.parametrize("taken", [0, 1, "all"])
+def test_restart_drops_the_rest_of_a_word(label_format, taken):
+    dut = LabelUnpacker()
+    first, second = CORNERS[2], CORNERS[3]
+
+    async def bench(ctx):
+        put(ctx, dut.label_format, label_format.value)
+        await put_all(ctx, dut.i, [first], rng=random.Random(0))
+        await get_all(ctx, dut.o, PER_WORD[label_format] if taken == "all" else taken,
+                      rng=random.Random(0))
+        put(ctx, dut.restart, 1)
+        put(ctx, dut.i.valid, 1)
+        assert not ctx.get(dut.o.valid)
+        assert not ctx.get(dut.i.ready)
+        await ctx.tick()
+        put_all_of(ctx, dut, {"restart": 0})
+        put(ctx, dut.i.valid, 0)
+        assert not ctx.get(dut.o.valid)
+        await put_all(ctx, dut.i, [second], rng=random.Random(0))
+        received = await get_all(ctx, dut.o, PER_WORD[label_format], rng=random.Random(0))
+        assert received == expected_labels([second], label_format)
+
+    simulate(dut, bench)

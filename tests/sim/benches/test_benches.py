@@ -1,0 +1,64 @@
+from pathlib import Path
+
+import pytest
+
+from bitstep_sim.benches import __main__ as command
+from bitstep_sim.benches import registry, runner
+from bitstep_sim.board.verilator import ToolError
+
+
+@pytest.mark.parametrize("bench", registry.BENCHES, ids=lambda b: f"{b.name}-{b.configuration}")
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_bench(bench, seed):
+    result = runner.run_bench(bench.verilog(), bench.module, seed=seed,
+                              environment=bench.environment)
+    assert result.ok, f"{result.passed} of {result.tests} passed; output in {result.log}"
+
+
+def fake(result):
+    def run_bench(*_, **__):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return run_bench
+
+
+@pytest.mark.parametrize(("result", "code", "text"), [
+    (runner.Result(3, 3, 1.5, Path("log")), 0, "3      3     1.5"),
+    (runner.Result(3, 2, 1.5, Path("log")), 1, "output in log"),
+    (runner.Result(0, 0, 1.5, Path("log")), 1, "output in log"),
+    (runner.BenchError("no result"), 1, "failed: no result"),
+    (ToolError("no make"), 1, "failed: no make"),
+])
+def test_command(monkeypatch, capsys, result, code, text):
+    monkeypatch.setattr(command, "run_bench", fake(result))
+    monkeypatch.setattr(command, "BENCHES", [registry.Bench("a", "b", "c", lambda: "d")])
+    assert command.main([]) == code
+    assert text in capsys.readouterr().out
+
+
+def test_command_with_unknown_word(capsys):
+    assert command.main(["nonsense"]) == 1
+    assert "No bench has 'nonsense'" in capsys.readouterr().err
+
+
+def test_missing_make(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ToolError, match="needs g\\+\\+"):
+        runner.run_bench("", "module")
+
+
+def test_broken_verilog(monkeypatch, tmp_path):
+    monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path))
+    with pytest.raises(runner.BenchError, match="Could not compile the bench's top, see"):
+        runner.run_bench("nonsense", "module")
+
+
+def test_another_environment_compiles_again(monkeypatch, tmp_path):
+    """A compiled bench loads cocotb's libraries from where they were: the environment may go."""
+    monkeypatch.setenv("BITSTEP_CACHE", str(tmp_path))
+    folder = runner._folder("text")
+    assert folder == runner._folder("text") != runner._folder("other text")
+    monkeypatch.setattr(runner, "libs_dir", tmp_path)
+    assert runner._folder("text") != folder

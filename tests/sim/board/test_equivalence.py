@@ -1,0 +1,109 @@
+"""The RTL on the simulated board computes what the golden model computes, bit for bit."""
+
+import dataclasses
+
+import pytest
+from boards import TestedDevice, check_against_golden, lookahead_registers, open_board
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from pipelines import (
+    CONFIGS,
+    FLOAT,
+    LOGISTIC,
+    MORE_CONFIGS,
+    PROFILE,
+    REFETCH,
+    WIDE,
+    fresh_seed,
+    jobs,
+    losses,
+)
+
+from bitstep.golden.sgd import train
+from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep_sim.testing.random_jobs import random_job
+
+MEMORIES = st.one_of(
+    st.just({}),
+    st.fixed_dictionaries({"memory_latency": st.sampled_from([1, 2, 7, 100])}),
+    st.fixed_dictionaries({"memory_latency": st.integers(1, 30),
+                           "memory_gbps": st.sampled_from([0.05, 0.3, 0.9])}),
+    st.fixed_dictionaries({"memory_latency": st.integers(1, 10),
+                           "stall_probability": st.sampled_from([0.1, 0.5, 0.8]),
+                           "stall_seed": st.integers(0, 1000)}),
+)
+
+
+def check_config(config, examples):
+    @fresh_seed(config.name)
+    @settings(max_examples=examples, **PROFILE)
+    @given(jobs(config), MEMORIES)
+    def check(job_and_lookahead, memory):
+        job, lookahead = job_and_lookahead
+        assume(not any(epoch.saturation for epoch in train(job)))
+        with open_board(config, **memory) as board:
+            device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
+            check_against_golden(device, job)
+            assert board.board.stray_accesses == 0
+
+    check()
+
+
+@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC],
+                         ids=lambda config: config.name)
+def test_any_job(config):
+    check_config(config, 300 if config.refetch else 150)
+
+
+@pytest.mark.parametrize("config", WIDE, ids=lambda config: config.name)
+def test_any_job_on_a_wide_bus(config):
+    check_config(config, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", MORE_CONFIGS, ids=lambda config: config.name)
+def test_any_job_on_any_pipeline(config):
+    check_config(config, 100)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_board_keeps_nothing_between_runs(config):
+    """One board for many jobs: lengths, batches, corrections and first models change."""
+    with open_board(config) as board:
+        for number in range(12):
+            batch = 1 + number % 3
+            check_against_golden(board, random_job(
+                config, n_features=[config.capacity, 1, config.lanes + 1, 7][number % 4],
+                n_rows=5 + 7 * number, seed=number, batch=batch, epochs=1 + number % 3,
+                correction_period=batch * (number % 4), warm=number % 2 == 1,
+                intercept=number % 5 != 0, label_format=LabelFormat(number % 3)))
+
+
+@pytest.mark.parametrize("config", [REFETCH, FLOAT, LOGISTIC], ids=lambda config: config.name)
+def test_board_keeps_nothing_of_losses_and_steps(config):
+    """One board for many jobs: losses, proximal steps, refetching and corrections change."""
+    with open_board(config, stall_probability=0.1) as board:
+        for number in range(16):
+            loss = losses(config)[number % len(losses(config))]
+            cell = (1 + number % 2) * (config.refetch and loss == Loss.HINGE)
+            check_against_golden(board, random_job(
+                config, n_features=[config.capacity, 1, config.lanes + 1, 2][number // 2 % 4],
+                n_rows=5 + 7 * number, seed=number, epochs=1 + number % 3, loss=loss,
+                refetch_cell=cell, proximal_period=number % 5 * config.proximal,
+                correction_period=number % 4 and config.lookahead + number,
+                warm=number % 3 == 1, intercept=number % 5 != 0))
+
+
+def test_counts_of_more_than_16_bits():
+    """Rows of an epoch, of a batch and of a period, and fours of rows (of the dither)."""
+    config, batch = CONFIGS[5], (1 << 16) + 500
+    with open_board(config) as board:
+        check_against_golden(board, random_job(
+            config, n_features=3, n_rows=4 * batch + 77, batch=batch, correction_period=batch,
+            epochs=1, seed=1))
+
+
+def test_zero_rows_are_refused():
+    job = random_job(CONFIGS[0], n_features=3, n_rows=1)
+    with pytest.raises(ValueError, match="at least one row"):
+        dataclasses.replace(job, rows=(job.rows[0][:0],))

