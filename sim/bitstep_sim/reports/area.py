@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
