@@ -14,8 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bitstep.devices import open_device
-from bitstep.devices.driver import Driver
 from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.device import Device
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, quantize
 from bitstep.quantization.encodings import FULL_CELLS
@@ -162,8 +162,8 @@ class _LowPrecisionModel(BaseEstimator):
                               bus_width=options["bus_width"], lookahead=options["lookahead"],
                               loss=kind.loss, refetch=refetch,
                               proximal=self.l1 > 0 or self.box is not None)
-        with self._driver(config, options) as driver:
-            trained = train_model(outputs, driver, config, steps=steps, batch=batch, l2=self.l2,
+        with self._opened(config, options) as device:
+            trained = train_model(outputs, device, config, steps=steps, batch=batch, l2=self.l2,
                                   fit_intercept=self.fit_intercept, initial=initial,
                                   first_epoch=before, loss=kind.loss, refetch=refetch, l1=self.l1,
                                   box=self.box)
@@ -229,14 +229,14 @@ class _LowPrecisionModel(BaseEstimator):
         return options | {"bus_width": self.device.config.bus_width, "opened": self.device}
 
     @contextmanager
-    def _driver(self, config, options) -> Iterator[Driver]:
+    def _opened(self, config, options) -> Iterator[Device]:
         if "opened" in options:
-            yield Driver(options["opened"])
+            yield options["opened"]
             return
         extra = {key: value for key, value in options.items()
                  if key not in ("name", "bus_width", "lookahead")}
-        with Driver(open_device(options["name"], config, **extra)) as driver:
-            yield driver
+        with open_device(options["name"], config, **extra) as device:
+            yield device
 
     def _outputs(self, data: QuantizedDataset, targets: np.ndarray) -> list[QuantizedDataset]:
         raise NotImplementedError

@@ -2,7 +2,7 @@
 
 ``rtl``: lines and toggles of the RTL, from Verilator, over the cocotb benches. ``jobs``: which
 configurations and options the tests on the simulated board drew, counted where they are run, in
-:meth:`bitstep.devices.driver.Driver.train`. ``faults``: which faults in the RTL generators the
+:meth:`bitstep.pipeline.device.Device.train`. ``faults``: which faults in the RTL generators the
 tests find (:mod:`bitstep_sim.faults`).
 """
 
@@ -112,19 +112,22 @@ def print_rtl(points: Counter[Point], *, missing: bool) -> None:
 # Jobs
 
 def pytest_configure(config) -> None:
-    """As a plug-in of pytest (``-p bitstep_sim.coverage``): note every job that a driver runs."""
-    from bitstep.devices.driver import Driver
-    plain = Driver.train
+    """As a plug-in of pytest (``-p bitstep_sim.coverage``): note every job that a device runs."""
+    from bitstep.devices.golden import GoldenDevice
+    from bitstep.devices.register_device import RegisterDevice
+    for kind in (GoldenDevice, RegisterDevice):
+        kind.train = _noted(kind.train)
 
+
+def _noted(plain):
     def train(self, job, *arguments, **options):
-        device = getattr(self, "device", None) or getattr(self, "_device", None)
-        asked = getattr(device, "registers", None)
+        asked = getattr(self, "registers", None)
         lookahead = asked.get("LOOKAHEAD") if isinstance(asked, dict) else None
         with open(os.environ[LOG], "a", encoding="utf-8") as file:
             file.write(json.dumps(describe(job, lookahead)) + "\n")
         return plain(self, job, *arguments, **options)
 
-    Driver.train = train
+    return train
 
 
 def describe(job, lookahead: int | None = None) -> dict[str, str]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from bitstep.devices.golden import GoldenDevice
+from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob, label_bytes
@@ -103,7 +104,7 @@ class FakeBuffer:
         self.device.buffers.remove(self)
 
 
-class FakeDevice:
+class FakeDevice(RegisterDevice):
     """A pipeline of ``config`` behind registers and memory.
 
     ``fault`` is (epoch, error): the run ends in that epoch (from 0) with that code. ``hang`` is

@@ -15,7 +15,6 @@ from bitstep.cli import main
 from bitstep.devices import driver as driver_module
 from bitstep.devices import pynq as device_module
 from bitstep.devices.deploy import collect, deploy_local
-from bitstep.devices.driver import Driver
 from bitstep.devices.pynq import PynqBuffer, PynqDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
@@ -113,7 +112,7 @@ def test_job_is_golden(folder, switched_on, name):
     job = random_job(config, n_features=43, n_rows=101, epochs=3, **changes)
     device = PynqDevice(config, bitfile=path_of(folder, config))
     seen = []
-    result = Driver(device).train(job, on_epoch=seen.append)
+    result = device.train(job, on_epoch=seen.append)
     assert is_golden(result, job)
     assert seen[-1] == 3
     assert result.counters["cycles"] > 0
@@ -131,7 +130,7 @@ def test_several_runs_by_interrupt(folder, switched_on, monkeypatch):
         assert device.uses_interrupt
         for seed in range(3):
             job, arrived = small_job(seed=seed, n_rows=3000), file.arrived
-            assert is_golden(Driver(device).train(job), job)
+            assert is_golden(device.train(job), job)
             assert file.arrived > arrived
         device.close()
 
@@ -139,9 +138,9 @@ def test_several_runs_by_interrupt(folder, switched_on, monkeypatch):
 def test_interrupt_that_is_lost(device):
     pynq.Device.active_device.interrupt_file.lost = True
     job = small_job(n_rows=3000, epochs=9)
-    assert is_golden(Driver(device).train(job), job)
+    assert is_golden(device.train(job), job)
     assert not device.uses_interrupt            # from now on it looks
-    assert is_golden(Driver(device).train(job), job)
+    assert is_golden(device.train(job), job)
 
 
 @pytest.mark.parametrize("offered", [True, False])
@@ -153,7 +152,7 @@ def test_without_interrupt(folder, switched_on, offered):
     assert offered or any("Could not find UIO device" in str(entry.message) for entry in said)
     assert not device.uses_interrupt
     job = small_job()
-    assert is_golden(Driver(device).train(job), job)
+    assert is_golden(device.train(job), job)
     device.close()
 
 
@@ -162,7 +161,7 @@ def test_inside_an_event_loop(device):
     job = small_job()
 
     async def cell():
-        return Driver(device).train(job)
+        return device.train(job)
 
     assert is_golden(asyncio.run(cell()), job)
 
@@ -171,7 +170,7 @@ def test_stalling_memory(folder, switched_on):
     switched_on(stall_probability=0.3, stall_seed=1)
     device = PynqDevice(CONFIG, bitfile=path_of(folder))
     job = small_job()
-    assert is_golden(Driver(device).train(job), job)
+    assert is_golden(device.train(job), job)
     device.close()
 
 
@@ -179,7 +178,7 @@ def test_bounded_wait(folder, switched_on):
     switched_on(bytes_per_cycle=1e-6)           # so no row ever comes
     device = PynqDevice(CONFIG, bitfile=path_of(folder))
     with pytest.raises(RunTimeoutError, match=r"Device 'pynq' made no progress for \d\.\d s"):
-        Driver(device).train(small_job(), timeout_s=0.3)
+        device.train(small_job(), timeout_s=0.3)
     device.close()
 
 
@@ -229,7 +228,7 @@ def test_dividers_of_another_pll(folder, switched_on, tmp_path):
     assert device.clock.found_hz == pytest.approx(1e6 * found_mhz, rel=2e-5)
     assert device.clock.wanted_hz == 100e6
     job = small_job()
-    assert is_golden(Driver(device).train(job), job)
+    assert is_golden(device.train(job), job)
     device.close()
 
 
@@ -262,7 +261,7 @@ def test_description_without_registers(folder, switched_on, tmp_path):
     device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, folder[0], CONFIG,
                                                         with_registers=False))
     job = small_job()
-    assert is_golden(Driver(device).train(job), job)
+    assert is_golden(device.train(job), job)
     device.close()
 
 
@@ -278,14 +277,14 @@ def test_run_of_a_killed_program(folder, switched_on, monkeypatch):
         patch.setattr(driver_module.Run, "abort", lambda run: True)
         patch.setattr(PynqBuffer, "free", lambda buffer: None)
         with pytest.raises(SystemExit):
-            Driver(device).train(small_job(n_rows=5000, epochs=9), on_epoch=kill)
+            device.train(small_job(n_rows=5000, epochs=9), on_epoch=kill)
     assert device.read(OFFSETS["STATUS"]) & Status.BUSY
     device_module._OPEN.discard(device)
     device._confirmed = False
     following = PynqDevice(CONFIG, bitfile=path_of(folder))
     assert board.cut_short == 0
     job = small_job()
-    assert is_golden(Driver(following).train(job), job)
+    assert is_golden(following.train(job), job)
     following.close()
     device.close()
 
@@ -377,10 +376,10 @@ def test_too_little_memory(folder, switched_on):
     board = switched_on(memory_bytes=1 << 16)
     device = PynqDevice(CONFIG, bitfile=path_of(folder))
     with pytest.raises(MemoryError, match=r"no [\d,]+ contiguous bytes \(Failed to allocate"):
-        Driver(device).train(small_job(n_rows=5000))
+        device.train(small_job(n_rows=5000))
     assert board.blocks.blocks == []
     job = small_job()
-    assert is_golden(Driver(device).train(job), job)
+    assert is_golden(device.train(job), job)
     device.close()
 
 
@@ -448,7 +447,7 @@ FAULTS = {                          # what it may end with
 def outcome(device, job):
     """"golden", "other models" or the class of an error."""
     try:
-        result = Driver(device).train(job)
+        result = device.train(job)
     except DeviceError as error:
         return type(error)
     return "golden" if is_golden(result, job) else OTHER

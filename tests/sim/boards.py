@@ -4,7 +4,7 @@ import contextlib
 
 import numpy as np
 
-from bitstep.devices.driver import Driver
+from bitstep.devices.register_device import ForwardingDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.registers import OFFSETS, Control, Saturation
 from bitstep_sim.board.device import SimDevice
@@ -13,7 +13,7 @@ MIB = 1 << 20
 _NAMES = {offset: name for name, offset in OFFSETS.items()}
 
 
-class TestedDevice:
+class TestedDevice(ForwardingDevice):
     """A simulated board between driver and test.
 
     Parameters
@@ -32,13 +32,10 @@ class TestedDevice:
     __test__ = False
 
     def __init__(self, device, *, registers=None, on_start=None, during=None, cycles=0):
-        self.device = device
+        super().__init__(device)
         self.registers = registers or {}
         self.on_start, self.during, self.cycles = on_start, during, cycles
         self.written = {}
-
-    def __getattr__(self, name):
-        return getattr(self.device, name)
 
     def get(self, name):
         """A register, or the pair of registers of this name."""
@@ -78,7 +75,7 @@ def check_against_golden(device, job):
     """Run a job that stays in range; every epoch's model must be golden's. Returns the result."""
     expected = list(train(job))
     assert all(epoch.saturation == Saturation(0) for epoch in expected), "a badly chosen job"
-    result = Driver(device).train(job)
+    result = device.train(job)
     compare(result, expected)
     rows = len(job.epochs) * job.n_rows
     assert result.counters["beats"] == rows * job.beats

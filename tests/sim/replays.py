@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from bitstep.devices.driver import Driver, ModelLayout
+from bitstep.devices.driver import ModelLayout
+from bitstep.devices.register_device import ForwardingDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.registers import COUNTERS, OFFSETS, Control, Error, Saturation, Status
 from bitstep.pipeline.results import DeviceError
@@ -29,16 +30,14 @@ class _KeptBuffer:
         """Do nothing."""
 
 
-class _Recorder:
+class _Recorder(ForwardingDevice):
     """A board whose driver writes registers that are only recorded, and whose runs are done at
     once.
     """
 
     def __init__(self, device):
-        self.device, self.writes = device, {}
-
-    def __getattr__(self, name):
-        return getattr(self.device, name)
+        super().__init__(device)
+        self.writes = {}
 
     def allocate(self, n_bytes):
         return _KeptBuffer(self.device.allocate(n_bytes))
@@ -81,7 +80,7 @@ class Replay:
     def __init__(self, device, job, expected):
         self.board, self.job = device.board, job
         recorder = _Recorder(device)
-        Driver(recorder).train(job)
+        recorder.train(job)
         writes = recorder.writes
         assert writes.pop(OFFSETS["CONTROL"]) == Control.START
         self.writes = [*writes.items(), (OFFSETS["CONTROL"], int(Control.START))]

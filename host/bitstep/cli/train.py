@@ -25,7 +25,6 @@ from bitstep.cli.options import (
 from bitstep.cli.problem import prepare
 from bitstep.cli.report import check_plot, make_report, plot, print_report
 from bitstep.devices import open_device
-from bitstep.devices.driver import Driver
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError
 from bitstep.training.model_file import LinearModel
@@ -133,12 +132,12 @@ def run(arguments: argparse.Namespace) -> int:
     finally:
         if "progress" in options:
             options["progress"].clear()
-    with Driver(device) as driver:
+    with device:
         started = time.perf_counter()
         try:
             with Bar(epochs * len(problem.outputs), "training", " epochs") as bar:
                 model = train_model(
-                    problem.outputs, driver, config, steps=steps, batch=arguments.batch,
+                    problem.outputs, device, config, steps=steps, batch=arguments.batch,
                     loss=loss, refetch=problem.refetch, l2=arguments.l2, l1=arguments.l1,
                     box=arguments.box, fit_intercept=arguments.intercept,
                     model_range=arguments.model_range, timeout_s=arguments.timeout,
@@ -147,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
             error.args = (f"{error} ({remedy(arguments, steps[0])})",)
             raise
         wall_seconds = time.perf_counter() - started
-        clock_hz = driver.device.clock_hz
+        clock_hz = device.clock_hz
     report = make_report(arguments, problem, model, config=config, step=steps[0],
                          clock_hz=clock_hz, wall_seconds=wall_seconds)
     print_report(report)

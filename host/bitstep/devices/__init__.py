@@ -1,17 +1,18 @@
-"""Devices that run training jobs: the protocol, and the registry of those installed."""
+"""Devices that run training jobs, and the registry of those installed."""
 
 import importlib.metadata
 import inspect
 from typing import Any
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import DeviceError
 from bitstep.plugins import entry_points
 
 GROUP = "bitstep.devices"
 EXTRAS = {"sim": "sim"}     # extra of the distribution that a device of ours needs
 
-__all__ = ["DeviceError", "available", "device_class", "open_device"]
+__all__ = ["Device", "DeviceError", "available", "device_class", "open_device"]
 
 
 def available() -> dict[str, importlib.metadata.EntryPoint]:
@@ -40,7 +41,7 @@ def device_class(name: str) -> type:
                           f"needs: {remedy}") from error
 
 
-def open_device(name: str, config: PipelineConfig, **options: Any):
+def open_device(name: str, config: PipelineConfig, **options: Any) -> Device:
     """Open a device.
 
     Parameters
@@ -54,8 +55,8 @@ def open_device(name: str, config: PipelineConfig, **options: Any):
 
     Returns
     -------
-    Device or GoldenDevice
-        To be given to :class:`bitstep.devices.driver.Driver`; the caller closes it.
+    Device
+        A context manager, or the caller closes it.
 
     Raises
     ------

@@ -1,5 +1,6 @@
-"""What the driver asks of a device."""
+"""Registers and memory of a device, and what it may offer besides."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -33,8 +34,8 @@ class Buffer(Protocol):
         """Give the memory back; ``array`` must not be used afterwards."""
 
 
-class Device(Protocol):
-    """A pipeline behind a register bus and shared memory (docs/registers.md).
+class RegisterAccess(Protocol):
+    """Registers and shared memory of a pipeline (docs/registers.md).
 
     Attributes
     ----------
@@ -43,23 +44,23 @@ class Device(Protocol):
     config : PipelineConfig
         The pipeline that is on it.
     identity : int
-        What the IDENTITY registers must read, 128 bits.
-    clock_hz : float
-        Clock of the pipeline.
+        The value that the IDENTITY registers must read, 128 bits.
     """
 
     name: str
     config: PipelineConfig
     identity: int
-    clock_hz: float
 
+    @abstractmethod
     def read(self, offset: int) -> int:
         """Read the 32-bit register at byte ``offset``."""
         ...
 
+    @abstractmethod
     def write(self, offset: int, value: int) -> None:
         """Write the 32-bit register at byte ``offset``."""
 
+    @abstractmethod
     def allocate(self, n_bytes: int) -> Buffer:
         """Allocate at least ``n_bytes`` of shared memory.
 
@@ -70,15 +71,13 @@ class Device(Protocol):
         """
         ...
 
+    @abstractmethod
     def wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
         """Let the pipeline run until ``done()`` or for about ``timeout_s`` seconds of the host's
         clock; return the last ``done()``. ``done`` reads registers and may report progress; it is
         called at intervals short enough for Ctrl-C and progress bars (at most 0.2 s).
         """
         ...
-
-    def close(self) -> None:
-        """Release the device; calling it twice is harmless."""
 
 
 class ClockRecord(Protocol):

@@ -1,22 +1,18 @@
-"""Runs training jobs on any device: checks, transfers, registers, bounded waits, errors."""
+"""A run of a training job through registers: transfers, bounded waits, errors."""
 
 import contextlib
 import time
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from bitstep.devices.base import Buffer
+from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
-    RunResult,
     RunTimeoutError,
     TrainingInterrupted,
-    check_job,
     collect,
     run_error,
 )
@@ -25,74 +21,7 @@ ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses; 
 AUX_BYTES = 8               # beat of the bus that carries labels, tables and models
 
 
-class Driver:
-    """Trains on one device; used as a context manager, it closes the device at the end.
-
-    Parameters
-    ----------
-    device : Device or GoldenDevice
-        What :func:`bitstep.devices.open_device` returns. A device with a ``train`` method of its
-        own (the golden model) is given whole jobs; every other one is driven by its registers.
-    """
-
-    def __init__(self, device: Any):
-        self.device = device
-
-    def __enter__(self) -> "Driver":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Release the device."""
-        self.device.close()
-
-    def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
-              on_epoch: Callable[[int], None] | None = None) -> RunResult:
-        """Run a job to its end.
-
-        Parameters
-        ----------
-        job : TrainingJob
-        timeout_s : float
-            Longest time in seconds without progress: no row beat read and no epoch finished.
-            (The golden model: longest time for an epoch.)
-        on_epoch : callable
-            Called with the number of finished epochs whenever it has grown; it may grow by more
-            than 1 between calls.
-
-        Returns
-        -------
-        RunResult
-            Models of every epoch.
-
-        Raises
-        ------
-        DeviceError
-            If the device is not what it claims to be or cannot run the job; nothing was
-            transferred.
-        RunError
-            If the run ended early: :class:`~bitstep.pipeline.results.SaturationError`,
-            :class:`~bitstep.pipeline.results.BusError`,
-            :class:`~bitstep.pipeline.results.RunTimeoutError` and others, with the finished epochs
-            in ``result``.
-        TrainingInterrupted
-            On Ctrl-C, with the finished epochs in ``result``.
-        MemoryError
-            If the device has not enough memory.
-        """
-        on_epoch = on_epoch or (lambda epochs_done: None)
-        if hasattr(self.device, "train"):
-            return self.device.train(job, timeout_s=timeout_s, on_epoch=on_epoch)
-        check_identity(self.device)
-        check_job(job, self.device.config)
-        with contextlib.ExitStack() as stack:
-            run = Run(self.device, job, stack)
-            return run.finish(timeout_s, on_epoch)
-
-
-def check_identity(device: Any) -> None:
+def check_identity(device: RegisterAccess) -> None:
     """Compare version and identity registers with what the device should be.
 
     Raises
@@ -116,7 +45,7 @@ class Run:
 
     Parameters
     ----------
-    device : Device
+    device : RegisterAccess
     job : TrainingJob
     stack : contextlib.ExitStack
         Frees the buffers at its end.
@@ -128,7 +57,7 @@ class Run:
     layout : ModelLayout
     """
 
-    def __init__(self, device: Any, job: TrainingJob, stack: contextlib.ExitStack):
+    def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack):
         self.device, self.job, self.stack = device, job, stack
         self.layout = ModelLayout(job)
         self.buffers: dict[str, Buffer] = {}

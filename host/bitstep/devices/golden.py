@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Error
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
+    RunResult,
     RunTimeoutError,
     TrainingInterrupted,
     check_job,
@@ -17,13 +19,12 @@ from bitstep.pipeline.results import (
 )
 
 
-class GoldenDevice:
+class GoldenDevice(Device):
     """The golden model in NumPy: no clock, no tools needed, the same models.
 
-    Stands behind the driver's level of ``train`` and runs jobs on :mod:`bitstep.golden`.
-    Models and errors are those of every other device, bit for bit. Of the counters it knows
-    ``beats`` (of the finished epochs), ``saturations`` (0, or 1 for the run that ended with one)
-    and ``refetched_rows``; the others are None.
+    Runs jobs on :mod:`bitstep.golden`. Models and errors are those of every other device, bit for
+    bit. Of the counters it knows ``beats`` (of the finished epochs), ``saturations`` (0, or 1 for
+    the run that ended with one) and ``refetched_rows``; the others are None.
 
     Parameters
     ----------
@@ -41,11 +42,13 @@ class GoldenDevice:
     def __init__(self, config: PipelineConfig):
         self.config = config
 
-    def train(self, job: TrainingJob, *, timeout_s: float, on_epoch: Callable[[int], None]):
-        """Run a job; see :meth:`bitstep.devices.driver.Driver.train`. Time is checked between
+    def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
+              on_epoch: Callable[[int], None] | None = None) -> RunResult:
+        """Run a job; see :meth:`bitstep.pipeline.device.Device.train`. Time is checked between
         epochs.
         """
         check_job(job, self.config)
+        on_epoch = on_epoch or (lambda epochs_done: None)
         models, intercepts, refetched, started = [], [], [], time.monotonic()
 
         def result(saturations=0):

@@ -32,6 +32,7 @@ from bitstep.devices.pynq_left import (
     leave_mark,
     remove_mark,
 )
+from bitstep.devices.register_device import RegisterDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control, Status
 from bitstep.pipeline.results import DeviceError
@@ -211,10 +212,10 @@ class PynqBuffer:
             buffer.freebuffer()
 
 
-class PynqDevice:
+class PynqDevice(RegisterDevice):
     """A Zynq board with PYNQ on its SD card: PYNQ-Z1, PYNQ-Z2, Ultra96, KV260.
 
-    Implements :class:`bitstep.devices.base.Device`. Runs on the board itself, as root, in the
+    Runs on the board itself, as root, in the
     Python environment that has pynq. The first bitstream of a process can take half a minute.
 
     Parameters

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from bitstep.devices.register_device import RegisterDevice
 from bitstep.devices.uart_protocol import (
     CRC_BYTES,
     INFORMATION_WORDS,
@@ -275,10 +276,10 @@ class UartBuffer:
             self._device = None
 
 
-class UartDevice:
+class UartDevice(RegisterDevice):
     """A board with an FPGA behind a serial port, such as a ULX3S.
 
-    Implements :class:`bitstep.devices.base.Device`; the shared memory is the FPGA's own, of some
+    The shared memory is the FPGA's own, of some
     hundred KiB, so buffers are aligned to 64 bytes and not to pages.
 
     Parameters

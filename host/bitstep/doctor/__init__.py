@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bitstep.devices.register_device import RegisterDevice
 from bitstep.doctor import facts, memory, registers, runs, speed
 from bitstep.doctor.report import Finding, Report, Verdict
 from bitstep.doctor.session import Session
@@ -30,7 +31,7 @@ CHECKS = {
     "Abort": [(runs.abort, "abort and what follows")],
     "Speed": [(speed.stream, "speed of the row stream")],
 }
-WITHOUT_REGISTERS = ("Training",)       # what a device with a ``train`` of its own can show
+WITHOUT_REGISTERS = ("Training",)       # what a device without registers can show
 
 
 def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
@@ -81,7 +82,7 @@ def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
         try:
             _check(session)
         finally:                                # also on Ctrl-C
-            if not hasattr(device, "train"):
+            if isinstance(device, RegisterDevice):
                 with contextlib.suppress(Exception):
                     session.stop()
         facts.changed_facts(report, device)
@@ -92,7 +93,7 @@ def examine(opening: Callable[[], Any], *, manifest: str | Path | None = None,
 
 
 def _check(session: Session) -> None:
-    plain = hasattr(session.device, "train")
+    plain = not isinstance(session.device, RegisterDevice)
     for section, checks in CHECKS.items():
         session.report.section(section)
         if plain and section not in WITHOUT_REGISTERS:

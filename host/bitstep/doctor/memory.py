@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.devices.driver import Driver, Run
+from bitstep.devices.driver import Run
 from bitstep.doctor.jobs import (
     difference,
     expected_of,
@@ -81,7 +81,7 @@ def words(session: Session) -> None:
                       *(~(1 << bit) for bit in range(31))], np.int64).astype(np.int32)
     values[:min(len(edges), n_features)] = edges[:n_features]
     job = still_job(config, n_features=n_features, n_rows=1, model=values)
-    result = Driver(session.device).train(job, timeout_s=session.timeout_s)
+    result = session.device.train(job, timeout_s=session.timeout_s)
     title = "bits of a model's words, loaded and written by the pipeline"
     wrong = np.flatnonzero(result.models[0] != values)
     if not len(wrong):

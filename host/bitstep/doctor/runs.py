@@ -5,7 +5,8 @@ import time
 
 import numpy as np
 
-from bitstep.devices.driver import Driver, Run
+from bitstep.devices.driver import Run
+from bitstep.devices.register_device import RegisterDevice
 from bitstep.doctor.jobs import difference, expected_of, still_job, training_jobs
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
 from bitstep.pipeline.job import TrainingJob
@@ -78,10 +79,10 @@ def trainings(session: Session) -> None:
 
 def _training(session, job: TrainingJob, title, first):
     expected = expected_of(job)
-    if not hasattr(session.device, "train"):
+    if isinstance(session.device, RegisterDevice):
         session.need_runs()
     started = session.seconds()
-    result = Driver(session.device).train(job, timeout_s=session.timeout_s)
+    result = session.device.train(job, timeout_s=session.timeout_s)
     elapsed = session.seconds() - started
     _compare(session, f"training ({title})", job, expected, result)
     if first:
@@ -160,7 +161,7 @@ def _again(session):
     """Repeat the plain training after an abort: the same models and counters."""
     title, job = next(iter(training_jobs(session.config).items()))
     title = f"training ({title}) after an abort"
-    result = Driver(session.device).train(job, timeout_s=session.timeout_s)
+    result = session.device.train(job, timeout_s=session.timeout_s)
     if not _compare(session, title, job, expected_of(job), result) \
             or "plain" not in session.results:
         return

@@ -2,7 +2,7 @@
 
 import contextlib
 
-from bitstep.devices.driver import Driver, Run
+from bitstep.devices.driver import Run
 from bitstep.doctor.jobs import difference, expected_of, make_job
 from bitstep.doctor.session import Session
 
@@ -23,7 +23,7 @@ def stream(session: Session) -> None:
     room = min(BYTES, session.memory_bytes) // row_bytes
     n_rows = _fitting(session, n_features, min(max(1, room), ROWS))
     job = make_job(config, n_features=n_features, n_rows=n_rows, epochs=1)
-    result = Driver(device).train(job, timeout_s=session.timeout_s)
+    result = device.train(job, timeout_s=session.timeout_s)
     wrong = difference(config, expected_of(job), (result.models, result.intercepts))
     if wrong:
         report.fail("training (long rows)", expected="the golden model's model, bit for bit",

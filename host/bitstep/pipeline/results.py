@@ -1,6 +1,6 @@
 """What a run of a training job gives: its models and counters, or an error that says what to do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -171,10 +171,10 @@ def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> Ru
 
 
 def collect(models: Sequence[np.ndarray], intercepts: Sequence[int], n_features: int,
-            counters: dict[str, int | None]) -> RunResult:
+            counters: Mapping[str, int | None]) -> RunResult:
     """A result from one model an epoch, each copied."""
     return RunResult(np.array(models, np.int32).reshape(-1, n_features),
-                     np.array(intercepts, np.int32), counters)
+                     np.array(intercepts, np.int32), dict(counters))
 
 
 def _what(saturation: Saturation) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitstep.devices.driver import Driver
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import COUNTER_NAMES, SaturationError, TrainingInterrupted
@@ -68,7 +68,7 @@ class TrainedModel:
         return len(self.coefs)
 
 
-def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: PipelineConfig, *,
+def train_model(outputs: Sequence["QuantizedDataset"], device: Device, config: PipelineConfig, *,
                 steps: np.ndarray, batch: int = 1, l2: float = 0.0, fit_intercept: bool = True,
                 model_range: float | None = None, initial: tuple[np.ndarray, Any] | None = None,
                 first_epoch: int = 0, loss: Loss = Loss.LEAST_SQUARES, refetch: bool = False,
@@ -80,14 +80,14 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
     ----------
     outputs : sequence of QuantizedDataset
         The same rows, with the labels of each output (one-vs-rest: of each class).
-    driver : Driver
-        Its device must have a pipeline that can run jobs of ``config``.
+    device : Device
+        Must have a pipeline that can run jobs of ``config``.
     config, steps, batch, l2, fit_intercept, model_range, first_epoch, loss, refetch, l1, box
         See :func:`bitstep.training.planning.plan`.
     initial : (ndarray of shape (n_outputs, n_features), ndarray of shape (n_outputs,)) or None
         Model to start from, in the units of the features.
     timeout_s : float
-        See :meth:`bitstep.devices.driver.Driver.train`.
+        See :meth:`bitstep.pipeline.device.Device.train`.
     on_epoch : callable
         Called with the finished epochs, summed over the outputs.
 
@@ -103,7 +103,7 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
         On Ctrl-C before every output has finished an epoch: there is no whole model, and the
         message says so. Its ``result`` is that of the output in training.
     DeviceError
-        See :meth:`bitstep.devices.driver.Driver.train`; a saturation names the output if there are
+        See :meth:`bitstep.pipeline.device.Device.train`; a saturation names the output if there are
         several.
     ValueError
         See :func:`bitstep.training.planning.plan`.
@@ -121,7 +121,7 @@ def train_model(outputs: Sequence["QuantizedDataset"], driver: Driver, config: P
         before, taken = number * n_epochs, made.steps
         step_error = max(step_error, made.step_error)
         try:
-            result = driver.train(
+            result = device.train(
                 made.job, timeout_s=timeout_s,
                 on_epoch=(lambda done, before=before: on_epoch(before + done))
                 if on_epoch else None)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.devices import open_device
-from bitstep.devices.driver import Driver
+from bitstep.devices.register_device import ForwardingDevice
 from bitstep.pipeline.registers import OFFSETS
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import quantize
@@ -66,10 +66,10 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
                          memory_latency=profile.memory_latency, memory_gbps=profile.memory_gbps,
                          **options)
     watched = EpochClock(device, max(64, data.n_rows * beats // POLLS), len(task.steps))
-    with Driver(watched) as driver:
+    with watched:
         try:
             model = train_model(
-                outputs, driver, config, steps=task.steps, batch=contestant.batch or task.batch,
+                outputs, watched, config, steps=task.steps, batch=contestant.batch or task.batch,
                 l2=task.l2, loss=task.kind.loss, refetch=contestant.refetch, timeout_s=TIMEOUT_S,
                 on_epoch=watched.on_epoch)
         except SaturationError as error:
@@ -87,7 +87,7 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
             "refetched": counters["refetched_rows"] / visited if contestant.refetch else None}
 
 
-class EpochClock:
+class EpochClock(ForwardingDevice):
     """A simulated device that is looked at often, so that the end of every epoch is timed.
 
     Parameters
@@ -100,17 +100,15 @@ class EpochClock:
     """
 
     def __init__(self, device: Any, interval: int, epochs: int):
-        self._device, self._interval, self._epochs = device, interval, epochs
+        super().__init__(device)
+        self._interval, self._epochs = interval, epochs
         self._ends: list[np.ndarray] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._device, name)
 
     def wait(self, done: Any, timeout_s: float) -> bool:
         """As the device's, in steps of the interval."""
         deadline = time.monotonic() + timeout_s
         while not (result := done()) and time.monotonic() < deadline:
-            self._device.board.run(self._interval)
+            self.device.board.run(self._interval)
         return result
 
     def on_epoch(self, done: int) -> None:
@@ -118,7 +116,7 @@ class EpochClock:
         run, epoch = divmod(done - 1, self._epochs)
         if run == len(self._ends):
             self._ends.append(np.zeros(self._epochs, np.int64))
-        low, high = (self._device.read(OFFSETS[f"CYCLES_{half}"]) for half in ("LO", "HI"))
+        low, high = (self.device.read(OFFSETS[f"CYCLES_{half}"]) for half in ("LO", "HI"))
         ends = self._ends[run]
         first = np.count_nonzero(ends)          # several may have ended since the last look
         ends[first:epoch + 1] = high << 32 | low

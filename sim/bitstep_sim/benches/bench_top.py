@@ -13,7 +13,7 @@ import numpy as np
 from cocotb.task import bridge, resume
 from cocotb.triggers import ClockCycles
 
-from bitstep.devices.driver import Driver
+from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control, Error, LabelFormat, Loss
@@ -52,7 +52,7 @@ class BenchBuffer:
         pass
 
 
-class BenchDevice:
+class BenchDevice(RegisterDevice):
     """The bench as a device; every method may be called from a bridged thread only.
 
     Parameters
@@ -65,6 +65,7 @@ class BenchDevice:
     """
 
     name = "bench"
+    clock_hz = 100e6       # as good as any: the bench counts cycles
 
     def __init__(self, shell, *, registers=None, on_start=None):
         self.shell, self.config, self.identity = shell, CONFIG, identity(CONFIG)
@@ -106,7 +107,7 @@ async def run(shell, job, **options):
     """Train; returns the result, or the error."""
     def work():
         try:
-            return Driver(BenchDevice(shell, **options)).train(job)
+            return BenchDevice(shell, **options).train(job)
         except Exception as error:
             return error
     return await bridge(work)()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bitstep.devices.register_device import RegisterDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control
 from bitstep.pipeline.results import DeviceError
@@ -58,10 +59,10 @@ class SimBuffer:
             self._device = None
 
 
-class SimDevice:
+class SimDevice(RegisterDevice):
     """The simulated board: the RTL of a real one, compiled by Verilator.
 
-    Implements :class:`bitstep.devices.base.Device`. The first use of a configuration generates and
+    The first use of a configuration generates and
     compiles its RTL, which takes from seconds to a minute; later ones load the library from the
     user's cache folder.
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from bitstep.cli.options import table
 from bitstep.data import Dataset, load, split
-from bitstep.devices.driver import Driver
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import ENCODINGS, Scaler, fit_scaler, quantize
@@ -53,7 +52,7 @@ def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
         steps.append(schedule_steps("inverse", step=automatic_step(data), epochs=EPOCHS))
         config = pipeline_for(n_features=data.n_features, bits=bits, encoding=encoding)
         try:
-            model = train_model(outputs, Driver(GoldenDevice(config)), config, steps=steps[-1])
+            model = train_model(outputs, GoldenDevice(config), config, steps=steps[-1])
         except SaturationError as error:
             losses.append(f"left range, epoch {error.epoch}")
             scores.append("-")

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.data import Dataset, load, split
-from bitstep.devices.driver import Driver
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import fit_scaler, quantize
@@ -41,7 +40,7 @@ def floating(home: str | None) -> None:
         data = quantize(training.features, training.labels, bits=32, encoding="float")
         steps = schedule_steps("inverse", step=automatic_step(data), epochs=EPOCHS)
         config = pipeline_for(n_features=data.n_features, bits=32, encoding="float")
-        model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps,
+        model = train_model([data], GoldenDevice(config), config, steps=steps,
                             timeout_s=3600)
         rows = data.scaler.transform(training.features)
         targets = training.labels[:, None] - data.label_offset
@@ -92,7 +91,7 @@ def _logistic_accuracy(training: Dataset, test: Dataset, epochs: int, seed: int)
     steps = schedule_steps("inverse-sqrt", step=automatic_step(data, loss=Loss.LOGISTIC),
                            epochs=epochs)
     model = train_model(class_outputs(data, training.labels, classes),
-                        Driver(GoldenDevice(config)), config, steps=steps, loss=Loss.LOGISTIC,
+                        GoldenDevice(config), config, steps=steps, loss=Loss.LOGISTIC,
                         l2=1 / data.n_rows, timeout_s=3600)
     return 100 * float(accuracies(test.features, test.labels, classes, model.coefs[-1:],
                                   model.intercepts[-1:])[0])
@@ -161,7 +160,7 @@ def proximal(_: str | None) -> None:
     cases += [(f"box {share:g} of the largest", 0.0, share * limit) for share in BOXES]
     for text, l1, box in cases:
         made = plan(data, config, steps=steps, l1=l1, box=None if np.isinf(box) else box)
-        result = Driver(GoldenDevice(config)).train(made.job, timeout_s=3600)
+        result = GoldenDevice(config).train(made.job, timeout_s=3600)
         ours = made.units.weights(result.models[-1]), \
             float(made.units.intercepts(result.intercepts[-1:])[0]) - data.label_offset
         exact = proximal_sgd(rows, targets, made.steps, period=made.job.proximal_period, l1=l1,

@@ -9,7 +9,6 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from bitstep.devices.driver import Driver
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep_sim.board.device import SimDevice
@@ -77,7 +76,7 @@ def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int)
         # ``double`` from driving the model out of its range.
         job = random_job(config, n_features=n_features, n_rows=n_rows, epochs=EPOCHS, loss=loss,
                          speed=1e-4)
-        cycles = Driver(device).train(job, timeout_s=3600).counters["cycles"]
+        cycles = device.train(job, timeout_s=3600).counters["cycles"]
         assert cycles is not None, "a board counts its cycles"
         epoch, beats = cycles / EPOCHS, config.beats(n_features)
         cells += [config.effective_lookahead(beats), f"{epoch / n_rows:.3f}",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bitstep.data import Dataset, load, split
-from bitstep.devices.driver import Driver
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, Scaler, fit_scaler, quantize
@@ -126,7 +125,7 @@ def train(device: SimDevice, data: QuantizedDataset, steps: np.ndarray, *, refet
         initial = last_after.weights[-2], float(last_after.intercepts[-2])
     made = plan(data, device.config, steps=steps, loss=Loss.HINGE, refetch=refetch,
                 first_epoch=first, initial=initial)
-    result = Driver(device).train(made.job, timeout_s=3600)
+    result = device.train(made.job, timeout_s=3600)
     return Run(made.units.weights(result.models), made.units.intercepts(result.intercepts),
                made.steps, len(made.steps) * data.n_rows, result.counters)
 

@@ -16,7 +16,6 @@ from unittest import mock
 import numpy as np
 
 from bitstep.cli.options import table
-from bitstep.devices.driver import Driver
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.registers import LabelFormat
@@ -105,7 +104,7 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
         made = plan(replace(data, seed=seed), config, steps=steps, batch=batch, loss=loss,
                     model_range=model_range)
         with constant if nearest else nullcontext():
-            result = Driver(GoldenDevice(config)).train(made.job)
+            result = GoldenDevice(config).train(made.job)
         trained.append(mean_losses(loss, rows, targets,
                                    made.units.weights(result.models[-1])[None, None],
                                    made.units.weights(result.intercepts[-1:])[None])[0])

@@ -15,8 +15,8 @@ from bitstep.cli import main
 from bitstep.cli.options import StatusLine, duration
 from bitstep.cli.options import numbers as column
 from bitstep.cli.report import LOSSES
-from bitstep.devices.driver import Driver
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.device import Device
 from bitstep.pipeline.registers import COUNTERS, REGISTERS
 from bitstep.quantization import load_quantized
 from bitstep.training.model_file import load_model
@@ -212,8 +212,10 @@ def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, c
                                        "no model yet, so none was kept\n")
 
 
-class InterruptedLater:
+class InterruptedLater(Device):
     """A device that Ctrl-C stops in a later run: one of several classes."""
+
+    name = "fake"
 
     def __init__(self, config, *, run, epoch):
         self.config, self.run, self.epoch, self.clock_hz = config, run, epoch, None
@@ -221,8 +223,8 @@ class InterruptedLater:
     def train(self, job, **options):
         self.run -= 1
         if self.run == 0:
-            return Driver(FakeDevice(self.config, interrupt=self.epoch)).train(job, **options)
-        return Driver(FakeDevice(self.config)).train(job, **options)
+            return FakeDevice(self.config, interrupt=self.epoch).train(job, **options)
+        return FakeDevice(self.config).train(job, **options)
 
     def close(self):
         pass

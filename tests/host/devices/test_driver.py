@@ -1,4 +1,4 @@
-"""The driver on a device of the register protocol, and the golden device behind the same call."""
+"""Jobs on a device behind registers and on the golden device: the same call and results."""
 
 import dataclasses
 
@@ -8,7 +8,6 @@ from fakes import DEVICES, FakeDevice, make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitstep.devices.driver import Driver
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
@@ -81,7 +80,7 @@ def test_every_epoch_as_golden(kind, make):
     job, seen = make(), []
     expected = list(train(job))
     device = kind(CONFIG)
-    result = Driver(device).train(job, on_epoch=seen.append)
+    result = device.train(job, on_epoch=seen.append)
     assert result.models.dtype == result.intercepts.dtype == np.int32
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in expected])
     np.testing.assert_array_equal(result.intercepts, [epoch.intercept for epoch in expected])
@@ -99,7 +98,7 @@ def test_losses_and_options_as_golden(kind, name):
     expected = list(train(job))
     assert not any(epoch.saturation for epoch in expected)
     device = kind(job.config)
-    result = Driver(device).train(job)
+    result = device.train(job)
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in expected])
     np.testing.assert_array_equal(result.intercepts, [epoch.intercept for epoch in expected])
     refetched = sum(epoch.refetched_rows for epoch in expected)
@@ -117,16 +116,16 @@ def test_any_layout_of_full_rows(bits, bus_width, n_features, n_rows, seed):
     job = simulated_job(config, n_features=n_features, n_rows=n_rows, seed=seed, loss=Loss.HINGE,
                         refetch_cell=4)
     device = FakeDevice(config)
-    Driver(device).train(job)
+    device.train(job)
     np.testing.assert_array_equal(device.job().full, job.full)
 
 
 def test_unused_registers_are_written():
     """A run after one that refetched must not do so, too."""
     device = FakeDevice(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
-    assert Driver(device).train(new_job("full rows")).counters["refetched_rows"]
+    assert device.train(new_job("full rows")).counters["refetched_rows"]
     job = small_job()
-    result = Driver(device).train(dataclasses.replace(job, config=device.config))
+    result = device.train(dataclasses.replace(job, config=device.config))
     assert result.counters["refetched_rows"] == device.get("REFETCH_CELL") == 0
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job)])
 
@@ -135,7 +134,7 @@ def test_unused_registers_are_written():
 def test_label_formats(label_format):
     job = make_job([[1, 2], [3, -1], [2, 2]], [1, -1, -1], config=CONFIG, label_shift=8,
                    label_format=label_format)
-    result = Driver(FakeDevice(CONFIG)).train(job)
+    result = FakeDevice(CONFIG).train(job)
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job)])
 
 
@@ -156,7 +155,7 @@ def test_any_layout(bits, bus_width, n_features, n_rows, batch, corrected, seed)
                    intercept_level=config.level_limit)
     expected = [epoch for epoch in train(job) if not epoch.saturation]
     try:
-        result = Driver(FakeDevice(config)).train(job)
+        result = FakeDevice(config).train(job)
     except SaturationError as error:
         result = error.result
     models = np.array([epoch.model for epoch in expected]).reshape(-1, n_features)
@@ -166,10 +165,10 @@ def test_any_layout(bits, bus_width, n_features, n_rows, batch, corrected, seed)
 
 def test_lookahead_of_the_run():
     device = FakeDevice(CONFIG)         # lookahead 8
-    Driver(device).train(small_job())
+    device.train(small_job())
     assert device.get("LOOKAHEAD") == min(8, CONFIG.required_lookahead(1))
     device = FakeDevice(dataclasses.replace(CONFIG, lookahead=1))
-    Driver(device).train(small_job())
+    device.train(small_job())
     assert device.get("LOOKAHEAD") == 1
 
 
@@ -180,7 +179,7 @@ def test_lookahead_of_floating_point_rows_is_the_job_s(kind):
     for lookahead in (0, 3, 8):
         job = simulated_job(dataclasses.replace(config, lookahead=lookahead), n_features=8,
                             n_rows=200, warm=True)
-        result = Driver(kind(config)).train(job)
+        result = kind(config).train(job)
         np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job)])
         found.append(result.models.tolist())
     assert found[0] != found[1] != found[2] != found[0]
@@ -188,8 +187,8 @@ def test_lookahead_of_floating_point_rows_is_the_job_s(kind):
 
 def test_close():
     device = FakeDevice(CONFIG)
-    with Driver(device) as driver:
-        driver.train(small_job())
+    with device:
+        device.train(small_job())
     assert device.closed
 
 
@@ -202,7 +201,7 @@ def test_close():
 def test_not_the_expected_device(options, message):
     device = FakeDevice(CONFIG, **options)
     with pytest.raises(DeviceError, match=message):
-        Driver(device).train(small_job())
+        device.train(small_job())
     assert device.log == []
     assert not device.memory.any()
     assert device.buffers == []
@@ -227,7 +226,7 @@ def test_not_the_expected_device(options, message):
 def test_job_for_another_pipeline(kind, change, make, message):
     device = kind(dataclasses.replace(CONFIG, **change))
     with pytest.raises(DeviceError, match=message):
-        Driver(device).train(make())
+        device.train(make())
     assert getattr(device, "log", []) == []
 
 
@@ -235,7 +234,7 @@ def test_not_enough_memory():
     device = FakeDevice(CONFIG)
     device.memory = np.zeros(16384, np.uint8)
     with pytest.raises(MemoryError, match="bytes are wanted"):
-        Driver(device).train(small_job())
+        device.train(small_job())
     assert device.buffers == []
 
 
@@ -252,7 +251,7 @@ def test_error_codes(error, kind, message):
     job = random_job(epochs=5)
     device = FakeDevice(CONFIG, fault=(2, error))
     with pytest.raises(kind, match=message) as caught:
-        Driver(device).train(job)
+        device.train(job)
     assert caught.value.result.epochs_done == 2
     np.testing.assert_array_equal(caught.value.result.models,
                                   [epoch.model for epoch in train(job)][:2])
@@ -266,7 +265,7 @@ def test_saturation_names_epoch_and_remedy(kind):
     assert last.saturation
     assert 1 <= len(finished) < 8
     with pytest.raises(SaturationError) as caught:
-        Driver(kind(CONFIG)).train(job)
+        kind(CONFIG).train(job)
     error = caught.value
     assert (error.epoch, error.saturation) == (len(finished) + 1, last.saturation)
     assert str(error) == (
@@ -289,13 +288,13 @@ def test_what_saturated(monkeypatch, saturation, what):
 
     monkeypatch.setattr(device, "step", saturate)
     with pytest.raises(SaturationError, match=f"in epoch 2: {what}"):
-        Driver(device).train(small_job())
+        device.train(small_job())
 
 
 def test_run_that_ends_too_early():
     device = FakeDevice(CONFIG, early=True)
     with pytest.raises(DeviceError, match="end of the run after 1 of 3 epochs, without an error"):
-        Driver(device).train(small_job())
+        device.train(small_job())
 
 
 @pytest.mark.parametrize("deaf, ending", [
@@ -305,7 +304,7 @@ def test_timeout(monkeypatch, deaf, ending):
     job = random_job(epochs=4)
     device = FakeDevice(CONFIG, hang=2, deaf=deaf)
     with pytest.raises(RunTimeoutError, match=ending) as caught:
-        Driver(device).train(job, timeout_s=0.1)
+        device.train(job, timeout_s=0.1)
     assert isinstance(caught.value, TimeoutError)
     assert "no progress for 0.1 s (STATUS 0x00000001, 2 of 4 epochs done, 40 row beats" in \
         str(caught.value)
@@ -316,7 +315,7 @@ def test_timeout(monkeypatch, deaf, ending):
 def test_pipeline_that_runs_wild_is_stopped():
     device = FakeDevice(CONFIG, hang=0, wild=True)
     with pytest.raises(RunTimeoutError, match="no progress"):
-        Driver(device).train(small_job(), timeout_s=0.1)
+        device.train(small_job(), timeout_s=0.1)
     assert device.get("ERROR") == Error.ABORTED
 
 
@@ -324,14 +323,14 @@ def test_golden_timeout(monkeypatch):
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr("bitstep.devices.golden.time.monotonic", lambda: next(clock))
     with pytest.raises(RunTimeoutError, match=r"took 10\.0 s for an epoch, more than the limit"):
-        Driver(DEVICES["golden"](CONFIG)).train(small_job(), timeout_s=5)
+        DEVICES["golden"](CONFIG).train(small_job(), timeout_s=5)
 
 
 def test_interrupt_keeps_finished_epochs():
     job = random_job(epochs=6)
     device = FakeDevice(CONFIG, interrupt=3)
     with pytest.raises(TrainingInterrupted, match="after 3 epochs") as caught:
-        Driver(device).train(job)
+        device.train(job)
     np.testing.assert_array_equal(caught.value.result.models,
                                   [epoch.model for epoch in train(job)][:3])
     assert device.get("ERROR") == Error.ABORTED
@@ -344,7 +343,7 @@ def test_interrupt_in_the_callback(kind):
         if epochs_done == 2:
             raise KeyboardInterrupt
     with pytest.raises(TrainingInterrupted) as caught:
-        Driver(kind(CONFIG)).train(random_job(epochs=6), on_epoch=interrupt)
+        kind(CONFIG).train(random_job(epochs=6), on_epoch=interrupt)
     assert isinstance(caught.value, KeyboardInterrupt)
     assert caught.value.result.epochs_done == 2
 
@@ -356,7 +355,7 @@ def test_error_in_the_callback_aborts():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        Driver(device).train(random_job(), on_epoch=fail)
+        device.train(random_job(), on_epoch=fail)
     assert not device.get("STATUS") & Status.BUSY
     assert device.buffers == []
 
@@ -364,11 +363,11 @@ def test_error_in_the_callback_aborts():
 def test_run_left_behind_is_stopped_first(monkeypatch):
     monkeypatch.setattr("bitstep.devices.driver.ABORT_TIMEOUT_S", 0.05)
     device = FakeDevice(CONFIG, busy=True)
-    assert Driver(device).train(small_job()).epochs_done == 3
+    assert device.train(small_job()).epochs_done == 3
     assert device.log[0] == "CONTROL"
     deaf = FakeDevice(CONFIG, busy=True, deaf=True)
     with pytest.raises(DeviceError, match=r"busy with another run .* within 0\.05 s"):
-        Driver(deaf).train(small_job())
+        deaf.train(small_job())
 
 
 @pytest.mark.parametrize("direction", ["to_device", "from_device"])
@@ -377,7 +376,7 @@ def test_fake_notices_a_missing_flush(monkeypatch, direction):
     monkeypatch.setattr(f"fakes.FakeBuffer.{direction}", lambda self: None)
     job = full_job()
     try:
-        models = Driver(FakeDevice(CONFIG)).train(job).models
+        models = FakeDevice(CONFIG).train(job).models
     except ValueError:          # an epoch table of zeros
         return
     assert not np.array_equal(models, [epoch.model for epoch in train(job)])

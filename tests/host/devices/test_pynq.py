@@ -18,7 +18,6 @@ from fakes import make_job
 
 from bitstep.devices import available, device_class, open_device, pynq_left
 from bitstep.devices import pynq as device_module
-from bitstep.devices.driver import Driver
 from bitstep.devices.pynq import PynqDevice, find_bitstream, read_bitstream
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
@@ -52,10 +51,11 @@ def test_is_installed():
 def test_trains_as_golden(use, tmp_path):
     fake = use(CONFIG)
     path = write_bitstream(tmp_path, CONFIG)
-    with Driver(open_device("pynq", CONFIG, bitfile=str(path))) as driver:
-        result = driver.train(job())
-        assert driver.device.clock_hz == 100e6
-        assert not driver.device.uses_interrupt
+    with open_device("pynq", CONFIG, bitfile=str(path)) as device:
+        result = device.train(job())
+        assert device.clock_hz == 100e6
+        assert isinstance(device, PynqDevice)
+        assert not device.uses_interrupt
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job())])
     assert fake.loaded == [str(path)]
     assert fake.pipeline.buffers == []

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fakes import FakeDevice
 
 from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
@@ -190,11 +191,14 @@ def test_ctrl_c_stops_the_run_and_closes(monkeypatch):
     stopped, closed = [], []
     monkeypatch.setattr(Session, "stop", lambda self: stopped.append(True))
 
-    def read(offset):
-        raise KeyboardInterrupt
+    class Stopped(FakeDevice):
+        def read(self, offset):
+            raise KeyboardInterrupt
 
-    device = SimpleNamespace(name="stub", config=CONFIG, identity=0, clock_hz=1e8, read=read,
-                             close=lambda: closed.append(True))
+        def close(self):
+            closed.append(True)
+
+    device = Stopped(CONFIG)
     with pytest.raises(KeyboardInterrupt):
         examine(lambda: device)
     assert (stopped, closed) == ([True], [True])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from fakes import make_job
 
-from bitstep.devices.driver import Driver
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden import sgd
 from bitstep.golden.dither import epoch_key
@@ -241,7 +240,7 @@ def test_point_of_convergence(correlated, encoding, bits, biased):
     assert distance > 0.3
     config = PipelineConfig(bits=bits, family=data.family)
     steps = 0.05 / np.sqrt(np.arange(1, 25))
-    trained = train_model([data], Driver(GoldenDevice(config)), config, steps=steps)
+    trained = train_model([data], GoldenDevice(config), config, steps=steps)
     found = np.append(trained.weights[12:, 0].mean(axis=0),
                       trained.scaled_intercepts[12:, 0].mean())
     expected, other = (ridge_like, least_squares) if biased else (least_squares, ridge_like)
@@ -256,6 +255,6 @@ def test_l2_converges_to_the_ridge_point(correlated):
     centred = labels - labels.mean()
     ridge = np.linalg.solve(np.cov(u.T, bias=True) + 0.1 * np.eye(4),
                             (u - u.mean(axis=0)).T @ centred / len(u))
-    trained = train_model([data], Driver(GoldenDevice(config := PipelineConfig(bits=8))), config,
+    trained = train_model([data], GoldenDevice(config := PipelineConfig(bits=8)), config,
                           steps=0.03 / np.arange(1, 13), l2=0.1)
     np.testing.assert_allclose(trained.weights[6:, 0].mean(axis=0), ridge, atol=0.02)

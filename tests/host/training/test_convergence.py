@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from bitstep.data import load, split
-from bitstep.devices.driver import Driver
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import quantize
@@ -47,7 +46,7 @@ def loss(cadata, bits, encoding, steps: np.ndarray | None = STEPS):
     config = pipeline_for(n_features=8, bits=bits, encoding=encoding)
     steps = steps if steps is not None else schedule_steps("inverse", step=automatic_step(data),
                                                            epochs=20)
-    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps)
+    model = train_model([data], GoldenDevice(config), config, steps=steps)
     return squared_losses(cadata.features, cadata.labels[:, None], model.coefs,
                           model.intercepts)[-1]
 
@@ -72,7 +71,7 @@ def test_floating_point_rows_are_within_a_tenth_of_a_per_cent(cadata):
     data = quantize(cadata.features[:rows], cadata.labels[:rows], bits=32, encoding="float")
     config = pipeline_for(n_features=8, bits=32, encoding="float")
     steps = schedule_steps("inverse", step=0.05, epochs=3)
-    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps)
+    model = train_model([data], GoldenDevice(config), config, steps=steps)
     scaled = data.scaler.transform(cadata.features[:rows])
     targets = cadata.labels[:rows, None] - data.label_offset
     weights, intercepts = sgd(scaled, scaled, targets, first_steps=steps[:1],
@@ -91,7 +90,7 @@ def test_refetching_ends_where_float_does(encoding):
     data = quantize(features, signs, bits=8, encoding=encoding, full=True, task="classification")
     steps = schedule_steps("inverse", step=automatic_step(data, loss=Loss.HINGE), epochs=8)
     config = pipeline_for(n_features=8, bits=8, encoding=encoding, refetch=True)
-    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps,
+    model = train_model([data], GoldenDevice(config), config, steps=steps,
                         loss=Loss.HINGE, refetch=True)
     scaled = data.scaler.transform(features)
     weights, intercepts = sgd(scaled, scaled, signs[:, None], first_steps=steps[:1],
@@ -113,7 +112,7 @@ def test_strong_l1_leaves_the_best_constant():
     steps = schedule_steps("inverse", step=automatic_step(data, loss=Loss.HINGE), epochs=20)
     config = pipeline_for(n_features=30, bits=8, encoding="nearest", loss=Loss.HINGE,
                           proximal=True)
-    model = train_model([data], Driver(GoldenDevice(config)), config, steps=steps,
+    model = train_model([data], GoldenDevice(config), config, steps=steps,
                         loss=Loss.HINGE, l1=1.0)
     best = 2 * min(np.mean(signs > 0), np.mean(signs < 0))
     found = mean_losses(Loss.HINGE, dataset.features, signs[:, None], model.coefs[-1:],

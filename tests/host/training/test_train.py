@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from bitstep.devices.driver import Driver
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.dither import dithers
 from bitstep.pipeline.registers import LabelFormat, Loss
@@ -34,7 +33,7 @@ def run(data, *, loss, steps, refetch=False, **options):
     proximal = "l1" in options or "box" in options
     config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
                           loss=loss, refetch=refetch, proximal=proximal)
-    return train_model([data], Driver(GoldenDevice(config)), config, steps=np.asarray(steps),
+    return train_model([data], GoldenDevice(config), config, steps=np.asarray(steps),
                        loss=loss, refetch=refetch, **options)
 
 
@@ -171,7 +170,7 @@ def test_every_row_fetched_again_is_exact_hinge_sgd(model_range):
     config = pipeline_for(n_features=5, bits=1, encoding="stochastic", refetch=True)
     made = plan(data, config, steps=[0.01, 0.005], loss=Loss.HINGE, refetch=True,
                 initial=(np.array([30.0, -40, 20, 10, -30]), 0.0), model_range=model_range)
-    result = Driver(GoldenDevice(config)).train(made.job)
+    result = GoldenDevice(config).train(made.job)
     assert result.counters["refetched_rows"] == 120
     np.testing.assert_array_equal(np.column_stack([result.models, result.intercepts]),
                                   exact_hinge(data, made.job))

@@ -9,8 +9,8 @@ import pytest
 
 from bitstep.data import Dataset
 from bitstep.data.dataset import DataError
-from bitstep.devices.driver import Driver
 from bitstep.devices.golden import GoldenDevice
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Loss
 from bitstep.quantization import fit_scaler, quantize
 from bitstep.training.planning import pipeline_for
@@ -134,8 +134,8 @@ def test_sgd_is_the_float_pipeline(loss, batch):
     data = quantize(features, labels, bits=32, encoding="float", task="classification")
     config = pipeline_for(n_features=5, bits=32, encoding="float", loss=loss)
     steps = 0.2 / np.arange(1, 4)
-    with Driver(GoldenDevice(config)) as driver:
-        model = train_model([data], driver, config, steps=steps, batch=batch, loss=loss)
+    with GoldenDevice(config) as device:
+        model = train_model([data], device, config, steps=steps, batch=batch, loss=loss)
     scaler = fit_scaler(features)
     rows = (features - scaler.centre) / scaler.scale
     weights, intercepts = sgd(rows, rows, labels[:, None], first_steps=np.array([0.2]),
@@ -147,6 +147,8 @@ def test_sgd_is_the_float_pipeline(loss, batch):
 
 class FakeBoard:
     """Ends an epoch every 100 cycles."""
+
+    name, config, identity, clock_hz = "fake", PipelineConfig(), 0, 1e8
 
     def __init__(self):
         self.now, self.board = 0, self

@@ -10,7 +10,6 @@ from boards import open_board
 from pipelines import FLOAT, LOGISTIC, REFETCH
 
 from bitstep.data import load
-from bitstep.devices.driver import Driver
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
@@ -52,9 +51,9 @@ def check(config, dataset, encoding, *, loss=Loss.LEAST_SQUARES, **options):
                     task=dataset.task, seed=config.bits, full=options.get("refetch", False))
     steps = schedule_steps("inverse", step=automatic_step(data, loss=loss), epochs=EPOCHS)
     job = plan(data, config, steps=steps, loss=loss, **options).job
-    expected = Driver(GoldenDevice(config)).train(job)
+    expected = GoldenDevice(config).train(job)
     with open_board(config) as board:
-        found = Driver(board).train(job)
+        found = board.train(job)
         assert board.board.stray_accesses == 0
     assert expected.epochs_done == found.epochs_done == EPOCHS
     assert np.ptp(expected.models, axis=0).any(), "every epoch gave the same model"

@@ -12,7 +12,6 @@ import pytest
 from boards import TestedDevice, lookahead_registers, open_board
 from pipelines import REFETCH, allowed_lookahead
 
-from bitstep.devices.driver import Driver
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode, unpack_codes, unpack_labels
 from bitstep.pipeline.memory import pack_labels
@@ -61,7 +60,7 @@ def check(board, job, lookahead):
     words, intercept, refetched = job.model.astype(np.int64), job.intercept, 0
     target = 1 << job.label_shift
     for row, label in enumerate(labels):
-        result = Driver(device).train(first_rows(job, row + 1))
+        result = device.train(first_rows(job, row + 1))
         after, after_intercept = result.models[0].astype(np.int64), int(result.intercepts[0])
         full = int(job.full[row].astype(np.int64) @ words) \
             + (job.intercept_level * intercept << fraction)

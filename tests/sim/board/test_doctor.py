@@ -10,6 +10,7 @@ from pipelines import FLOAT, LOGISTIC, REFETCH
 from uart_line import SYSTEM, Faulty, flipped, write_manifest
 
 from bitstep.cli import main
+from bitstep.devices.register_device import ForwardingDevice
 from bitstep.devices.uart import UartDevice
 from bitstep.doctor import Verdict, examine, registers, runs, session
 from bitstep.pipeline.config import PipelineConfig
@@ -61,15 +62,12 @@ def test_every_kind_of_buffer():
         assert f"{kind} from 0x" in text
 
 
-class Broken:
+class Broken(ForwardingDevice):
     """A simulated board with a fault."""
 
     def __init__(self, config=CONFIG, **options):
-        self.device = SimDevice(config, memory_bytes=8 * MIB, **options)
+        super().__init__(SimDevice(config, memory_bytes=8 * MIB, **options))
         self.written = {}
-
-    def __getattr__(self, name):
-        return getattr(self.device, name)
 
     def read(self, offset):
         return self.read_name(NAMES.get(offset), self.device.read(offset))

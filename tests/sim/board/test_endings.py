@@ -8,7 +8,6 @@ import pytest
 from boards import TestedDevice, check_against_golden, compare, open_board
 from pipelines import FLOAT, LARGE, REFETCH
 
-from bitstep.devices.driver import Driver
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control, Error, Loss, Status
@@ -38,7 +37,7 @@ def open_tested(config=CONFIG, **options):
 def fails(device, kind, job=JOB):
     """Run a job that must end with an error; finished epochs are golden's. Returns the error."""
     with pytest.raises(kind) as raised:
-        Driver(device).train(job)
+        device.train(job)
     result = raised.value.result
     compare(result, list(train(job))[:result.epochs_done])
     assert device.get("STATUS") == Status.DONE | Status.FAILED
@@ -238,7 +237,7 @@ def test_an_abort_at_any_time_of_a_refetching_run():
             fails(device, AbortedError, REFETCHED)
             device.during = None
             short = dataclasses.replace(REFETCHED, epochs=REFETCHED.epochs[:1])
-            compare(Driver(device).train(short), expected[:1])
+            compare(device.train(short), expected[:1])
         refetches_well_again(device)
 
 

@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pipelines import FLOAT, LOGISTIC, PROFILE, REFETCH, fresh_seed, jobs
 
-from bitstep.devices.driver import Driver
 from bitstep.golden.dither import dithers
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
@@ -34,10 +33,10 @@ def check(device, job):
     """The same epochs and the same end as golden; returns what saturated in golden."""
     *expected, last = train(job)
     if not last.saturation:
-        compare(Driver(device).train(job), [*expected, last])
+        compare(device.train(job), [*expected, last])
     else:
         with pytest.raises(SaturationError) as raised:
-            Driver(device).train(job)
+            device.train(job)
         compare(raised.value.result, expected)
         assert raised.value.epoch == len(expected) + 1
         # Golden stops at the first value; the pipeline collects those of the whole epoch.

@@ -9,7 +9,6 @@ import pytest
 from uart_line import PIPELINE, SYSTEM, Faulty, flipped, write_manifest
 
 from bitstep.cli import main
-from bitstep.devices.driver import Driver
 from bitstep.devices.golden import GoldenDevice
 from bitstep.devices.uart import UartDevice
 from bitstep.pipeline.config import PipelineConfig
@@ -37,8 +36,8 @@ def open_device(line, manifest, **options):
 
 
 def check(device, job):
-    expected = Driver(GoldenDevice(PIPELINE)).train(job)
-    result = Driver(device).train(job)
+    expected = GoldenDevice(PIPELINE).train(job)
+    result = device.train(job)
     np.testing.assert_array_equal(result.models, expected.models)
     np.testing.assert_array_equal(result.intercepts, expected.intercepts)
     return result
@@ -143,7 +142,7 @@ def test_memory_too_small(line, manifest):
     device = open_device(line, manifest)
     with pytest.raises(MemoryError, match=r"buffer of 19,200 bytes .* memory has 16,384, of which "
                                           r"16,384 are free: 85% of it would fit"):
-        Driver(device).train(random_job(PIPELINE, n_features=40, n_rows=800))
+        device.train(random_job(PIPELINE, n_features=40, n_rows=800))
     check(device, JOB)                                  # what was allocated is free again
 
 
@@ -162,7 +161,6 @@ def test_outside_of_the_memory(line, manifest):
 
 def test_pipeline_outside_of_the_memory(line, manifest):
     device = open_device(line, manifest)
-    driver = Driver(device)
     plain = device.allocate
 
     def allocate(n_bytes):
@@ -174,21 +172,21 @@ def test_pipeline_outside_of_the_memory(line, manifest):
 
     device.allocate = allocate
     with pytest.raises(BusError, match="read of the rows with an error"):
-        driver.train(JOB)
+        device.train(JOB)
 
 
 def test_wrong_bitstream(line, manifest):
     content = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**content, "identity": "12" * 16}))
     with pytest.raises(DeviceError, match=r"identifies itself as .* another bitstream is loaded"):
-        Driver(open_device(line, manifest)).train(JOB)
+        open_device(line, manifest).train(JOB)
 
 
 def test_lights(line, manifest):
     device = open_device(line, manifest)
     seen = []
     job = random_job(PIPELINE, n_features=40, n_rows=1000 // 12, epochs=6)
-    Driver(device).train(job, on_epoch=lambda _: seen.append(line.lights))
+    device.train(job, on_epoch=lambda _: seen.append(line.lights))
     assert seen[0] & 0b011110 == 0b011010               # active, rows, models; not damaged
     assert line.lights & 0b100110 == 0b100010           # active, done
     line.write(flipped(bytes([0xB5, 1, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0])))
@@ -201,8 +199,8 @@ def test_refetching(tmp_path):
     system = replace(SYSTEM, pipeline=pipeline)
     line, path = UartBoard(system), write_manifest(tmp_path, system)
     job = random_job(pipeline, n_features=40, n_rows=60, loss=Loss.HINGE, refetch_cell=1)
-    expected = Driver(GoldenDevice(pipeline)).train(job)
-    result = Driver(UartDevice(pipeline, manifest=path, transport=line, timeout_s=0.1)).train(job)
+    expected = GoldenDevice(pipeline).train(job)
+    result = UartDevice(pipeline, manifest=path, transport=line, timeout_s=0.1).train(job)
     np.testing.assert_array_equal(result.models, expected.models)
     refetched = result.counters["refetched_rows"]
     assert refetched == expected.counters["refetched_rows"]

@@ -5,7 +5,6 @@ import pytest
 
 from bitstep.cli import main
 from bitstep.devices import open_device
-from bitstep.devices.driver import Driver
 from bitstep.quantization import quantize
 from bitstep.training.planning import pipeline_for
 from bitstep.training.train import train_model
@@ -48,8 +47,8 @@ def test_losses_are_golden():
     data = race_data("diabetes").dataset
     rows = quantize(data.features, data.labels, bits=8)
     config = pipeline_for(n_features=10, bits=8, encoding="compensated")
-    with Driver(open_device("golden", config)) as driver:
-        model = train_model([rows], driver, config, steps=np.full(3, 0.02))
+    with open_device("golden", config) as device:
+        model = train_model([rows], device, config, steps=np.full(3, 0.02))
     values = data.features @ model.coefs[:, 0].T + model.intercepts[:, 0]
     assert ((values - data.labels[:, None]) ** 2).mean(axis=0) / 2 == pytest.approx(found)
 

@@ -1,0 +1,74 @@
+"""Devices behind registers and shared memory, which all run a job in the same way."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from bitstep.devices.base import Buffer, RegisterAccess
+from bitstep.devices.driver import Run, check_identity
+from bitstep.pipeline.device import Device
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.results import RunResult, check_job
+
+
+class RegisterDevice(RegisterAccess, Device):
+    """Base class of devices with registers and shared memory.
+
+    A subclass defines ``read``, ``write``, ``allocate``, ``wait`` and ``close``, and sets the
+    attributes.
+
+    Attributes
+    ----------
+    name, config, identity, clock_hz
+        See :class:`~bitstep.pipeline.device.Device` and
+        :class:`~bitstep.devices.base.RegisterAccess`.
+    """
+
+    clock_hz: float     # pyright: ignore[reportIncompatibleVariableOverride]  # there is one
+
+    def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
+              on_epoch: Callable[[int], None] | None = None) -> RunResult:
+        """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
+        check_identity(self)
+        check_job(job, self.config)
+        with contextlib.ExitStack() as stack:
+            run = Run(self, job, stack)
+            return run.finish(timeout_s, on_epoch or (lambda epochs_done: None))
+
+
+class ForwardingDevice(RegisterDevice):
+    """A device whose accesses go to another one; subclasses watch or change some of them.
+
+    Parameters
+    ----------
+    device : RegisterDevice
+        The other one; what is not defined here is taken from it.
+    """
+
+    def __init__(self, device: RegisterDevice):
+        self.device: Any = device
+        self.name, self.config = device.name, device.config
+        self.identity, self.clock_hz = device.identity, device.clock_hz
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.device, name)
+
+    def read(self, offset: int) -> int:
+        """Read a register of the other device."""
+        return self.device.read(offset)
+
+    def write(self, offset: int, value: int) -> None:
+        """Write a register of the other device."""
+        self.device.write(offset, value)
+
+    def allocate(self, n_bytes: int) -> Buffer:
+        """Allocate memory of the other device."""
+        return self.device.allocate(n_bytes)
+
+    def wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait as the other device does."""
+        return self.device.wait(done, timeout_s)
+
+    def close(self) -> None:
+        """Close the other device."""
+        self.device.close()
