@@ -300,6 +300,32 @@ class PipelineConfig:
         """Whether rows of ``beats`` beats may use a look-ahead in this configuration."""
         return lookahead <= self.lookahead and beats <= self.line_depth(lookahead + 1)
 
+    def keeps_lookahead(self, other: "PipelineConfig", beats: int) -> bool:
+        """Whether rows of ``beats`` beats give here what they give with the look-ahead that
+        ``other`` has for them. Only floating-point results depend on it.
+        """
+        return self.family != "float" \
+            or self.allows_lookahead(other.effective_lookahead(beats), beats)
+
+    def runs(self, other: "PipelineConfig") -> bool:
+        """Whether this pipeline runs the jobs of another one, as far as its options go.
+
+        Recursion may differ, and so may the look-ahead of integer rows: they change the speed
+        alone. The sizes of a job are checked with the job
+        (:func:`bitstep.pipeline.results.check_job`).
+
+        Parameters
+        ----------
+        other : PipelineConfig
+            The pipeline that the jobs are made for.
+        """
+        same = ("bits", "bus_width", "family", "solver")
+        return all(getattr(self, name) == getattr(other, name) for name in same) \
+            and all(getattr(self, name) or not getattr(other, name)
+                    for name in ("proximal", "refetch")) \
+            and all(self.keeps_lookahead(other, beats)
+                    for beats in range(1, min(self.max_beats, other.max_beats) + 1))
+
     def line_depth(self, line: int) -> int:
         """Beats that delay line ``line`` (1 is the nearest row) must hold.
 

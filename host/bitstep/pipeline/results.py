@@ -105,7 +105,7 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 def check_job(job: TrainingJob, config: PipelineConfig) -> None:
-    """Whether a pipeline of ``config`` can run a job.
+    """Raise DeviceError unless a pipeline of ``config`` can run a job.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
         raise DeviceError(f"The job is for solver {job.config.solver!r}, the device has a pipeline "
                           f"with solver {config.solver!r}; open the device with the job's "
                           "configuration")
-    if config.family == "float" and not config.allows_lookahead(job.lookahead, job.beats):
+    if not config.keeps_lookahead(job.config, job.beats):
         raise DeviceError(f"The job is for a look-ahead of {job.lookahead} rows, which is part of "
                           "the result of floating-point rows; the device's pipeline has a look-"
                           f"ahead of {config.effective_lookahead(job.beats)} for such rows: open "

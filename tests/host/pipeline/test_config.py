@@ -185,3 +185,16 @@ def test_names_and_digests_differ():
 def test_errors(changes, message):
     with pytest.raises(ValueError, match=f"^{message}$"):
         C(**changes)
+
+
+@pytest.mark.parametrize("present, wanted, runs", [
+    ({}, {}, True), ({}, {"lookahead": 0, "recursion": 4, "max_features": 5000}, True),
+    ({}, {"bits": 3}, False), ({}, {"bus_width": 128}, False), ({}, {"family": "double"}, False),
+    ({"solver": "logistic", "recursion": 6}, {}, False), ({"proximal": True}, {}, True),
+    ({}, {"proximal": True}, False), ({}, {"refetch": True, "lookahead": 0}, False),
+    ({"family": "float", "bits": 32, "lookahead": 5},
+     {"family": "float", "bits": 32, "lookahead": 3}, True),
+    ({"family": "float", "bits": 32, "lookahead": 3},
+     {"family": "float", "bits": 32, "lookahead": 5}, False)])
+def test_pipelines_that_run_the_jobs_of_another(present, wanted, runs):
+    assert PipelineConfig(**present).runs(PipelineConfig(**wanted)) == runs
