@@ -7,10 +7,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import pytest
 
-from bitstep.devices import pynq_left
+from bitstep.devices.pynq import left
 
 
 @pytest.fixture(autouse=True)
 def _marks(tmp_path, monkeypatch):
     """The mark of an open device is no other test's business, nor this machine's."""
-    monkeypatch.setattr(pynq_left, "MARK", tmp_path / "mark.json")
+    monkeypatch.setattr(left, "MARK", tmp_path / "mark.json")

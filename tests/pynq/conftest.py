@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from bitstep.devices import pynq_left
+from bitstep.devices.pynq import left
 
 if find_spec("pynq") is None:
     collect_ignore_glob = ["test_*.py"]
@@ -13,4 +13,4 @@ if find_spec("pynq") is None:
 @pytest.fixture(autouse=True)
 def _marks(tmp_path, monkeypatch):
     """The mark of an open device is no other test's business, nor this machine's."""
-    monkeypatch.setattr(pynq_left, "MARK", tmp_path / "mark.json")
+    monkeypatch.setattr(left, "MARK", tmp_path / "mark.json")

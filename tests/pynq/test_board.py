@@ -13,9 +13,9 @@ from pynq.ps import Clocks
 
 from bitstep.cli import main
 from bitstep.devices import driver as driver_module
-from bitstep.devices import pynq as device_module
 from bitstep.devices.deploy import collect, deploy_local
 from bitstep.devices.pynq import PynqBuffer, PynqDevice
+from bitstep.devices.pynq import device as device_module
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, REGISTERS, Loss, Status

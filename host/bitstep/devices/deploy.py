@@ -87,8 +87,8 @@ def collect(board: str, bitstreams: Sequence[Path], data: Sequence[Path] = (),
                           "--bitstream FILE.bit")
     found = tuple(map(read_bitstream, chosen))
     for entry in found:
-        if entry.board != board:
-            raise DeployError(f"{entry.path} is for {entry.board}, not for {board}")
+        if entry.manifest.board != board:
+            raise DeployError(f"{entry.path} is for {entry.manifest.board}, not for {board}")
     for path in data:
         if not path.is_file():
             raise DeployError(f"The data {path} do not exist: make them with `bitstep quantize`")
@@ -150,7 +150,7 @@ def deploy_local(payload: Payload, folder: Path = FOLDER, *, check: bool = True,
     if check:
         for found in payload.bitstreams:
             path = folder / BITSTREAMS / found.path.name
-            with contextlib.closing(PynqDevice(found.config, bitfile=path)) as device:
+            with contextlib.closing(PynqDevice(found.manifest.config, bitfile=path)) as device:
                 tell(f"loaded: {path.name}, {device.config.name}, "
                      f"{device.clock_hz / 1e6:g} MHz, identity {device.identity:032x}")
 

@@ -36,7 +36,7 @@ def write_bitstream(folder: Path, board: PynqBoard, config: PipelineConfig, *,
     text = make_handoff(board, config, with_registers=with_registers, dividers=dividers)
     handoff.write_text(text, "utf-8")
     found = manifest(board, config, path, handoff, tools={"simulated": "yes"})
-    path.with_suffix(".json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    found.write(path.with_suffix(".json"))
     return path
 
 

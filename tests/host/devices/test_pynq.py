@@ -16,9 +16,9 @@ import pytest
 from fake_pynq import FakeClocks, FakePynq, write_bitstream
 from fakes import make_job
 
-from bitstep.devices import available, device_class, open_device, pynq_left
-from bitstep.devices import pynq as device_module
-from bitstep.devices.pynq import PynqDevice, find_bitstream, read_bitstream
+from bitstep.devices import available, device_class, open_device
+from bitstep.devices.pynq import PynqDevice, find_bitstream, left, read_bitstream
+from bitstep.devices.pynq import device as device_module
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Status
@@ -239,13 +239,13 @@ def test_left_run_is_ended(killed):
     PynqDevice(CONFIG, bitfile=path).close()
     assert len(fake.loaded) == 2
     assert fake.pipeline.log[-1] == "CONTROL"
-    assert not pynq_left.MARK.exists()
+    assert not left.MARK.exists()
 
 
 def test_left_run_that_does_not_end(killed, monkeypatch):
     fake, path = killed
     fake.pipeline.deaf = True
-    monkeypatch.setattr(pynq_left, "ABORT_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(left, "ABORT_TIMEOUT_S", 0.05)
     with pytest.raises(DeviceError, match=r"does not end within 0\.05 s of its abort.*off and on"):
         PynqDevice(CONFIG, bitfile=path)
     assert len(fake.loaded) == 1
@@ -270,9 +270,9 @@ def test_nothing_is_read_without_need(use, tmp_path, change):
     path = write_bitstream(tmp_path, CONFIG)
     PynqDevice(CONFIG, bitfile=path)        # not closed: a program that is killed
     if change == "no mark":
-        pynq_left.MARK.unlink()
+        left.MARK.unlink()
     elif change == "damaged mark":
-        pynq_left.MARK.write_text("{")
+        left.MARK.write_text("{")
     else:
         fake.PL.bitfile_name = str(tmp_path / "base.bit")
     PynqDevice(CONFIG, bitfile=path).close()
@@ -281,8 +281,8 @@ def test_nothing_is_read_without_need(use, tmp_path, change):
 
 def test_pipeline_of_another_identity_is_left_alone(killed):
     fake, path = killed
-    mark = json.loads(pynq_left.MARK.read_text())
-    pynq_left.MARK.write_text(json.dumps({**mark, "identity": "0" * 32}))
+    mark = json.loads(left.MARK.read_text())
+    left.MARK.write_text(json.dumps({**mark, "identity": "0" * 32}))
     with pytest.raises(AssertionError):     # of the fixture: the run goes on
         PynqDevice(CONFIG, bitfile=path)
     assert "CONTROL" not in fake.pipeline.log
@@ -292,10 +292,10 @@ def test_close_ends_a_run(use, tmp_path):
     fake = use(CONFIG)
     device = PynqDevice(CONFIG, bitfile=write_bitstream(tmp_path, CONFIG))
     fake.pipeline.set("STATUS", Status.BUSY)
-    assert pynq_left.MARK.exists()
+    assert left.MARK.exists()
     device.close()
     assert not fake.pipeline.get("STATUS") & Status.BUSY
-    assert not pynq_left.MARK.exists()
+    assert not left.MARK.exists()
 
 
 def test_end_of_the_program_ends_a_run(tmp_path):
@@ -306,9 +306,9 @@ import pathlib, sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import fake_pynq
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.devices import pynq_left
+from bitstep.devices.pynq import left
 from bitstep.devices.pynq import PynqDevice
-pynq_left.MARK = pathlib.Path({str(tmp_path / "mark.json")!r})
+left.MARK = pathlib.Path({str(tmp_path / "mark.json")!r})
 config = PipelineConfig(bits=3, max_features=64)
 fake = sys.modules["pynq"] = fake_pynq.FakePynq(config)
 device = PynqDevice(config, bitfile={str(path)!r})
@@ -393,6 +393,12 @@ def test_finds_its_bitstream(tmp_path, monkeypatch):
                          (built["logistic"], "logistic"), (built["proximal"], "proximal"),
                          (dataclasses.replace(CONFIG, bits=2), "proximal")):
         assert find_bitstream(wanted) == folder / f"{name}.bit"
+    exact = PipelineConfig(bits=32, family="float", lookahead=2, max_features=64)
+    write_bitstream(folder, dataclasses.replace(exact, lookahead=1), name="nearer")
+    with pytest.raises(DeviceError, match="for 32 bits"):
+        find_bitstream(exact)
+    write_bitstream(folder, dataclasses.replace(exact, lookahead=5), name="further")
+    assert find_bitstream(exact) == folder / "further.bit"
     with pytest.raises(DeviceError, match=r"for 3 bits, a 64-bit bus, family 'single' and solver "
                                           r"'linear', refetch; there are: w64-b3.*--bus-width"):
         find_bitstream(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
@@ -405,7 +411,7 @@ def test_folder_of_bitstreams(use, tmp_path, monkeypatch):
     write_bitstream(tmp_path, CONFIG)
     monkeypatch.setenv("BITSTEP_BITSTREAMS", str(tmp_path))
     device = PynqDevice(CONFIG)
-    assert device.bitstream.board == "pynq-z2"
+    assert device.bitstream.manifest.board == "pynq-z2"
     device.close()
 
 
@@ -433,10 +439,11 @@ def test_manifest_of_the_flow_is_readable(tmp_path):
     path.with_suffix(".hwh").write_text("<x/>")
     made = flow.manifest(BOARDS["kv260"], CONFIG, path, path.with_suffix(".hwh"),
                          tools={"vivado": "2022.1"}, slack_ns={"setup": 0.5})
-    path.with_suffix(".json").write_text(json.dumps(made))
+    made.write(path.with_suffix(".json"))
     found = read_bitstream(path)
-    assert (found.board, found.config, found.clock_hz) == ("kv260", CONFIG, 100e6)
-    assert made["clock_mhz"] == {"constraint": 100, "achieved": pytest.approx(105.26)}
+    assert found.manifest == made
+    assert (made.board, made.config, made.clock_hz) == ("kv260", CONFIG, 100e6)
+    assert made.clock_mhz == {"constraint": 100, "achieved": pytest.approx(105.26)}
 
 
 def test_sizes_of_the_documentation():

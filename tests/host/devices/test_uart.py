@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from bitstep.devices import available, open_device
-from bitstep.devices.uart import SerialTransport, UartDevice, UartLink, read_manifest
-from bitstep.devices.uart_protocol import (
+from bitstep.devices.uart import SerialTransport, UartDevice, UartLink
+from bitstep.devices.uart.protocol import (
     Command,
     Information,
     Reply,
@@ -244,9 +244,9 @@ def test_bad_manifest(tmp_path, content):
     path = tmp_path / "manifest.json"
     path.write_text(content)
     with pytest.raises(DeviceError, match="is no manifest of a bitstream with a serial line"):
-        read_manifest(path)
+        UartDevice(CONFIG, manifest=path, transport=Board())
     with pytest.raises(DeviceError, match=r"missing\.json is no manifest"):
-        read_manifest(tmp_path / "missing.json")
+        UartDevice(CONFIG, manifest=tmp_path / "missing.json", transport=Board())
 
 
 def test_without_pyserial(manifest, monkeypatch):

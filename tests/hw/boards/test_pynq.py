@@ -525,7 +525,8 @@ def test_collect(tmp_path, elsewhere, named, capsys, monkeypatch):
     monkeypatch.setattr(PynqBoard, "config", lambda board, bits: SMALL)
     elsewhere()
     assert boards.main(["pynq-z2", "--collect", "away", *named]) == 0
-    found = read_bitstream(tmp_path / "bitstreams" / f"pynq-z2-{SMALL.name}.bit")
+    path = tmp_path / "bitstreams" / f"pynq-z2-{SMALL.name}.bit"
+    found = read_bitstream(path).manifest
     assert (found.board, found.config, found.identity) == ("pynq-z2", SMALL, identity(SMALL))
     assert f"wrote bitstreams/pynq-z2-{SMALL.name}.json" in capsys.readouterr().out
 

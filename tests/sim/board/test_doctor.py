@@ -473,7 +473,7 @@ def test_serial_board(tmp_path):
 
 
 def test_serial_board_with_faults(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("bitstep.devices.uart.SerialTransport",
+    monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
                         lambda port, baud: UartBoard(SYSTEM))
     monkeypatch.setattr(registers, "PATTERNS", registers.PATTERNS[:2])      # the line is slow
     path = write_manifest(tmp_path, SYSTEM)

@@ -215,7 +215,7 @@ def test_information(line, manifest):
 
 def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     pytest.importorskip("sklearn")
-    monkeypatch.setattr("bitstep.devices.uart.SerialTransport",
+    monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
                         lambda port, baud: UartBoard(SYSTEM))
     common = ["train", "breast_cancer", "--bits", "4", "--epochs", "3", "--train-rows", "400"]
     assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(manifest),
@@ -242,7 +242,7 @@ def test_data_set_that_does_not_fit_as_floats(tmp_path, monkeypatch):
     system = replace(SYSTEM, pipeline=pipeline, memory_bytes=128 * 1024)
     path = write_manifest(tmp_path, system)
     lines = []
-    monkeypatch.setattr("bitstep.devices.uart.SerialTransport",
+    monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
                         lambda port, baud: lines.append(UartBoard(system)) or lines[0])
     common = ["train", "digits", "--bits", "4", "--epochs", "10"]
     assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(path),

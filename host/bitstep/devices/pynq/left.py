@@ -109,3 +109,13 @@ def forget_descriptions() -> None:
         return
     with contextlib.suppress(OSError):
         global_state.clear_global_state()
+
+
+def prepare_for_new_files() -> None:
+    """Make it safe to write over files of bitstreams: end a run that a killed program left, and
+    make pynq forget what it knows of them. Do nothing where there is no pynq.
+    """
+    with contextlib.suppress(ImportError):
+        import pynq  # type: ignore
+        end_left_run(pynq)
+        forget_descriptions()

@@ -4,7 +4,6 @@
 
 import argparse
 import dataclasses
-import hashlib
 import json
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 from amaranth.back import rtlil
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import MAP_VERSION
+from bitstep.pipeline.manifest import FileSum, Manifest
 from bitstep_hw.boards.ecp5 import ulx3s
 from bitstep_hw.boards.ecp5.clock_harness import ClockHarness
 from bitstep_hw.boards.ecp5.timing import (
@@ -93,7 +92,7 @@ def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float
     return _report(flow.place_and_route(clock_mhz=clock_mhz, seed=seed, alpha=alpha))
 
 
-def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, dict]:
+def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, Manifest]:
     """Bitstream of the board for ``system``, and its manifest.
 
     Raises
@@ -117,25 +116,17 @@ def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, dict]
 
 
 def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, *,
-             seed: int) -> dict[str, Any]:
-    """What is known of a bitstream; the device ``uart`` reads it."""
+             seed: int) -> Manifest:
+    """Make the manifest of a bitstream, which the device ``uart`` reads."""
     surroundings = dataclasses.asdict(system)
     del surroundings["pipeline"]
-    return {
-        "board": BOARD,
-        "config": system.pipeline.to_dict(),
-        "identity": f"{identity(system.pipeline):032x}",
-        "register_map": MAP_VERSION,
-        "system": surroundings,
-        "clock_mhz": {"constraint": clock.constraint_mhz,
-                      "achieved": round(clock.achieved_mhz, 2)},
-        "resources": {name: {"used": used, "available": available}
-                      for name, (used, available) in resources(report).items()},
-        "tools": versions(),
-        "seed": seed,
-        "bitstream": {"bytes": bitstream.stat().st_size,
-                      "sha256": hashlib.sha256(bitstream.read_bytes()).hexdigest()},
-    }
+    return Manifest(
+        board=BOARD, config=system.pipeline, identity=identity(system.pipeline),
+        system=surroundings,
+        clock_mhz={"constraint": clock.constraint_mhz, "achieved": round(clock.achieved_mhz, 2)},
+        resources={name: {"used": used, "available": available}
+                   for name, (used, available) in resources(report).items()},
+        tools=versions(), seed=seed, bitstream=FileSum.of(bitstream))
 
 
 def _print_measured(config, arguments):
@@ -159,21 +150,19 @@ def _write_built(config, arguments):
     stem = f"{BOARD}-{config.name}"
     target = arguments.folder / f"{stem}.bit"
     target.write_bytes(bitstream.read_bytes())
-    text = json.dumps(found, indent=2) + "\n"
-    print(f"{target}: {found['bitstream']['bytes']:,} bytes, "
-          f"{found['clock_mhz']['achieved']:.1f} MHz reached for "
-          f"{found['clock_mhz']['constraint']:g}, "
+    print(f"{target}: {target.stat().st_size:,} bytes, "
+          f"{found.clock_mhz['achieved']:.1f} MHz reached for {found.clock_mhz['constraint']:g}, "
           + ", ".join(f"{name} {entry['used']:,} of {entry['available']:,}"
-                      for name, entry in found["resources"].items()))
+                      for name, entry in found.resources.items()))
     path = BITSTREAMS / f"{stem}.json"
     if arguments.check:
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
+        if not path.exists() or path.read_text(encoding="utf-8") != found.text():
             raise ToolError(f"{path} is not what this build gives: build it again with "
                             "`make bitstream` and commit it")
         print(f"{path} is what this build gives")
         return
     path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    found.write(path)
     print(f"wrote {path}", flush=True)
 
 

@@ -4,7 +4,7 @@ from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import crc, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.devices.uart_protocol import (
+from bitstep.devices.uart.protocol import (
     CRC_BYTES,
     HEADER_BYTES,
     MAX_WORDS,
@@ -23,7 +23,7 @@ from bitstep_hw.axi.buses import AxiLite
 class Link(wiring.Component):
     """Serves one request after the other: registers, words of the shared memory, information.
 
-    The packets are described in :mod:`bitstep.devices.uart_protocol`. A header has a checksum of
+    The packets are described in :mod:`bitstep.devices.uart.protocol`. A header has a checksum of
     its own, so that words are written as they come, to where they belong, and need no buffer: if
     the checksum behind them is wrong, the reply says so and the host sends them again. A register
     is written only once the checksum was right, and not again for a request with the sequence

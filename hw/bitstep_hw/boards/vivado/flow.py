@@ -5,7 +5,6 @@ pipeline, and ``build.tcl``, which is the same for all. What it made is kept und
 """
 
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import MAP_VERSION, REGISTERS
+from bitstep.pipeline.manifest import FileSum, Manifest
+from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError
 from bitstep_hw.boards.vivado.processing_system import ps_settings
 from bitstep_hw.boards.vivado.results import check_handoff, slacks, utilization
@@ -213,7 +213,7 @@ def collect(board: "PynqBoard", config: PipelineConfig, work: Path, target: Path
                      tools={"vivado": result["vivado"]}, slack_ns=slack_ns,
                      resources=utilization(work / "utilization.rpt"))
     path = target / f"{stem}.json"
-    path.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    found.write(path)
     return path
 
 
@@ -259,8 +259,8 @@ def _run(command, folder, timeout_s):
 
 def manifest(board: "PynqBoard", config: PipelineConfig, bitstream: Path, handoff: Path, *,
              tools: dict[str, str], slack_ns: dict[str, float] | None = None,
-             resources: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What is known of a bitstream; the device ``pynq`` reads it.
+             resources: dict[str, Any] | None = None) -> Manifest:
+    """Make the manifest of a bitstream, which the device ``pynq`` reads.
 
     Parameters
     ----------
@@ -273,21 +273,8 @@ def manifest(board: "PynqBoard", config: PipelineConfig, bitstream: Path, handof
     clock: dict[str, float] = {"constraint": board.clock_mhz}
     if slack_ns is not None:
         clock["achieved"] = round(1000 / (1000 / board.clock_mhz - slack_ns["setup"]), 2)
-    return {
-        "board": board.name,
-        "config": config.to_dict(),
-        "identity": f"{identity(config):032x}",
-        "register_map": MAP_VERSION,
-        "system": {"ip": IP_VLNV, "part": board.part},
-        "clock_mhz": clock,
-        "slack_ns": slack_ns or {},
-        "resources": resources or {},
-        "tools": tools,
-        "bitstream": _described(bitstream),
-        "handoff": _described(handoff),
-    }
-
-
-def _described(path: Path) -> dict[str, Any]:
-    content = path.read_bytes()
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    return Manifest(
+        board=board.name, config=config, identity=identity(config),
+        system={"ip": IP_VLNV, "part": board.part}, clock_mhz=clock, slack_ns=slack_ns or {},
+        resources=resources or {}, tools=tools, bitstream=FileSum.of(bitstream),
+        handoff=FileSum.of(handoff))

@@ -10,8 +10,9 @@ from amaranth import Module, Signal
 from amaranth.back import rtlil
 from filelock import FileLock
 
-from bitstep.devices.uart import read_manifest
+from bitstep.devices.uart.device import KIND
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.manifest import FileSum, read_manifest
 from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards.ecp5 import flow as ecp5
 from bitstep_hw.boards.ecp5 import tools, ulx3s
@@ -242,10 +243,12 @@ def test_manifest_is_read_by_the_device(tmp_path):
     bitstream.write_bytes(b"12345")
     found = ecp5.manifest(SYSTEM, REPORT, clocks(REPORT)[0], bitstream, seed=3)
     path = tmp_path / "board.json"
-    path.write_text(json.dumps(found))
-    assert read_manifest(path) == (TINY, identity(TINY), 1_000_000)
-    assert found["bitstream"]["bytes"] == 5
-    assert found["resources"]["LUT4"] == {"used": 10, "available": 83640}
+    found.write(path)
+    read = read_manifest(path, KIND, "baud")
+    assert read == found
+    assert (read.config, read.identity, read.baud) == (TINY, identity(TINY), 1_000_000)
+    assert found.bitstream == FileSum(5, FileSum.of(bitstream).sha256)
+    assert found.resources["LUT4"] == {"used": 10, "available": 83640}
 
 
 class FakeFlow:
@@ -298,7 +301,7 @@ def test_bitstream_and_check(tmp_path, monkeypatch, capsys):
     assert "is not what this build gives" in capsys.readouterr().err
     assert ecp5.main(options) == 0
     assert "46.9 MHz reached for 40" in capsys.readouterr().out
-    assert read_manifest(path)[0] == TINY
+    assert read_manifest(path, KIND, "baud").config == TINY
     assert ecp5.main([*options, "--check"]) == 0
     path.write_text(path.read_text().replace(f"{identity(TINY):032x}", "0" * 32))
     assert ecp5.main([*options, "--check"]) == 1

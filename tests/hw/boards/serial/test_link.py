@@ -2,7 +2,7 @@
 
 import pytest
 
-from bitstep.devices.uart_protocol import Command, Reply, request
+from bitstep.devices.uart.protocol import Command, Reply, request
 from bitstep_hw.boards.serial.link import Link
 from bitstep_sim.testing.harness import simulate
 

@@ -1,0 +1,102 @@
+"""Bitstreams for PYNQ: where they are, their check against the manifest, and the choice of one."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.manifest import Manifest, read_manifest
+from bitstep.pipeline.results import DeviceError
+
+DEFAULT_FOLDER = Path("/usr/local/share/bitstep/bitstreams")
+
+
+def bitstream_folder() -> Path:
+    """Return BITSTEP_BITSTREAMS, else the folder that ``bitstep deploy`` fills."""
+    return Path(os.environ.get("BITSTEP_BITSTREAMS") or DEFAULT_FOLDER)
+
+
+@dataclass(frozen=True)
+class Bitstream:
+    """A bitstream whose files agree with its manifest.
+
+    Attributes
+    ----------
+    path : Path
+        The .bit; .hwh and .json stand beside it.
+    manifest : Manifest
+    """
+
+    path: Path
+    manifest: Manifest
+
+
+def read_bitstream(path: str | Path) -> Bitstream:
+    """Check a bitstream against its manifest.
+
+    Parameters
+    ----------
+    path : path
+        The .bit file.
+
+    Raises
+    ------
+    DeviceError
+        If .bit, .hwh or .json are missing, cannot be read or are not of one build; the message
+        says which.
+    """
+    path = Path(path).absolute()        # pynq looks for relative paths in its own folders first
+    for suffix, what in ((".bit", "bitstream"), (".hwh", "description of its hardware"),
+                         (".json", "manifest")):
+        if not path.with_suffix(suffix).is_file():
+            raise DeviceError(
+                f"The {what} {path.with_suffix(suffix)} does not exist: a bitstream needs its "
+                ".bit, .hwh and .json side by side, as `make bitstream` writes and `bitstep "
+                "deploy` copies them")
+    manifest = _manifest(path.with_suffix(".json"))
+    for suffix, expected in ((".bit", manifest.bitstream), (".hwh", manifest.handoff)):
+        if expected is None or not expected.matches(path.with_suffix(suffix)):
+            raise DeviceError(f"{path.with_suffix(suffix)} is not the file that "
+                              f"{path.with_suffix('.json')} describes: it was copied in part, or "
+                              "is of another build; copy .bit, .hwh and .json again")
+    return Bitstream(path, manifest)
+
+
+def _manifest(path):
+    return read_manifest(path, "a bitstream for PYNQ", "board", "clock_hz", "bitstream", "handoff")
+
+
+def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
+    """Return the bitstream of a folder that runs the jobs of a configuration; of several the one
+    with the longest rows.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The pipeline that the data need; see :meth:`PipelineConfig.runs`.
+    folder : Path, optional
+        Default: :func:`bitstream_folder`.
+
+    Raises
+    ------
+    DeviceError
+        If there is none; the message lists what there is.
+    """
+    folder = bitstream_folder() if folder is None else folder
+    present, fitting = [], []
+    for manifest in sorted(folder.glob("*.json")):
+        if not manifest.with_suffix(".bit").is_file():
+            continue                    # of another kind of board, as in a clone's bitstreams/
+        found = _manifest(manifest).config
+        present.append(found.name)
+        if found.runs(config):
+            extras = (found.minibatch, found.corrections, found.max_features)
+            fitting.append((extras, manifest.with_suffix(".bit")))
+    if not fitting:
+        flags = "".join(f", {name}" for name in ("proximal", "refetch") if getattr(config, name))
+        raise DeviceError(
+            f"No bitstream in {folder} is for {config.bits} bits, a {config.bus_width}-bit bus, "
+            f"family {config.family!r} and solver {config.solver!r}{flags}; there are: "
+            f"{', '.join(present) or 'none'}. Choose --bits and --bus-width accordingly, copy "
+            "another with `bitstep deploy`, or name one with --bitfile")
+    return max(fitting, key=lambda entry: entry[0])[1]

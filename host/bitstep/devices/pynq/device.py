@@ -1,0 +1,291 @@
+"""A board that PYNQ runs on: registers through AXI, buffers in the memory that both sides share.
+
+Of pynq only what versions 3.0.1, 3.1.2 and 4.0.0 have in common is used: ``Overlay``, ``allocate``,
+``flush``, ``invalidate``, ``freebuffer``, ``read`` and ``write`` of an IP, ``wait`` of an
+interrupt, ``Clocks.fclk0_mhz``, ``PL.bitfile_name`` and ``MMIO``.
+"""
+
+import atexit
+import contextlib
+import os
+import time
+import weakref
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitstep.devices.driver import ABORT_TIMEOUT_S, check_identity
+from bitstep.devices.pynq.bitstream import find_bitstream, read_bitstream
+from bitstep.devices.pynq.clock import FpgaClock, set_clock
+from bitstep.devices.pynq.left import end_left_run, leave_mark, remove_mark
+from bitstep.devices.pynq.memory import PynqBuffer, contiguous
+from bitstep.devices.pynq.waiter import Waiter
+from bitstep.devices.register_device import RegisterDevice
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import OFFSETS, Control, Status
+from bitstep.pipeline.results import DeviceError
+
+IP_TYPE = "bitstep:user:bitstep_ip:"        # of the IP in the .hwh, without its version
+INTERRUPT = "interrupt"                     # its pin
+LOOK_S = 0.1                # longest sleep between two looks at a run, with or without interrupt
+SHORTEST_SLEEP_S = 0.0005   # without an interrupt; grows with the time that has passed
+# pynq loads all of its library with the first bitstream and reads the .hwh: perhaps half a minute
+# on a Zynq-7000, so this is no sign of a fault before.
+OPEN_TIMEOUT_S = 180.0
+_NO_PYNQ = ("Device 'pynq' needs pynq, which cannot be imported here ({}): run this on the board, "
+            "in the Python that came with its SD image (/usr/local/share/pynq-venv)")
+
+
+class PynqDevice(RegisterDevice):
+    """A Zynq board with PYNQ on its SD card: PYNQ-Z1, PYNQ-Z2, Ultra96, KV260.
+
+    Runs on the board itself, as root, in the
+    Python environment that has pynq. The first bitstream of a process can take half a minute.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Pipeline that the data need; the one on the board is that of the bitstream.
+    bitfile : path, optional
+        Bitstream, with its .hwh and .json beside it. Default: the one of
+        :func:`bitstream_folder` that can run such data.
+    interrupt : bool
+        Whether to wait for the pipeline's interrupt where pynq offers it; else, and where it
+        does not, the registers are read at intervals.
+
+    Attributes
+    ----------
+    bitstream : Bitstream
+        What is loaded.
+    clock : FpgaClock
+        The clock that was wanted, found and set; ``clock_hz`` is the one that was set, as pynq
+        reads it from the board.
+
+    Raises
+    ------
+    DeviceError
+        If pynq is not installed, finds no board, or the bitstream is missing or is not what its
+        manifest says, or the clock cannot be set.
+    """
+
+    name = "pynq"
+
+    @staticmethod
+    def problem() -> str:
+        """Why there can be no such device here; empty if there is no reason known."""
+        try:
+            return "" if find_spec("pynq") else _NO_PYNQ.format("No module named 'pynq'")
+        except (ImportError, ValueError) as error:
+            return _NO_PYNQ.format(error)
+
+    def __init__(self, config: PipelineConfig, *, bitfile: str | Path | None = None,
+                 interrupt: bool = True):
+        pynq = _import_pynq()
+        self.bitstream = read_bitstream(bitfile or find_bitstream(config))
+        self.config = self.bitstream.manifest.config
+        self.identity = self.bitstream.manifest.identity
+        self._allocate = pynq.allocate
+        self._buffers: list[PynqBuffer] = []
+        self._waiter = Waiter()
+        self._ip: Any = None
+        self._confirmed = False             # that the registers are those of our pipeline
+        self.clock: FpgaClock
+        self._offered: Any = None
+        try:
+            self._ip, self._interrupt, self.clock = self._waiter.call(
+                lambda: self._open(pynq, interrupt), OPEN_TIMEOUT_S)
+            self.clock_hz = self.clock.hz
+            self._offered = self._interrupt     # stays when waiting no longer relies on it
+            self._pynq, self._board = pynq, _active_device(pynq)
+            check_identity(self)
+            self._confirmed = True
+            _OPEN.add(self)
+            leave_mark(self.bitstream.path, self._address, self.identity)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def uses_interrupt(self) -> bool:
+        """Whether waiting is done by interrupt."""
+        return self._interrupt is not None
+
+    @property
+    def manifest(self) -> Path:
+        """The manifest of what is loaded."""
+        return self.bitstream.path.with_suffix(".json")
+
+    def facts(self) -> dict[str, str]:
+        """Return facts that pynq and Linux tell, for a report."""
+        board = getattr(self._board, "name", None)
+        return {"bitstream": str(self.bitstream.path), "pynq's version of itself":
+                str(getattr(self._pynq, "__version__", "unknown")),
+                "pynq's name of the board": str(board or "unknown"),
+                "contiguous memory": contiguous().strip() or "Linux does not say",
+                "XRT": os.environ.get("XILINX_XRT", "not set up in this shell"),
+                "interrupt": "offered by pynq" if self._offered is not None
+                else "not offered by pynq"}
+
+    def seconds(self) -> float:
+        """Return the time on the board: the host's clock, unless pynq's device has one of its
+        own, as a simulated one does.
+        """
+        own = getattr(self._board, "seconds", None)
+        return own() if own else time.monotonic()
+
+    def await_interrupt(self, timeout_s: float) -> bool:
+        """Wait for the interrupt alone; False if it does not come in time.
+
+        Raises
+        ------
+        DeviceError
+            If pynq does not offer it.
+        """
+        self._opened()
+        if self._offered is None:
+            raise DeviceError("pynq does not offer the interrupt of the pipeline (it finds no "
+                              "file of Linux for it, /dev/uio*), or the device was opened with "
+                              "interrupt=False")
+        return self._waiter.wait(self._offered.wait, timeout_s)
+
+    def _open(self, pynq, interrupt):
+        """IP, its interrupt or None, and the clock; on the thread whose event loop the interrupt
+        needs.
+        """
+        path = self.bitstream.path
+        end_left_run(pynq)
+        try:
+            overlay = pynq.Overlay(str(path))
+            names = [name for name, entry in overlay.ip_dict.items()
+                     if str(entry.get("type", "")).startswith(IP_TYPE)]
+            if len(names) != 1:
+                raise DeviceError(f"{path.with_suffix('.hwh')} describes {len(names)} pipelines "
+                                  f"(IP of type {IP_TYPE}*), not 1; take the .hwh that was made "
+                                  "with the bitstream")
+            ip = getattr(overlay, names[0])
+            self._address = int(overlay.ip_dict[names[0]]["phys_addr"])
+        except (RuntimeError, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, DeviceError):
+                raise
+            raise DeviceError(
+                f"pynq {getattr(pynq, '__version__', '')} cannot load {path}: "
+                f"{type(error).__name__}: {error}. Run it on the board, as root, in an "
+                "environment with XRT set up (a login shell: sudo -i); the bitstream must be for "
+                f"this board ({self.bitstream.manifest.board} says its manifest)") from error
+        return (ip, (getattr(ip, INTERRUPT, None) if interrupt else None),
+                set_clock(pynq, self.bitstream.manifest.clock_hz))
+
+    def _opened(self):
+        if self._ip is None:
+            raise DeviceError("The device is closed")
+        return self._ip
+
+    def read(self, offset: int) -> int:
+        """Read the 32-bit register at byte ``offset``."""
+        return int(self._opened().read(offset))
+
+    def write(self, offset: int, value: int) -> None:
+        """Write the 32-bit register at byte ``offset``."""
+        self._opened().write(offset, int(value) & 0xFFFF_FFFF)      # pynq takes int alone
+
+    def allocate(self, n_bytes: int) -> PynqBuffer:
+        """Allocate contiguous memory.
+
+        Raises
+        ------
+        MemoryError
+            If there is not so much; the message says how much Linux has for this purpose.
+        """
+        self._opened()
+        if n_bytes < 1:
+            raise ValueError(f"A buffer must have at least 1 byte, not {n_bytes}")
+        try:
+            made = self._allocate((n_bytes,), np.uint8)
+        except (RuntimeError, MemoryError, OSError) as error:
+            raise MemoryError(
+                f"The board has no {n_bytes:,} contiguous bytes ({error}). {contiguous()}Free "
+                "the buffers of other programs (notebooks keep theirs until their kernel is shut "
+                "down), use fewer rows (--train-rows), fewer --bits or fewer --copies, or give "
+                "Linux more with the boot argument cma=") from error
+        buffer = PynqBuffer(made)
+        self._buffers.append(buffer)
+        return buffer
+
+    def wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Wait until ``done()``, or for about ``timeout_s`` seconds.
+
+        An interrupt only wakes this up, and ``done()`` decides: one too many costs nothing, one
+        that is lost a tenth of a second, after which interrupts are no longer relied on.
+        """
+        started, woken = time.monotonic(), True
+        while not (result := done()):
+            passed = time.monotonic() - started
+            if passed >= timeout_s:
+                break
+            woken = self._pause(min(LOOK_S, timeout_s - passed), passed)
+        if result and not woken:
+            self._interrupt = None
+        return result
+
+    def _pause(self, longest_s, passed_s):
+        """Wait a moment; False if it was for an interrupt that did not come."""
+        if self._interrupt is not None:
+            return self._waiter.wait(self._interrupt.wait, longest_s)
+        # So short a run is noticed soon, and a long one costs the processor little.
+        time.sleep(min(longest_s, max(SHORTEST_SLEEP_S, passed_s / 8)))
+        return True
+
+    def close(self) -> None:
+        """End a run that is under way and free everything; twice is harmless."""
+        if self._confirmed:
+            self._confirmed = False
+            _OPEN.discard(self)
+            if self._ended():
+                remove_mark()
+        for buffer in self._buffers:
+            buffer.free()
+        self._buffers.clear()
+        self._ip = self._interrupt = self._offered = None
+        self._waiter.close()
+
+    def _ended(self):
+        """Abort a run that is under way; False if it does not end."""
+        with contextlib.suppress(DeviceError, RuntimeError, OSError):
+            deadline = time.monotonic() + ABORT_TIMEOUT_S
+            if self.read(OFFSETS["STATUS"]) & Status.BUSY:
+                self.write(OFFSETS["CONTROL"], Control.ABORT)
+            while self.read(OFFSETS["STATUS"]) & Status.BUSY:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(SHORTEST_SLEEP_S)
+            return True
+        return False
+
+
+_OPEN: "weakref.WeakSet[PynqDevice]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    """The end of a program is the end of its runs."""
+    for device in list(_OPEN):
+        device.close()
+
+
+def _active_device(pynq: Any) -> Any:
+    """Object by which pynq knows the board; None if it has none."""
+    try:
+        return pynq.Device.active_device
+    except (AttributeError, RuntimeError):
+        return None
+
+
+def _import_pynq() -> Any:
+    try:
+        import pynq  # type: ignore
+    except ImportError as error:
+        raise DeviceError(_NO_PYNQ.format(error)) from error
+    return pynq

@@ -1,0 +1,74 @@
+"""Interrupts of pynq, waited for on an event loop of their own."""
+
+import asyncio
+import concurrent.futures
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from bitstep.pipeline.results import DeviceError
+
+
+@functools.cache
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """An event loop on a thread of its own, since pynq's interrupts need a loop that runs, and
+    that of a notebook is busy with the cell that trains. It lives as long as the process: pynq
+    keeps an interrupt's file on the loop where it was first asked for.
+    """
+    loop = asyncio.new_event_loop()
+
+    def run():
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+
+    threading.Thread(target=run, name="bitstep-interrupts", daemon=True).start()
+    return loop
+
+
+class Waiter:
+    """The actions of one device on the event loop."""
+
+    def __init__(self):
+        self._loop = _event_loop()
+        self._waiting: Any = None
+
+    def call(self, action: Callable[[], Any], timeout_s: float) -> Any:
+        """Return the result of an action on the loop's thread.
+
+        Raises
+        ------
+        DeviceError
+            If it takes longer than ``timeout_s``.
+        """
+        async def run():
+            return action()
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        try:
+            return future.result(timeout_s)
+        except concurrent.futures.TimeoutError as error:
+            raise DeviceError(f"pynq did not load the bitstream within {timeout_s:g} s: reboot "
+                              "the board") from error
+
+    def wait(self, start: Callable[[], Any], timeout_s: float) -> bool:
+        """Wait for the end of a coroutine; False if it takes longer, then it goes on and the next
+        call waits for the same one.
+        """
+        if self._waiting is None:
+            self._waiting = asyncio.run_coroutine_threadsafe(start(), self._loop)
+        try:
+            self._waiting.result(timeout_s)
+            self._waiting = None
+            return True
+        except Exception as error:
+            if not self._waiting.done():
+                return False                # the time is over
+            self._waiting = None
+            raise DeviceError(f"pynq could not wait for the interrupt: {error}; open the device "
+                              "with interrupt=False") from error
+
+    def close(self) -> None:
+        """Wait no longer; twice is harmless."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None

@@ -1,0 +1,153 @@
+"""The manifest of a bitstream: the JSON file that stands beside it."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import MAP_VERSION
+from bitstep.pipeline.results import DeviceError
+
+
+@dataclass(frozen=True)
+class FileSum:
+    """Size and checksum of a file.
+
+    Attributes
+    ----------
+    n_bytes : int or None
+        None where a manifest does not tell.
+    sha256 : str
+        In hexadecimal digits.
+    """
+
+    n_bytes: int | None
+    sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> "FileSum":
+        """Return size and checksum of the file at ``path``."""
+        content = path.read_bytes()
+        return cls(len(content), hashlib.sha256(content).hexdigest())
+
+    def matches(self, path: Path) -> bool:
+        """Return True if the file at ``path`` has this checksum."""
+        return FileSum.of(path).sha256 == self.sha256
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A bitstream: what it holds, how it was made, and the checksums of its files.
+
+    Attributes
+    ----------
+    board : str
+        Name of the board that it is for.
+    config : PipelineConfig
+    identity : int
+        The value of its IDENTITY registers, 128 bits.
+    register_map : int
+        Version of its register map.
+    system : mapping
+        Its surroundings, such as the rate of a serial line.
+    clock_mhz : mapping of str to float
+        ``constraint``: the clock that it was placed and routed for; ``achieved``: the fastest.
+    slack_ns : mapping of str to float, or None
+        Worst slack of each kind, where the tools tell it.
+    resources : mapping
+        For each kind of resource the used and the available number.
+    tools : mapping of str to str
+        Versions of the tools.
+    seed : int or None
+        Seed of the placer, where it has one.
+    bitstream, handoff : FileSum or None
+        The .bit and, for PYNQ, the .hwh.
+    """
+
+    board: str
+    config: PipelineConfig
+    identity: int
+    register_map: int = MAP_VERSION
+    system: Mapping[str, Any] = field(default_factory=dict)
+    clock_mhz: Mapping[str, float] = field(default_factory=dict)
+    slack_ns: Mapping[str, float] | None = None
+    resources: Mapping[str, Any] = field(default_factory=dict)
+    tools: Mapping[str, str] = field(default_factory=dict)
+    seed: int | None = None
+    bitstream: FileSum | None = None
+    handoff: FileSum | None = None
+
+    @property
+    def clock_hz(self) -> float:
+        """Clock that it was placed and routed for; KeyError if it is not told."""
+        return 1e6 * float(self.clock_mhz["constraint"])
+
+    @property
+    def baud(self) -> int:
+        """Rate of its serial line; KeyError if it has none."""
+        return int(self.system["baud"])
+
+    def text(self) -> str:
+        """Return the content of the file."""
+        content = {
+            "board": self.board, "config": self.config.to_dict(),
+            "identity": f"{self.identity:032x}", "register_map": self.register_map,
+            "system": self.system, "clock_mhz": self.clock_mhz, "slack_ns": self.slack_ns,
+            "resources": self.resources, "tools": self.tools, "seed": self.seed,
+            "bitstream": _sum_entry(self.bitstream), "handoff": _sum_entry(self.handoff)}
+        told = {key: value for key, value in content.items() if value is not None}
+        return json.dumps(told, indent=2) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write the file."""
+        path.write_text(self.text(), encoding="utf-8")
+
+
+def read_manifest(path: str | Path, kind: str, *needed: str) -> Manifest:
+    """Read a manifest.
+
+    Parameters
+    ----------
+    path : path
+        The .json file.
+    kind : str
+        The kind of bitstream that it must be of, for messages.
+    *needed : str
+        Attributes of :class:`Manifest` that it must have besides ``config`` and ``identity``.
+
+    Raises
+    ------
+    DeviceError
+        If it cannot be read or is of another kind of bitstream.
+    """
+    try:
+        found = _parse(json.loads(Path(path).read_text(encoding="utf-8")))
+        for name in needed:
+            if getattr(found, name) in (None, ""):
+                raise KeyError(name)
+        return found
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DeviceError(f"{path} is no manifest of {kind}: {type(error).__name__}: {error}; take "
+                          "the .json file that was made beside the bitstream") from error
+
+
+def _parse(content: Any) -> Manifest:
+    return Manifest(
+        board=str(content.get("board", "")), config=PipelineConfig(**content["config"]),
+        identity=int(content["identity"], 16),
+        register_map=content.get("register_map", MAP_VERSION),
+        system=content.get("system", {}), clock_mhz=content.get("clock_mhz", {}),
+        slack_ns=content.get("slack_ns"), resources=content.get("resources", {}),
+        tools=content.get("tools", {}), seed=content.get("seed"),
+        bitstream=_parse_sum(content.get("bitstream")), handoff=_parse_sum(content.get("handoff")))
+
+
+def _sum_entry(found):
+    return None if found is None else {"bytes": found.n_bytes, "sha256": found.sha256}
+
+
+def _parse_sum(entry):
+    return None if entry is None else FileSum(entry.get("bytes"), str(entry["sha256"]))

@@ -1,0 +1,67 @@
+"""Manifests: what is written is read, and the files of the repository are such."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.manifest import FileSum, Manifest, read_manifest
+from bitstep.pipeline.results import DeviceError
+
+BITSTREAMS = Path(__file__).parents[3] / "bitstreams"
+SERIAL = Manifest(
+    board="board", config=PipelineConfig(bits=3), identity=5, system={"baud": 1000},
+    clock_mhz={"constraint": 40, "achieved": 41.5}, resources={"LUT": {"used": 1, "available": 2}},
+    tools={"tool": "1.0"}, seed=3, bitstream=FileSum(4, "ab"))
+PYNQ = dataclasses.replace(SERIAL, system={"part": "x"}, slack_ns={"setup": 0.1}, seed=None,
+                           handoff=FileSum(6, "cd"))
+
+
+@pytest.mark.parametrize("manifest", [SERIAL, PYNQ])
+def test_what_is_written_is_read(tmp_path, manifest):
+    path = tmp_path / "x.json"
+    manifest.write(path)
+    assert read_manifest(path, "anything", "bitstream", "clock_hz") == manifest
+
+
+def test_keys_and_their_order(tmp_path):
+    assert list(json.loads(SERIAL.text())) == [
+        "board", "config", "identity", "register_map", "system", "clock_mhz", "resources", "tools",
+        "seed", "bitstream"]
+    assert list(json.loads(PYNQ.text())) == [
+        "board", "config", "identity", "register_map", "system", "clock_mhz", "slack_ns",
+        "resources", "tools", "bitstream", "handoff"]
+    assert json.loads(SERIAL.text())["identity"] == "0" * 31 + "5"
+
+
+def test_manifests_of_the_repository():
+    paths = sorted(BITSTREAMS.glob("*.json"))
+    assert paths
+    for path in paths:
+        manifest = read_manifest(path, "a bitstream with a serial line", "baud", "bitstream")
+        assert manifest.text() == path.read_text(encoding="utf-8")
+
+
+def test_checksums(tmp_path):
+    path = tmp_path / "x.bit"
+    path.write_bytes(b"bits")
+    found = FileSum.of(path)
+    assert found.n_bytes == 4
+    assert found.matches(path)
+    path.write_bytes(b"bitt")
+    assert not found.matches(path)
+
+
+@pytest.mark.parametrize("manifest, needed, missing", [
+    (PYNQ, "baud", "KeyError: 'baud'"), (SERIAL, "handoff", "KeyError: 'handoff'"),
+    (dataclasses.replace(SERIAL, clock_mhz={}), "clock_hz", "KeyError: 'constraint'"),
+    (dataclasses.replace(SERIAL, board=""), "board", "KeyError: 'board'"),
+    (dataclasses.replace(SERIAL, system={"baud": "x"}), "baud", "ValueError: invalid literal")])
+def test_another_kind(tmp_path, manifest, needed, missing):
+    path = tmp_path / "x.json"
+    manifest.write(path)
+    with pytest.raises(DeviceError, match=f"is no manifest of a bitstream of a kind: {missing}.*"
+                                          "take the .json file that was made beside"):
+        read_manifest(path, "a bitstream of a kind", needed)
