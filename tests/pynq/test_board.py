@@ -27,8 +27,8 @@ from bitstep.pipeline.results import (
     RunTimeoutError,
     SaturationError,
 )
-from bitstep_hw.boards.pynq import BOARDS
 from bitstep_hw.boards.vivado import IP_INSTANCE
+from bitstep_hw.boards.zynq import BOARDS
 from bitstep_sim.board import verilator
 from bitstep_sim.board.verilog import generate
 from bitstep_sim.pynq_board.device import BusFault, SimulatedBoard

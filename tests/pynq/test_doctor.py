@@ -12,7 +12,7 @@ from bitstep.cli import main
 from bitstep.devices.pynq import PynqBuffer, PynqDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS
-from bitstep_hw.boards.pynq import BOARDS
+from bitstep_hw.boards.zynq import BOARDS
 from bitstep_sim.board import verilator
 from bitstep_sim.board.verilog import generate
 from bitstep_sim.pynq_board import device as board_module

@@ -5,9 +5,10 @@ import sys
 
 from bitstep_hw.boards import pynq
 from bitstep_hw.boards.ecp5 import flow as ecp5
+from bitstep_hw.boards.zynq import BOARDS as ZYNQ_BOARDS
 
 BOARDS = {"ecp5-85": ecp5.main,
-          **{name: functools.partial(pynq.main, name) for name in pynq.BOARDS}}
+          **{name: functools.partial(pynq.main, name) for name in ZYNQ_BOARDS}}
 
 
 def main(arguments: list[str]) -> int:

@@ -13,7 +13,7 @@ from pynq.ps import Clocks
 from pynqmetadata.frontends import Metadata
 
 from bitstep.pipeline.registers import OFFSETS, Status
-from bitstep_hw.boards.pynq import REGISTERS_BYTES, PynqBoard
+from bitstep_hw.boards.zynq import REGISTERS_BYTES, PynqBoard
 from bitstep_sim.board import verilator
 from bitstep_sim.board.allocator import Allocator
 from bitstep_sim.board.compiled import BASE, Board

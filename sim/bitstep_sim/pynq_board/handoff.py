@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import REGISTERS
-from bitstep_hw.boards.pynq import FIRST_GP, REGISTERS_BYTES, PynqBoard
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV
 from bitstep_hw.boards.vivado.flow import ACCESS, manifest
+from bitstep_hw.boards.zynq import FIRST_GP, REGISTERS_BYTES, PynqBoard
 
 AXI = "xilinx.com:interface:aximm:1.0"
 CONTROLLER = "axi_intc_0"

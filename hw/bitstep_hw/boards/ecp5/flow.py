@@ -7,12 +7,12 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from amaranth.back import rtlil
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import FileSum, Manifest
+from bitstep_hw.boards.choice import parse_config
 from bitstep_hw.boards.ecp5 import ulx3s
 from bitstep_hw.boards.ecp5.clock_harness import ClockHarness
 from bitstep_hw.boards.ecp5.timing import (
@@ -32,43 +32,6 @@ FOLDER = Path("build/ecp5")
 BITSTREAMS = Path("bitstreams")
 # What `make bitstream` builds: see docs/boards-ecp5.md for what other choices cost.
 DEFAULT = "bits=4,lookahead=1,max_features=1024"
-
-
-def parse_config(text: str) -> PipelineConfig:
-    """Configuration from ``field=value,...``; fields that are not given have their defaults, and
-    ``lookahead=auto`` (the default) stands for what rows of any length need.
-
-    Raises
-    ------
-    ValueError
-        If there is no such field or its value is out of range.
-    """
-    fields = {field.name: field.default for field in dataclasses.fields(PipelineConfig)}
-    choices: dict[str, Any] = {"lookahead": "auto"}
-    for item in filter(None, text.split(",")):
-        name, _, value = item.partition("=")
-        if name not in fields:
-            raise ValueError(f"{name!r} is no field of a configuration; fields are: "
-                             f"{', '.join(fields)}")
-        choices[name] = _value(name, value, fields[name])
-    automatic = choices["lookahead"] == "auto"
-    config = PipelineConfig(**{**choices, "lookahead": 0} if automatic else choices)
-    return config.with_lookahead() if automatic and not config.refetch else config
-
-
-def _value(name, text, default):
-    if name == "lookahead" and text == "auto":
-        return text
-    if isinstance(default, bool):
-        if text not in ("True", "False"):
-            raise ValueError(f"{name} must be True or False, not {text!r}")
-        return text == "True"
-    if isinstance(default, int):
-        try:
-            return int(text)
-        except ValueError:
-            raise ValueError(f"{name} must be an integer, not {text!r}") from None
-    return text
 
 
 def _option(text: str) -> PipelineConfig:

@@ -98,7 +98,7 @@ proc assign_memory {master segments others} {
     set memory [get_bd_addr_segs $segments]
     if {[llength $memory] == 0} {
         error "The memory port of $master must offer segments $segments, but has none: correct\
-            memory_segment in hw/bitstep_hw/boards/pynq.py for this version of Vivado"
+            memory_segment in hw/bitstep_hw/boards/zynq.py for this version of Vivado"
     }
     foreach segment $memory {
         assign_bd_address -target_address_space $space $segment

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import FileSum, Manifest
@@ -23,11 +23,9 @@ from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError
 from bitstep_hw.boards.vivado.processing_system import ps_settings
 from bitstep_hw.boards.vivado.results import check_handoff, slacks, utilization
 from bitstep_hw.boards.vivado.wrapper import wrapper
+from bitstep_hw.boards.zynq import FIRST_GP, REGISTERS_BYTES, PynqBoard
 from bitstep_hw.identity import identity
 from bitstep_hw.top import to_verilog
-
-if TYPE_CHECKING:
-    from bitstep_hw.boards.pynq import PynqBoard
 
 TESTED = "2020.2 or later"      # what build.tcl is written for; nothing of it was run yet
 ACCESS = {"ro": "read-only", "rw": "read-write", "wo": "write-only"}
@@ -46,9 +44,8 @@ class Vivado:
     version: str
 
 
-def settings(board: "PynqBoard", config: PipelineConfig, *, jobs: int) -> str:
+def settings(board: PynqBoard, config: PipelineConfig, *, jobs: int) -> str:
     """The Tcl that tells ``build.tcl`` board, pipeline and register table."""
-    from bitstep_hw.boards.pynq import REGISTERS_BYTES
     family = board.family
     vendor, library, name, version = IP_VLNV.split(":")
     values: dict[str, Any] = {
@@ -83,7 +80,6 @@ def _digest(texts: dict[str, str]) -> str:
 
 
 def _memory_port(board, bus, number):
-    from bitstep_hw.boards.pynq import FIRST_GP
     family = board.family
     zynq = family.name == "zynq"
     space = family.memory_space.format(number if zynq else number + FIRST_GP)
@@ -102,7 +98,7 @@ def _tcl(value: Any) -> str:
     return text if re.fullmatch(r"[\w.:/*]+", text) else "{" + text + "}"
 
 
-def write_sources(board: "PynqBoard", config: PipelineConfig, folder: Path, *,
+def write_sources(board: PynqBoard, config: PipelineConfig, folder: Path, *,
                   jobs: int = 2) -> Path:
     """Write what Vivado needs into a folder of its own in ``folder``; returns that."""
     texts = sources(board, config, jobs=jobs)
@@ -113,7 +109,7 @@ def write_sources(board: "PynqBoard", config: PipelineConfig, folder: Path, *,
     return target
 
 
-def sources(board: "PynqBoard", config: PipelineConfig, *, jobs: int = 2) -> dict[str, str]:
+def sources(board: PynqBoard, config: PipelineConfig, *, jobs: int = 2) -> dict[str, str]:
     """The files that Vivado needs, by name. The settings end with the checksum of all, which
     Vivado writes beside what it built.
     """
@@ -126,7 +122,7 @@ def sources(board: "PynqBoard", config: PipelineConfig, *, jobs: int = 2) -> dic
     return texts
 
 
-def find_vivado(board: "PynqBoard") -> Vivado:
+def find_vivado(board: PynqBoard) -> Vivado:
     """Vivado on PATH.
 
     Raises
@@ -154,7 +150,7 @@ def find_vivado(board: "PynqBoard") -> Vivado:
     return Vivado(program, match[1])
 
 
-def build(board: "PynqBoard", config: PipelineConfig, vivado: Vivado, *, folder: Path,
+def build(board: PynqBoard, config: PipelineConfig, vivado: Vivado, *, folder: Path,
           target: Path, jobs: int, timeout_s: float,
           tell: Callable[[str], None] = lambda line: None) -> Path:
     """Bitstream, .hwh and manifest in ``target``; returns the path of the manifest.
@@ -180,7 +176,7 @@ def build(board: "PynqBoard", config: PipelineConfig, vivado: Vivado, *, folder:
     return collect(board, config, work, target)
 
 
-def collect(board: "PynqBoard", config: PipelineConfig, work: Path, target: Path) -> Path:
+def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path) -> Path:
     """Bitstream, .hwh and manifest in ``target`` from a folder that Vivado has finished, here or
     elsewhere; returns the path of the manifest.
 
@@ -257,7 +253,7 @@ def _run(command, folder, timeout_s):
         raise ToolError(f"Vivado failed with code {code} in {folder}:\n{said[-3000:]}")
 
 
-def manifest(board: "PynqBoard", config: PipelineConfig, bitstream: Path, handoff: Path, *,
+def manifest(board: PynqBoard, config: PipelineConfig, bitstream: Path, handoff: Path, *,
              tools: dict[str, str], slack_ns: dict[str, float] | None = None,
              resources: dict[str, Any] | None = None) -> Manifest:
     """Make the manifest of a bitstream, which the device ``pynq`` reads.

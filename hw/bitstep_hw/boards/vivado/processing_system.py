@@ -1,18 +1,15 @@
 """Settings of the processing system for Vivado: ports, interrupt, and the source of the clock."""
 
-from typing import TYPE_CHECKING
 
 from bitstep.pipeline.config import PipelineConfig
-
-if TYPE_CHECKING:
-    from bitstep_hw.boards.pynq import PynqBoard
+from bitstep_hw.boards.zynq import FIRST_GP, PynqBoard
 
 REFERENCE_MHZ = 100 / 3         # crystal of every board with Zynq UltraScale+
 LOWEST_VCO_MHZ = 1500           # of its PLLs; a slower output is divided by two
 ETHERNET_MHZ = 125
 
 
-def ps_settings(board: "PynqBoard", config: PipelineConfig) -> list[object]:
+def ps_settings(board: PynqBoard, config: PipelineConfig) -> list[object]:
     """List of names and values; everything else is the boot loader's business."""
     chosen = _zynq(board) if board.family.name == "zynq" else _ultrascale(board)
     ports, width = range(len(board.ports(config))), board.family.memory_width
@@ -25,7 +22,6 @@ def ps_settings(board: "PynqBoard", config: PipelineConfig) -> list[object]:
 
 
 def _port_settings(board, number):
-    from bitstep_hw.boards.pynq import FIRST_GP
     if board.family.name == "zynq":
         return f"PCW_USE_S_AXI_HP{number}", f"PCW_S_AXI_HP{number}_DATA_WIDTH"
     return (f"PSU__USE__S_AXI_GP{number + FIRST_GP}",

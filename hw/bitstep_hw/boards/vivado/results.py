@@ -3,13 +3,10 @@
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError
-
-if TYPE_CHECKING:
-    from bitstep_hw.boards.pynq import PynqBoard
+from bitstep_hw.boards.zynq import PynqBoard
 
 # Rows of Vivado's report on utilization.
 _USED = {"LUT": r"(?:Slice|CLB) LUTs\*?", "FF": r"(?:Slice|CLB) Registers",
@@ -63,7 +60,7 @@ def utilization(report: Path) -> dict[str, dict[str, float]]:
     return found
 
 
-def check_handoff(path: Path, board: "PynqBoard") -> None:
+def check_handoff(path: Path, board: PynqBoard) -> None:
     """Compare a .hwh with what the driver relies on: the IP's type, its address, its registers if
     it lists them, and the clock's dividers, which pynq writes when it loads the bitstream.
 

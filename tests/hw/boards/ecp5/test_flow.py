@@ -105,27 +105,11 @@ def test_long_names_of_carry_chains():
     assert time.monotonic() - started < 3
 
 
-@pytest.mark.parametrize(("text", "config"), [
-    (TINY_TEXT, TINY),
-    ("bits=8,lookahead=auto", PipelineConfig(bits=8).with_lookahead()),
-    ("", PipelineConfig().with_lookahead()),
-    ("minibatch=False,refetch=True", PipelineConfig(minibatch=False, refetch=True, lookahead=0)),
-    ("bits=32,family=float,recursion=4,lookahead=2",
-     PipelineConfig(bits=32, family="float", recursion=4, lookahead=2)),
-])
-def test_parse_config(text, config):
-    assert ecp5.parse_config(text) == config
-
-
 @pytest.mark.parametrize(("text", "message"), [
     ("lanes=4", "'lanes' is no field of a configuration; fields are: bus_width, bits"),
-    ("bits=four", "bits must be an integer, not 'four'"),
-    ("minibatch=no", "minibatch must be True or False, not 'no'"),
     ("bits=9", "bits must be an integer from 1 to 8, not 9"),
 ])
 def test_bad_config(text, message, capsys):
-    with pytest.raises(ValueError, match=message):
-        ecp5.parse_config(text)
     with pytest.raises(SystemExit):
         ecp5.main([text])
     assert message in capsys.readouterr().err

@@ -1,0 +1,49 @@
+"""A pipeline as a command line names it: ``bits=4,lookahead=1``."""
+
+import dataclasses
+from typing import Any
+
+from bitstep.pipeline.config import PipelineConfig
+
+
+def parse_config(text: str) -> PipelineConfig:
+    """Return the configuration that ``field=value,...`` stands for.
+
+    Fields that are not given have their defaults. ``lookahead=auto``, the default, is the
+    look-ahead with which rows of any length never wait.
+
+    Parameters
+    ----------
+    text : str
+
+    Raises
+    ------
+    ValueError
+        If there is no such field or its value is out of range.
+    """
+    fields = {field.name: field.default for field in dataclasses.fields(PipelineConfig)}
+    choices: dict[str, Any] = {"lookahead": "auto"}
+    for item in filter(None, text.split(",")):
+        name, _, value = item.partition("=")
+        if name not in fields:
+            raise ValueError(f"{name!r} is no field of a configuration; fields are: "
+                             f"{', '.join(fields)}")
+        choices[name] = _value(name, value, fields[name])
+    automatic = choices["lookahead"] == "auto"
+    config = PipelineConfig(**{**choices, "lookahead": 0} if automatic else choices)
+    return config.with_lookahead() if automatic and not config.refetch else config
+
+
+def _value(name, text, default):
+    if name == "lookahead" and text == "auto":
+        return text
+    if isinstance(default, bool):
+        if text not in ("True", "False"):
+            raise ValueError(f"{name} must be True or False, not {text!r}")
+        return text == "True"
+    if isinstance(default, int):
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"{name} must be an integer, not {text!r}") from None
+    return text

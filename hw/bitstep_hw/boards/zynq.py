@@ -1,0 +1,174 @@
+"""Zynq boards that PYNQ runs on: processing systems, and the pipelines of their bitstreams."""
+
+from dataclasses import dataclass
+
+from bitstep.pipeline.boards import FACTS, ULTRASCALE_PORT_WIDTH, ZYNQ_PORT_WIDTH, BoardFacts
+from bitstep.pipeline.config import AUX_WIDTH, PipelineConfig
+
+REGISTERS_BYTES = 0x1_0000      # of address space for each slave
+XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}     # of the device
+
+
+@dataclass(frozen=True)
+class Family:
+    """A processing system and the names that Vivado and pynq know its ports by.
+
+    Attributes
+    ----------
+    name : str
+        Of the devices, as IP-XACT spells it.
+    cell : str
+        IP of the processing system; ``{cell}_0`` is its instance.
+    master, master_clock : str
+        Port that reaches the registers.
+    registers_address, interrupts_address : int
+        Where the pipeline's registers and those of the interrupt controller are.
+    memory, memory_clock, memory_space, memory_segment : str
+        Memory ports, with ``{}`` for the number; address space and segments of each.
+    memory_width : int
+        Bits of a memory port.
+    clock, reset, interrupt : str
+        Pins.
+    first_interrupt : int
+        Number of ``interrupt`` in Linux.
+    max_burst : int
+        Beats of the longest burst that a memory port takes.
+    dividers : tuple of str
+        Parameters of the processing system with the two dividers of ``clock``.
+    source : tuple of str
+        Parameter with the PLL that is divided, and the PLL that pynq's clocks are about.
+    """
+
+    name: str
+    cell: str
+    master: str
+    master_clock: str
+    registers_address: int
+    interrupts_address: int
+    memory: str
+    memory_clock: str
+    memory_space: str
+    memory_segment: str
+    memory_width: int
+    clock: str
+    reset: str
+    interrupt: str
+    first_interrupt: int
+    max_burst: int
+    dividers: tuple[str, str]
+    source: tuple[str, str]
+
+    @property
+    def instance(self) -> str:
+        """Name of the processing system in the block design."""
+        return f"{self.cell}_0"
+
+
+ZYNQ = Family(
+    name="zynq", cell="processing_system7", master="M_AXI_GP0", master_clock="M_AXI_GP0_ACLK",
+    registers_address=0x43C0_0000, interrupts_address=0x4180_0000, memory="S_AXI_HP{}",
+    memory_clock="S_AXI_HP{}_ACLK", memory_space="S_AXI_HP{}", memory_segment="HP{}_DDR_LOWOCM",
+    memory_width=ZYNQ_PORT_WIDTH, clock="FCLK_CLK0", reset="FCLK_RESET0_N", interrupt="IRQ_F2P",
+    first_interrupt=61, max_burst=16,       # AXI3
+    dividers=("PCW_FCLK0_PERIPHERAL_DIVISOR0", "PCW_FCLK0_PERIPHERAL_DIVISOR1"),
+    source=("PCW_FCLK0_PERIPHERAL_CLKSRC", "IO PLL"))
+ZYNQ_ULTRASCALE = Family(
+    name="zynquplus", cell="zynq_ultra_ps_e", master="M_AXI_HPM0_FPD",
+    master_clock="maxihpm0_fpd_aclk", registers_address=0xA000_0000,
+    interrupts_address=0xA001_0000, memory="S_AXI_HP{}_FPD", memory_clock="saxihp{}_fpd_aclk",
+    memory_space="SAXIGP{}", memory_segment="HP{}_DDR_*", memory_width=ULTRASCALE_PORT_WIDTH,
+    clock="pl_clk0", reset="pl_resetn0", interrupt="pl_ps_irq0", first_interrupt=121,
+    max_burst=256,
+    dividers=("PSU__CRL_APB__PL0_REF_CTRL__DIVISOR0", "PSU__CRL_APB__PL0_REF_CTRL__DIVISOR1"),
+    source=("PSU__CRL_APB__PL0_REF_CTRL__SRCSEL", "IOPLL"))
+# The memory ports HP0 to HP3 of Zynq UltraScale+ are the slaves GP2 to GP5 of its settings.
+FIRST_GP = 2
+
+
+@dataclass(frozen=True)
+class PynqBoard:
+    """A board and its bitstreams.
+
+    Attributes
+    ----------
+    facts : BoardFacts
+        Its name, clocks and memory.
+    part : str
+        Vivado's name of the device.
+    family : Family
+    bus_widths : dict of int to int
+        For each default number of bits, the bus width of its bitstream.
+    resources : dict of str to int
+        LUT, FF, RAMB36 and DSP of the device.
+    """
+
+    facts: BoardFacts
+    part: str
+    family: Family
+    bus_widths: dict[int, int]
+    resources: dict[str, int]
+
+    @property
+    def name(self) -> str:
+        """Name of the board for commands."""
+        return self.facts.name
+
+    @property
+    def title(self) -> str:
+        """Name that its maker gave it."""
+        return self.facts.title
+
+    @property
+    def clock_mhz(self) -> int:
+        """Clock of the pipeline, which the driver sets."""
+        return self.facts.clock_mhz
+
+    @property
+    def pll_mhz(self) -> int:
+        """Clock of the PLL that it is divided from, as the boot loader leaves it."""
+        return self.facts.pll_mhz
+
+    def config(self, bits: int) -> PipelineConfig:
+        """Return the default pipeline for codes of ``bits`` bits: rows of any
+        length never wait, and products have two stages (``recursion`` 4) for a fast clock.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        if bits not in self.bus_widths:
+            raise ValueError(f"The default bitstreams of {self.name} are for "
+                             f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; give a "
+                             "whole configuration, such as bits=3,recursion=4")
+        return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, recursion=4,
+                              lookahead=0).with_lookahead()
+
+    def check(self, config: PipelineConfig) -> None:
+        """Raise ValueError unless the board's memory ports carry the pipeline's row bus."""
+        if config.bus_width > self.family.memory_width:
+            raise ValueError(f"The memory ports of {self.name} have {self.family.memory_width} "
+                             f"bits, fewer than the row bus of {config.name}: choose a bus_width "
+                             f"of at most {self.family.memory_width}")
+
+    def ports(self, config: PipelineConfig) -> dict[str, tuple[int, int]]:
+        """Return the number of the memory port and the width in bits for each memory bus of the
+        top.
+        """
+        names = ["m_axi_rows", "m_axi_aux"] + ["m_axi_full"] * config.refetch
+        return {name: (number, config.bus_width if name == "m_axi_rows" else AUX_WIDTH)
+                for number, name in enumerate(names)}
+
+
+_ALL_64 = {1: 64, 2: 64, 4: 64, 8: 64}
+# The models of 128 lanes of 1 bit take 183 block memories (docs/boards-pynq.md): more than a KV260
+# has, nearly all of an Ultra96's.
+_WIDE = {1: 64, 2: 128, 4: 128, 8: 128}
+BOARDS = {board.name: board for board in (
+    PynqBoard(FACTS["pynq-z1"], "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
+    PynqBoard(FACTS["pynq-z2"], "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
+    PynqBoard(FACTS["ultra96"], "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE, _WIDE,
+              {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}),
+    PynqBoard(FACTS["kv260"], "xck26-sfvc784-2LV-c", ZYNQ_ULTRASCALE, _WIDE,
+              {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}),
+)}

@@ -1,0 +1,30 @@
+"""Pipelines as a command line names them."""
+
+import pytest
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.boards.choice import parse_config
+
+
+@pytest.mark.parametrize(("text", "config"), [
+    ("bits=3,lookahead=1,max_features=64",
+     PipelineConfig(bits=3, lookahead=1, max_features=64)),
+    ("bits=8,lookahead=auto", PipelineConfig(bits=8).with_lookahead()),
+    ("", PipelineConfig().with_lookahead()),
+    ("minibatch=False,refetch=True", PipelineConfig(minibatch=False, refetch=True, lookahead=0)),
+    ("bits=32,family=float,recursion=4,lookahead=2",
+     PipelineConfig(bits=32, family="float", recursion=4, lookahead=2)),
+])
+def test_parse_config(text, config):
+    assert parse_config(text) == config
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("lanes=4", "'lanes' is no field of a configuration; fields are: bus_width, bits"),
+    ("bits=four", "bits must be an integer, not 'four'"),
+    ("minibatch=no", "minibatch must be True or False, not 'no'"),
+    ("bits=9", "bits must be an integer from 1 to 8, not 9"),
+])
+def test_bad_config(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_config(text)
