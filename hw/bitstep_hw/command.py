@@ -4,10 +4,8 @@ import argparse
 from typing import Any
 
 from bitstep.cli.configuration import add_configuration_options, configuration
-from bitstep.cli.options import (
-    check_writable,
-    write_text,
-)
+from bitstep.cli.options import check_writable
+from bitstep.writing import write_text
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:

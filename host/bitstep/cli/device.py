@@ -4,7 +4,8 @@ import argparse
 import inspect
 from typing import Any
 
-from bitstep.cli.options import StatusLine, UsageError, integer, number
+from bitstep.cli.options import UsageError, integer, number
+from bitstep.cli.progress import StatusLine
 from bitstep.devices import available, device_class
 
 # Options of the command line and the parameters of a device's class.

@@ -4,9 +4,9 @@ import argparse
 import inspect
 from typing import Any
 
-from bitstep.cli.options import table
 from bitstep.devices import available, device_class
 from bitstep.pipeline.results import DeviceError
+from bitstep.writing import table
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:

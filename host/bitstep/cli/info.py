@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.cli.configuration import add_configuration_options, configuration
-from bitstep.cli.options import is_quantized, table
+from bitstep.cli.options import is_quantized
 from bitstep.cli.report import REPORT_VERSION, print_report, versions
 from bitstep.data import dataset_names, load
 from bitstep.data.sources import BUNDLED, REMOTE
@@ -16,6 +16,7 @@ from bitstep.pipeline.config import FLOAT_GUARD, PipelineConfig
 from bitstep.pipeline.registers import table as register_table
 from bitstep.quantization import load_quantized
 from bitstep.training.model_file import is_model, load_model
+from bitstep.writing import table
 
 FEATURES = (8, 16, 90, 1000, 4096)      # rows that the table of look-ahead shows
 

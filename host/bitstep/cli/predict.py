@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import check_writable, is_quantized, write_text
+from bitstep.cli.options import check_writable, is_quantized
 from bitstep.data import load
 from bitstep.data.files import is_libsvm
 from bitstep.quantization import load_quantized
 from bitstep.training.losses import row_values
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
+from bitstep.writing import write_text
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:

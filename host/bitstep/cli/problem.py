@@ -9,13 +9,13 @@ import numpy as np
 
 from bitstep.cli.options import (
     DEFAULT_MODELS,
-    Bar,
     UsageError,
     check_encoding,
     fill_defaults,
     is_quantized,
     task_of,
 )
+from bitstep.cli.progress import Bar
 from bitstep.data import Dataset, load, split
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, load_quantized, quantize

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import UsageError, duration, numbers, table
+from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Problem
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.training.train import TrainedModel, report_counters
+from bitstep.writing import duration, numbers, table
 
 REPORT_VERSION = 1
 LOSSES = {

@@ -10,7 +10,6 @@ import numpy as np
 
 from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.options import (
-    Bar,
     UsageError,
     add_data_options,
     add_lookahead_option,
@@ -20,9 +19,9 @@ from bitstep.cli.options import (
     is_quantized,
     number,
     or_auto,
-    write_json,
 )
 from bitstep.cli.problem import prepare
+from bitstep.cli.progress import Bar
 from bitstep.cli.report import check_plot, make_report, plot, print_report
 from bitstep.devices import open_device
 from bitstep.pipeline.registers import Loss
@@ -37,6 +36,7 @@ from bitstep.training.planning import (
 )
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
 from bitstep.training.train import TrainedModel, automatic_step, lost_updates, train_model
+from bitstep.writing import write_json
 
 DEFAULT_EPOCHS = 20
 

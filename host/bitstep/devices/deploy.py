@@ -6,7 +6,6 @@ On a PC everything goes by ``ssh`` and ``scp`` into a temporary folder of the bo
 
 import contextlib
 import hashlib
-import os
 import shlex
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from bitstep.devices.pynq import (
     prepare_for_new_files,
     read_bitstream,
 )
+from bitstep.writing import whole_file
 
 FOLDER = DEFAULT_FOLDER.parent              # on the board
 BITSTREAMS, DATA = "bitstreams", "data"     # below it
@@ -134,9 +134,8 @@ def deploy_local(payload: Payload, folder: Path = FOLDER, *, check: bool = True,
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             if not (target.exists() and path.samefile(target)):
-                part = target.with_name(f"{target.name}.part")
-                shutil.copyfile(path, part)
-                os.replace(part, target)
+                with whole_file(target) as temporary:
+                    shutil.copyfile(path, temporary)
         except PermissionError as error:
             raise DeployError(f"{target} cannot be written: {error}; run this as root (sudo), or "
                               "choose another folder with --folder and set BITSTEP_BITSTREAMS to "

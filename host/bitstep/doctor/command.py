@@ -6,8 +6,9 @@ from typing import Any
 
 from bitstep.cli.configuration import add_configuration_options, configuration
 from bitstep.cli.device import add_device_options, device_options
-from bitstep.cli.options import check_writable, integer, number, write_text
+from bitstep.cli.options import check_writable, integer, number
 from bitstep.devices import open_device
+from bitstep.writing import write_text
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:

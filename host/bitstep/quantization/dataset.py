@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bitstep.checks import is_integer
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.config import MAX_FEATURES, PipelineConfig, ceil_div, level_limit
 from bitstep.pipeline.job import label_bytes
@@ -272,7 +273,7 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
     config = PipelineConfig(bus_width=bus_width, bits=bits, family=grid.family,
                             max_features=n_features)
     for name, value, low, high in (("copies", copies, 1, MAX_COPIES), ("seed", seed, 0, np.inf)):
-        if not isinstance(value, (int, np.integer)) or not low <= value <= high:
+        if not is_integer(value, low, high):
             limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
             raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
     if full and encoding not in FULL_CELLS:

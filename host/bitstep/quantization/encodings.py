@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bitstep.checks import is_integer
 from bitstep.pipeline.config import FLOAT_BITS, level_limit
 
 FRACTION_BITS = 24
@@ -76,8 +77,7 @@ class Grid:
             raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, "
                              f"not {self.encoding!r}")
         least, most = ENCODINGS[self.encoding].min_bits, ENCODINGS[self.encoding].max_bits
-        if (not isinstance(self.bits, (int, np.integer)) or isinstance(self.bits, bool)
-                or not least <= self.bits <= most):
+        if not is_integer(self.bits, least, most):
             if least == most:
                 raise ValueError(f"bits must be {least} for encoding {self.encoding!r}, "
                                  f"not {self.bits!r}")

@@ -16,6 +16,7 @@ from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization.blocks import row_blocks
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.scaling import Scaler
+from bitstep.writing import whole_file
 
 MAGIC = "bitstep quantized data set"
 VERSION = 1
@@ -61,14 +62,8 @@ def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") ->
         "seed": dataset.seed, "sha256": {name: _sha256(array) for name, array in arrays.items()},
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as file:
-            np.savez(file, **arrays)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(os.fspath(path)) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays)
 
 
 def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.training.losses import decide, outputs
+from bitstep.writing import whole_file
 
 FORMAT = "bitstep-model"
 VERSION = 1
@@ -85,14 +86,9 @@ class LinearModel:
         header = {"format": FORMAT, "version": VERSION, "n_features": self.n_features,
                   "config": self.config}
         text = json.dumps(header, sort_keys=True)
-        temporary = Path(f"{path}.part")
-        try:
-            with temporary.open("wb") as file:
-                np.savez(file, header=np.array(text), checksum=np.array(_digest(text, arrays)),
-                         **arrays)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with whole_file(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, header=np.array(text), checksum=np.array(_digest(text, arrays)),
+                     **arrays)
 
 
 def is_model(path: str | Path) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bitstep.checks import is_integer
 from bitstep.golden.dither import DITHER_WIDTH, epoch_key
 from bitstep.golden.steps import UNIT_FRACTION
 from bitstep.pipeline.config import (
@@ -312,8 +313,7 @@ def _corrections(data, config, steps, batch, l2, asked):
 
 def check_batch(batch: int) -> None:
     """Raise ValueError unless ``batch`` is a number of rows."""
-    if not isinstance(batch, (int, np.integer)) or isinstance(batch, bool) \
-            or not 1 <= batch < 1 << 32:
+    if not is_integer(batch, 1, (1 << 32) - 1):
         raise ValueError(f"batch must be an integer from 1 to 2**32 - 1, not {batch!r}")
 
 
@@ -353,7 +353,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     ValueError
         If there is no such pipeline.
     """
-    if not isinstance(n_features, (int, np.integer)) or n_features < 1:
+    if not is_integer(n_features, 1):
         raise ValueError(f"n_features must be at least 1, not {n_features!r}")
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")

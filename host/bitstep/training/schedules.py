@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bitstep.checks import is_integer
+
 SCHEDULES = ("constant", "inverse", "inverse-sqrt")
 
 
@@ -40,7 +42,7 @@ def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float
     >>> schedule_steps("inverse", step=0.5, epochs=3).round(3).tolist()
     [0.5, 0.25, 0.167]
     """
-    if not isinstance(epochs, (int, np.integer)) or isinstance(epochs, bool) or epochs < 1:
+    if not is_integer(epochs, 1):
         raise ValueError(f"epochs must be an integer of at least 1, not {epochs!r}")
     if isinstance(schedule, str) and schedule in SCHEDULES:
         if step is None or not (math.isfinite(step) and step > 0):

@@ -1,7 +1,7 @@
 """Steps and periods of a job: from real numbers and wishes to what the registers hold."""
 
-import numpy as np
 
+from bitstep.checks import is_integer
 from bitstep.golden.rounding import round_shift
 from bitstep.golden.steps import MAX_UNIT, UNIT_FRACTION
 from bitstep.pipeline.config import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
@@ -137,8 +137,7 @@ def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
                              f"and this pipeline's look-ahead of {above}, not {n_rows}; choose a "
                              "smaller lookahead")
         return period
-    if (not isinstance(asked, (int, np.integer)) or asked < batch
-            or asked % batch or not above < asked < n_rows):
+    if not is_integer(asked, batch) or asked % batch or not above < asked < n_rows:
         more = f", more than the look-ahead ({above})" if above else ""
         raise ValueError(f"correction_period must be 'auto' or a multiple of the batch ({batch}) "
                          f"below the rows ({n_rows}){more}, not {asked!r}")
@@ -155,8 +154,7 @@ def proximal_period(asked: int | str, n_rows: int, batch: int, shrinking: float)
     """
     if asked == "auto":
         return automatic_proximal_period(n_rows, batch, shrinking)
-    if (not isinstance(asked, (int, np.integer)) or isinstance(asked, bool)
-            or not batch <= asked < 1 << 32 or asked % batch):
+    if not is_integer(asked, batch, (1 << 32) - 1) or asked % batch:
         raise ValueError(f"proximal_period must be 'auto' or a multiple of the batch ({batch}) "
                          f"below 2**32, not {asked!r}")
     return int(asked)

@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from bitstep.cli.options import StatusLine, UsageError
+from bitstep.cli.options import UsageError
+from bitstep.cli.progress import StatusLine
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:

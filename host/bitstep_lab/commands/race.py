@@ -5,23 +5,21 @@ from typing import Any
 
 from bitstep.cli.options import (
     DEFAULT_MODELS,
-    StatusLine,
     UsageError,
     add_lookahead_option,
     check_writable,
-    duration,
     integer,
     number,
     or_auto,
     stored_bits,
-    table,
-    write_json,
 )
+from bitstep.cli.progress import StatusLine
 from bitstep.pipeline.config import FLOAT_BITS
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS
 from bitstep.training.models import MODELS
 from bitstep.training.schedules import SCHEDULES
+from bitstep.writing import duration, table, write_json
 from bitstep_lab.commands.curves import Progress
 from bitstep_lab.races.board_profiles import PROFILES, profile
 

@@ -13,6 +13,8 @@ from math import comb
 import numpy as np
 from numpy.polynomial import chebyshev
 
+from bitstep.checks import is_integer
+
 FORMS = ("monomial", "chebyshev", "symmetric")
 
 
@@ -245,5 +247,5 @@ def _best_sign(low, terms):
 def _check(radius, degree):
     if not (np.isfinite(radius) and radius > 0):
         raise ValueError(f"radius must be positive and finite, not {radius}")
-    if not isinstance(degree, (int, np.integer)) or degree < 1:
+    if not is_integer(degree, 1):
         raise ValueError(f"degree must be an integer of at least 1, not {degree!r}")

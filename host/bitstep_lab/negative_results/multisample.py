@@ -10,6 +10,8 @@ interval is always left over: 15 intervals times 17 counts are 255 codes.
 
 import numpy as np
 
+from bitstep.checks import is_integer
+
 
 def code_bits(*, levels: int, samples: int) -> int:
     """Bits of a code.
@@ -117,5 +119,5 @@ def decode_samples(codes: np.ndarray, *, levels: int, samples: int,
 
 def _check(levels, samples):
     for name, value, least in (("levels", levels, 2), ("samples", samples, 1)):
-        if not isinstance(value, (int, np.integer)) or value < least:
+        if not is_integer(value, least):
             raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")

@@ -10,6 +10,8 @@ import math
 
 import numpy as np
 
+from bitstep.checks import is_integer
+
 
 def sign_matrix(n_features: int, size: int, rng: np.random.Generator) -> np.ndarray:
     """A Johnson-Lindenstrauss matrix of random signs.
@@ -33,7 +35,7 @@ def sign_matrix(n_features: int, size: int, rng: np.random.Generator) -> np.ndar
         If ``n_features`` or ``size`` is not a positive integer.
     """
     for name, value in (("n_features", n_features), ("size", size)):
-        if not isinstance(value, (int, np.integer)) or value < 1:
+        if not is_integer(value, 1):
             raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
     return (2.0 * rng.integers(0, 2, (size, n_features), dtype=np.int8) - 1) / math.sqrt(size)
 
@@ -65,7 +67,7 @@ def sketch_error(size: int, failure: float) -> float:
     ValueError
         If size or failure is out of range.
     """
-    if not isinstance(size, (int, np.integer)) or size < 1:
+    if not is_integer(size, 1):
         raise ValueError(f"size must be an integer of at least 1, not {size!r}")
     if not 0 < failure < 1:
         raise ValueError(f"failure must be above 0 and below 1, not {failure}")

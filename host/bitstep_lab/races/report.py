@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bitstep.cli.options import write_json
+from bitstep.writing import write_json
 from bitstep_lab.races import plots
 from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.experiments import Experiment, experiments

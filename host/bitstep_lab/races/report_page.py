@@ -6,8 +6,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from bitstep.cli.options import duration
 from bitstep.cli.report import versions
+from bitstep.writing import duration, write_text
 from bitstep_lab.races.experiments import Experiment
 from bitstep_lab.races.plots import CAPTIONS
 
@@ -76,9 +76,7 @@ def write_page(out: Path, races: list[tuple[Experiment, dict[str, Any], list[str
         "<code>python -m bitstep_lab.negative_results</code>.</li></ul>")]
     parts += ["<h2>What was run on what</h2>", _about(races, about), "</body></html>"]
     path = out / "index.html"
-    temporary = out / "index.html.part"
-    temporary.write_text("\n".join(parts), "utf-8")
-    temporary.replace(path)
+    write_text(path, "\n".join(parts))
     return path
 
 

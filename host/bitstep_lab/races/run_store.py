@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.writing import write_text
+
 # Of the packages, what does not change a run.
 NO_PART = {"cli", "data", "doctor", "boards", "benches", "proofs", "pynq_board", "reports",
            "estimators.py", "model_file.py", "deploy.py", "coverage.py", "faults.py"}
@@ -42,9 +44,7 @@ class RunStore:
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        temporary = self._folder / f"{key}.{os.getpid()}.part"
-        temporary.write_text(json.dumps(result), "utf-8")
-        temporary.replace(self._folder / f"{key}.json")
+        write_text(self._folder / f"{key}.json", json.dumps(result))
 
 
 def digest(*parts: Any) -> str:

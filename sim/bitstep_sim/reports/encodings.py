@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bitstep.cli.options import table
 from bitstep.data import Dataset, load, split
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.results import SaturationError
@@ -18,6 +17,7 @@ from bitstep.training.losses import accuracies, squared_losses
 from bitstep.training.planning import pipeline_for
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step, class_outputs, class_targets, train_model
+from bitstep.writing import table
 
 NAMES = ("cadata", "cpusmall", "diabetes", "breast_cancer", "digits", "synthetic-100")
 EPOCHS = 20

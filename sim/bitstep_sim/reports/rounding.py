@@ -15,7 +15,6 @@ from unittest import mock
 
 import numpy as np
 
-from bitstep.cli.options import table
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.registers import LabelFormat
@@ -25,6 +24,7 @@ from bitstep.training.models import MODELS
 from bitstep.training.planning import pipeline_for, plan
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step
+from bitstep.writing import table
 from bitstep_lab.races.reference import sgd
 
 N_ROWS = 1296

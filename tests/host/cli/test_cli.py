@@ -12,8 +12,7 @@ from fakes import FakeDevice
 
 import bitstep.devices
 from bitstep.cli import main
-from bitstep.cli.options import StatusLine, duration
-from bitstep.cli.options import numbers as column
+from bitstep.cli.progress import StatusLine
 from bitstep.cli.report import LOSSES
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
@@ -22,6 +21,8 @@ from bitstep.quantization import load_quantized
 from bitstep.training.model_file import load_model
 from bitstep.training.models import MODELS
 from bitstep.training.planning import plan
+from bitstep.writing import duration
+from bitstep.writing import numbers as column
 
 REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "versions", "clock_hz",
                "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted", "history",

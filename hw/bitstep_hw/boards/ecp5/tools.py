@@ -18,6 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from bitstep.writing import write_text
 from bitstep_hw.boards.ecp5 import output_registers
 from bitstep_hw.parts.memories import with_undefined_collisions
 
@@ -127,7 +128,7 @@ class Flow:
                          json.dumps(versions()))
         self.folder = folder / self.key
         self.folder.mkdir(parents=True, exist_ok=True)
-        _write(self.folder / "design.il", rtl)
+        write_text(self.folder / "design.il", rtl)
 
     def synthesize(self, *, timeout_s: float = 3600) -> dict[str, int]:
         """Netlist by Yosys, with registers in its multipliers and memory blocks; returns Yosys's
@@ -139,7 +140,7 @@ class Flow:
                 _run("yosys", ["-q", "-l", "yosys.log", "synth.ys"], self.folder, timeout_s)
                 netlist = json.loads((self.folder / "netlist.json").read_text(encoding="utf-8"))
                 output_registers.use_output_registers(netlist, self.top)
-                _write(self.folder / "design.json", json.dumps(netlist))
+                write_text(self.folder / "design.json", json.dumps(netlist))
                 (self.folder / "netlist.json").unlink()
         stat = json.loads((self.folder / "stat.json").read_text(encoding="utf-8"))
         return stat["design"]["num_cells_by_type"]
@@ -170,7 +171,7 @@ class Flow:
         folder.mkdir(exist_ok=True)
         with _alone(folder, timeout_s):
             if not (folder / "report.json").exists():
-                _write(folder / "pins.lpf", constraints)
+                write_text(folder / "pins.lpf", constraints)
                 started = time.monotonic()
                 _run("nextpnr", [
                     f"--{self.target.size}", "--package", self.target.package,
@@ -182,7 +183,7 @@ class Flow:
                     "--log", "nextpnr.log", "--quiet",
                     "--textcfg", "design.config",
                 ], folder, timeout_s)
-                _write(folder / "seconds", f"{time.monotonic() - started:.0f}\n")
+                write_text(folder / "seconds", f"{time.monotonic() - started:.0f}\n")
                 os.replace(folder / "report.part", folder / "report.json")
         return folder
 
@@ -208,13 +209,6 @@ def _alone(folder: Path, timeout_s: float) -> AbstractContextManager:
 def _hash(*parts: str) -> str:
     digest = hashlib.sha256(b"".join(hashlib.sha256(part.encode()).digest() for part in parts))
     return digest.hexdigest()[:24]
-
-
-def _write(path: Path, text: str) -> None:
-    """Write so that nobody reads a part of it."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
 
 
 def _run(program: str, arguments: list[str], folder: Path, timeout_s: float) -> None:
