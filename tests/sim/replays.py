@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from bitstep.devices.driver import ModelLayout
 from bitstep.devices.register_device import ForwardingDevice
 from bitstep.golden.sgd import train
+from bitstep.pipeline.memory import ModelLayout
 from bitstep.pipeline.registers import COUNTERS, OFFSETS, Control, Error, Saturation, Status
 from bitstep.pipeline.results import DeviceError
 from bitstep_sim.board.compiled import BASE
@@ -60,7 +60,7 @@ def golden_models(job):
     """Every epoch's model as it must be in memory, padding included; uint8 of shape (epochs,
     bytes).
     """
-    epochs, layout = list(train(job)), ModelLayout(job)
+    epochs, layout = list(train(job)), ModelLayout(job.config, job.n_features)
     assert all(epoch.saturation == Saturation(0) for epoch in epochs), "a badly chosen job"
     return np.array([layout.pack(epoch.model, epoch.intercept) for epoch in epochs])
 

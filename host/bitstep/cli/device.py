@@ -34,7 +34,13 @@ def add_device_options(group: Any) -> None:
 
 
 def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return options for the device's class; :class:`UsageError` for one that it does not have."""
+    """Return the options for the device's class.
+
+    Raises
+    ------
+    UsageError
+        If there is no such device, or it does not have one of the options.
+    """
     if arguments.device not in available():
         raise UsageError(f"--device must be one of {', '.join(available())}, "
                          f"not {arguments.device!r}")

@@ -1,4 +1,4 @@
-"""``bitstep devices``: what is installed, and whether it can be used."""
+"""``bitstep devices``: the installed devices, and the reason if one cannot be used."""
 
 import argparse
 import inspect

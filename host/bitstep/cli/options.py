@@ -20,7 +20,7 @@ from bitstep.training.models import MODELS
 from bitstep.training.planning import CORRECTED_ENCODINGS
 
 # How rows become codes; bits and encoding depend on the model. A file of `bitstep quantize` says
-# all of it, so the parser's default is None: who contradicts a file shall hear of it.
+# all of it, so the parser's default is None: an option that contradicts the file is reported.
 ROW_DEFAULTS = {"bus_width": 64, "scaler": "minmax", "copies": 1, "shuffle": True, "seed": 0}
 DEFAULT_MODELS = {"regression": "linreg", "classification": "ls-svm"}
 
@@ -204,7 +204,7 @@ def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
 
 
 def is_quantized(path: str) -> bool:
-    """Whether a file is one of `bitstep quantize`: an .npz with a header and rows."""
+    """Return True for a file of `bitstep quantize`: an .npz with a header and rows."""
     try:
         with zipfile.ZipFile(path) as file:
             return {"header.npy", "rows_0.npy"} <= set(file.namelist())

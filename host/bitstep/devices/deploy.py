@@ -38,7 +38,7 @@ class DeployError(RuntimeError):
 
 @dataclass(frozen=True)
 class Payload:
-    """What goes to a board.
+    """Files that go to a board.
 
     Attributes
     ----------
@@ -100,7 +100,13 @@ def collect(board: str, bitstreams: Sequence[Path], data: Sequence[Path] = (),
 
 
 def find_wheel(folder: Path = Path("dist")) -> Path:
-    """The newest wheel of this project in a folder; DeployError if there is none."""
+    """Return the newest wheel of this project in a folder.
+
+    Raises
+    ------
+    DeployError
+        If there is none.
+    """
     wheels = sorted(folder.glob("bitstep-*.whl"), key=lambda path: path.stat().st_mtime)
     if not wheels:
         raise DeployError(f"There is no wheel in {folder}: build it with `make wheel`, or name one "
@@ -274,7 +280,7 @@ class _Remote:
 
 
 def _remedy(code, said, host):
-    """What to do about the usual failures of ssh and sudo, as the end of a message."""
+    """Return the remedy for a usual failure of ssh or sudo, as the end of a message."""
     if "a password is required" in said:
         return (f". Nobody can type a password here: deploy as root@{host.rpartition('@')[2]}, or "
                 "allow the user sudo without a password (visudo)")

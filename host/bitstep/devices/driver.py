@@ -7,6 +7,7 @@ import numpy as np
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.memory import ModelLayout
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -59,13 +60,15 @@ class Run:
 
     def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack):
         self.device, self.job, self.stack = device, job, stack
-        self.layout = ModelLayout(job)
+        self.layout = ModelLayout(job.config, job.n_features)
         self.buffers: dict[str, Buffer] = {}
         self._stop_previous()
         self._load()
 
     def finish(self, timeout_s, on_epoch):
-        """Start, wait and return the result; abort on every way out but the normal one."""
+        """Start the run, wait for its end and return the result; see
+        :meth:`bitstep.pipeline.device.Device.train`. Whatever else ends the wait aborts the run.
+        """
         progress = _Progress(self, timeout_s, on_epoch)
         try:
             self.write("CONTROL", Control.START)
@@ -90,11 +93,11 @@ class Run:
         return result
 
     def read(self, name):
-        """A 32-bit register."""
+        """Read a 32-bit register."""
         return self.device.read(OFFSETS[name])
 
     def read_pair(self, name):
-        """A 64-bit register that may be counting."""
+        """Read a 64-bit register that may be counting."""
         while True:
             high, low = self.read(f"{name}_HI"), self.read(f"{name}_LO")
             if self.read(f"{name}_HI") == high:     # no carry between the two reads
@@ -110,12 +113,12 @@ class Run:
         self.write(f"{name}_HI", value >> 32)
 
     def abort(self):
-        """Stop the pipeline; True if it did within a bounded time."""
+        """Stop the pipeline; return True if it did within a bounded time."""
         self.write("CONTROL", Control.ABORT)
         return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, ABORT_TIMEOUT_S)
 
     def result(self):
-        """Models of the finished epochs, copied, and the counters."""
+        """Return copies of the models of the finished epochs, and the counters."""
         done = min(self.read("EPOCHS_DONE"), len(self.job.epochs))
         counters = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
         self.models.from_device()
@@ -125,7 +128,7 @@ class Run:
         return collect(list(models), list(intercepts), self.job.n_features, counters)
 
     def _stop_previous(self):
-        """A run that an earlier program left behind must not go on in memory that we reuse."""
+        """End a run that an earlier program left behind: it would write to memory that we reuse."""
         if self.read("STATUS") & Status.BUSY and not self.abort():
             raise DeviceError(f"Device '{self.device.name}' is busy with another run and did not "
                               f"stop within {ABORT_TIMEOUT_S:g} s: reset it")
@@ -166,7 +169,7 @@ class Run:
             first.array[:self.layout.n_bytes] = self.layout.pack(job.model, job.intercept)
         if coefficients:
             coefficients.array[:self.layout.n_bytes] = self.layout.pack(job.coefficients, 0)
-        if full:
+        if full and job.full is not None:
             packed = self.layout.pack_full(job.full)
             full.array[:packed.size] = packed
         for buffer in (rows, labels, table, first, coefficients, full):
@@ -208,7 +211,7 @@ class Run:
 
 
 class _Progress:
-    """Watches a run: whether it has ended, and for how long nothing has happened."""
+    """Progress of a run: its end, and the time since anything has happened."""
 
     def __init__(self, run, timeout_s, on_epoch):
         self.run, self.timeout_s, self.on_epoch = run, timeout_s, on_epoch
@@ -223,7 +226,9 @@ class _Progress:
         return time.monotonic() - self.changed
 
     def ended(self):
-        """Whether there is nothing to wait for: the run is over, or stands still too long."""
+        """Return True when there is nothing to wait for: the run is over, or has made no progress
+        for too long.
+        """
         self.finished = bool(self.run.read("STATUS") & Status.DONE)
         epochs_done = self.run.read("EPOCHS_DONE")
         # Beats beyond the job's are no progress: so a pipeline that runs wild is stopped, too.
@@ -234,34 +239,3 @@ class _Progress:
             self.epochs_done = epochs_done
             self.on_epoch(epochs_done)
         return self.finished or self.idle_s > self.timeout_s
-
-
-class ModelLayout:
-    """Order of the words of a model in memory (docs/memory-layout.md)."""
-
-    def __init__(self, job):
-        config = job.config
-        feature = np.arange(job.n_features)
-        self.n_words = config.model_words(job.n_features)
-        self.n_bytes = 4 * self.n_words
-        self.position = feature // config.lanes * config.model_lanes + feature % config.lanes
-        self.intercept = self.n_words - 2
-        self.full_words = config.full_words(job.n_features)
-        self.full_bytes = 2 * self.full_words
-
-    def pack(self, model, intercept):
-        """Bytes of one model."""
-        words = np.zeros(self.n_words, "<i4")
-        words[self.position] = model
-        words[self.intercept] = intercept
-        return words.view(np.uint8)
-
-    def pack_full(self, rows):
-        """Bytes of all rows at full precision."""
-        words = np.zeros((len(rows), self.full_words), "<i2")
-        words[:, self.position] = rows
-        return words.reshape(-1).view(np.uint8)
-
-    def unpack(self, words):
-        """Models and intercepts from words of shape (n_models, n_words)."""
-        return words[:, self.position], words[:, self.intercept]

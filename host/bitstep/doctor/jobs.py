@@ -85,7 +85,15 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
 
 def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
               model: np.ndarray | None = None, epochs: int = 1) -> TrainingJob:
-    """Make a job with steps of 0, which gives back the model that it starts from."""
+    """Make a job with steps of 0, which gives back the model that it starts from.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+    n_features, n_rows, epochs : int
+    model : ndarray of int32, shape (n_features,), optional
+        Default: zeros.
+    """
     logistic = config.solver == "logistic"
     rows = np.zeros((n_rows, config.beats(n_features) * config.beat_bytes), np.uint8)
     job = make_job(config, n_features=n_features, n_rows=8)     # for the fields that it needs
@@ -115,7 +123,14 @@ def expected_of(job: TrainingJob) -> tuple[np.ndarray, np.ndarray]:
 
 def difference(config: PipelineConfig, expected: tuple[np.ndarray, np.ndarray],
                found: tuple[np.ndarray, np.ndarray]) -> str:
-    """Describe the first epoch in which models differ; empty if there is none."""
+    """Describe the first epoch in which models differ; empty if there is none.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+    expected, found : tuple of ndarray
+        Models of shape (epochs, n_features), and intercepts.
+    """
     for epoch, (model, other) in enumerate(zip(expected[0], found[0], strict=False)):
         wrong = np.flatnonzero(model != other)
         if len(wrong):

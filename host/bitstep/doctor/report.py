@@ -103,11 +103,23 @@ class Report:
         self._add(title, Verdict.OK, found)
 
     def fail(self, title: str, *, expected: str, found: str, remedy: str) -> None:
-        """Note a check that found something wrong."""
+        """Note a check that found something wrong.
+
+        Parameters
+        ----------
+        title : str
+            Name of the check.
+        expected, found : str
+            The right state, and the state of the device.
+        remedy : str
+            Advice to the reader.
+        """
         self._add(title, Verdict.FAILED, found, expected, remedy)
 
     def warn(self, title: str, *, expected: str, found: str, remedy: str) -> None:
-        """Note something that does no harm to the models, but should be otherwise."""
+        """Note something that does no harm to the models, but should be otherwise; parameters as
+        of :meth:`fail`.
+        """
         self._add(title, Verdict.WARNING, found, expected, remedy)
 
     def skip(self, title: str, reason: str) -> None:

@@ -101,7 +101,13 @@ def _compare(session, title, job, expected, result: RunResult) -> bool:
 
 
 def counters(session: Session) -> None:
-    """Compare the counters of the plain training with those that its job must give."""
+    """Compare the counters of the plain training with those that its job must give.
+
+    Raises
+    ------
+    NotDone
+        If that training gave no result.
+    """
     if "plain" not in session.results:
         raise NotDone("the plain training gave no result")
     job, result, elapsed = session.results["plain"]

@@ -1,8 +1,8 @@
-"""Codes and labels to the bytes of docs/memory-layout.md."""
+"""Rows, labels and models as the bytes of docs/memory-layout.md."""
 
 import numpy as np
 
-from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, ceil_div
+from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, PipelineConfig, ceil_div
 from bitstep.pipeline.job import label_bytes
 from bitstep.pipeline.registers import LabelFormat
 
@@ -148,3 +148,51 @@ def pack_labels(labels: np.ndarray, label_format: LabelFormat) -> np.ndarray:
         data = labels.astype(kind).view(np.uint8)
     packed[:len(data)] = data
     return packed
+
+
+class ModelLayout:
+    """Order of the words of a model in memory (docs/memory-layout.md).
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Pipeline that reads and writes the model.
+    n_features : int
+
+    Attributes
+    ----------
+    n_words, n_bytes : int
+        Size of a model with its intercept and padding.
+    position : ndarray of int, shape (n_features,)
+        Number of each feature's word.
+    intercept : int
+        Number of the intercept's word.
+    full_words, full_bytes : int
+        Size of a row at full precision.
+    """
+
+    def __init__(self, config: PipelineConfig, n_features: int):
+        feature = np.arange(n_features)
+        self.n_words = config.model_words(n_features)
+        self.n_bytes = 4 * self.n_words
+        self.position = feature // config.lanes * config.model_lanes + feature % config.lanes
+        self.intercept = self.n_words - 2
+        self.full_words = config.full_words(n_features)
+        self.full_bytes = 2 * self.full_words
+
+    def pack(self, model: np.ndarray, intercept: int) -> np.ndarray:
+        """Return the bytes of one model."""
+        words = np.zeros(self.n_words, "<i4")
+        words[self.position] = model
+        words[self.intercept] = intercept
+        return words.view(np.uint8)
+
+    def pack_full(self, rows: np.ndarray) -> np.ndarray:
+        """Return the bytes of all rows at full precision."""
+        words = np.zeros((len(rows), self.full_words), "<i2")
+        words[:, self.position] = rows
+        return words.reshape(-1).view(np.uint8)
+
+    def unpack(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return models and intercepts from words of shape (n_models, n_words)."""
+        return words[:, self.position], words[:, self.intercept]

@@ -1,4 +1,4 @@
-"""What a run of a training job gives: its models and counters, or an error that says what to do."""
+"""Results of a run of a training job: models and counters, or an error with its remedy."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -137,10 +137,14 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
 
 
 def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> RunError:
-    """The exception for a value of ERROR, with what to do about it.
+    """Return the exception for a value of ERROR; its message has the remedy.
 
     Parameters
     ----------
+    error, saturation : int
+        Registers ERROR and SATURATION.
+    result : RunResult
+        The finished epochs.
     epochs : int
         Epochs that the job asked for.
     """
@@ -172,7 +176,17 @@ def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> Ru
 
 def collect(models: Sequence[np.ndarray], intercepts: Sequence[int], n_features: int,
             counters: Mapping[str, int | None]) -> RunResult:
-    """A result from one model an epoch, each copied."""
+    """Make a result, in which everything is copied.
+
+    Parameters
+    ----------
+    models : sequence of ndarray of int, shape (n_features,)
+        One for each finished epoch.
+    intercepts : sequence of int
+    n_features : int
+    counters : mapping
+        See :class:`RunResult`.
+    """
     return RunResult(np.array(models, np.int32).reshape(-1, n_features),
                      np.array(intercepts, np.int32), dict(counters))
 

@@ -75,7 +75,7 @@ class PynqDevice(RegisterDevice):
 
     @staticmethod
     def problem() -> str:
-        """Why there can be no such device here; empty if there is no reason known."""
+        """Return the reason why there can be no such device here; empty if none is known."""
         try:
             return "" if find_spec("pynq") else _NO_PYNQ.format("No module named 'pynq'")
         except (ImportError, ValueError) as error:
@@ -110,7 +110,7 @@ class PynqDevice(RegisterDevice):
 
     @property
     def uses_interrupt(self) -> bool:
-        """Whether waiting is done by interrupt."""
+        """True if the device waits by interrupt."""
         return self._interrupt is not None
 
     @property
@@ -152,8 +152,8 @@ class PynqDevice(RegisterDevice):
         return self._waiter.wait(self._offered.wait, timeout_s)
 
     def _open(self, pynq, interrupt):
-        """IP, its interrupt or None, and the clock; on the thread whose event loop the interrupt
-        needs.
+        """Load the bitstream, on the thread whose event loop the interrupt needs; return the IP,
+        its interrupt or None, and the clock.
         """
         path = self.bitstream.path
         end_left_run(pynq)
@@ -270,13 +270,13 @@ _OPEN: "weakref.WeakSet[PynqDevice]" = weakref.WeakSet()
 
 @atexit.register
 def _close_all():
-    """The end of a program is the end of its runs."""
+    """Close what is open: the end of a program is the end of its runs."""
     for device in list(_OPEN):
         device.close()
 
 
 def _active_device(pynq: Any) -> Any:
-    """Object by which pynq knows the board; None if it has none."""
+    """Return the object by which pynq knows the board; None if it has none."""
     try:
         return pynq.Device.active_device
     except (AttributeError, RuntimeError):

@@ -12,9 +12,9 @@ from bitstep.pipeline.results import DeviceError
 
 @functools.cache
 def _event_loop() -> asyncio.AbstractEventLoop:
-    """An event loop on a thread of its own, since pynq's interrupts need a loop that runs, and
-    that of a notebook is busy with the cell that trains. It lives as long as the process: pynq
-    keeps an interrupt's file on the loop where it was first asked for.
+    """Return an event loop on a thread of its own. Interrupts of pynq need a loop that runs, and
+    that of a notebook is busy with the cell that trains. The loop lives as long as the process:
+    pynq keeps an interrupt's file on the loop where it was first asked for.
     """
     loop = asyncio.new_event_loop()
 
@@ -51,8 +51,19 @@ class Waiter:
                               "the board") from error
 
     def wait(self, start: Callable[[], Any], timeout_s: float) -> bool:
-        """Wait for the end of a coroutine; False if it takes longer, then it goes on and the next
-        call waits for the same one.
+        """Wait for the end of a coroutine; return False if it takes longer.
+
+        Parameters
+        ----------
+        start : callable
+            Returns the coroutine. It is not called while an earlier coroutine goes on, which is
+            waited for instead.
+        timeout_s : float
+
+        Raises
+        ------
+        DeviceError
+            If the coroutine fails.
         """
         if self._waiting is None:
             self._waiting = asyncio.run_coroutine_threadsafe(start(), self._loop)

@@ -72,6 +72,16 @@ class UartLink:
     def call(self, command: Command, address: int, n_words: int, payload: bytes = b"") -> bytes:
         """Send a request and return the words that it reads; empty for a write.
 
+        Parameters
+        ----------
+        command : Command
+        address : int
+            See :class:`~bitstep.devices.uart.protocol.Command`.
+        n_words : int
+            Words to read or write.
+        payload : bytes
+            The words to write; empty for a read.
+
         Raises
         ------
         DeviceError

@@ -1,4 +1,4 @@
-"""Packets between a host and a board on a serial line: what both ends agree on.
+"""Packets between a host and a board on a serial line.
 
 A request is the magic byte, sequence number, command, number of words less 1, address (4 bytes)
 and the CRC-32 of these; writes are followed by the words and the CRC-32 of the words. A reply is
@@ -23,7 +23,7 @@ INFORMATION_WORDS = 4
 
 
 class Command(IntEnum):
-    """What a request asks for; the address counts bytes, for information words."""
+    """Kinds of requests; their address counts bytes, that of READ_INFORMATION words."""
 
     READ_MEMORY = 1
     WRITE_MEMORY = 2
@@ -33,7 +33,7 @@ class Command(IntEnum):
 
 
 class Reply(IntEnum):
-    """How a request ended."""
+    """Status of a reply."""
 
     OK = 0
     DAMAGED = 1             # the checksum of the words was wrong; nothing but memory was written
@@ -42,7 +42,7 @@ class Reply(IntEnum):
 
 @dataclass(frozen=True)
 class Information:
-    """What a board tells of itself.
+    """Facts that a board tells of itself.
 
     Attributes
     ----------
@@ -62,12 +62,12 @@ class Information:
 
 
 def information(*, base: int, n_bytes: int, clock_hz: int, baud: int, gap_s: float) -> list[int]:
-    """The words that READ_INFORMATION gives."""
+    """Return the words of READ_INFORMATION; see :class:`Information`."""
     return [SIGNATURE, base | n_bytes << 32, clock_hz | baud << 32, round(gap_s * 1e6)]
 
 
 def parse_information(words: list[int]) -> Information | None:
-    """What these words say; None if they are not those of a board with this protocol."""
+    """Return the facts in the words of READ_INFORMATION; None if they are not of this protocol."""
     if len(words) != INFORMATION_WORDS or words[0] != SIGNATURE:
         return None
     low = 0xFFFF_FFFF
@@ -77,7 +77,20 @@ def parse_information(words: list[int]) -> Information | None:
 
 def request(sequence: int, command: Command, address: int, n_words: int,
             payload: bytes = b"") -> bytes:
-    """Bytes of a request; ``payload`` has ``8 * n_words`` bytes if it writes, else none."""
+    """Return the bytes of a request.
+
+    Parameters
+    ----------
+    sequence : int
+        Number of the request, 0 to 255.
+    command : Command
+    address : int
+        See :class:`Command`.
+    n_words : int
+        Words to read or write, 1 to ``MAX_WORDS``.
+    payload : bytes
+        The ``8 * n_words`` bytes to write; empty for a read.
+    """
     header = struct.pack("<BBBBI", REQUEST_MAGIC, sequence, command, n_words - 1, address)
     packet = header + struct.pack("<I", zlib.crc32(header))
     return packet + payload + struct.pack("<I", zlib.crc32(payload)) if payload else packet

@@ -47,7 +47,20 @@ def _report(routed: Path) -> dict:
 
 def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float,
             folder: Path) -> dict:
-    """Synthesize, place and route the top for ``config`` alone; returns nextpnr's report."""
+    """Synthesize, place and route the top for ``config`` alone; return nextpnr's report.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+    clock_mhz : float
+        Clock that is aimed at.
+    seed : int
+        Seed of the placer.
+    alpha : float
+        See :meth:`bitstep_hw.boards.ecp5.tools.Flow.place_and_route`.
+    folder : Path
+        Folder of finished steps.
+    """
     # Any identity number does, and one that changes with every comment would change the placement.
     top = ClockHarness(Top(config, number=0))
     rtl = rtlil.convert(top, name="clock_harness", emit_src=False)
@@ -56,7 +69,15 @@ def measure(config: PipelineConfig, *, clock_mhz: float, seed: int, alpha: float
 
 
 def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, Manifest]:
-    """Bitstream of the board for ``system``, and its manifest.
+    """Build the bitstream of the board for ``system``; return its path and its manifest.
+
+    Parameters
+    ----------
+    system : SystemConfig
+    seed : int
+        Seed of the placer.
+    folder : Path
+        Folder of finished steps.
 
     Raises
     ------
@@ -80,7 +101,20 @@ def build(system: SystemConfig, *, seed: int, folder: Path) -> tuple[Path, Manif
 
 def manifest(system: SystemConfig, report: dict, clock: Clock, bitstream: Path, *,
              seed: int) -> Manifest:
-    """Make the manifest of a bitstream, which the device ``uart`` reads."""
+    """Make the manifest of a bitstream, which the device ``uart`` reads.
+
+    Parameters
+    ----------
+    system : SystemConfig
+    report : dict
+        nextpnr's report.
+    clock : Clock
+        Clock of the pipeline in it.
+    bitstream : Path
+        The .bit.
+    seed : int
+        Seed of the placer.
+    """
     surroundings = dataclasses.asdict(system)
     del surroundings["pipeline"]
     return Manifest(

@@ -24,11 +24,11 @@ class Dividers:
     second: int
 
     def oscillator_mhz(self, input_mhz: float) -> float:
-        """What the PLL's own oscillator runs at."""
+        """Return the frequency of the PLL's own oscillator."""
         return input_mhz * self.feedback * self.first
 
     def mhz(self, input_mhz: float) -> float:
-        """The clock."""
+        """Return the frequency of the clock."""
         return self.oscillator_mhz(input_mhz) / self.second
 
 

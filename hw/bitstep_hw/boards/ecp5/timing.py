@@ -11,7 +11,7 @@ RESOURCES = {"LUT4": "TRELLIS_COMB", "FF": "TRELLIS_FF", "EBR": "DP16KD", "MULT1
 
 @dataclass(frozen=True)
 class Clock:
-    """What a clock reaches.
+    """A clock as place and route report it.
 
     Attributes
     ----------

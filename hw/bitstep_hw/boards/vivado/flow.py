@@ -45,7 +45,15 @@ class Vivado:
 
 
 def settings(board: PynqBoard, config: PipelineConfig, *, jobs: int) -> str:
-    """The Tcl that tells ``build.tcl`` board, pipeline and register table."""
+    """Return the Tcl that tells ``build.tcl`` board, pipeline and register table.
+
+    Parameters
+    ----------
+    board : PynqBoard
+    config : PipelineConfig
+    jobs : int
+        Programs that Vivado may start at once.
+    """
     family = board.family
     vendor, library, name, version = IP_VLNV.split(":")
     values: dict[str, Any] = {
@@ -100,7 +108,22 @@ def _tcl(value: Any) -> str:
 
 def write_sources(board: PynqBoard, config: PipelineConfig, folder: Path, *,
                   jobs: int = 2) -> Path:
-    """Write what Vivado needs into a folder of its own in ``folder``; returns that."""
+    """Write the files that Vivado needs.
+
+    Parameters
+    ----------
+    board : PynqBoard
+    config : PipelineConfig
+    folder : Path
+        The files get a folder of their own in it.
+    jobs : int
+        See :func:`settings`.
+
+    Returns
+    -------
+    Path
+        The folder with the files.
+    """
     texts = sources(board, config, jobs=jobs)
     target = folder / f"{board.name}-{config.name}"
     target.mkdir(parents=True, exist_ok=True)
@@ -110,8 +133,8 @@ def write_sources(board: PynqBoard, config: PipelineConfig, folder: Path, *,
 
 
 def sources(board: PynqBoard, config: PipelineConfig, *, jobs: int = 2) -> dict[str, str]:
-    """The files that Vivado needs, by name. The settings end with the checksum of all, which
-    Vivado writes beside what it built.
+    """Return the files that Vivado needs, by name. The settings end with the checksum of all,
+    which Vivado writes beside its results. Parameters as of :func:`settings`.
     """
     build_tcl = (resources.files("bitstep_hw.boards.vivado") / "build.tcl").read_text("utf-8")
     top = to_verilog(config)
@@ -123,7 +146,7 @@ def sources(board: PynqBoard, config: PipelineConfig, *, jobs: int = 2) -> dict[
 
 
 def find_vivado(board: PynqBoard) -> Vivado:
-    """Vivado on PATH.
+    """Find Vivado on PATH.
 
     Raises
     ------
@@ -153,10 +176,21 @@ def find_vivado(board: PynqBoard) -> Vivado:
 def build(board: PynqBoard, config: PipelineConfig, vivado: Vivado, *, folder: Path,
           target: Path, jobs: int, timeout_s: float,
           tell: Callable[[str], None] = lambda line: None) -> Path:
-    """Bitstream, .hwh and manifest in ``target``; returns the path of the manifest.
+    """Build bitstream, .hwh and manifest into ``target``; return the path of the manifest.
 
     Parameters
     ----------
+    board : PynqBoard
+    config : PipelineConfig
+    vivado : Vivado
+    folder : Path
+        Folder of finished builds.
+    target : Path
+        Folder of the results.
+    jobs : int
+        See :func:`settings`.
+    timeout_s : float
+        Limit of Vivado's time.
     tell : callable
         Called with the file to watch, before hours without a line.
 
@@ -177,8 +211,17 @@ def build(board: PynqBoard, config: PipelineConfig, vivado: Vivado, *, folder: P
 
 
 def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path) -> Path:
-    """Bitstream, .hwh and manifest in ``target`` from a folder that Vivado has finished, here or
-    elsewhere; returns the path of the manifest.
+    """Collect bitstream, .hwh and manifest into ``target`` from a folder that Vivado has finished,
+    here or elsewhere; return the path of the manifest.
+
+    Parameters
+    ----------
+    board : PynqBoard
+    config : PipelineConfig
+    work : Path
+        The finished folder.
+    target : Path
+        Folder of the results.
 
     Raises
     ------
@@ -263,8 +306,8 @@ def manifest(board: PynqBoard, config: PipelineConfig, bitstream: Path, handoff:
     bitstream, handoff : Path
         The .bit and the .hwh, which must not be taken for those of another build.
     slack_ns : dict of str to float, or None
-        What :func:`bitstep_hw.boards.vivado.results.slacks` gives: ``setup`` is what the clock's
-        period could be shorter. None if nothing was placed and routed.
+        See :func:`bitstep_hw.boards.vivado.results.slacks`; the clock's period could be shorter by
+        ``setup``. None if nothing was placed and routed.
     """
     clock: dict[str, float] = {"constraint": board.clock_mhz}
     if slack_ns is not None:

@@ -29,7 +29,7 @@ class Bus(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, object]:
-        """What the IP packager must know of it."""
+        """Parameters of the bus for the IP packager."""
         data = (self.ports.get("RDATA") or self.ports["WDATA"]).width
         common = {"DATA_WIDTH": data, "ADDR_WIDTH": self.ports["ARADDR"].width}
         if "ARLEN" not in self.ports:
