@@ -20,7 +20,8 @@ from itertools import combinations
 from pathlib import Path
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_sim.faults import print_faults
+from bitstep_sim.fault_runs import run_fault
+from bitstep_sim.faults import FAULTS
 
 LOG = "BITSTEP_COVERAGE"        # environment variable: file to which jobs are written
 _TESTS = ("tests/sim/board/test_equivalence.py", "tests/sim/board/test_saturation.py",
@@ -216,6 +217,21 @@ def print_jobs(jobs: list[dict[str, str]]) -> None:
     print(f"{total - len(unmet)} of {total} possible pairs of values of {', '.join(_CROSSED)}")
     for pair in unmet:
         print(f"never: {pair}")
+
+
+def print_faults(word: str) -> int:
+    """Run every fault with ``word`` in its kind or file; return the number of survivors."""
+    chosen = [fault for fault in FAULTS if word in f"{fault.kind} {fault.mutation.file}"]
+    survivors = 0
+    for fault in chosen:
+        result = run_fault(fault)
+        if result == "survives" and fault.equivalent:
+            result = "equal"
+        survivors += result == "survives"
+        print(f"{result:<9} {fault.kind:<24} {fault.mutation.file}: {fault.mutation.old.strip()!r}"
+              f" -> {fault.mutation.new.strip()!r} {fault.equivalent}".rstrip(), flush=True)
+    print(f"{survivors} of {len(chosen)} faults survive")
+    return survivors
 
 
 def main(arguments: list[str] | None = None) -> int:
