@@ -96,17 +96,12 @@ def sgd(rows: np.ndarray, targets: np.ndarray, *, first_steps: np.ndarray, share
             changes[..., :-1] += len(values) / batch * l2 * weights
         return changes
 
-    def project(part, models, step):
-        if part.stop % period == 0 or part.stop == n_rows:
-            threshold = l1 * step / batch * n_rows / -(-n_rows // period)
-            weights = models[..., :-1]
-            models[..., :-1] = np.sign(weights) * np.clip(np.abs(weights) - threshold, 0, box)
-
+    project = partial(_proximal_step, n_rows, period, l1 / batch, box) if period else None
     start = np.zeros((len(first_steps), targets.shape[1], n_features + 1))
     steps = (np.asarray(shares)[:, None] * first_steps)[..., None, None]
     with np.errstate(over="ignore", invalid="ignore"):
         models = np.array(list(descend(start, steps, n_rows=n_rows, batch=batch, gradient=gradient,
-                                       project=project if period else None)))
+                                       project=project)))
     return models[..., :-1], models[..., -1]
 
 
@@ -120,3 +115,11 @@ def _slopes(loss, values, targets):
     if loss == Loss.HINGE:
         return np.where(margins < 1, -targets, 0.0)
     return np.where(margins < 1, values - targets, 0.0)
+
+
+def _proximal_step(n_rows, period, l1, box, part, models, step):
+    """Shrink and clip the weights if a period or an epoch ends with this batch."""
+    if part.stop % period == 0 or part.stop == n_rows:
+        threshold = l1 * step * n_rows / -(-n_rows // period)
+        weights = models[..., :-1]
+        models[..., :-1] = np.sign(weights) * np.clip(np.abs(weights) - threshold, 0, box)

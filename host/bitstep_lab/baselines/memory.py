@@ -1,4 +1,4 @@
-"""How fast this machine's memory is, for comparison with the bytes that training streams."""
+"""Bandwidth of this machine's memory, for comparison with the bytes that training streams."""
 
 import time
 

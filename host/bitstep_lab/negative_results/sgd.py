@@ -13,7 +13,7 @@ from bitstep_lab.negative_results.methods import FULL_BITS, Method, check_loss, 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What came out of :func:`train`.
+    """Result of :func:`train`.
 
     Parameters
     ----------
@@ -77,22 +77,8 @@ def train(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, st
     _check(rows, labels, loss=loss, steps=steps, epochs=epochs, batch=batch, radius=radius)
     rng = np.random.default_rng(seed)
     method.store(rows, rng)
+    gradients = _Gradients(rows, labels, method, loss, rng, len(steps))
     limit = radius / np.linalg.norm(rows, axis=1).max()
-    refetched, flipped = np.zeros(len(steps)), np.zeros(len(steps))
-
-    def gradient(part, weights):
-        if part.start == 0:
-            method.start_epoch(rng)
-        exact, signs = rows[part], labels[part]
-        estimate = method.slopes(part, signs, weights, rng)
-        true = loss_derivatives(signs[:, None] * (exact @ weights.T), loss)
-        flipped[:] += (np.abs(estimate.slopes - true) > 0.5).sum(axis=0)
-        slopes = estimate.slopes * signs[:, None]
-        if estimate.refetched is None:
-            return slopes.T @ estimate.rows / len(signs)
-        refetched[:] += estimate.refetched.sum(axis=0)
-        return ((slopes * ~estimate.refetched).T @ estimate.rows
-                + (slopes * estimate.refetched).T @ exact) / len(signs)
 
     def shorten(part, weights, step):
         lengths = np.linalg.norm(weights, axis=1, keepdims=True)
@@ -100,10 +86,34 @@ def train(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, st
 
     shares = 1 / np.arange(1, epochs + 1)
     *_, weights = descend(np.zeros((len(steps), rows.shape[1])), np.outer(shares, steps)[..., None],
-                          n_rows=len(rows), batch=batch, gradient=gradient,
+                          n_rows=len(rows), batch=batch, gradient=gradients.mean,
                           project=shorten if np.isfinite(limit) else None)
     visits = epochs * len(rows)
-    return Run(weights, refetched / visits, flipped / visits, method.bits)
+    return Run(weights, gradients.refetched / visits, gradients.flipped / visits, method.bits)
+
+
+class _Gradients:
+    """Gradients of a method, with counts of rows read again and of slopes that are far off."""
+
+    def __init__(self, rows, labels, method, loss, rng, n_models):
+        self._rows, self._labels, self._method = rows, labels, method
+        self._loss, self._rng = loss, rng
+        self.refetched, self.flipped = np.zeros(n_models), np.zeros(n_models)
+
+    def mean(self, part, weights):
+        """Mean gradient of a batch, for every model."""
+        if part.start == 0:
+            self._method.start_epoch(self._rng)
+        exact, signs = self._rows[part], self._labels[part]
+        estimate = self._method.slopes(part, signs, weights, self._rng)
+        true = loss_derivatives(signs[:, None] * (exact @ weights.T), self._loss)
+        self.flipped += (np.abs(estimate.slopes - true) > 0.5).sum(axis=0)
+        slopes = estimate.slopes * signs[:, None]
+        if estimate.refetched is None:
+            return slopes.T @ estimate.rows / len(signs)
+        self.refetched += estimate.refetched.sum(axis=0)
+        return ((slopes * ~estimate.refetched).T @ estimate.rows
+                + (slopes * estimate.refetched).T @ exact) / len(signs)
 
 
 def _check(rows, labels, *, loss, steps, epochs, batch, radius):
