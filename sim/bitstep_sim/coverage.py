@@ -1,4 +1,4 @@
-"""What the benches and tests reach: ``python -m bitstep_sim.coverage rtl|jobs|faults``.
+"""Coverage of benches and tests: ``python -m bitstep_sim.coverage rtl|jobs|faults``.
 
 ``rtl``: lines and toggles of the RTL, from Verilator, over the cocotb benches. ``jobs``: which
 configurations and options the tests on the simulated board drew, counted where they are run, in
@@ -40,8 +40,9 @@ class Point:
 
 
 def read_points(text: str) -> Counter[Point]:
-    """How often each point was hit, from the text of Verilator's ``coverage.dat``; instances of a
-    module count together.
+    """Count the hits of each point in the text of Verilator's ``coverage.dat``.
+
+    Instances of a module count together.
     """
     points: Counter[Point] = Counter()
     for match in re.finditer(r"^C '(.*)' (\d+)$", text, re.MULTILINE):
@@ -53,13 +54,19 @@ def read_points(text: str) -> Counter[Point]:
 
 
 def component(module: str) -> str:
-    """What a module of the hierarchy is: its last name, without number."""
+    """Component of a module of the hierarchy: its last name, without number."""
     name = re.sub(r"\$\d+$", "", module).rsplit(".", 1)[-1]
     return re.sub(r"_\d+$", "", name)
 
 
 def measure_rtl() -> Counter[Point]:
-    """Run every bench with coverage; raise RuntimeError if one fails."""
+    """Run every bench with coverage.
+
+    Raises
+    ------
+    RuntimeError
+        If one fails.
+    """
     from bitstep_sim.benches import runner
     from bitstep_sim.benches.registry import BENCHES
     from bitstep_sim.board import verilog as rtl
@@ -132,7 +139,7 @@ def _noted(plain):
 
 
 def describe(job, lookahead: int | None = None) -> dict[str, str]:
-    """What is counted of a job, by the name of the aspect."""
+    """Aspects of a job that are counted, by name."""
     config = job.config
     if lookahead is None:
         lookahead = config.effective_lookahead(job.beats)
@@ -163,7 +170,7 @@ _CROSSED = ("family", "look-ahead", "batch", "loss", "corrections", "proximal", 
 
 
 def impossible(pair: dict[str, str]) -> bool:
-    """Whether no job can have both values."""
+    """Tell if no job can have both values."""
     def is_a(**wanted):
         return all(pair.get(name) in value for name, value in wanted.items())
 
@@ -192,7 +199,13 @@ def unmet_pairs(jobs: list[dict[str, str]]) -> tuple[list[str], int]:
 
 
 def measure_jobs(tests: Iterable[str] = _TESTS) -> list[dict[str, str]]:
-    """Run tests and return what they drew; raise RuntimeError if one fails."""
+    """Run tests and return the aspects of their jobs.
+
+    Raises
+    ------
+    RuntimeError
+        If one fails.
+    """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "jobs"
         log.touch()

@@ -35,7 +35,7 @@ class Fault:
 
     @property
     def arguments(self) -> list[str]:
-        """What pytest is to run."""
+        """Arguments of pytest."""
         if not self.board:
             return [f"tests/hw/{name}" for name in self.tests]
         name, _, words = self.board.partition("::")

@@ -1,4 +1,4 @@
-"""Which rows to read again at full precision: the tests of appendix G of the ZipML paper.
+"""Tests for rows to read again at full precision, of appendix G of the ZipML paper.
 
 The hinge loss's gradient depends on the sign of 1 - z, z = y (a . x), and a rounded row may have it
 wrong. Two tests find rows for which it could be: bounds from the l1 norm of the model (G.4), which
@@ -39,7 +39,7 @@ def sign_matrix(n_features: int, size: int, rng: np.random.Generator) -> np.ndar
 
 
 def sketch_error(size: int, failure: float) -> float:
-    """How far a scalar product of two sketches may be off.
+    """Bound of the error of a scalar product of two sketches.
 
     For unit vectors, ``4 <Ma, Mx> = |M (a + x)|^2 - |M (a - x)|^2``. Each of these squares is off
     by more than a factor of 1 +- gamma with a probability of at most 2 exp(-(size / 2) (gamma^2 / 2

@@ -136,7 +136,7 @@ class Entry(NamedTuple):
 
 
 def entries(loss: str, radii: Sequence[float] = RADII) -> list[Entry]:
-    """What is compared; the first entry of every radius is float64, which tunes the step.
+    """Methods to compare; the first one of every radius is float64, which tunes the step.
 
     Parameters
     ----------

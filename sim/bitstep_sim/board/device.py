@@ -133,7 +133,15 @@ class SimDevice(RegisterDevice):
         self.board.write(offset, value)
 
     def allocate(self, n_bytes: int) -> SimBuffer:
-        """Allocate shared memory, poisoned for host and pipeline alike."""
+        """Allocate shared memory, poisoned for host and pipeline alike.
+
+        Raises
+        ------
+        ValueError
+            If there is not at least one byte.
+        MemoryError
+            If there is no room.
+        """
         if n_bytes < 1:
             raise ValueError(f"A buffer must have at least 1 byte, not {n_bytes}")
         buffer = SimBuffer(self, self._allocator.allocate(n_bytes), n_bytes)

@@ -31,7 +31,7 @@ class Surrounding:
     ports : list of Signal
         What keeps its name, for structures; inputs if nothing drives them.
     helpers : bool
-        Whether what only helps the induction is asserted too.
+        If true, what only helps the induction is asserted too.
     """
 
     def __init__(self, *, helpers=True):
@@ -67,7 +67,16 @@ class Surrounding:
         return self.named(AnySeq(shape), shape, name)
 
     def named(self, value, shape=None, name=None):
-        """A signal with ``value``, which traces then show."""
+        """A signal with a value, which traces then show.
+
+        Parameters
+        ----------
+        value : Value
+        shape : shape-like, optional
+            Default: that of the value.
+        name : str, optional
+            Name in the traces.
+        """
         self._number += 1
         signal = Signal(value.shape() if shape is None else shape,
                         name=name or f"value_{self._number}")
@@ -75,7 +84,15 @@ class Surrounding:
         return signal
 
     def past(self, value, cycles=1, *, init=0):
-        """``value`` as it was ``cycles`` before; ``init`` before the first cycle."""
+        """A value as it was some cycles before.
+
+        Parameters
+        ----------
+        value : Value
+        cycles : int
+        init : int
+            The value before the first cycle.
+        """
         for _ in range(cycles):
             self._number += 1
             register = Signal(value.shape(), init=init, name=f"past_{self._number}")
@@ -99,7 +116,18 @@ class Surrounding:
             self.m.d.comb += Assert(condition, src_loc_at=1)
 
     def held(self, valid, ready, *payload, cut=0, assumed=False):
-        """The rule of streams: what is valid and not ready stays as it is; not if ``cut``."""
+        """Check the rule of streams: a payload that is valid and not ready stays as it is.
+
+        Parameters
+        ----------
+        valid, ready : Value
+            Of the stream.
+        *payload : Value
+        cut : Value
+            1 in the cycle before one in which the rule need not hold.
+        assumed : bool
+            Assume the rule instead of checking it.
+        """
         waiting = self.past(valid & ~ready)
         rule = ~waiting | cut | valid
         for part in payload:
@@ -114,8 +142,21 @@ def implies(condition, result):
 
 
 def inside(fragment, path, *, width=None):
-    """Register or wire of a component, by its name behind those of submodules: ``store.level``;
-    ``width`` chooses among several of a name.
+    """Find a register or wire of a component by its name.
+
+    Parameters
+    ----------
+    fragment : Fragment
+        The component, as :meth:`Surrounding.add` returns it.
+    path : str
+        Its name behind those of submodules: ``store.level``.
+    width : int, optional
+        Bits of the signal, to choose among several of a name.
+
+    Raises
+    ------
+    LookupError
+        If there is not exactly one.
     """
     *parents, name = path.split(".")
     for parent in parents:
@@ -176,14 +217,14 @@ def mutated(mutation: Mutation) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Property:
-    """What is to be proved of which component, and how.
+    """A claim about a component, with the method of its proof and faults that break it.
 
     Parameters
     ----------
     name : str
         Unique, of the form ``subject-rule``.
     component : str
-        What it is about.
+        Name of the component.
     claim : str
         The property in words.
     build : callable
@@ -191,7 +232,7 @@ class Property:
     depth : int
         Steps of the induction, or, if ``bounded``, cycles from the start that are looked at.
     bounded : bool
-        Whether only runs of ``depth`` cycles are looked at, because induction does not hold.
+        If true, only runs of ``depth`` cycles are looked at, because induction does not hold.
     timeout_s : int
         Seconds after which the prover gives up.
     mutation : Mutation
@@ -230,7 +271,7 @@ class Property:
 
     @property
     def method(self) -> str:
-        """How it is proved, for the table."""
+        """Method of the proof, for the table."""
         if self.wires:
             return "structure"
         return f"{self.depth} cycles" if self.bounded else f"induction {self.depth}"

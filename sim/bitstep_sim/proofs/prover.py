@@ -36,8 +36,15 @@ class Outcome:
 
 
 def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> Outcome:
-    """Run the prover on a property, in ``keep`` if traces shall stay; with ``search`` only look for
-    a run from the start that breaks what the property says, without helpers.
+    """Run the prover on a property.
+
+    Parameters
+    ----------
+    prop : Property
+    keep : Path, optional
+        Folder for the design, logs and traces. Default: a temporary one.
+    search : bool
+        Only look for a run from the start that breaks the claim, without helpers.
 
     Raises
     ------

@@ -132,7 +132,7 @@ def _pipeline(modules, board, config, with_registers):
 
 
 def _ps_parameters(board, config, dividers):
-    """What pynq looks for: all four clocks, and the widths of the ports on Zynq UltraScale+."""
+    """Parameters that pynq reads: all four clocks, and on Zynq UltraScale+ the ports' widths."""
     mhz, found = board.clock_mhz, {}
     if dividers is None:
         dividers = (5, board.pll_mhz // 5 // mhz) if board.family.name == "zynq" \

@@ -99,7 +99,19 @@ def _logistic_accuracy(training: Dataset, test: Dataset, epochs: int, seed: int)
 
 def optimum(rows: np.ndarray, targets: np.ndarray, *, l1: float,
             box: float) -> tuple[np.ndarray, float]:
-    """Exact minimum of mean squares / 2 + l1 |x|_1 with |x_j| <= box, by coordinate descent."""
+    """Exact minimum of mean squares / 2 + l1 |x|_1 with |x_j| <= box, by coordinate descent.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n_rows, n_features)
+    targets : ndarray of float64, shape (n_rows,)
+    l1, box : float
+
+    Returns
+    -------
+    weights : ndarray of float64, shape (n_features,)
+    intercept : float
+    """
     centre, middle = rows.mean(axis=0), targets.mean()
     shifted, goal = rows - centre, targets - middle
     gram, pull = shifted.T @ shifted / len(rows), shifted.T @ goal / len(rows)

@@ -1,5 +1,4 @@
-"""What every pipeline does in a cycle: ``python -m bitstep_sim.reports.pipelines`` (``make
-pipelines``).
+"""Cycles of every pipeline: ``python -m bitstep_sim.reports.pipelines`` (``make pipelines``).
 
 Prints the table of docs/performance.md, measured on the simulated board with ideal memory. Cycles
 are exact and jobs are repeatable.
@@ -23,7 +22,20 @@ EPOCHS = 2
 
 def configurations(kinds: list[str], buses: list[int],
                    widths: list[int]) -> Iterator[tuple[str, PipelineConfig]]:
-    """Kind and pipeline; every pipeline has the look-ahead that no row ever waits with."""
+    """Pipelines to measure, each with a look-ahead with which no row ever waits.
+
+    Parameters
+    ----------
+    kinds : list of str
+        Of :data:`KINDS`.
+    buses, widths : list of int
+        Bits of a beat, and of a value for the kinds that have a choice.
+
+    Yields
+    ------
+    str, PipelineConfig
+        The kind and the pipeline.
+    """
     for bus_width in buses:
         for kind in kinds:
             bits = {"single": widths, "double": [width for width in widths if width > 1],
@@ -67,7 +79,17 @@ def main() -> int:
 
 
 def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int) -> None:
-    """Print the row of one pipeline."""
+    """Measure one pipeline and print its row.
+
+    Parameters
+    ----------
+    kind : str
+    config : PipelineConfig
+    features : list of int
+        Features of a row, one job for each.
+    n_rows : int
+        Rows of an epoch.
+    """
     device = SimDevice(config, memory_latency=IDEAL_LATENCY)
     loss = {"refetch": Loss.HINGE, "logistic": Loss.LOGISTIC}.get(kind, Loss.LEAST_SQUARES)
     cells, shares = [], []

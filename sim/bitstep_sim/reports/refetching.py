@@ -166,7 +166,23 @@ def full_rows(data: QuantizedDataset) -> np.ndarray:
 
 
 def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs: int) -> None:
-    """Print the tables of one problem."""
+    """Print the tables of one problem.
+
+    Parameters
+    ----------
+    name : str
+        See :func:`problem`.
+    n_rows, n_features : int
+        Shape of the problem's rows.
+    widths : list of int
+        Stored bits of a value.
+    epochs : int
+
+    Raises
+    ------
+    AssertionError
+        If look-ahead changes a model.
+    """
     training, test = problem(name, n_rows, n_features)
     scaler = fit_scaler(training.features, "minmax")
     data = {(encoding, bits): quantize(training.features, training.labels, bits=bits,

@@ -61,7 +61,16 @@ def images(n_features: int) -> tuple[np.ndarray, np.ndarray]:
 
 def quantized(features: np.ndarray, digits: np.ndarray, *, model: str,
               bits: int) -> QuantizedDataset:
-    """Rows of ``nearest`` codes; a classifier tells even digits from odd ones."""
+    """Quantize images to ``nearest`` codes; a classifier tells even digits from odd ones.
+
+    Parameters
+    ----------
+    features : ndarray of float, shape (n_rows, n_features)
+    digits : ndarray of int, shape (n_rows,)
+    model : str
+        A name of :data:`bitstep.training.models.MODELS`.
+    bits : int
+    """
     if MODELS[model].task == "regression":
         return quantize(features, digits.astype(float), bits=bits, encoding="nearest")
     return quantize(features, digits % 2, bits=bits, encoding="nearest", task="classification")

@@ -24,7 +24,20 @@ IDEAL_LATENCY = 1           # cycles; with no bandwidth limit, the ideal memory
 
 
 def run(device: SimDevice, *, n_features: int, n_rows: int, **options) -> tuple[int, float]:
-    """Run a random job; its cycles and the CPU seconds that it took."""
+    """Run a random job.
+
+    Parameters
+    ----------
+    device : SimDevice
+    n_features, n_rows : int
+    **options
+        Of :func:`bitstep_sim.testing.random_jobs.random_job`.
+
+    Returns
+    -------
+    int, float
+        Cycles, and the CPU seconds that they took.
+    """
     job = random_job(device.config, n_features=n_features, n_rows=n_rows, epochs=EPOCHS, **options)
     start = time.process_time()
     cycles = device.train(job).counters["cycles"]
