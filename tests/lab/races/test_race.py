@@ -9,7 +9,6 @@ import pytest
 
 from bitstep.data import Dataset
 from bitstep.data.dataset import DataError
-from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Loss
 from bitstep_lab.float_sgd import sgd
