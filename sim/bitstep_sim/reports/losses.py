@@ -19,7 +19,7 @@ from bitstep.training.planning import pipeline_for, plan
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step, class_outputs, train_model
 from bitstep_lab.float_sgd import sgd
-from bitstep_sim.reports.speed import row, table
+from bitstep_sim.reports.markdown import row, table
 
 EPOCHS = 20
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"

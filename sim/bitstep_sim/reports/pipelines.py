@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.speed import IDEAL_LATENCY, row, table
+from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.speed import IDEAL_LATENCY
 from bitstep_sim.testing.random_jobs import random_job
 
 KINDS = ("single", "double", "fast", "refetch", "logistic", "float")

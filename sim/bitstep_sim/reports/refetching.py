@@ -19,7 +19,8 @@ from bitstep.training.planning import plan
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.speed import IDEAL_LATENCY, row, table
+from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.speed import IDEAL_LATENCY
 
 PROBLEMS = ("separable", "noisy", "breast_cancer")
 ENCODINGS = ("nearest", "stochastic")

@@ -16,6 +16,7 @@ from bitstep.data import load
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.quantization import ENCODINGS, quantize
 from bitstep_sim.board.device import SimDevice
+from bitstep_sim.reports.markdown import row, table
 from bitstep_sim.testing.random_jobs import random_job
 
 FEATURES = (8, 90, 1000, 4096)
@@ -48,17 +49,6 @@ def run(device: SimDevice, *, n_features: int, n_rows: int, **options) -> tuple[
 def rows_for(config: PipelineConfig, n_features: int) -> int:
     """Rows of a job that is long enough to measure and short enough to wait for."""
     return max(2000, 100_000 // max(config.beats(n_features), config.recursion))
-
-
-def table(header: str) -> None:
-    """Print the head of a Markdown table."""
-    names = header.split(", ")
-    print("\n| " + " | ".join(names) + " |\n|" + " --- |" * len(names), flush=True)
-
-
-def row(*cells) -> None:
-    """Print a row of a Markdown table."""
-    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
 
 
 def cycles(widths: list[int], buses: list[int]) -> None:

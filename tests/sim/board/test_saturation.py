@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 import pytest
-from boards import compare, open_board
+from drawn_jobs import FLOAT, LOGISTIC, PROFILE, REFETCH, fresh_seed, jobs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pipelines import FLOAT, LOGISTIC, PROFILE, REFETCH, fresh_seed, jobs
+from simulated import compare, open_board
 
 from bitstep.golden.dither import dithers
 from bitstep.golden.sgd import train
