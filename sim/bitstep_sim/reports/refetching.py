@@ -18,6 +18,7 @@ from bitstep.training.losses import accuracies, mean_losses
 from bitstep.training.planning import plan
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step
+from bitstep_lab.float_sgd import descend
 from bitstep_sim.board.device import SimDevice
 from bitstep_sim.reports.markdown import row, table
 from bitstep_sim.reports.speed import IDEAL_LATENCY
@@ -148,15 +149,16 @@ def float_models(rows: np.ndarray, signs: np.ndarray,
     weights : ndarray of float64, shape (n_versions, n_features)
     intercepts : ndarray of float64, shape (n_versions,)
     """
-    versions = rows.shape[1]
-    rows = np.concatenate([rows, np.ones((len(rows), versions, 1))], axis=2)
-    model = np.zeros(rows.shape[1:])
-    for step in steps.T:
-        for values, sign in zip(rows, signs.tolist(), strict=True):
-            margins = (values * model).sum(axis=1)
-            active = margins < 1 if sign > 0 else margins > -1
-            model += (sign * step * active)[:, None] * values
-    return model[:, :-1], model[:, -1]
+    rows = np.concatenate([rows, np.ones((*rows.shape[:2], 1))], axis=2)
+
+    def gradient(part, models):
+        values, sign = rows[part.start], signs[part.start]
+        active = sign * (values * models).sum(axis=1) < 1
+        return (-sign * active)[:, None] * values
+
+    *_, models = descend(np.zeros(rows.shape[1:]), steps.T[..., None], n_rows=len(rows), batch=1,
+                         gradient=gradient)
+    return models[:, :-1], models[:, -1]
 
 
 def full_rows(data: QuantizedDataset) -> np.ndarray:
