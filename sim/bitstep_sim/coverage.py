@@ -182,8 +182,14 @@ def impossible(pair: dict[str, str]) -> bool:
 
 
 def unmet_pairs(jobs: list[dict[str, str]]) -> tuple[list[str], int]:
-    """Pairs of values of ``_CROSSED`` that no job has although each alone occurs; number of pairs
-    that are possible.
+    """Pairs of values of the aspects ``_CROSSED`` that no job has although each value occurs.
+
+    Returns
+    -------
+    list of str
+        The pairs.
+    int
+        Number of pairs that are possible.
     """
     values = {name: sorted({job[name] for job in jobs}) for name in _CROSSED}
     unmet, total = [], 0

@@ -138,8 +138,9 @@ def sketch_refetch(estimates: np.ndarray, gap: np.ndarray | float) -> np.ndarray
 
 def residual_bounds(rounded: np.ndarray, labels: np.ndarray, weights: np.ndarray,
                     spacing: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of 1 - y (a . x) from a rounded row (G.4): that of the rounded row, plus and minus
-    ``|x|_1 spacing``.
+    """Bounds of 1 - y (a . x) from a rounded row (G.4).
+
+    They are the value of the rounded row, plus and minus ``|x|_1 spacing``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Board profiles: what turns the cycles of an RTL simulation into seconds of device time."""
+"""Board profiles: clocks and memories, which turn cycles of a simulation into device time."""
 
 from dataclasses import dataclass, replace
 

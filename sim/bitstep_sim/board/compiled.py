@@ -175,8 +175,9 @@ class Board:
         self._call("reset")
 
     def restart_timing(self) -> None:
-        """Let the memory take as long for everything as on a new board: the stalls begin again, and
-        no bandwidth is saved or owed.
+        """Begin the memory's timing anew, as on a new board.
+
+        Its stalls begin again, and no bandwidth is saved or owed.
         """
         self._call("restart_timing")
 

@@ -138,7 +138,7 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
     verilog : str
         A module ``bitstep_top`` and what it consists of.
     trace : bool
-        Whether the board can write waveforms, which makes it slower even if it does not.
+        If true, the board can write waveforms, which makes it slower even if it does not.
     progress : callable, optional
         Called with a line of text about once a second while something is compiled.
     label : str

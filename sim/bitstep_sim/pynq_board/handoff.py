@@ -25,7 +25,7 @@ def write_bitstream(folder: Path, board: PynqBoard, config: PipelineConfig, *,
     Parameters
     ----------
     with_registers : bool
-        Whether the .hwh lists the IP's registers.
+        If true, the .hwh lists the IP's registers.
     dividers : tuple of int, optional
         The clock's two dividers, as a Vivado may choose them for PLLs that are not the board's.
         Default: those that are right.

@@ -35,12 +35,9 @@ async def get_all(ctx, stream, count, *, rng, stall=0.0):
 
     Parameters
     ----------
-    ctx : SimulatorContext
-    stream : stream.Interface
-        Output of the component.
+    ctx, stream, rng, stall
+        As for :func:`put_all`, of an output.
     count : int
-    rng : random.Random
-    stall : float
     """
     payloads = []
     while len(payloads) < count:
