@@ -1,4 +1,4 @@
-"""What the benches and tests reach: ``python -m bitstep_sim.coverage rtl|jobs|faults``.
+"""Coverage of benches and tests: ``python -m bitstep_sim.coverage rtl|jobs|faults``.
 
 ``rtl``: lines and toggles of the RTL, from Verilator, over the cocotb benches. ``jobs``: which
 configurations and options the tests on the simulated board drew, counted where they are run, in
@@ -20,7 +20,8 @@ from itertools import combinations
 from pathlib import Path
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_sim.faults import print_faults
+from bitstep_sim.fault_runs import run_fault
+from bitstep_sim.faults import FAULTS
 
 LOG = "BITSTEP_COVERAGE"        # environment variable: file to which jobs are written
 _TESTS = ("tests/sim/board/test_equivalence.py", "tests/sim/board/test_saturation.py",
@@ -39,8 +40,9 @@ class Point:
 
 
 def read_points(text: str) -> Counter[Point]:
-    """How often each point was hit, from the text of Verilator's ``coverage.dat``; instances of a
-    module count together.
+    """Count the hits of each point in the text of Verilator's ``coverage.dat``.
+
+    Instances of a module count together.
     """
     points: Counter[Point] = Counter()
     for match in re.finditer(r"^C '(.*)' (\d+)$", text, re.MULTILINE):
@@ -52,13 +54,19 @@ def read_points(text: str) -> Counter[Point]:
 
 
 def component(module: str) -> str:
-    """What a module of the hierarchy is: its last name, without number."""
+    """Component of a module of the hierarchy: its last name, without number."""
     name = re.sub(r"\$\d+$", "", module).rsplit(".", 1)[-1]
     return re.sub(r"_\d+$", "", name)
 
 
 def measure_rtl() -> Counter[Point]:
-    """Run every bench with coverage; raise RuntimeError if one fails."""
+    """Run every bench with coverage.
+
+    Raises
+    ------
+    RuntimeError
+        If one fails.
+    """
     from bitstep_sim.benches import runner
     from bitstep_sim.benches.registry import BENCHES
     from bitstep_sim.board import verilog as rtl
@@ -131,7 +139,7 @@ def _noted(plain):
 
 
 def describe(job, lookahead: int | None = None) -> dict[str, str]:
-    """What is counted of a job, by the name of the aspect."""
+    """Aspects of a job that are counted, by name."""
     config = job.config
     if lookahead is None:
         lookahead = config.effective_lookahead(job.beats)
@@ -162,7 +170,7 @@ _CROSSED = ("family", "look-ahead", "batch", "loss", "corrections", "proximal", 
 
 
 def impossible(pair: dict[str, str]) -> bool:
-    """Whether no job can have both values."""
+    """Tell if no job can have both values."""
     def is_a(**wanted):
         return all(pair.get(name) in value for name, value in wanted.items())
 
@@ -174,8 +182,14 @@ def impossible(pair: dict[str, str]) -> bool:
 
 
 def unmet_pairs(jobs: list[dict[str, str]]) -> tuple[list[str], int]:
-    """Pairs of values of ``_CROSSED`` that no job has although each alone occurs; number of pairs
-    that are possible.
+    """Pairs of values of the aspects ``_CROSSED`` that no job has although each value occurs.
+
+    Returns
+    -------
+    list of str
+        The pairs.
+    int
+        Number of pairs that are possible.
     """
     values = {name: sorted({job[name] for job in jobs}) for name in _CROSSED}
     unmet, total = [], 0
@@ -191,7 +205,13 @@ def unmet_pairs(jobs: list[dict[str, str]]) -> tuple[list[str], int]:
 
 
 def measure_jobs(tests: Iterable[str] = _TESTS) -> list[dict[str, str]]:
-    """Run tests and return what they drew; raise RuntimeError if one fails."""
+    """Run tests and return the aspects of their jobs.
+
+    Raises
+    ------
+    RuntimeError
+        If one fails.
+    """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "jobs"
         log.touch()
@@ -216,6 +236,21 @@ def print_jobs(jobs: list[dict[str, str]]) -> None:
     print(f"{total - len(unmet)} of {total} possible pairs of values of {', '.join(_CROSSED)}")
     for pair in unmet:
         print(f"never: {pair}")
+
+
+def print_faults(word: str) -> int:
+    """Run every fault with ``word`` in its kind or file; return the number of survivors."""
+    chosen = [fault for fault in FAULTS if word in f"{fault.kind} {fault.mutation.file}"]
+    survivors = 0
+    for fault in chosen:
+        result = run_fault(fault)
+        if result == "survives" and fault.equivalent:
+            result = "equal"
+        survivors += result == "survives"
+        print(f"{result:<9} {fault.kind:<24} {fault.mutation.file}: {fault.mutation.old.strip()!r}"
+              f" -> {fault.mutation.new.strip()!r} {fault.equivalent}".rstrip(), flush=True)
+    print(f"{survivors} of {len(chosen)} faults survive")
+    return survivors
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,45 +1,7 @@
 """Faults in the RTL generators, one changed line each, and the tests that must find them."""
 
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
-
-from bitstep_sim.proofs.formal import Mutation, mutated
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A fault of a kind, and the tests that must find it.
-
-    Parameters
-    ----------
-    kind : str
-        The mistake, in words.
-    mutation : Mutation
-        The changed line.
-    tests : tuple of str
-        Files in ``tests/hw``; empty if only runs of the simulated board find it.
-    board : str
-        File in ``tests/sim`` and, behind ``::``, the words that choose its tests (``-k`` of
-        pytest).
-    equivalent : str
-        Why none can find it; empty for all others.
-    """
-
-    kind: str
-    mutation: Mutation
-    tests: tuple[str, ...] = ()
-    board: str = ""
-    equivalent: str = ""
-
-    @property
-    def arguments(self) -> list[str]:
-        """What pytest is to run."""
-        if not self.board:
-            return [f"tests/hw/{name}" for name in self.tests]
-        name, _, words = self.board.partition("::")
-        return [f"tests/sim/{name}", "-k", words]
+from bitstep_sim.fault_runs import Fault
+from bitstep_sim.proofs.formal import Mutation
 
 
 def _test_of(file):
@@ -260,22 +222,26 @@ FAULTS = [
     _fault("wrong signal", "pipeline/rows/decoder.py",
            "    if bits == 2:\n        return Mux(code[sample],",
            "    if bits == 2:\n        return Mux(code[0],"),
-    _fault("constant changed", "boards/uart.py", "timer.eq(self.divisor * 3 // 2 - 2)",
+    _fault("constant changed", "boards/serial/uart.py", "timer.eq(self.divisor * 3 // 2 - 2)",
            "timer.eq(self.divisor - 2)", "boards/serial/test_uart.py"),
-    _fault("wrong state", "boards/uart.py", "m.next = \"Broken\"", "m.next = \"Idle\"",
+    _fault("wrong state", "boards/serial/uart.py", "m.next = \"Broken\"", "m.next = \"Idle\"",
            "boards/serial/test_uart.py"),
-    _fault("condition dropped", "boards/link.py",
+    _fault("condition dropped", "boards/serial/link.py",
            "\n                        & (self._sequence != self._previous)):", "):",
            "boards/serial/test_link.py"),
-    _fault("condition dropped", "boards/link.py", " & ~end[bits - 3:].any())", ")",
+    _fault("condition dropped", "boards/serial/link.py", " & ~end[bits - 3:].any())", ")",
            "boards/serial/test_link.py"),
-    _fault("condition dropped", "boards/link.py", "with m.If(self._status != Reply.DAMAGED):",
+    _fault("condition dropped", "boards/serial/link.py",
+           "with m.If(self._status != Reply.DAMAGED):",
            "with m.If(self._status != Reply.REFUSED):", "boards/serial/test_link.py"),
-    _fault("condition dropped", "boards/shared_memory.py", "bus.awready.eq(~active & ~bus.bvalid)",
+    _fault("condition dropped", "boards/serial/shared_memory.py",
+           "bus.awready.eq(~active & ~bus.bvalid)",
            "bus.awready.eq(~active)", "boards/serial/test_shared_memory.py"),
-    _fault("condition dropped", "boards/shared_memory.py", "Mux(error, 0, bus.wstrb)", "bus.wstrb",
+    _fault("condition dropped", "boards/serial/shared_memory.py",
+           "Mux(error, 0, bus.wstrb)", "bus.wstrb",
            "boards/serial/test_shared_memory.py"),
-    _fault("condition dropped", "boards/shared_memory.py", "self.request.eq(active & (room != 0))",
+    _fault("condition dropped", "boards/serial/shared_memory.py",
+           "self.request.eq(active & (room != 0))",
            "self.request.eq(active)", "boards/serial/test_shared_memory.py"),
     _fault("wrong width", "parts/arithmetic.py", "terms.insert(0, C(addend, width))",
            "terms.insert(0, C(addend, 1))"),
@@ -312,31 +278,3 @@ FAULTS = [
            "beyond.eq(self.period)",
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
 ]
-
-
-def run_fault(fault: Fault) -> str:
-    """``killed``, or ``survives`` if none of the fault's tests fails with it."""
-    with mutated(fault.mutation) as folder:
-        path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-        ended = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-             *fault.arguments],
-            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
-    if ended.returncode not in (0, 1):
-        raise RuntimeError(f"pytest ended with code {ended.returncode}:\n{ended.stdout[-2000:]}")
-    return "killed" if ended.returncode else "survives"
-
-
-def print_faults(word: str) -> int:
-    """Run every fault with ``word`` in its kind or file; the number of survivors."""
-    chosen = [fault for fault in FAULTS if word in f"{fault.kind} {fault.mutation.file}"]
-    survivors = 0
-    for fault in chosen:
-        result = run_fault(fault)
-        if result == "survives" and fault.equivalent:
-            result = "equal"
-        survivors += result == "survives"
-        print(f"{result:<9} {fault.kind:<24} {fault.mutation.file}: {fault.mutation.old.strip()!r}"
-              f" -> {fault.mutation.new.strip()!r} {fault.equivalent}".rstrip(), flush=True)
-    print(f"{survivors} of {len(chosen)} faults survive")
-    return survivors

@@ -15,7 +15,8 @@ from bitstep_sim.coverage import (
     read_points,
     unmet_pairs,
 )
-from bitstep_sim.faults import FAULTS, run_fault
+from bitstep_sim.fault_runs import run_fault
+from bitstep_sim.faults import FAULTS
 from bitstep_sim.proofs.formal import mutated
 from bitstep_sim.testing.random_jobs import random_job
 

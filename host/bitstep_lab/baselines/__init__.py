@@ -1,9 +1,9 @@
-"""What a CPU does with the same data, losses and steps: the baselines of a race.
+"""Baselines of a race: training on a CPU with the same data, losses and steps.
 
 Every method runs compiled kernels or a compiled library; none is an interpreted loop. Importing
 the package needs NumPy alone: :func:`train_cpu` and :func:`memory_read_ceiling` need
-``bitstep[bench]``, :func:`train_sklearn` needs ``bitstep[sklearn]``. ``python -m
-bitstep_lab.baselines`` measures them all on this machine.
+``bitstep[bench]``, :func:`train_sklearn` needs ``bitstep[sklearn]``. ``bitstep bench --baselines``
+measures them all on this machine.
 """
 
 from bitstep_lab.baselines.cpu import METHODS, train_cpu

@@ -8,6 +8,7 @@ the first-level cache when its update reads it again.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -20,9 +21,28 @@ LEAST_SQUARES, SQUARED_HINGE, HINGE = (
     int(Loss.LEAST_SQUARES), int(Loss.SQUARED_HINGE), int(Loss.HINGE))
 
 
+class Factors(NamedTuple):
+    """Numbers of an update, all float32.
+
+    A row r with derivative d makes ``w <- (1 - step l2) w - step gain d r``; the intercept loses
+    ``intercept_step d``.
+    """
+
+    step: np.float32
+    gain: np.float32
+    l2: np.float32
+    intercept_step: np.float32
+
+
 @njit(nogil=True)
 def derivative(loss, value, target):
-    """Derivative of a row's loss by what the model gives for it, in float32."""
+    """Derivative of a row's loss by the value that the model gives, in float32.
+
+    Parameters
+    ----------
+    loss : int
+    value, target : float32
+    """
     if loss == LEAST_SQUARES:
         return value - target
     margin = target * value
@@ -34,7 +54,7 @@ def derivative(loss, value, target):
 
 
 @njit(nogil=True)
-def stream(loss, rows, targets, model, step, gain, l2, intercept_step, start, stop):
+def stream(loss, rows, targets, model, factors, start, stop):
     """SGD over the rows from ``start`` to ``stop``, with an update after each of them.
 
     Parameters
@@ -44,29 +64,33 @@ def stream(loss, rows, targets, model, step, gain, l2, intercept_step, start, st
     targets : ndarray of float32, shape (n_rows,)
     model : ndarray of float32, shape (n_features + 1,)
         Changed in place; other threads may do so at the same time.
-    step, gain, l2, intercept_step : float32
-        A row r with derivative d makes ``w <- (1 - step l2) w - step gain d r``; the intercept
-        loses ``intercept_step d``.
+    factors : Factors
     start, stop : int
     """
     n_features = rows.shape[1]
-    keep = ONE - step * l2
+    keep = ONE - factors.step * factors.l2
     for i in range(start, stop):
         row = rows[i]
         value = dot(row, model) + model[n_features]
         slope = derivative(loss, value, targets[i])
         if slope != ZERO or keep != ONE:
-            combine(row, model, keep, step * gain * slope)
-            model[n_features] -= intercept_step * slope
+            combine(row, model, keep, factors.step * factors.gain * slope)
+            model[n_features] -= factors.intercept_step * slope
 
 
 @njit(nogil=True)
-def stream_batches(loss, rows, targets, model, step, gain, l2, intercept_step, start, stop, batch,
-                   gradient):
+def stream_batches(loss, rows, targets, model, factors, start, stop, batch, gradient):
     """:func:`stream` with an update after each ``batch`` rows, which all meet the same model.
 
-    The gradient's sum grows in ``gradient``, float32 of shape (n_features,), while a row is in the
-    cache. A shorter last batch keeps the factor 1 / batch.
+    A shorter last batch keeps the factor 1 / batch.
+
+    Parameters
+    ----------
+    loss, rows, targets, model, factors, start, stop
+        As for :func:`stream`.
+    batch : int
+    gradient : ndarray of float32, shape (n_features,)
+        Overwritten: the gradient's sum grows here while a row is in the cache.
     """
     n_features = rows.shape[1]
     share = ONE / np.float32(batch)
@@ -81,18 +105,24 @@ def stream_batches(loss, rows, targets, model, step, gain, l2, intercept_step, s
             if slope != ZERO:
                 combine(row, gradient, ONE, -slope)
                 slopes += slope
-        keep = ONE - step * l2 * share * np.float32(last - first)
-        combine(gradient, model, keep, step * gain * share)
-        model[n_features] -= intercept_step * share * slopes
+        keep = ONE - factors.step * factors.l2 * share * np.float32(last - first)
+        combine(gradient, model, keep, factors.step * factors.gain * share)
+        model[n_features] -= factors.intercept_step * share * slopes
 
 
 @njit(nogil=True)
-def blas_batches(loss, rows, targets, model, step, l2, intercept_step, batch, gradient, values):
+def blas_batches(loss, rows, targets, model, factors, batch, gradient, values):
     """:func:`stream_batches` over all rows, with both products of a batch done by BLAS.
 
     ``np.dot`` in compiled code is a call of BLAS's ``sgemv`` (SciPy's), without the interpreter in
-    between, which would cost more than the product of a small batch. ``values`` is float32 of
-    shape (batch,).
+    between, which would cost more than the product of a small batch.
+
+    Parameters
+    ----------
+    loss, rows, targets, model, factors, batch, gradient
+        As for :func:`stream_batches`; the gain is 1.
+    values : ndarray of float32, shape (batch,)
+        Overwritten.
     """
     n_rows, n_features = rows.shape
     weights = model[:n_features]
@@ -106,9 +136,9 @@ def blas_batches(loss, rows, targets, model, step, l2, intercept_step, batch, gr
             slopes[i] = derivative(loss, slopes[i] + model[n_features], targets[first + i])
             total += slopes[i]
         np.dot(slopes, block, gradient)
-        keep = ONE - step * l2 * share * np.float32(last - first)
-        combine(gradient, weights, keep, step * share)
-        model[n_features] -= intercept_step * share * total
+        keep = ONE - factors.step * factors.l2 * share * np.float32(last - first)
+        combine(gradient, weights, keep, factors.step * share)
+        model[n_features] -= factors.intercept_step * share * total
 
 
 @njit(nogil=True, fastmath={"reassoc", "nsz"})

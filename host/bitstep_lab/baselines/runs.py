@@ -1,4 +1,4 @@
-"""What a run on a CPU gives, the loop over its epochs, and the checks that all methods share."""
+"""Result of a run on a CPU, the loop over its epochs, and the checks that all methods share."""
 
 import math
 import time
@@ -132,12 +132,20 @@ def run_epochs(epoch: Callable[[float], float], model: Callable[[], tuple[np.nda
 
 def check_rows(features: np.ndarray, targets: np.ndarray, dtypes: tuple[type, ...],
                loss: Loss) -> None:
-    """Whether features and targets can be streamed as they are.
+    """Raise ValueError unless features and targets can be streamed as they are.
+
+    Parameters
+    ----------
+    features, targets : ndarray
+    dtypes : tuple of type
+        Types that the features may have.
+    loss : Loss
+        Says if targets must be signs.
 
     Raises
     ------
     ValueError
-        What must hold, what was found, and what to do.
+        The message says what must hold, what was found, and what to do.
     """
     names = " or ".join(np.dtype(dtype).name for dtype in dtypes)
     if features.ndim != 2 or 0 in features.shape:
@@ -163,7 +171,7 @@ def check_rows(features: np.ndarray, targets: np.ndarray, dtypes: tuple[type, ..
 
 
 def check_numbers(steps: Sequence[float], l2: float, **counts: int) -> list[float]:
-    """The steps as floats, if they and the other numbers are in their ranges.
+    """Check the steps and the other numbers; return the steps as floats.
 
     Raises
     ------

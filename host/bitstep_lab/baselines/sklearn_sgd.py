@@ -44,7 +44,6 @@ def train_sklearn(features: np.ndarray, targets: np.ndarray, *, loss: Loss,
     """
     try:
         from sklearn import config_context
-        from sklearn.linear_model import SGDClassifier, SGDRegressor
     except ImportError as error:
         raise ImportError(f"train_sklearn needs scikit-learn ({error}): pip install "
                           '"bitstep[sklearn]"') from error
@@ -52,15 +51,8 @@ def train_sklearn(features: np.ndarray, targets: np.ndarray, *, loss: Loss,
     steps = check_numbers(steps, l2)
     check_rows(features, targets, (np.float32,), loss)
     factor = 2 if loss == Loss.SQUARED_HINGE else 1
-    options: dict[str, Any] = {
-        "penalty": "l2" if l2 else None, "alpha": factor * l2, "learning_rate": "constant",
-        "fit_intercept": fit_intercept, "shuffle": False}
-    if loss == Loss.LEAST_SQUARES:
-        estimator: Any = SGDRegressor(loss="squared_error", **options)
-        classes = {}
-    else:
-        estimator = SGDClassifier(loss=CLASSIFIER_LOSSES[loss], **options)
-        classes = {"classes": np.array([-1, 1], np.float32)}
+    estimator = _estimator(loss, alpha=factor * l2, fit_intercept=fit_intercept)
+    classes = {} if loss == Loss.LEAST_SQUARES else {"classes": np.array([-1, 1], np.float32)}
 
     def epoch(step):
         estimator.set_params(eta0=step / factor)
@@ -78,3 +70,12 @@ def train_sklearn(features: np.ndarray, targets: np.ndarray, *, loss: Loss,
     with config_context(assume_finite=True):
         return run_epochs(epoch, model, steps, stop, method="sklearn", loss=loss, threads=1,
                           batch=1, bytes_per_epoch=features.nbytes + targets.nbytes)
+
+
+def _estimator(loss: Loss, **options: Any) -> Any:
+    from sklearn.linear_model import SGDClassifier, SGDRegressor
+    options |= {"penalty": "l2" if options["alpha"] else None, "learning_rate": "constant",
+                "shuffle": False}
+    if loss == Loss.LEAST_SQUARES:
+        return SGDRegressor(loss="squared_error", **options)
+    return SGDClassifier(loss=CLASSIFIER_LOSSES[loss], **options)

@@ -66,8 +66,20 @@ def _timed(work, start, stop):
 
 
 def split(count: int, parts: int, multiple: int = 1) -> list[tuple[int, int]]:
-    """At most ``parts`` ranges of nearly equal length that cover ``range(count)``; each starts at a
-    multiple of ``multiple``, and none is empty.
+    """Split ``range(count)`` into ranges of nearly equal length, none of them empty.
+
+    Parameters
+    ----------
+    count : int
+    parts : int
+        Largest number of ranges.
+    multiple : int
+        Each range starts at a multiple of this.
+
+    Returns
+    -------
+    list of (int, int)
+        Start and stop of each range.
     """
     groups = -(-count // multiple)
     parts = min(parts, groups)

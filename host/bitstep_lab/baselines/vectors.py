@@ -83,7 +83,11 @@ def _arrays(context, builder, signature, arguments):
 
 
 def _blocks(builder, shape, body):
-    """Cut a row; ``body(at, lanes, number)`` makes the code of a block, the how manieth it is."""
+    """Cut a row into blocks.
+
+    ``body(at, lanes, number)`` makes the code of the block of ``lanes`` values from ``at`` on;
+    ``number`` is that of the sum it belongs to.
+    """
     length = cgutils.unpack_tuple(builder, shape, 1)[0]
     whole = length.type(LANES * SUMS)
     rounds = builder.udiv(length, whole)

@@ -20,6 +20,7 @@ from bitstep.quantization import ENCODINGS
 from bitstep.training.models import MODELS
 from bitstep.training.schedules import SCHEDULES
 from bitstep.writing import duration, table, write_json
+from bitstep_lab.commands.baselines import MeasureBaselines
 from bitstep_lab.commands.curves import Progress
 from bitstep_lab.races.board_profiles import PROFILES, profile
 
@@ -37,6 +38,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("data", metavar="DATA", help="a file, a name (`bitstep info --data`), or "
                         "noisy-N: synthetic rows with noisy labels; YearPredictionMSD, cod-rna, "
                         "gisette and mnist are generated where --data-home has no file")
+    parser.add_argument("--baselines", action=MeasureBaselines, nargs=argparse.REMAINDER,
+                        metavar="OPTION", help="no race: measure how fast the CPU baselines are on "
+                        "random data (--baselines --help)")
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets "
                         "(default: $BITSTEP_DATA, else the cache folder)")
     parser.add_argument("--rows", type=integer(2), metavar="N", help="rows to draw (default: all)")

@@ -186,8 +186,9 @@ def logistic_derivative(radius: float, degree: int = 15) -> Polynomial:
 
 
 def hinge_derivative(radius: float, gap: float, degree: int = 15) -> Polynomial:
-    """The derivative of the hinge loss max(0, 1 - z), a step from -1 to 0 at z = 1, for |z| <=
-    radius and |z - 1| >= gap.
+    """The derivative of the hinge loss max(0, 1 - z), a step from -1 to 0 at z = 1.
+
+    The polynomial stands for it where |z| <= radius and |z - 1| >= gap.
 
     Best approximation in the largest deviation, by Remez's exchange of extremes. For an odd degree
     2 m + 1 and a = gap / (radius + 1) the deviation approaches ``(1 - a) / sqrt(4 pi a m) *

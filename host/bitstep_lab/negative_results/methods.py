@@ -1,4 +1,4 @@
-"""Ways to have gradients from exact and quantized rows, for losses that are not quadratic.
+"""Gradient estimators from exact and quantized rows, for losses that are not quadratic.
 
 Rows are quantized once, as they would be stored; what a method draws beyond that (arrangements of
 samples, sketches) is fresh.
@@ -60,11 +60,16 @@ def check_loss(loss: str) -> None:
 
 
 class Slopes(NamedTuple):
-    """What a method makes of a batch of rows.
+    """Estimates of a method for a batch of rows.
 
-    ``slopes``, shape (batch, n_models), stand for l'(z); ``rows``, shape (batch, n_inputs), are
-    what they are multiplied with, except where ``refetched``, shape (batch, n_models), says that
-    the exact row is.
+    Attributes
+    ----------
+    slopes : ndarray of float64, shape (batch, n_models)
+        Estimates of l'(z).
+    rows : ndarray of float64, shape (batch, n_inputs)
+        Rows that the slopes are multiplied with.
+    refetched : ndarray of bool, shape (batch, n_models), or None
+        True where the exact row is taken instead.
     """
 
     slopes: np.ndarray
@@ -73,7 +78,7 @@ class Slopes(NamedTuple):
 
 
 class Method(Protocol):
-    """How gradients are had from rows.
+    """An estimator of gradients.
 
     Rows have the constant 1 in the last column, for the intercept; it is never quantized.
     """
@@ -93,9 +98,15 @@ class Method(Protocol):
 
     def slopes(self, batch: slice, labels: np.ndarray, weights: np.ndarray,
                rng: np.random.Generator) -> Slopes:
-        """Slopes for the stored rows in ``batch``.
+        """Estimate the slopes of some stored rows.
 
-        ``labels`` has shape (batch,), ``weights`` (n_models, n_inputs).
+        Parameters
+        ----------
+        batch : slice
+            The rows.
+        labels : ndarray of float64, shape (batch,)
+        weights : ndarray of float64, shape (n_models, n_inputs)
+        rng : numpy.random.Generator
         """
         ...
 
@@ -228,7 +239,7 @@ class SketchRefetch:
     failure : float
         Probability with which a sketch may be further off than assumed, tau in the paper.
     inner : Method, optional
-        What gives the gradients of rows that are not read again. The paper takes a polynomial
+        Estimator for rows that are not read again. The paper takes a polynomial
         (:class:`Sampled`). Default: the sign that the sketch has just told, times the row rounded
         to 8 bits.
 

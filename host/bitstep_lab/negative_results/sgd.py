@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bitstep_lab.float_sgd import descend
 from bitstep_lab.negative_results.methods import FULL_BITS, Method, check_loss, loss_derivatives
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What came out of :func:`train`.
+    """Result of :func:`train`.
 
     Parameters
     ----------
@@ -72,8 +73,51 @@ def train(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, st
     ValueError
         If an argument is out of range.
     """
-    check_loss(loss)
     steps = np.asarray(steps, np.float64)
+    _check(rows, labels, loss=loss, steps=steps, epochs=epochs, batch=batch, radius=radius)
+    rng = np.random.default_rng(seed)
+    method.store(rows, rng)
+    gradients = _Gradients(rows, labels, method, loss, rng, len(steps))
+    limit = radius / np.linalg.norm(rows, axis=1).max()
+
+    def shorten(part, weights, step):
+        lengths = np.linalg.norm(weights, axis=1, keepdims=True)
+        weights *= np.minimum(1, limit / np.maximum(lengths, 1e-300))
+
+    shares = 1 / np.arange(1, epochs + 1)
+    *_, weights = descend(np.zeros((len(steps), rows.shape[1])), np.outer(shares, steps)[..., None],
+                          n_rows=len(rows), batch=batch, gradient=gradients.mean,
+                          project=shorten if np.isfinite(limit) else None)
+    visits = epochs * len(rows)
+    return Run(weights, gradients.refetched / visits, gradients.flipped / visits, method.bits)
+
+
+class _Gradients:
+    """Gradients of a method, with counts of rows read again and of slopes that are far off."""
+
+    def __init__(self, rows, labels, method, loss, rng, n_models):
+        self._rows, self._labels, self._method = rows, labels, method
+        self._loss, self._rng = loss, rng
+        self.refetched, self.flipped = np.zeros(n_models), np.zeros(n_models)
+
+    def mean(self, part, weights):
+        """Mean gradient of a batch, for every model."""
+        if part.start == 0:
+            self._method.start_epoch(self._rng)
+        exact, signs = self._rows[part], self._labels[part]
+        estimate = self._method.slopes(part, signs, weights, self._rng)
+        true = loss_derivatives(signs[:, None] * (exact @ weights.T), self._loss)
+        self.flipped += (np.abs(estimate.slopes - true) > 0.5).sum(axis=0)
+        slopes = estimate.slopes * signs[:, None]
+        if estimate.refetched is None:
+            return slopes.T @ estimate.rows / len(signs)
+        self.refetched += estimate.refetched.sum(axis=0)
+        return ((slopes * ~estimate.refetched).T @ estimate.rows
+                + (slopes * estimate.refetched).T @ exact) / len(signs)
+
+
+def _check(rows, labels, *, loss, steps, epochs, batch, radius):
+    check_loss(loss)
     if steps.ndim != 1 or not (steps > 0).all():
         raise ValueError(f"steps must be a list of positive numbers, not {steps}")
     if epochs < 1 or batch < 1:
@@ -84,29 +128,3 @@ def train(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, st
         raise ValueError(f"labels must be 1 or -1, one for each of the {len(rows)} rows")
     if not (rows[:, -1] == 1).all():
         raise ValueError("rows must have the constant 1 in the last column")
-    rng = np.random.default_rng(seed)
-    method.store(rows, rng)
-    limit = radius / np.linalg.norm(rows, axis=1).max()
-    weights = np.zeros((len(steps), rows.shape[1]))
-    refetched, flipped = np.zeros(len(steps)), np.zeros(len(steps))
-    for epoch in range(1, epochs + 1):
-        method.start_epoch(rng)
-        for start in range(0, len(rows), batch):
-            part = slice(start, start + batch)
-            exact, signs = rows[part], labels[part]
-            found = method.slopes(part, signs, weights, rng)
-            true = loss_derivatives(signs[:, None] * (exact @ weights.T), loss)
-            flipped += (np.abs(found.slopes - true) > 0.5).sum(axis=0)
-            slopes = found.slopes * signs[:, None]
-            if found.refetched is None:
-                gradients = slopes.T @ found.rows
-            else:
-                refetched += found.refetched.sum(axis=0)
-                gradients = (slopes * ~found.refetched).T @ found.rows \
-                    + (slopes * found.refetched).T @ exact
-            weights -= (steps / (epoch * len(signs)))[:, None] * gradients
-            if np.isfinite(limit):
-                lengths = np.linalg.norm(weights, axis=1, keepdims=True)
-                weights *= np.minimum(1, limit / np.maximum(lengths, 1e-300))
-    visits = epochs * len(rows)
-    return Run(weights, refetched / visits, flipped / visits, method.bits)

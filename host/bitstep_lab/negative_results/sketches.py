@@ -1,4 +1,4 @@
-"""Which rows to read again at full precision: the tests of appendix G of the ZipML paper.
+"""Tests for rows to read again at full precision, of appendix G of the ZipML paper.
 
 The hinge loss's gradient depends on the sign of 1 - z, z = y (a . x), and a rounded row may have it
 wrong. Two tests find rows for which it could be: bounds from the l1 norm of the model (G.4), which
@@ -41,7 +41,7 @@ def sign_matrix(n_features: int, size: int, rng: np.random.Generator) -> np.ndar
 
 
 def sketch_error(size: int, failure: float) -> float:
-    """How far a scalar product of two sketches may be off.
+    """Bound of the error of a scalar product of two sketches.
 
     For unit vectors, ``4 <Ma, Mx> = |M (a + x)|^2 - |M (a - x)|^2``. Each of these squares is off
     by more than a factor of 1 +- gamma with a probability of at most 2 exp(-(size / 2) (gamma^2 / 2
@@ -140,8 +140,9 @@ def sketch_refetch(estimates: np.ndarray, gap: np.ndarray | float) -> np.ndarray
 
 def residual_bounds(rounded: np.ndarray, labels: np.ndarray, weights: np.ndarray,
                     spacing: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Bounds of 1 - y (a . x) from a rounded row (G.4): that of the rounded row, plus and minus
-    ``|x|_1 spacing``.
+    """Bounds of 1 - y (a . x) from a rounded row (G.4).
+
+    They are the value of the rounded row, plus and minus ``|x|_1 spacing``.
 
     Parameters
     ----------

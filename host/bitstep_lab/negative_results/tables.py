@@ -136,7 +136,7 @@ class Entry(NamedTuple):
 
 
 def entries(loss: str, radii: Sequence[float] = RADII) -> list[Entry]:
-    """What is compared; the first entry of every radius is float64, which tunes the step.
+    """Methods to compare; the first one of every radius is float64, which tunes the step.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def tables(chosen: Sequence[Problem], *, own_step: bool = False, radii: Sequence
     ----------
     chosen : sequence of Problem
     own_step : bool
-        Whether every method takes its own best step; if not, it takes that of float64 with the same
+        If true, every method takes its own best step; else it takes that of float64 with the same
         limit of the margins, as in the paper (section 5).
     radii : sequence of float
         See :func:`entries`.

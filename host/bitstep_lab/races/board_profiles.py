@@ -1,4 +1,4 @@
-"""Board profiles: what turns the cycles of an RTL simulation into seconds of device time."""
+"""Board profiles: clocks and memories, which turn cycles of a simulation into device time."""
 
 from dataclasses import dataclass, replace
 
@@ -34,7 +34,7 @@ class Profile:
 
     @property
     def bus_gbps(self) -> float:
-        """What the row bus can carry, in 10^9 bytes per second."""
+        """Bandwidth of the row bus, in 10^9 bytes per second."""
         return self.bus_width / 8 * self.clock_hz / 1e9
 
     @property
@@ -44,9 +44,13 @@ class Profile:
 
     def overridden(self, *, clock_hz: float | None = None, memory_gbps: float | None = None,
                    memory_latency: int | None = None) -> "Profile":
-        """This profile with other figures; what is None stays.
+        """This profile with other figures; its source says which.
 
-        The source of the result says what was changed.
+        Parameters
+        ----------
+        clock_hz, memory_gbps : float, optional
+        memory_latency : int, optional
+            In cycles. A figure that is None stays.
         """
         changes = {name: value for name, value in (
             ("clock_hz", clock_hz), ("memory_gbps", memory_gbps),

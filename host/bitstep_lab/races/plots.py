@@ -137,8 +137,10 @@ def _excess(race, results):
 
 
 def _heights(race, losses):
-    """Losses as they are drawn: how far they are above the optimum, in % of it, since what tells
-    contestants apart is small beside the loss itself; losses as they are if the optimum is 0.
+    """Losses as they are drawn: their distance to the optimum, in % of it.
+
+    Differences between contestants are small beside the loss itself. With an optimum of 0 losses
+    stay as they are.
     """
     if race["optimum"] <= 0:
         return losses

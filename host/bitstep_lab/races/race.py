@@ -12,6 +12,7 @@ from bitstep.training.losses import mean_losses
 from bitstep.training.models import MODELS
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step, class_targets
+from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_profiles import Profile
 from bitstep_lab.races.board_runs import run_pipeline
 from bitstep_lab.races.contestants import (
@@ -24,7 +25,7 @@ from bitstep_lab.races.contestants import (
 )
 from bitstep_lab.races.cpu_runs import run_cpu
 from bitstep_lab.races.race_data import RaceData
-from bitstep_lab.races.reference import optimum, sgd
+from bitstep_lab.races.reference import optimum
 from bitstep_lab.races.run_store import RunStore, code_version, digest, machine
 
 TOLERANCE = 1.01        # of the optimum: the finishing line
@@ -212,7 +213,7 @@ def tuned_step(race: Race, batch: int, scaled: np.ndarray, targets: np.ndarray,
     first = automatic_step(data, batch, loss=MODELS[race.model].loss) * np.array(GRID)
     shares = schedule_steps(race.schedule, step=1.0, epochs=race.epochs)
     middle = label_middle(targets, MODELS[race.model].task)
-    weights, intercepts = sgd(scaled, scaled, targets - middle, first_steps=first, shares=shares,
+    weights, intercepts = sgd(scaled, targets - middle, first_steps=first, shares=shares,
                               loss=MODELS[race.model].loss, batch=batch, l2=race.l2)
     losses = _grid_losses(race, scaled, targets, weights, intercepts + middle)
     reached = np.where((losses <= target).any(axis=0), (losses <= target).argmax(axis=0),

@@ -92,7 +92,7 @@ def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None
 
 
 def is_at_hand(key: str, data_home: str | Path | None = None) -> bool:
-    """Whether :func:`race_data` has a data set without a download."""
+    """Tell if :func:`race_data` has a data set without a download."""
     return key not in REMOTE or key in GENERATORS or _local(key, data_home) is not None
 
 

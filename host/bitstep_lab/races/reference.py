@@ -1,4 +1,4 @@
-"""What races are measured against: optima in float64, and SGD in float64 to tune steps with."""
+"""Optima in float64, against which races are measured."""
 
 import numpy as np
 
@@ -82,67 +82,3 @@ def _objective(model, rows, target, loss, l2, smoothing):
     pull = slope * target / len(rows)
     gradient = np.append(rows.T @ pull + l2 * weights, pull.sum())
     return value.mean() + l2 / 2 * weights @ weights, gradient
-
-
-def sgd(dots: np.ndarray, gradients: np.ndarray, targets: np.ndarray, *, first_steps: np.ndarray,
-        shares: np.ndarray, loss: Loss, batch: int = 1, l2: float = 0.0,
-        variance: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Sequential mini-batch SGD in float64, for several first steps at once.
-
-    What the pipelines do but for their rounding of models and updates, and for corrections that
-    they collect over some rows.
-
-    Parameters
-    ----------
-    dots, gradients : ndarray of float, shape (n_rows, n_features)
-        What a row is in dot products and in updates; the same array but for family ``double``.
-    targets : ndarray of float64, shape (n_rows, n_outputs)
-    first_steps : ndarray of float64, shape (n_first,)
-        Step of the first epoch of every candidate.
-    shares : ndarray of float64, shape (epochs,)
-        Steps of the epochs, as shares of the first.
-    variance : ndarray of float64, shape (n_features,), optional
-        Quantization variance that the corrections take out.
-
-    Returns
-    -------
-    weights : ndarray of float64, shape (epochs, n_first, n_outputs, n_features)
-    intercepts : ndarray of float64, shape (epochs, n_first, n_outputs)
-        Not finite where a candidate diverged.
-    """
-    n_rows, n_features = dots.shape
-    n_first, n_outputs = len(first_steps), targets.shape[1]
-    growth = (0.0 if variance is None else variance) - l2
-    corrected = bool(np.any(growth))
-    model = np.zeros((n_first, n_outputs, n_features))
-    intercept = np.zeros((n_first, n_outputs))
-    models, intercepts = [], []
-    same = gradients is dots
-    with np.errstate(over="ignore", invalid="ignore"):
-        for share in shares:
-            steps = (share * first_steps)[:, None, None]
-            for start in range(0, n_rows, batch):
-                rows = np.asarray(dots[start:start + batch], np.float64)
-                others = rows if same else gradients[start:start + batch]
-                values = model.reshape(-1, n_features) @ rows.T
-                values = values.reshape(n_first, n_outputs, -1) + intercept[..., None]
-                slopes = _slopes(loss, values, targets[start:start + batch].T) * (steps / batch)
-                if corrected:
-                    model += steps * (len(rows) / batch) * growth * model
-                model -= (slopes.reshape(-1, len(rows)) @ others).reshape(model.shape)
-                intercept -= slopes.sum(axis=2)
-            models.append(model.copy())
-            intercepts.append(intercept.copy())
-    return np.array(models), np.array(intercepts)
-
-
-def _slopes(loss, values, targets):
-    """Derivative of the loss of every output value."""
-    if loss == Loss.LEAST_SQUARES:
-        return values - targets
-    margins = values * targets
-    if loss == Loss.LOGISTIC:
-        return -targets / (1 + np.exp(np.minimum(margins, 700)))
-    if loss == Loss.HINGE:
-        return np.where(margins < 1, -targets, 0.0)
-    return np.where(margins < 1, values - targets, 0.0)

@@ -90,7 +90,25 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
 def run_experiment(experiment: Experiment, *, store: RunStore, data_home: str | None,
                    progress: Callable[[str], None],
                    device_options: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The race of an experiment, with its key, figure and texts."""
+    """Run the race of an experiment.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    store : RunStore
+        Results of runs that are not repeated.
+    data_home : str or None
+        Folder with files of named data sets.
+    progress : callable
+        Is told what runs.
+    device_options : dict, optional
+        Options of the simulated board.
+
+    Returns
+    -------
+    dict
+        The race, with the experiment's key and figure.
+    """
     race = Race(race_data(experiment.data, rows=experiment.rows, data_home=data_home),
                 experiment.model, profile(experiment.profile), experiment.contestants,
                 epochs=experiment.epochs, batch=experiment.batch, l2=experiment.l2,

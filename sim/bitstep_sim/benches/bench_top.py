@@ -16,14 +16,14 @@ from cocotb.triggers import ClockCycles
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import OFFSETS, Control, Error, LabelFormat, Loss
+from bitstep.pipeline.registers import Control, Error, LabelFormat, Loss
 from bitstep.pipeline.results import AbortedError, BadConfigurationError, BusError, SaturationError
 from bitstep_hw.identity import identity
 from bitstep_sim.benches.support import MEMORY_BYTES, SEED, Shell
+from bitstep_sim.testing.changed_device import NAMES, ChangedDevice
 from bitstep_sim.testing.random_jobs import random_job
 
 CONFIG = PipelineConfig(**json.loads(os.environ["CONFIG"]))
-NAMES = {offset: name for name, offset in OFFSETS.items()}
 PAGE = 4096
 LIMIT_CYCLES = 100_000
 LOSSES = (Loss.LOGISTIC,) if CONFIG.solver == "logistic" else \
@@ -58,30 +58,20 @@ class BenchDevice(RegisterDevice):
     Parameters
     ----------
     shell : Shell
-    registers : dict of str to int
-        Values that replace what the driver writes to these registers.
-    on_start : callable, optional
-        Called with the values of all registers when a run is about to start.
     """
 
     name = "bench"
     clock_hz = 100e6       # as good as any: the bench counts cycles
 
-    def __init__(self, shell, *, registers=None, on_start=None):
+    def __init__(self, shell):
         self.shell, self.config, self.identity = shell, CONFIG, identity(CONFIG)
-        self.registers, self.on_start = registers or {}, on_start
-        self.written, self._free = {}, PAGE
+        self._free = PAGE
 
     def read(self, offset):
         return resume(self.shell.read)(NAMES[offset])
 
     def write(self, offset, value):
-        name = NAMES[offset]
-        value = self.registers.get(name, value)
-        self.written[name] = value
-        if name == "CONTROL" and value == Control.START and self.on_start is not None:
-            self.on_start(self.written)
-        resume(self.shell.write)(name, value)
+        resume(self.shell.write)(NAMES[offset], value)
 
     def allocate(self, n_bytes):
         address, self._free = self._free, self._free + -(-n_bytes // PAGE) * PAGE + PAGE
@@ -107,7 +97,7 @@ async def run(shell, job, **options):
     """Train; returns the result, or the error."""
     def work():
         try:
-            return BenchDevice(shell, **options).train(job)
+            return ChangedDevice(BenchDevice(shell), **options).train(job)
         except Exception as error:
             return error
     return await bridge(work)()

@@ -18,7 +18,7 @@ ROWS_ONLY, LABELS_ONLY, BOTH = LabelFormat.SIGN, LabelFormat.INT16, LabelFormat.
 
 
 def fold(words):
-    """What :class:`FixtureTop` makes of the 64-bit ``words`` of a beat (int to int)."""
+    """Combine the 64-bit ``words`` of a beat as :class:`FixtureTop` does, as integers."""
     result = 0
     for index, word in enumerate(words):
         result ^= (word << index | word >> 64 - index) & (1 << 64) - 1
@@ -39,7 +39,7 @@ class FixtureTop(wiring.Component):
     identity : int
         Value of the IDENTITY registers.
     faulty : bool
-        Whether LABEL_SHIFT, an index of ``FAULTS``, selects a way to break the rules of AXI, for
+        If true, LABEL_SHIFT, an index of ``FAULTS``, selects a way to break the rules of AXI, for
         tests of checkers.
 
     Members

@@ -26,7 +26,17 @@ class BenchError(RuntimeError):
 
 @dataclass(frozen=True)
 class Result:
-    """What a bench did: tests run, tests passed, seconds with compilation, file with its output."""
+    """Result of a bench.
+
+    Attributes
+    ----------
+    tests, passed : int
+        Tests that ran, and those that passed.
+    seconds : float
+        Compilation included.
+    log : Path
+        File with the output.
+    """
 
     tests: int
     passed: int
@@ -35,7 +45,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether there were tests and all of them passed."""
+        """True if there were tests and all of them passed."""
         return self.passed == self.tests > 0
 
 
@@ -60,8 +70,10 @@ def _tools() -> dict[str, str]:
 
 
 def _folder(verilog: str) -> Path:
-    """Where a bench's top is compiled: another one for another virtual environment, because the
-    program loads cocotb's libraries from the one that compiled it.
+    """Folder in which a bench's top is compiled.
+
+    Each virtual environment has its own: the program loads cocotb's libraries from the environment
+    that compiled it.
     """
     parts = (verilog, BUILD_ARGS, MAKE_FLAGS, str(libs_dir), version("cocotb"),
              find_verilator().version)

@@ -1,4 +1,4 @@
-"""What cocotb benches share: seeded stalls, a memory that may be broken, the shell of a top."""
+"""Parts of cocotb benches: seeded stalls, a memory that may be broken, the shell of a top."""
 
 import mmap
 import os

@@ -107,7 +107,13 @@ class Board:
             raise DeviceError(f"The simulated board found a violation of AXI: {violation}")
 
     def read(self, offset: int) -> int:
-        """Read a register; takes a few cycles."""
+        """Read a register; takes a few cycles.
+
+        Raises
+        ------
+        DeviceError
+            If the register answers with an error or not at all, or a rule of AXI is broken.
+        """
         value = ctypes.c_uint32()
         ok = self._call("read", offset, ctypes.byref(value))
         self.check()
@@ -116,14 +122,26 @@ class Board:
         return value.value
 
     def write(self, offset: int, value: int) -> None:
-        """Write a register; takes a few cycles."""
+        """Write a register; takes a few cycles.
+
+        Raises
+        ------
+        DeviceError
+            If the register answers with an error or not at all, or a rule of AXI is broken.
+        """
         ok = self._call("write", offset, value & 0xFFFFFFFF)
         self.check()
         if not ok:
             raise DeviceError(f"Register {offset:#05x} could not be written: error or no answer")
 
     def write_all(self, values) -> None:
-        """Write the registers of (offset, value) pairs, in order."""
+        """Write the registers of (offset, value) pairs, in order.
+
+        Raises
+        ------
+        DeviceError
+            If the register answers with an error or not at all, or a rule of AXI is broken.
+        """
         flat = [number for pair in values for number in pair]
         ok = self._call("write_all", len(flat) // 2, (ctypes.c_uint32 * len(flat))(*flat))
         self.check()
@@ -131,7 +149,13 @@ class Board:
             raise DeviceError("A register could not be written: error or no answer")
 
     def read_all(self, offsets) -> list[int]:
-        """Read registers, in order."""
+        """Read registers, in order.
+
+        Raises
+        ------
+        DeviceError
+            If the register answers with an error or not at all, or a rule of AXI is broken.
+        """
         values = (ctypes.c_uint32 * len(offsets))()
         ok = self._call("read_all", len(offsets), (ctypes.c_uint32 * len(offsets))(*offsets),
                         values)
@@ -151,8 +175,9 @@ class Board:
         self._call("reset")
 
     def restart_timing(self) -> None:
-        """Let the memory take as long for everything as on a new board: the stalls begin again, and
-        no bandwidth is saved or owed.
+        """Begin the memory's timing anew, as on a new board.
+
+        Its stalls begin again, and no bandwidth is saved or owed.
         """
         self._call("restart_timing")
 

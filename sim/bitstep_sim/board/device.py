@@ -22,14 +22,14 @@ CHUNK_S = 0.05              # aim for how long the clock runs without a look at 
 
 
 class SimBuffer:
-    """Memory with a copy for the host and one for the pipeline, as with caches that nobody flushed.
+    """Memory with separate copies for host and pipeline, as with caches that are not flushed.
 
     Parameters
     ----------
     device : SimDevice
         The device that allocated it.
     address, n_bytes : int
-        Where it is, and its size.
+        Its place and size.
     """
 
     def __init__(self, device: "SimDevice", address: int, n_bytes: int):
@@ -125,15 +125,25 @@ class SimDevice(RegisterDevice):
         return self.board.read(offset)
 
     def write(self, offset: int, value: int) -> None:
-        """Write the 32-bit register at byte ``offset``. A run's cycles do not depend on what was
-        before it: with its start the memory's timing begins anew.
+        """Write the 32-bit register at byte ``offset``.
+
+        The start of a run begins the memory's timing anew, so that its cycles do not depend on the
+        runs before.
         """
         if offset == OFFSETS["CONTROL"] and value & Control.START:
             self.board.restart_timing()
         self.board.write(offset, value)
 
     def allocate(self, n_bytes: int) -> SimBuffer:
-        """Allocate shared memory, poisoned for host and pipeline alike."""
+        """Allocate shared memory, poisoned for host and pipeline alike.
+
+        Raises
+        ------
+        ValueError
+            If there is not at least one byte.
+        MemoryError
+            If there is no room.
+        """
         if n_bytes < 1:
             raise ValueError(f"A buffer must have at least 1 byte, not {n_bytes}")
         buffer = SimBuffer(self, self._allocator.allocate(n_bytes), n_bytes)

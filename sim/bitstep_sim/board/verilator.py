@@ -138,7 +138,7 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
     verilog : str
         A module ``bitstep_top`` and what it consists of.
     trace : bool
-        Whether the board can write waveforms, which makes it slower even if it does not.
+        If true, the board can write waveforms, which makes it slower even if it does not.
     progress : callable, optional
         Called with a line of text about once a second while something is compiled.
     label : str
@@ -172,8 +172,18 @@ def build(verilog: str, *, trace: bool = False, progress: Progress | None = None
 
 
 def locked(path: Path, progress: Progress | None, work: str) -> AbstractContextManager:
-    """Only one process at a time makes a file of the cache; the others say that they wait. Held
-    from the call to the end of ``with``.
+    """Lock a file of the cache, so that one process at a time makes it.
+
+    The lock is held from the call to the end of ``with``.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    progress : callable or None
+        Is told that this process waits.
+    work : str
+        The work of the process that holds the lock, for messages.
 
     Raises
     ------
@@ -204,7 +214,7 @@ def _key(verilog: str, trace: bool, compiler: str, verilator: Verilator) -> str:
 
 @functools.cache
 def _target(compiler: str) -> str:
-    """What ``-march=native`` stands for on this machine."""
+    """The target that ``-march=native`` stands for on this machine."""
     return _output(compiler, "-march=native", "-Q", "--help=target")
 
 

@@ -32,8 +32,10 @@ write_verilog -norename -noattr
 
 @contextmanager
 def _no_cycle_search() -> Iterator[None]:
-    """Millions of objects that live to the end: looking for cycles among them takes a good third
-    of the time of a wide top.
+    """Switch the search for cycles of objects off.
+
+    A wide top has millions of objects that live to the end; the search would take a good third of
+    the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -71,7 +73,7 @@ def generate(config: PipelineConfig, *, flat: bool = True,
     config : PipelineConfig
         The pipeline.
     flat : bool
-        Whether in the form that simulates fast (:func:`convert_flat`), or with the hierarchy.
+        If true, in the form that simulates fast (:func:`convert_flat`), else with the hierarchy.
     progress : callable, optional
         Called with a line of text before something is generated.
     """

@@ -9,27 +9,25 @@ import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from bitstep_sim.proofs.formal import (
-    FAILED,
-    PROVED,
-    Mutation,
-    ProverError,
-    check_tools,
-    mutated,
-    prove,
-)
-from bitstep_sim.proofs.properties import PROPERTIES, find
+from bitstep_sim.proofs import axi, pipelines, queues, ranges, registers, slots, streams
+from bitstep_sim.proofs.formal import Mutation, Property, mutated
+from bitstep_sim.proofs.prover import FAILED, PROVED, ProverError, check_tools, prove
+
+# In the order of docs/proofs.md.
+PROPERTIES = [*streams.PROPERTIES, *queues.PROPERTIES, *axi.PROPERTIES, *slots.PROPERTIES,
+              *pipelines.PROPERTIES, *ranges.PROPERTIES, *registers.PROPERTIES]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prove the properties whose name or component contains a word; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m bitstep_sim.proofs", description=__doc__)
-    parser.add_argument("word", nargs="?", default="", help="only properties with this word")
-    parser.add_argument("--mutations", action="store_true",
-                        help="faults for each property, each of which must break it")
-    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
-    parser.add_argument("--keep", type=Path, help="folder for designs, logs and traces")
-    options = parser.parse_args(arguments)
+    """Prove the properties whose name or component contains a word; return the exit code.
+
+    ``--search`` looks for a run that breaks the only property named so, in this process's RTL.
+    """
+    options = _parser().parse_args(arguments)
+    if options.search:
+        outcome = prove(find(options.word), search=True)
+        print(f"{outcome.result}\t{outcome.seconds:.1f}\t{outcome.detail}")
+        return 0
     chosen = [prop for prop in PROPERTIES if options.word in f"{prop.name} {prop.component}"]
     if not chosen:
         print(f"No property has {options.word!r} in its name or component", file=sys.stderr)
@@ -60,8 +58,34 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if good == tasks else 1
 
 
+def find(name: str) -> Property:
+    """Find a property by its name.
+
+    Raises
+    ------
+    LookupError
+        If none has this name.
+    """
+    for prop in PROPERTIES:
+        if prop.name == name:
+            return prop
+    raise LookupError(f"There is no property {name!r}")
+
+
+def _parser():
+    parser = argparse.ArgumentParser(prog="python -m bitstep_sim.proofs", description=__doc__)
+    parser.add_argument("word", nargs="?", default="", help="only properties with this word")
+    parser.add_argument("--mutations", action="store_true",
+                        help="faults for each property, each of which must break it")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time (2)")
+    parser.add_argument("--keep", type=Path, help="folder for designs, logs and traces")
+    # One fault in a process of its own, which this command starts itself.
+    parser.add_argument("--search", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
 def _proved(name: str, keep: Path | None) -> tuple[bool, str, str]:
-    """Prove a property: whether it is proved, seconds, and the result in words."""
+    """Prove a property: True if it is proved, seconds, and the result in words."""
     try:
         outcome = prove(find(name), keep=keep and keep / name)
     except (ProverError, LookupError) as error:
@@ -70,13 +94,13 @@ def _proved(name: str, keep: Path | None) -> tuple[bool, str, str]:
 
 
 def _breaks(name: str, mutation: Mutation) -> tuple[bool, str, str]:
-    """Look for a counterexample with the fault in the RTL, in a process of its own: whether there
+    """Look for a counterexample with the fault in the RTL, in a process of its own: True if there
     is one, seconds, and the result in words.
     """
     with mutated(mutation) as folder:
         path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         ended = subprocess.run(
-            [sys.executable, "-m", "bitstep_sim.proofs.one", name], capture_output=True,
+            [sys.executable, "-m", "bitstep_sim.proofs", "--search", name], capture_output=True,
             text=True, env={**os.environ, "PYTHONPATH": path})
     result, seconds, detail = [*ended.stdout.strip().split("\t"), "", "", ""][:3]
     if ended.returncode != 0:

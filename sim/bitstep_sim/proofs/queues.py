@@ -74,7 +74,7 @@ def replay(s: Surrounding):
 
 
 def replay_waits(s: Surrounding):
-    """What waits is offered 2 cycles after it came, or after a rewind."""
+    """An item that waits is offered 2 cycles after it came, or after a rewind."""
     dut = Replay(shape=8, depth=4)
     fragment = s.add(dut, clear=0)
     oldest, wanted, newest = (inside(fragment, name) for name in ("oldest", "wanted", "newest"))
@@ -98,7 +98,7 @@ def model_port(s: Surrounding):
 
 
 def stage(s: Surrounding):
-    """What comes leaves in order; one item a cycle."""
+    """Items leave in the order in which they come, one a cycle."""
     dut = StreamRegister(shape=8)
     s.add(dut, clear=0)
     m = s.m

@@ -57,7 +57,7 @@ def _tree(s, fragment, name, limit, lanes):
 
 
 def _sum_fits(s, row, exact, valid):
-    """What a sum takes in is what it should be, not that without its high bits."""
+    """The inputs of a sum are whole: no high bits are lost."""
     s.check(implies(valid, exact == exact[:len(row)].as_signed()))
 
 

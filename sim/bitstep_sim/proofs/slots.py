@@ -8,7 +8,7 @@ from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, 
 
 
 def ones(bits):
-    """How many of some bits are 1."""
+    """Number of bits that are 1."""
     total = 0
     for bit in bits:
         total = total + bit

@@ -22,13 +22,29 @@ REFETCHING = PipelineConfig(bits=8, max_features=16, lookahead=0, refetch=True)
 
 
 def constants(s, component, names):
-    """Inputs that do not change, as :meth:`Surrounding.add` takes them."""
+    """Inputs that do not change, as :meth:`Surrounding.add` takes them.
+
+    Parameters
+    ----------
+    s : Surrounding
+    component : wiring.Component
+    names : iterable of str
+        Names of the inputs.
+    """
     return {name: s.constant(len(Value.cast(getattr(component, name))), name=f"given_{name}")
             for name in names}
 
 
 def held(s, stream, cut=0):
-    """The rule of streams for one output."""
+    """Check the rule of streams for one output.
+
+    Parameters
+    ----------
+    s : Surrounding
+    stream : stream.Interface
+    cut : Value
+        See :meth:`Surrounding.held`.
+    """
     s.held(stream.valid, stream.ready, stream.payload, cut=cut)
 
 

@@ -64,7 +64,7 @@ class SimulatedBoard(Device):
     memory_bytes : int
         What Linux has for contiguous buffers.
     with_interrupt : bool
-        Whether Linux offers the interrupt as a file.
+        If true, Linux offers the interrupt as a file.
     pll_mhz : float, optional
         Clock of the PLL that the boot loader leaves; default: the board's.
     options
@@ -215,7 +215,13 @@ class SimulatedBoard(Device):
     # Memory
 
     def allocate(self, shape, dtype="u4", **_):
-        """A buffer of contiguous memory."""
+        """Allocate a buffer of contiguous memory.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no room.
+        """
         dtype = np.dtype(dtype)
         n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         with self._lock:
@@ -252,11 +258,25 @@ class SimulatedBoard(Device):
                                          for address, size in self.blocks.blocks])
 
     def flush(self, bo, offset, ptr, size):
-        """Processor to memory; XRT takes whole buffers, too."""
+        """Copy a buffer from the processor's caches to memory.
+
+        Parameters
+        ----------
+        bo : object
+            The buffer's block.
+        offset, ptr, size : int
+            Ignored: XRT takes whole buffers, too.
+        """
         with self._lock:
             self._memory(bo)[:] = bo.cached
 
     def invalidate(self, bo, offset, ptr, size):
-        """Memory to processor."""
+        """Copy a buffer from memory to the processor's caches.
+
+        Parameters
+        ----------
+        bo, offset, ptr, size
+            As for :meth:`flush`.
+        """
         with self._lock:
             bo.cached[:] = self._memory(bo)

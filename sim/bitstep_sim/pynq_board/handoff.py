@@ -25,7 +25,7 @@ def write_bitstream(folder: Path, board: PynqBoard, config: PipelineConfig, *,
     Parameters
     ----------
     with_registers : bool
-        Whether the .hwh lists the IP's registers.
+        If true, the .hwh lists the IP's registers.
     dividers : tuple of int, optional
         The clock's two dividers, as a Vivado may choose them for PLLs that are not the board's.
         Default: those that are right.
@@ -132,7 +132,7 @@ def _pipeline(modules, board, config, with_registers):
 
 
 def _ps_parameters(board, config, dividers):
-    """What pynq looks for: all four clocks, and the widths of the ports on Zynq UltraScale+."""
+    """Parameters that pynq reads: all four clocks, and on Zynq UltraScale+ the ports' widths."""
     mhz, found = board.clock_mhz, {}
     if dividers is None:
         dividers = (5, board.pll_mhz // 5 // mhz) if board.family.name == "zynq" \

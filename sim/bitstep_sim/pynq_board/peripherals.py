@@ -1,4 +1,4 @@
-"""What surrounds the pipeline on a board: interrupt controller, Linux's interrupt file, clocks."""
+"""Peripherals of a pipeline on a board: interrupt controller, Linux's interrupt file, clocks."""
 
 import functools
 import os
@@ -48,7 +48,7 @@ class InterruptController:
 
     @property
     def output(self) -> bool:
-        """Whether the processor is interrupted."""
+        """True while the processor is interrupted."""
         self.status |= int(self.level())
         return self.master == 3 and bool(self.status & self.enabled)
 
@@ -127,7 +127,13 @@ class ClockRegisters:
 
     @property
     def fpga_mhz(self) -> float:
-        """The clock that these values give the FPGA, in MHz, from the PLL of Ethernet and USB."""
+        """The clock that these values give the FPGA, in MHz, from the PLL of Ethernet and USB.
+
+        Raises
+        ------
+        ValueError
+            If the clock comes from another PLL.
+        """
         if self._zynq:
             pll_mhz, divided = 50.0 * (self.values[_IO_PLL] >> 12 & 0x7F), self.values[_FPGA0]
             selected, second = divided >> 4 & 3, divided >> 20 & 0x3F
@@ -141,7 +147,7 @@ class ClockRegisters:
 
     @staticmethod
     def covers(address: int) -> bool:
-        """Whether an address is one of these registers."""
+        """Tell if an address is one of these registers."""
         return 0xF800_0000 <= address < 0xF800_1000 or 0xFD00_0000 <= address < 0xFFC0_0000
 
     def read(self, address: int) -> int:

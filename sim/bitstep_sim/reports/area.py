@@ -66,7 +66,15 @@ def synthesize(config: PipelineConfig) -> dict[str, float]:
 
 
 def configurations(bus_width: int, widths: list[int], family: str) -> list[PipelineConfig]:
-    """For each width the stalling pipeline, and the one that never waits on one-beat rows."""
+    """For each width the stalling pipeline, and the one that never waits on one-beat rows.
+
+    Parameters
+    ----------
+    bus_width : int
+    widths : list of int
+        Stored bits of a value.
+    family : str
+    """
     pairs = []
     for bits in widths:
         stalling = PipelineConfig(bus_width=bus_width, bits=bits, family=family, lookahead=0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bitstep.data import Dataset, load, split
 from bitstep.devices.golden import GoldenDevice
+from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import ENCODINGS, Scaler, fit_scaler, quantize
 from bitstep.training.losses import accuracies, squared_losses
@@ -18,6 +19,7 @@ from bitstep.training.planning import pipeline_for
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step, class_outputs, class_targets, train_model
 from bitstep.writing import table
+from bitstep_lab.float_sgd import sgd
 
 NAMES = ("cadata", "cpusmall", "diabetes", "breast_cancer", "digits", "synthetic-100")
 EPOCHS = 20
@@ -79,14 +81,11 @@ def _ratio(loss, other: float) -> str:
 def _float_losses(dataset: Dataset, scaler: Scaler, targets: np.ndarray,
                   steps: np.ndarray) -> np.ndarray:
     """Training loss of float64 SGD for each list of steps: same scaling, order and start."""
-    u = np.hstack([scaler.transform(dataset.features), np.ones((dataset.n_rows, 1))])
+    rows = scaler.transform(dataset.features)
     offset = 0.0 if dataset.task == "classification" else (targets.min() + targets.max()) / 2
-    weights = np.zeros((len(steps), targets.shape[1], u.shape[1]))
-    for step in steps.T[:, :, None]:
-        for row, target in zip(u, targets - offset, strict=True):
-            weights -= (step * (weights @ row - target))[:, :, None] * row
-    residuals = weights @ u.T + offset - targets.T
-    return np.mean(residuals ** 2, axis=(1, 2)) / 2
+    weights, intercepts = sgd(rows, targets - offset, first_steps=steps[:, 0],
+                              shares=steps[0] / steps[0, 0], loss=Loss.LEAST_SQUARES)
+    return squared_losses(rows, targets - offset, weights[-1], intercepts[-1])
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from bitstep.training.losses import accuracies, code_levels, mean_losses
 from bitstep.training.planning import pipeline_for, plan
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step, class_outputs, train_model
-from bitstep_lab.races.reference import sgd
-from bitstep_sim.reports.speed import row, table
+from bitstep_lab.float_sgd import sgd
+from bitstep_sim.reports.markdown import row, table
 
 EPOCHS = 20
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
@@ -44,7 +44,7 @@ def floating(home: str | None) -> None:
                             timeout_s=3600)
         rows = data.scaler.transform(training.features)
         targets = training.labels[:, None] - data.label_offset
-        weights, intercepts = sgd(rows, rows, targets, first_steps=steps[:1],
+        weights, intercepts = sgd(rows, targets, first_steps=steps[:1],
                                   shares=steps / steps[0], loss=Loss.LEAST_SQUARES)
         exact = float(mean_losses(Loss.LEAST_SQUARES, rows, targets, weights[-1],
                                   intercepts[-1])[0])
@@ -97,34 +97,21 @@ def _logistic_accuracy(training: Dataset, test: Dataset, epochs: int, seed: int)
                                   model.intercepts[-1:])[0])
 
 
-def proximal_sgd(rows: np.ndarray, targets: np.ndarray, steps: np.ndarray, *, period: int,
-                 l1: float, box: float) -> tuple[np.ndarray, float]:
-    """Weights and intercept of float64 SGD on least squares with proximal steps, batch 1.
+def optimum(rows: np.ndarray, targets: np.ndarray, *, l1: float,
+            box: float) -> tuple[np.ndarray, float]:
+    """Exact minimum of mean squares / 2 + l1 |x|_1 with |x_j| <= box, by coordinate descent.
 
     Parameters
     ----------
     rows : ndarray of float64, shape (n_rows, n_features)
     targets : ndarray of float64, shape (n_rows,)
-    steps : ndarray of float64, shape (epochs,)
-    period : int
-        Rows between proximal steps; one more follows an epoch's last row, and all of an epoch add
-        up to its rows (docs/number-formats.md).
+    l1, box : float
+
+    Returns
+    -------
+    weights : ndarray of float64, shape (n_features,)
+    intercept : float
     """
-    weights, intercept, count = np.zeros(rows.shape[1]), 0.0, len(rows)
-    for step in steps:
-        threshold = l1 * step * count / -(-count // period)
-        for number, (values, target) in enumerate(zip(rows, targets.tolist(), strict=True), 1):
-            change = step * (values @ weights + intercept - target)
-            weights = weights - change * values
-            intercept -= change
-            if number % period == 0 or number == count:
-                weights = np.sign(weights) * np.clip(np.abs(weights) - threshold, 0, box)
-    return weights, intercept
-
-
-def optimum(rows: np.ndarray, targets: np.ndarray, *, l1: float,
-            box: float) -> tuple[np.ndarray, float]:
-    """Exact minimum of mean squares / 2 + l1 |x|_1 with |x_j| <= box, by coordinate descent."""
     centre, middle = rows.mean(axis=0), targets.mean()
     shifted, goal = rows - centre, targets - middle
     gram, pull = shifted.T @ shifted / len(rows), shifted.T @ goal / len(rows)
@@ -163,8 +150,10 @@ def proximal(_: str | None) -> None:
         result = GoldenDevice(config).train(made.job, timeout_s=3600)
         ours = made.units.weights(result.models[-1]), \
             float(made.units.intercepts(result.intercepts[-1:])[0]) - data.label_offset
-        exact = proximal_sgd(rows, targets, made.steps, period=made.job.proximal_period, l1=l1,
-                             box=box)
+        weights, intercepts = sgd(rows, targets[:, None], first_steps=made.steps[:1],
+                                  shares=made.steps / made.steps[0], loss=Loss.LEAST_SQUARES,
+                                  l1=l1, box=box, period=made.job.proximal_period)
+        exact = weights[-1, 0, 0], float(intercepts[-1, 0, 0])
         best = optimum(rows, targets, l1=l1, box=box)
         objectives = [np.mean((rows @ weights + bias - targets) ** 2) / 2
                       + l1 * np.abs(weights).sum() for weights, bias in (best, exact, ours)]

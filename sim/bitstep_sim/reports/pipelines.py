@@ -1,5 +1,4 @@
-"""What every pipeline does in a cycle: ``python -m bitstep_sim.reports.pipelines`` (``make
-pipelines``).
+"""Cycles of every pipeline: ``python -m bitstep_sim.reports.pipelines`` (``make pipelines``).
 
 Prints the table of docs/performance.md, measured on the simulated board with ideal memory. Cycles
 are exact and jobs are repeatable.
@@ -12,7 +11,8 @@ from collections.abc import Iterator
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.speed import IDEAL_LATENCY, row, table
+from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.speed import IDEAL_LATENCY
 from bitstep_sim.testing.random_jobs import random_job
 
 KINDS = ("single", "double", "fast", "refetch", "logistic", "float")
@@ -23,7 +23,20 @@ EPOCHS = 2
 
 def configurations(kinds: list[str], buses: list[int],
                    widths: list[int]) -> Iterator[tuple[str, PipelineConfig]]:
-    """Kind and pipeline; every pipeline has the look-ahead that no row ever waits with."""
+    """Pipelines to measure, each with a look-ahead with which no row ever waits.
+
+    Parameters
+    ----------
+    kinds : list of str
+        Of :data:`KINDS`.
+    buses, widths : list of int
+        Bits of a beat, and of a value for the kinds that have a choice.
+
+    Yields
+    ------
+    str, PipelineConfig
+        The kind and the pipeline.
+    """
     for bus_width in buses:
         for kind in kinds:
             bits = {"single": widths, "double": [width for width in widths if width > 1],
@@ -67,7 +80,17 @@ def main() -> int:
 
 
 def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int) -> None:
-    """Print the row of one pipeline."""
+    """Measure one pipeline and print its row.
+
+    Parameters
+    ----------
+    kind : str
+    config : PipelineConfig
+    features : list of int
+        Features of a row, one job for each.
+    n_rows : int
+        Rows of an epoch.
+    """
     device = SimDevice(config, memory_latency=IDEAL_LATENCY)
     loss = {"refetch": Loss.HINGE, "logistic": Loss.LOGISTIC}.get(kind, Loss.LEAST_SQUARES)
     cells, shares = [], []

@@ -1,6 +1,6 @@
-"""Hinge SVM with rows that are fetched again at full precision: how many, what they cost, what they
-give. ``python -m bitstep_sim.reports.refetching`` prints the tables of docs/refetching.md.
+"""Number, cost and gain of rows that a hinge SVM fetches again at full precision.
 
+``python -m bitstep_sim.reports.refetching`` prints the tables of docs/refetching.md.
 Everything runs on the simulated board with ideal memory; cycles are exact and runs are repeatable.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitstep.data import Dataset, load, split
+from bitstep.data import Dataset
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, Scaler, fit_scaler, quantize
@@ -18,13 +18,14 @@ from bitstep.training.losses import accuracies, mean_losses
 from bitstep.training.planning import plan
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step
+from bitstep_lab.float_sgd import descend
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.speed import IDEAL_LATENCY, row, table
+from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.problems import FEATURES, PROBLEMS, problem
+from bitstep_sim.reports.speed import IDEAL_LATENCY
 
-PROBLEMS = ("separable", "noisy", "breast_cancer")
 ENCODINGS = ("nearest", "stochastic")
-TRAIN_ROWS, TEST_ROWS, FEATURES = 60_000, 10_000, 8
-CANCER_ROWS = 400           # of breast_cancer that train; the other 169 test
+TRAIN_ROWS = 60_000
 EPOCHS = 20
 FINE_BITS = 6               # from here on widths are alike enough to tell what chance does
 
@@ -56,58 +57,6 @@ class Run:
         value = self.counters[counter]
         assert value is not None, f"a board counts {counter}"
         return value / self.visits
-
-
-def two_classes(*, n_rows: int, noise: float, gap: float, seed: int,
-                n_features: int = FEATURES) -> Dataset:
-    """Two classes on either side of a plane.
-
-    Rows are independent and standard normal, then columns are scaled by exp of a normal number,
-    so that their ranges differ as they do in real tables (scaling takes that out again). With m
-    a row's distance from a random plane through the origin, the label is the sign of m plus
-    normal noise.
-
-    Parameters
-    ----------
-    noise : float
-        Standard deviation of the noise; 0 makes the classes separable.
-    gap : float
-        By how much every row is moved away from the plane.
-    seed : int
-        Of ``Generator(PCG64(seed))``.
-
-    Returns
-    -------
-    Dataset
-        Labels are 1 and -1.
-    """
-    rng = np.random.Generator(np.random.PCG64(seed))
-    features = rng.standard_normal((n_rows, n_features))
-    normal = rng.standard_normal(n_features)
-    normal /= np.linalg.norm(normal)
-    side = np.sign(features @ normal)
-    features += gap * side[:, None] * normal
-    labels = np.where(features @ normal + noise * rng.standard_normal(n_rows) > 0, 1.0, -1.0)
-    return Dataset("two classes", features * np.exp(rng.standard_normal(n_features)), labels,
-                   "classification")
-
-
-def problem(name: str, n_rows: int, n_features: int) -> tuple[Dataset, Dataset]:
-    """Rows to train on and to test with; labels are 1 and -1.
-
-    Parameters
-    ----------
-    n_rows, n_features : int
-        Rows to train on and columns, of the two synthetic problems.
-    """
-    if name == "breast_cancer":
-        whole = load(name)
-        whole = replace(whole, labels=np.where(whole.labels > 0, 1.0, -1.0))
-        return split(whole, CANCER_ROWS)
-    noise, gap = {"separable": (0.0, 0.1), "noisy": (0.5, 0.0)}[name]
-    made = two_classes(n_rows=n_rows + TEST_ROWS, noise=noise, gap=gap, seed=1,
-                       n_features=n_features)
-    return split(replace(made, name=name), n_rows, shuffle=False)
 
 
 def train(device: SimDevice, data: QuantizedDataset, steps: np.ndarray, *, refetch: bool = True,
@@ -147,15 +96,16 @@ def float_models(rows: np.ndarray, signs: np.ndarray,
     weights : ndarray of float64, shape (n_versions, n_features)
     intercepts : ndarray of float64, shape (n_versions,)
     """
-    versions = rows.shape[1]
-    rows = np.concatenate([rows, np.ones((len(rows), versions, 1))], axis=2)
-    model = np.zeros(rows.shape[1:])
-    for step in steps.T:
-        for values, sign in zip(rows, signs.tolist(), strict=True):
-            margins = (values * model).sum(axis=1)
-            active = margins < 1 if sign > 0 else margins > -1
-            model += (sign * step * active)[:, None] * values
-    return model[:, :-1], model[:, -1]
+    rows = np.concatenate([rows, np.ones((*rows.shape[:2], 1))], axis=2)
+
+    def gradient(part, models):
+        values, sign = rows[part.start], signs[part.start]
+        active = sign * (values * models).sum(axis=1) < 1
+        return (-sign * active)[:, None] * values
+
+    *_, models = descend(np.zeros(rows.shape[1:]), steps.T[..., None], n_rows=len(rows), batch=1,
+                         gradient=gradient)
+    return models[:, :-1], models[:, -1]
 
 
 def full_rows(data: QuantizedDataset) -> np.ndarray:
@@ -166,7 +116,23 @@ def full_rows(data: QuantizedDataset) -> np.ndarray:
 
 
 def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs: int) -> None:
-    """Print the tables of one problem."""
+    """Print the tables of one problem.
+
+    Parameters
+    ----------
+    name : str
+        See :func:`problem`.
+    n_rows, n_features : int
+        Shape of the problem's rows.
+    widths : list of int
+        Stored bits of a value.
+    epochs : int
+
+    Raises
+    ------
+    AssertionError
+        If look-ahead changes a model.
+    """
     training, test = problem(name, n_rows, n_features)
     scaler = fit_scaler(training.features, "minmax")
     data = {(encoding, bits): quantize(training.features, training.labels, bits=bits,

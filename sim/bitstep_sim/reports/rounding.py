@@ -25,7 +25,7 @@ from bitstep.training.planning import pipeline_for, plan
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step
 from bitstep.writing import table
-from bitstep_lab.races.reference import sgd
+from bitstep_lab.float_sgd import sgd
 
 N_ROWS = 1296
 EPOCHS = 20
@@ -61,7 +61,16 @@ def images(n_features: int) -> tuple[np.ndarray, np.ndarray]:
 
 def quantized(features: np.ndarray, digits: np.ndarray, *, model: str,
               bits: int) -> QuantizedDataset:
-    """Rows of ``nearest`` codes; a classifier tells even digits from odd ones."""
+    """Quantize images to ``nearest`` codes; a classifier tells even digits from odd ones.
+
+    Parameters
+    ----------
+    features : ndarray of float, shape (n_rows, n_features)
+    digits : ndarray of int, shape (n_rows,)
+    model : str
+        A name of :data:`bitstep.training.models.MODELS`.
+    bits : int
+    """
     if MODELS[model].task == "regression":
         return quantize(features, digits.astype(float), bits=bits, encoding="nearest")
     return quantize(features, digits % 2, bits=bits, encoding="nearest", task="classification")
@@ -94,8 +103,8 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
     labels = unpack_labels(data.labels, LabelFormat(data.label_format), data.n_rows)
     targets = data.label_scale * labels[:, None].astype(float)
     firsts = steps[0] * (1 + 1e-3 * (np.arange(runs) - runs // 2))
-    weights, intercepts = sgd(rows, rows, targets, first_steps=firsts, shares=steps / steps[0],
-                              loss=loss, batch=batch)
+    weights, intercepts = sgd(rows, targets, first_steps=firsts, shares=steps / steps[0], loss=loss,
+                              batch=batch)
     exact = mean_losses(loss, rows, targets, weights[-1], intercepts[-1]).mean()
     constant = mock.patch("bitstep.golden.sgd.dithers",
                           lambda key, n_rows: np.full(n_rows, NEAREST))

@@ -16,6 +16,7 @@ from bitstep.data import load
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.quantization import ENCODINGS, quantize
 from bitstep_sim.board.device import SimDevice
+from bitstep_sim.reports.markdown import row, table
 from bitstep_sim.testing.random_jobs import random_job
 
 FEATURES = (8, 90, 1000, 4096)
@@ -24,7 +25,20 @@ IDEAL_LATENCY = 1           # cycles; with no bandwidth limit, the ideal memory
 
 
 def run(device: SimDevice, *, n_features: int, n_rows: int, **options) -> tuple[int, float]:
-    """Run a random job; its cycles and the CPU seconds that it took."""
+    """Run a random job.
+
+    Parameters
+    ----------
+    device : SimDevice
+    n_features, n_rows : int
+    **options
+        Of :func:`bitstep_sim.testing.random_jobs.random_job`.
+
+    Returns
+    -------
+    int, float
+        Cycles, and the CPU seconds that they took.
+    """
     job = random_job(device.config, n_features=n_features, n_rows=n_rows, epochs=EPOCHS, **options)
     start = time.process_time()
     cycles = device.train(job).counters["cycles"]
@@ -35,17 +49,6 @@ def run(device: SimDevice, *, n_features: int, n_rows: int, **options) -> tuple[
 def rows_for(config: PipelineConfig, n_features: int) -> int:
     """Rows of a job that is long enough to measure and short enough to wait for."""
     return max(2000, 100_000 // max(config.beats(n_features), config.recursion))
-
-
-def table(header: str) -> None:
-    """Print the head of a Markdown table."""
-    names = header.split(", ")
-    print("\n| " + " | ".join(names) + " |\n|" + " --- |" * len(names), flush=True)
-
-
-def row(*cells) -> None:
-    """Print a row of a Markdown table."""
-    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
 
 
 def cycles(widths: list[int], buses: list[int]) -> None:

@@ -45,7 +45,7 @@ class AxiMemory:
         self.cycle = 0
 
     def word(self, address):
-        """What a read gives: the written beat, else a pattern that is different everywhere."""
+        """The beat that a read gives: as written, else a pattern that is different everywhere."""
         return self.words.get(address, address * 0x9E3779B97F4A7C15 % (1 << 8 * self.beat_bytes))
 
     def _ready(self):

@@ -8,7 +8,17 @@ from amaranth.sim import Simulator
 
 
 async def put_all(ctx, stream, payloads, *, rng, stall=0.0):
-    """Send every payload, idling before each with probability ``stall`` per cycle."""
+    """Send every payload, idling before each with probability ``stall`` per cycle.
+
+    Parameters
+    ----------
+    ctx : SimulatorContext
+    stream : stream.Interface
+        Input of the component.
+    payloads : iterable
+    rng : random.Random
+    stall : float
+    """
     for payload in payloads:
         while rng.random() < stall:
             await ctx.tick()
@@ -21,7 +31,14 @@ async def put_all(ctx, stream, payloads, *, rng, stall=0.0):
 
 
 async def get_all(ctx, stream, count, *, rng, stall=0.0):
-    """Receive ``count`` payloads, refusing before each with probability ``stall`` per cycle."""
+    """Receive ``count`` payloads, refusing before each with probability ``stall`` per cycle.
+
+    Parameters
+    ----------
+    ctx, stream, rng, stall
+        As for :func:`put_all`, of an output.
+    count : int
+    """
     payloads = []
     while len(payloads) < count:
         while rng.random() < stall:
@@ -53,7 +70,7 @@ def held_channel(valid, ready, *payload):
 
 
 def simulate(dut, *testbenches, processes=(), background=(), limit=10_000):
-    """Run until every testbench returns; raise TimeoutError after ``limit`` cycles.
+    """Run until every testbench returns.
 
     Parameters
     ----------
@@ -64,6 +81,11 @@ def simulate(dut, *testbenches, processes=(), background=(), limit=10_000):
         Processes, such as :func:`held`.
     limit : int
         Cycles.
+
+    Raises
+    ------
+    TimeoutError
+        If a testbench is still busy after ``limit`` cycles.
     """
     sim = Simulator(dut)
     sim.add_clock(1e-8)

@@ -1,5 +1,7 @@
 """Random training jobs, for tests and benches."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from bitstep.golden.dither import epoch_key
@@ -12,7 +14,7 @@ from bitstep.pipeline.config import (
 )
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.levels import decode
-from bitstep.pipeline.memory import pack_codes, pack_labels
+from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss
 
 # A label's magnitude and least shift: about 2^19 in units of a dot product, whatever the format.
@@ -40,23 +42,6 @@ def random_floats(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarra
     """float32 in [-1, 1]; one in eight is a corner: a zero, an end, a tiny or a full mantissa."""
     values = rng.uniform(-1, 1, shape).astype(np.float32)
     return np.where(rng.random(shape) < 1 / 8, rng.choice(_FLOAT_CORNERS, shape), values)
-
-
-def pack_floats(values: np.ndarray, config: PipelineConfig) -> np.ndarray:
-    """Rows of beats of family ``float``.
-
-    Parameters
-    ----------
-    values : ndarray of float32, shape (n_rows, n_features)
-
-    Returns
-    -------
-    ndarray of uint8, shape (n_rows, beats * beat_bytes)
-    """
-    n_rows, n_features = values.shape
-    words = np.zeros((n_rows, config.beats(n_features) * config.lanes), "<f4")
-    words[:, :n_features] = values
-    return words.view(np.uint8)
 
 
 def random_labels(label_format: LabelFormat, n_rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -99,70 +84,102 @@ def scaled_step(factor: float, *, mantissa_bits: int) -> tuple[int, int]:
     return min(round(factor * 2 ** (SHIFT_UNIT * shift)), (1 << MANTISSA_WIDTH) - 1), shift
 
 
-def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, seed: int = 0,
-               epochs: int = 2, batch: int = 1, correction_period: int = 0,
-               label_format: LabelFormat = LabelFormat.INT16, copies: int = 1,
-               intercept: bool = True, warm: bool = False, speed: float = 0.5,
-               loss: Loss = Loss.LEAST_SQUARES, proximal_period: int = 0,
-               refetch_cell: int = 0) -> TrainingJob:
-    """A job with every level, small labels, and different steps in each epoch.
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """Options of :func:`random_job`.
 
-    Parameters
+    Attributes
     ----------
+    seed, epochs, batch, correction_period, copies
+        As of :class:`~bitstep.pipeline.job.TrainingJob`.
     label_format : LabelFormat
         For least squares; every other loss has signs, of a random model with one label in ten
         turned around, so that rows become inactive.
+    intercept : bool
     warm : bool
-        Whether the model starts from random words.
+        Start the model from random words.
     speed : float
         Step, relative to the largest that converges; far above 1 the model leaves its range.
+    loss : Loss
     proximal_period : int
         Rows between proximal steps, whose threshold and limit both bite.
     refetch_cell : int
         Half levels of a cell; half of the rows then agree with the random model in most
         features, since no other row is surely inactive with a few bits.
     """
-    rng = np.random.default_rng(seed)
-    scale = config.level_limit * config.gradient_limit
-    largest = 1 / (n_features + 1) / scale / batch
-    label_format = label_format if loss == Loss.LEAST_SQUARES else LabelFormat.SIGN
+
+    seed: int = 0
+    epochs: int = 2
+    batch: int = 1
+    correction_period: int = 0
+    label_format: LabelFormat = LabelFormat.INT16
+    copies: int = 1
+    intercept: bool = True
+    warm: bool = False
+    speed: float = 0.5
+    loss: Loss = Loss.LEAST_SQUARES
+    proximal_period: int = 0
+    refetch_cell: int = 0
+
+
+def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **options) -> TrainingJob:
+    """Draw a job with every level, small labels, and different steps in each epoch.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+    n_features, n_rows : int
+    **options
+        The fields of :class:`JobOptions`.
+    """
+    given = JobOptions(**options)
+    rng = np.random.default_rng(given.seed)
     extra = _extra_label_shift(config, n_features)
-    # A word's change by one row whose residual is a whole label.
-    change = speed * largest * config.gradient_limit * 2.0 ** (19 + extra)
-    steps = []
-    for epoch in range(epochs):
-        mantissa, shift = scaled_step(speed * largest / (epoch + 1),
-                                      mantissa_bits=(9, 2)[epoch % 2])
-        threshold = max(1, round(change * proximal_period ** 0.5 / 16)) * bool(proximal_period)
-        steps.append(EpochSteps(mantissa, shift, 1000 // (epoch + 1), 4, threshold,
-                                epoch_key(seed & 0xFFFF_FFFF, epoch)))
-    limit = 1 << COEFFICIENT_WIDTH - 1
-    start = rng.integers(-1 << 20, 1 << 20, n_features + 1) * warm
-    rows, values = _random_rows(config, (n_rows, n_features), copies, rng)
-    if loss == Loss.LEAST_SQUARES:
+    # The largest step that converges, and a word's change by one row whose residual is a label.
+    largest = 1 / (n_features + 1) / (config.level_limit * config.gradient_limit) / given.batch
+    change = given.speed * largest * config.gradient_limit * 2.0 ** (19 + extra)
+    start = rng.integers(-1 << 20, 1 << 20, n_features + 1) * given.warm
+    rows, values = _random_rows(config, (n_rows, n_features), given.copies, rng)
+    if given.loss == Loss.LEAST_SQUARES:
+        label_format = given.label_format
         labels = random_labels(label_format, n_rows, rng)
     else:
+        label_format = LabelFormat.SIGN
         hidden = rng.uniform(-1, 1, n_features)
         labels = np.where(values @ hidden < 0, -1, 1) * rng.choice([1, -1], n_rows, p=[0.9, 0.1])
     full = None
-    if refetch_cell:
+    if given.refetch_cell:
         rows, full = _refetched_rows(config, values, labels[:, None] * np.sign(hidden),
-                                     refetch_cell, copies, rng)
+                                     given.refetch_cell, given.copies, rng)
+    limit = 1 << COEFFICIENT_WIDTH - 1
     return TrainingJob(
         config=config, n_features=n_features, rows=rows,
         labels=pack_labels(labels, label_format),
         label_format=label_format, label_shift=_LABELS[label_format][1] + extra,
-        intercept_level=config.intercept_limit * intercept, batch=batch,
-        correction_period=correction_period,
+        intercept_level=config.intercept_limit * given.intercept, batch=given.batch,
+        correction_period=given.correction_period,
         coefficients=rng.integers(-limit, limit, n_features).astype(np.int32),
-        epochs=tuple(steps), model=start[1:].astype(np.int32),
-        intercept=int(start[0]) * intercept, loss=loss, proximal_period=proximal_period,
-        box_limit=max(2, round(change)) if proximal_period else MODEL_LIMIT,
-        full=full, refetch_cell=refetch_cell)
+        epochs=_steps(given, given.speed * largest, change), model=start[1:].astype(np.int32),
+        intercept=int(start[0]) * given.intercept, loss=given.loss,
+        proximal_period=given.proximal_period,
+        box_limit=max(2, round(change)) if given.proximal_period else MODEL_LIMIT,
+        full=full, refetch_cell=given.refetch_cell)
+
+
+def _steps(given, first, change):
+    """Steps that fall with the epochs, of two precisions in turn."""
+    steps = []
+    for epoch in range(given.epochs):
+        mantissa, shift = scaled_step(first / (epoch + 1), mantissa_bits=(9, 2)[epoch % 2])
+        threshold = max(1, round(change * given.proximal_period ** 0.5 / 16))
+        steps.append(EpochSteps(mantissa, shift, 1000 // (epoch + 1), 4,
+                                threshold * bool(given.proximal_period),
+                                epoch_key(given.seed & 0xFFFF_FFFF, epoch)))
+    return tuple(steps)
 
 
 def _extra_label_shift(config, n_features):
-    """What labels need beyond :data:`_LABELS`, so that updates are more than rounding."""
+    """Bits of shift beyond :data:`_LABELS`, so that updates are more than rounding."""
     if config.family == "float":
         return _FLOAT_LABEL_SHIFT
     return max(0, (n_features * config.level_limit ** 2).bit_length() + _UPDATE_BITS - 19)
@@ -177,7 +194,7 @@ def _random_rows(config, shape, copies, rng):
     """Packed copies, and what the first one stands for in the dot product."""
     if config.family == "float":
         floats = [random_floats(shape, rng) for _ in range(copies)]
-        return tuple(pack_floats(copy, config) for copy in floats), floats[0]
+        return tuple(pack_floats(copy, config.bus_width) for copy in floats), floats[0]
     codes = [random_codes(config, shape, rng) for _ in range(copies)]
     dots, _ = decode(codes[0], bits=config.bits, family=config.family)
     return tuple(pack_codes(copy, config.bits, config.bus_width) for copy in codes), dots

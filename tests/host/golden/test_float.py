@@ -11,8 +11,9 @@ from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.levels import unpack_codes
+from bitstep.pipeline.memory import pack_floats
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
-from bitstep_sim.testing.random_jobs import pack_floats, random_job
+from bitstep_sim.testing.random_jobs import random_job
 
 FLOAT = PipelineConfig(bits=32, family="float", lookahead=0)
 TINY = 2.0**-13
@@ -22,8 +23,8 @@ def float_job(values, labels, *, config=FLOAT, label_shift=24, mantissa=1, shift
     """A job of floating-point rows; as it stands a step of 1/4 and a label counts as 4 words."""
     values = np.array(values, np.float32)
     return make_job(np.zeros(values.shape, int), labels, config=config, mantissa=mantissa,
-                    shift=shift, label_shift=label_shift, rows=(pack_floats(values, config),),
-                    **changes)
+                    shift=shift, label_shift=label_shift,
+                    rows=(pack_floats(values, config.bus_width),), **changes)
 
 
 def models(job):
@@ -41,7 +42,7 @@ def words(*values):
 
 def test_values():
     values = [0.0, -0.0, 1.0, -0.5, 1 - 2**-24, 2.0**-126, -(2.0**-127), 1e-45]
-    mantissas, exponents = decode(pack_floats(np.array([values], np.float32), FLOAT),
+    mantissas, exponents = decode(pack_floats(np.array([values], np.float32), FLOAT.bus_width),
                                   float_job([values], [0]))
     assert mantissas.tolist() == [[0, 0, 1 << 23, -1 << 23, (1 << 24) - 1, 1 << 23, 0, 0]]
     assert exponents[0, 2:6].tolist() == [127, 126, 126, 1]
@@ -144,7 +145,7 @@ def converted(job, config):
     assert job.config.level_limit == 1
     return replace(
         job, config=config, label_shift=job.label_shift + 22, epochs=steps,
-        rows=tuple(pack_floats((copy - 4 * (copy >> 1)).astype(np.float32), config)
+        rows=tuple(pack_floats((copy - 4 * (copy >> 1)).astype(np.float32), config.bus_width)
                    for copy in codes))
 
 

@@ -11,8 +11,8 @@ from bitstep.golden.dither import epoch_key
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.memory import pack_floats
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep_sim.testing.random_jobs import pack_floats
 
 N_KEYS = 400
 TARGET = 1 << 13                # of a label 1, in words times levels
@@ -45,7 +45,7 @@ def tiny_job(family, loss):
     if family == "float":
         scale, shift = 22, 6
         config = PipelineConfig(bits=32, family="float", lookahead=0, **options)
-        changes["rows"] = (pack_floats(levels.astype(np.float32), config),)
+        changes["rows"] = (pack_floats(levels.astype(np.float32), config.bus_width),)
     mantissa = round(FACTOR * 2 ** (8 * shift - scale))
     job = make_job(levels, labels, config=config, loss=loss, label_format=LabelFormat.SIGN,
                    label_shift=13 + scale, epochs=(EpochSteps(mantissa, shift),), **changes)

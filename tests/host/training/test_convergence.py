@@ -14,7 +14,7 @@ from bitstep.training.losses import mean_losses, squared_losses
 from bitstep.training.planning import pipeline_for
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.train import automatic_step, train_model
-from bitstep_lab.races.reference import sgd
+from bitstep_lab.float_sgd import sgd
 
 STEPS = schedule_steps("inverse", step=0.05, epochs=20)
 
@@ -32,13 +32,12 @@ def cadata():
 def float_loss(cadata):
     """Training loss of float64 SGD: same scaling, order and steps."""
     scaler = quantize(cadata.features, cadata.labels, bits=8).scaler
-    rows = np.hstack([scaler.transform(cadata.features), np.ones((cadata.n_rows, 1))])
-    weights = np.zeros(rows.shape[1])
-    offset = (cadata.labels.min() + cadata.labels.max()) / 2
-    for step in STEPS:
-        for row, label in zip(rows, (cadata.labels - offset).tolist(), strict=True):
-            weights -= (step * (row.dot(weights) - label)) * row
-    return np.mean((rows @ weights + offset - cadata.labels) ** 2) / 2
+    rows = scaler.transform(cadata.features)
+    middle = (cadata.labels.min() + cadata.labels.max()) / 2
+    targets = cadata.labels[:, None] - middle
+    weights, intercepts = sgd(rows, targets, first_steps=STEPS[:1], shares=STEPS / STEPS[0],
+                              loss=Loss.LEAST_SQUARES)
+    return squared_losses(rows, targets, weights[-1], intercepts[-1])[0]
 
 
 def loss(cadata, bits, encoding, steps: np.ndarray | None = STEPS):
@@ -74,7 +73,7 @@ def test_floating_point_rows_are_within_a_tenth_of_a_per_cent(cadata):
     model = train_model([data], GoldenDevice(config), config, steps=steps)
     scaled = data.scaler.transform(cadata.features[:rows])
     targets = cadata.labels[:rows, None] - data.label_offset
-    weights, intercepts = sgd(scaled, scaled, targets, first_steps=steps[:1],
+    weights, intercepts = sgd(scaled, targets, first_steps=steps[:1],
                               shares=steps / steps[0], loss=Loss.LEAST_SQUARES)
     exact = squared_losses(scaled, targets, weights[-1], intercepts[-1])[0]
     found = squared_losses(cadata.features[:rows], cadata.labels[:rows, None], model.coefs[-1:],
@@ -93,7 +92,7 @@ def test_refetching_ends_where_float_does(encoding):
     model = train_model([data], GoldenDevice(config), config, steps=steps,
                         loss=Loss.HINGE, refetch=True)
     scaled = data.scaler.transform(features)
-    weights, intercepts = sgd(scaled, scaled, signs[:, None], first_steps=steps[:1],
+    weights, intercepts = sgd(scaled, signs[:, None], first_steps=steps[:1],
                               shares=steps / steps[0], loss=Loss.HINGE)
     exact = mean_losses(Loss.HINGE, scaled, signs[:, None], weights[-1], intercepts[-1])[0]
     found = mean_losses(Loss.HINGE, features, signs[:, None], model.coefs[-1:],

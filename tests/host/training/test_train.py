@@ -1,4 +1,4 @@
-"""Training with every loss, refetching and proximal steps, against plain loops."""
+"""Training with every loss, refetching and proximal steps, against float64."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -16,6 +16,7 @@ from bitstep.training.planning import pipeline_for, plan
 from bitstep.training.schedules import schedule_steps
 from bitstep.training.stepping import automatic_proximal_period
 from bitstep.training.train import automatic_step, train_model
+from bitstep_lab.float_sgd import sgd
 
 MARGINS = (Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC)
 
@@ -37,32 +38,17 @@ def run(data, *, loss, steps, refetch=False, **options):
                        loss=loss, refetch=refetch, **options)
 
 
-def derivative(loss, value, sign):
-    """Of a row's loss, by the value that the model gives."""
-    margin = sign * value
-    if loss == Loss.LEAST_SQUARES:
-        return value - sign
-    if loss == Loss.LOGISTIC:
-        nodes = np.arange(-8, 8.25, 0.25)       # of the hardware's 64 chords
-        return -sign * np.interp(-margin, nodes, 1 / (1 + np.exp(-nodes)))
-    active = margin < 1
-    return active * (value - sign if loss == Loss.SQUARED_HINGE else -sign)
+def chords(values, signs):
+    """Derivative of the logistic loss by the hardware's 64 chords of the sigmoid."""
+    nodes = np.arange(-8, 8.25, 0.25)
+    return -signs * np.interp(-signs * values, nodes, 1 / (1 + np.exp(-nodes)))
 
 
-def float_sgd(rows, signs, *, loss, steps, batch=1, l1=0.0, l2=0.0, box=np.inf, period=0):
-    """Weights and intercept of float64 proximal SGD."""
-    weights, intercept, count = np.zeros(rows.shape[1]), 0.0, len(rows)
-    for step in steps:
-        for start in range(0, count, batch):
-            part = slice(start, min(start + batch, count))
-            slopes = derivative(loss, rows[part] @ weights + intercept, signs[part])
-            weights = weights - step / batch * (slopes @ rows[part])
-            weights = weights - step * l2 * weights * (part.stop - start) / batch
-            intercept -= step / batch * slopes.sum()
-            if period and (part.stop % period == 0 or part.stop == count):
-                taken = l1 * step / batch * count / -(-count // period)
-                weights = np.sign(weights) * np.clip(np.abs(weights) - taken, 0, box)
-    return weights, intercept
+def float_sgd(rows, signs, *, loss, steps, **options):
+    """Weights and intercept of float64 SGD."""
+    weights, intercepts = sgd(rows, signs[:, None], first_steps=steps[:1], shares=steps / steps[0],
+                              loss=chords if loss == Loss.LOGISTIC else loss, **options)
+    return weights[-1, 0, 0], intercepts[-1, 0, 0]
 
 
 # Losses

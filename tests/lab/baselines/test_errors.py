@@ -1,4 +1,4 @@
-"""What the CPU baselines refuse, their ceilings and their command."""
+"""Errors of the CPU baselines, and their ceilings."""
 
 import subprocess
 import sys
@@ -8,7 +8,6 @@ import pytest
 
 from bitstep.pipeline.registers import Loss
 from bitstep_lab.baselines import memory_copy_ceiling, memory_read_ceiling, train_cpu, train_sklearn
-from bitstep_lab.baselines.__main__ import main
 from bitstep_lab.baselines.threads import split
 
 ROWS, TARGETS = np.zeros((6, 4), np.float32), np.ones(6, np.float32)
@@ -94,27 +93,3 @@ def test_ceilings(ceiling):
         ceiling(0)
     with pytest.raises(ValueError, match="threads must be"):
         ceiling(100, threads=0)
-
-
-def test_command(capsys):
-    assert main(["--shape", "300x5", "--epochs", "1", "--turns", "1", "--batches", "8",
-                 "--threads", "2", "--loss", "hinge"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert {len(row) for row in cells} == {9}
-    assert [row[:3] for row in cells[2:]] == [
-        ["sgd", "1", "1"], ["sgd", "1", "8"], ["hogwild", "2", "1"], ["hogwild", "2", "8"],
-        ["minibatch", "1", "8"], ["minibatch", "2", "8"], ["lowprec", "1", "1"],
-        ["lowprec", "1", "8"], ["lowprec", "2", "1"], ["lowprec", "2", "8"], ["sklearn", "1", "1"],
-        ["reading", "1", ""], ["reading", "2", ""], ["copying (read + written)", "1", ""],
-        ["copying (read + written)", "2", ""]]
-    assert all(float(row[3]) > 0 for row in cells[2:13])
-
-
-@pytest.mark.parametrize("arguments, message", [
-    (["--shape", "90"], "must be ROWSxFEATURES, such as 448000x90, not '90'"),
-    (["--threads", "0"], "must be at least 1, not 0")])
-def test_bad_arguments(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        main(arguments)
-    assert message in capsys.readouterr().err

@@ -9,19 +9,16 @@ import pytest
 
 from bitstep.data import Dataset
 from bitstep.data.dataset import DataError
-from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Loss
-from bitstep.quantization import fit_scaler, quantize
-from bitstep.training.planning import pipeline_for
-from bitstep.training.train import train_model
+from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_profiles import PROFILES, profile
 from bitstep_lab.races.board_runs import EpochClock
 from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn, Task, trains
 from bitstep_lab.races.experiments import experiments, pipelines_of
 from bitstep_lab.races.race import finish, judge
 from bitstep_lab.races.race_data import GENERATORS, RaceData, is_at_hand, race_data
-from bitstep_lab.races.reference import optimum, sgd
+from bitstep_lab.races.reference import optimum
 from bitstep_lab.races.run_store import RunStore, code_version, digest
 
 HOST = {"quantize_s": 1.0, "transfer_s": 0.5}
@@ -102,7 +99,7 @@ def test_optimum_of_smooth_losses(loss, l2):
     rows = rng.uniform(-1, 1, (200, 3))
     targets = np.where(rows[:, 0] + 0.5 * rng.standard_normal(200) > 0, 1.0, -1.0)[:, None]
     best = optimum(rows, targets, loss=loss, l2=l2)
-    weights, intercepts = sgd(rows, rows, targets, first_steps=np.array([0.5]),
+    weights, intercepts = sgd(rows, targets, first_steps=np.array([0.5]),
                               shares=np.ones(2000), batch=200, loss=loss, l2=l2)
     margin = targets[:, 0] * (rows @ weights[-1, 0, 0] + intercepts[-1, 0, 0])
     values = np.log1p(np.exp(-margin)) if loss == Loss.LOGISTIC else \
@@ -110,39 +107,6 @@ def test_optimum_of_smooth_losses(loss, l2):
     reached = values.mean() + l2 / 2 * (weights[-1] ** 2).sum()
     assert best <= reached + 1e-9
     assert reached == pytest.approx(best, rel=1e-3)
-
-
-def test_sgd_by_hand():
-    rows, targets = np.array([[1.0], [2.0]]), np.array([[1.0], [0.0]])
-    weights, intercepts = sgd(rows, rows, targets, first_steps=np.array([0.5, 0.25]),
-                              shares=np.array([1.0, 0.5]), loss=Loss.LEAST_SQUARES)
-    # Step 1/2: residual -1 gives 1/2 and 1/2; then 3/2 gives 1/2 - 3/2 = -1, 1/2 - 3/4 = -1/4.
-    assert weights[0, 0, 0, 0] == -1.0
-    assert intercepts[0, 0, 0] == -0.25
-    alone, _ = sgd(rows, rows, targets, first_steps=np.array([0.25]), shares=np.array([1.0, 0.5]),
-                   loss=Loss.LEAST_SQUARES)
-    assert (weights[:, 1] == alone[:, 0]).all()
-
-
-@pytest.mark.parametrize("loss", list(Loss))
-@pytest.mark.parametrize("batch", [1, 16])
-def test_sgd_is_the_float_pipeline(loss, batch):
-    """What steps are tuned with trains as the pipeline does, up to rounding."""
-    rng = np.random.default_rng(3)
-    features = rng.uniform(-1, 1, (200, 5))
-    labels = np.where(features @ rng.standard_normal(5) + 0.3 > 0, 1.0, -1.0)
-    data = quantize(features, labels, bits=32, encoding="float", task="classification")
-    config = pipeline_for(n_features=5, bits=32, encoding="float", loss=loss)
-    steps = 0.2 / np.arange(1, 4)
-    with GoldenDevice(config) as device:
-        model = train_model([data], device, config, steps=steps, batch=batch, loss=loss)
-    scaler = fit_scaler(features)
-    rows = (features - scaler.centre) / scaler.scale
-    weights, intercepts = sgd(rows, rows, labels[:, None], first_steps=np.array([0.2]),
-                              shares=steps / 0.2, batch=batch, loss=loss)
-    np.testing.assert_allclose(model.weights, weights[:, 0], atol=0.04 if loss in (
-        Loss.HINGE, Loss.LOGISTIC) else 5e-3)
-    np.testing.assert_allclose(model.scaled_intercepts, intercepts[:, 0], atol=0.04)
 
 
 class FakeBoard:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from boards import TestedDevice
+from simulated import TestedDevice
 
 from bitstep.cli import main
 from bitstep.training.model_file import load_model

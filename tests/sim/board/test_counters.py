@@ -1,8 +1,8 @@
 """Counters and cycles of runs on the simulated board."""
 
 import pytest
-from boards import TestedDevice, check_against_golden, lookahead_registers, open_board
-from pipelines import CONFIGS, FLOAT, LOGISTIC, REFETCH, allowed_lookahead
+from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, allowed_lookahead
+from simulated import TestedDevice, check_against_golden, lookahead_registers, open_board
 
 from bitstep.pipeline.config import PipelineConfig, ceil_div
 from bitstep.pipeline.registers import LabelFormat, Loss

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from boards import open_board
-from pipelines import FLOAT, LOGISTIC, REFETCH
+from drawn_jobs import FLOAT, LOGISTIC, REFETCH
+from simulated import open_board
 
 from bitstep.data import load
 from bitstep.devices.golden import GoldenDevice

@@ -9,8 +9,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-from boards import TestedDevice, lookahead_registers, open_board
-from pipelines import REFETCH, allowed_lookahead
+from drawn_jobs import REFETCH, allowed_lookahead
+from simulated import TestedDevice, lookahead_registers, open_board
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode, unpack_codes, unpack_labels

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from pipelines import FLOAT, LOGISTIC, REFETCH
+from drawn_jobs import FLOAT, LOGISTIC, REFETCH
 from uart_line import SYSTEM, Faulty, flipped, write_manifest
 
 from bitstep.cli import main

@@ -5,8 +5,8 @@ import functools
 from contextlib import contextmanager
 
 import pytest
-from boards import TestedDevice, check_against_golden, compare, open_board
-from pipelines import FLOAT, LARGE, REFETCH
+from drawn_jobs import FLOAT, LARGE, REFETCH
+from simulated import TestedDevice, check_against_golden, compare, open_board
 
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig

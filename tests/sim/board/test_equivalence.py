@@ -3,10 +3,7 @@
 import dataclasses
 
 import pytest
-from boards import TestedDevice, check_against_golden, lookahead_registers, open_board
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-from pipelines import (
+from drawn_jobs import (
     CONFIGS,
     FLOAT,
     LOGISTIC,
@@ -18,6 +15,9 @@ from pipelines import (
     jobs,
     losses,
 )
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from simulated import TestedDevice, check_against_golden, lookahead_registers, open_board
 
 from bitstep.golden.sgd import train
 from bitstep.pipeline.registers import LabelFormat, Loss

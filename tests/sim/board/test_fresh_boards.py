@@ -8,9 +8,9 @@ import random
 from contextlib import contextmanager
 
 import pytest
-from boards import open_board
-from pipelines import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH
+from drawn_jobs import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH
 from replays import Replay, golden_models
+from simulated import open_board
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control, Error, LabelFormat, Loss, Status

@@ -4,19 +4,19 @@ import dataclasses
 
 import numpy as np
 import pytest
-from boards import compare, open_board
+from drawn_jobs import FLOAT, LOGISTIC, PROFILE, REFETCH, fresh_seed, jobs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from pipelines import FLOAT, LOGISTIC, PROFILE, REFETCH, fresh_seed, jobs
+from simulated import compare, open_board
 
 from bitstep.golden.dither import dithers
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.memory import pack_codes, pack_labels
+from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import SaturationError
-from bitstep_sim.testing.random_jobs import pack_floats, random_job
+from bitstep_sim.testing.random_jobs import random_job
 
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
 LOW, HIGH = -1 << 31, (1 << 31) - 1
@@ -194,7 +194,7 @@ def hinge_job(config, values, label, model, *, unit, calm_rows, intercept=None):
     job = random_job(config, n_features=len(model), n_rows=len(values), epochs=1, loss=Loss.HINGE,
                      intercept=intercept is not None, refetch_cell=int(config.refetch))
     if config.family == "float":
-        rows, scale = pack_floats(values.astype(np.float32), config), (24, 3)
+        rows, scale = pack_floats(values.astype(np.float32), config.bus_width), (24, 3)
     else:
         levels = np.clip(np.floor(values + 0.5), -3, 3).astype(int)
         rows, scale = pack_codes((levels % 8).astype(np.uint8), 3, 64), (8, 1)

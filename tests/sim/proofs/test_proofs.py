@@ -10,18 +10,9 @@ from amaranth.hdl import Fragment
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep_sim.proofs import properties
-from bitstep_sim.proofs.__main__ import _breaks, main
-from bitstep_sim.proofs.formal import (
-    FAILED,
-    PROVED,
-    UNKNOWN,
-    Mutation,
-    Property,
-    inside,
-    mutated,
-    prove,
-)
+from bitstep_sim.proofs.__main__ import PROPERTIES, _breaks, find, main
+from bitstep_sim.proofs.formal import Mutation, Property, inside, mutated
+from bitstep_sim.proofs.prover import FAILED, PROVED, UNKNOWN, prove
 
 NO_CHANGE = Mutation("parts/fsm.py", "with m.State(name):", "with m.State(name):")
 NEEDS_PROVER = pytest.mark.skipif(
@@ -96,11 +87,11 @@ def test_structure(waits):
 
 
 def test_names_are_unique():
-    names = [prop.name for prop in properties.PROPERTIES]
+    names = [prop.name for prop in PROPERTIES]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("prop", properties.PROPERTIES, ids=lambda prop: prop.name)
+@pytest.mark.parametrize("prop", PROPERTIES, ids=lambda prop: prop.name)
 def test_mutations_follow_the_source(prop):
     for mutation in prop.mutations:
         with mutated(mutation) as folder:
@@ -114,7 +105,7 @@ def test_mutations_follow_the_source(prop):
     ("pipeline-d2", 1), ("pipeline-d2-fast", 1),    # the row before the last does not count
 ])
 def test_fault_that_only_a_proof_finds(name, place):
-    is_broken, _, text = _breaks(name, properties.find(name).mutations[place])
+    is_broken, _, text = _breaks(name, find(name).mutations[place])
     assert is_broken, text
 
 

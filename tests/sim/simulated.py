@@ -4,53 +4,39 @@ import contextlib
 
 import numpy as np
 
-from bitstep.devices.register_device import ForwardingDevice
 from bitstep.golden.sgd import train
-from bitstep.pipeline.registers import OFFSETS, Control, Saturation
+from bitstep.pipeline.registers import OFFSETS, Saturation
 from bitstep_sim.board.device import SimDevice
+from bitstep_sim.testing.changed_device import ChangedDevice
 
 MIB = 1 << 20
-_NAMES = {offset: name for name, offset in OFFSETS.items()}
 
 
-class TestedDevice(ForwardingDevice):
+class TestedDevice(ChangedDevice):
     """A simulated board between driver and test.
 
     Parameters
     ----------
     device : SimDevice
-    registers : dict of str to int
-        Values that replace what the driver writes to these registers.
-    on_start : callable, optional
-        Called with the dictionary of all registers when a run is about to start.
     during : callable, optional
         Called once, ``cycles`` after the start.
     cycles : int
         See ``during``.
+    **changes
+        See :class:`ChangedDevice`.
     """
 
     __test__ = False
 
-    def __init__(self, device, *, registers=None, on_start=None, during=None, cycles=0):
-        super().__init__(device)
-        self.registers = registers or {}
-        self.on_start, self.during, self.cycles = on_start, during, cycles
-        self.written = {}
+    def __init__(self, device, *, during=None, cycles=0, **changes):
+        super().__init__(device, **changes)
+        self.during, self.cycles = during, cycles
 
     def get(self, name):
         """A register, or the pair of registers of this name."""
         if name in OFFSETS:
             return self.device.read(OFFSETS[name])
         return self.get(f"{name}_LO") | self.get(f"{name}_HI") << 32
-
-    def write(self, offset, value):
-        """Write a register, changed if the test wants that."""
-        name = _NAMES[offset]
-        value = self.registers.get(name, value)
-        self.written[name] = value
-        if name == "CONTROL" and value == Control.START and self.on_start is not None:
-            self.on_start(self.written)
-        self.device.write(offset, value)
 
     def wait(self, done, timeout_s):
         """As the board's, with the test's action at its cycle."""

@@ -1,0 +1,66 @@
+"""Runs of tests with a fault in the RTL generators, in a copy of the sources."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+from bitstep_sim.proofs.formal import Mutation, mutated
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a kind, and the tests that must find it.
+
+    Parameters
+    ----------
+    kind : str
+        The mistake, in words.
+    mutation : Mutation
+        The changed line.
+    tests : tuple of str
+        Files in ``tests/hw``; empty if only runs of the simulated board find it.
+    board : str
+        File in ``tests/sim`` and, behind ``::``, the words that choose its tests (``-k`` of
+        pytest).
+    equivalent : str
+        Why none can find it; empty for all others.
+    """
+
+    kind: str
+    mutation: Mutation
+    tests: tuple[str, ...] = ()
+    board: str = ""
+    equivalent: str = ""
+
+    @property
+    def arguments(self) -> list[str]:
+        """Arguments of pytest."""
+        if not self.board:
+            return [f"tests/hw/{name}" for name in self.tests]
+        name, _, words = self.board.partition("::")
+        return [f"tests/sim/{name}", "-k", words]
+
+
+def run_fault(fault: Fault) -> str:
+    """Run the tests that must find a fault.
+
+    Returns
+    -------
+    str
+        ``killed``, or ``survives`` if none of the tests fails.
+
+    Raises
+    ------
+    RuntimeError
+        If pytest ends in any other way than with passed or failed tests.
+    """
+    with mutated(fault.mutation) as folder:
+        path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+             *fault.arguments],
+            env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    if ended.returncode not in (0, 1):
+        raise RuntimeError(f"pytest ended with code {ended.returncode}:\n{ended.stdout[-2000:]}")
+    return "killed" if ended.returncode else "survives"

