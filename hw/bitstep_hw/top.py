@@ -1,6 +1,6 @@
 """The top for boards and for the simulated board: the only place with AXI port names."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Module, Signal, Value
 from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -13,7 +13,6 @@ from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_hw.identity import identity
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.stream_register import connect_registered
-from bitstep_hw.pipeline.model.port import ModelPort
 from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
@@ -76,8 +75,7 @@ class Top(wiring.Component):
             *connect_flat(self, "m_axi_aux", aux.bus),
             *connect_flat(self, "m_axi_aux", models.bus),
         ]
-        # For a fast clock strobes between the parts have a cycle for the way.
-        self._late = late = 1 if config.fast_clock else 0
+        self._late = late = config.strobe_delay
         readers = [rows, aux]
         if config.refetch:
             # A row at a time: a short queue is enough.
@@ -108,7 +106,7 @@ class Top(wiring.Component):
         m.submodules.labels = labels = LabelUnpacker()
         self._connect_pipeline(m, bank, control, pipeline, rows, labels)
         self._connect_feeders(m, bank, control, rows, aux, models, labels)
-        self._connect_model(m, bank, control, pipeline, models)
+        self._connect_model(m, control, pipeline, models)
         self._count(m, bank, control, pipeline, readers)
         return m
 
@@ -163,30 +161,15 @@ class Top(wiring.Component):
             control.label_beats.eq(aux_feeder.label_beats),
         ]
 
-    def _connect_model(self, m, bank, control, pipeline, models):
-        m.submodules.port = port = ModelPort(config=self.config)
-        engine = pipeline.engine
-        wiring.connect(m, control.o_model, port.i)
-        connect_registered(m, "model_words", port.o, models.i, clear=control.stop,
+    def _connect_model(self, m, control, pipeline, models):
+        wiring.connect(m, control.o_model, pipeline.i_model)
+        connect_registered(m, "model_words", pipeline.o_model, models.i, clear=control.stop,
                            registered=self.config.fast_clock)
         m.d.comb += [
-            port.beats.eq(bank.beats_per_row), port.stop.eq(control.stop),
-            *(getattr(port, name).eq(delay(m, getattr(control, name), self._late, name=name))
+            *(getattr(pipeline, name).eq(delay(m, getattr(control, name), self._late, name=name))
               for name in ("clear", "load", "load_coefficients", "unload")),
-            control.port_done.eq(delay(m, port.done, self._late, name="port_done")),
-            pipeline.access_index.eq(port.index), pipeline.access_pair.eq(port.pair),
-            pipeline.access_shown.eq(port.shown),
-            pipeline.access_write.eq(port.write), pipeline.access_clear.eq(port.clear_all),
-            pipeline.access_intercept.eq(port.intercept),
-            pipeline.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
-            port.data.eq(pipeline.access_late),
+            control.port_done.eq(delay(m, pipeline.model_done, self._late, name="port_done")),
         ]
-        if engine is not None:
-            m.d.comb += [
-                engine.load_start.eq(port.load_coefficients),
-                engine.load.eq(delay(m, port.coefficient, self._late, name="coefficient")),
-                engine.load_i.eq(delay(m, port.i.payload, self._late, name="coefficients")),
-            ]
 
     def _count(self, m, bank, control, pipeline, readers):
         waits = pipeline.waits

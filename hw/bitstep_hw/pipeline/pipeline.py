@@ -27,9 +27,11 @@ from bitstep_hw.parts.arithmetic import delay, enable_of, when
 from bitstep_hw.parts.dither import KEY_WIDTH, Dither
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
+from bitstep_hw.pipeline.model.port import ModelPort
 from bitstep_hw.pipeline.model.proximal import Proximal
 from bitstep_hw.pipeline.model.refetcher import Refetcher
 from bitstep_hw.pipeline.model.store import ModelStore
+from bitstep_hw.pipeline.model.words import lend
 from bitstep_hw.pipeline.products.cell_bounds import CellBounds
 from bitstep_hw.pipeline.products.correlator import Correlator
 from bitstep_hw.pipeline.products.dot_product import DotProduct
@@ -40,10 +42,6 @@ from bitstep_hw.pipeline.rows.sequencer import Sequencer
 from bitstep_hw.pipeline.update.linear_solver import Solver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 from bitstep_hw.pipeline.update.unit_update import UnitUpdate
-
-# What reaches the store's words between slots.
-_ACCESS_INPUTS = ("access_index", "access_pair", "access_shown", "access_write",
-                  "access_intercept", "access_clear", "access_i")
 
 
 class _Levels(NamedTuple):
@@ -82,9 +80,11 @@ class Pipeline(wiring.Component):
         labels, look-ahead, recursion, correction, refetch, flush), bit 0 first.
     beat_entered, row_refetched : Out(1)
         Strobes: a beat of a row entered; a row is fetched again.
-    access_index, access_pair, access_shown, access_write, access_intercept, access_clear : In
-    access_i : In(64), access_o : Out(64), access_late : Out(64)
-        The model between epochs, as :class:`bitstep_hw.pipeline.model.store.ModelStore` gives it.
+    clear, load, load_coefficients, unload : In(1), model_done : Out(1)
+        Commands between epochs, and the strobe that one has ended, as those of
+        :class:`bitstep_hw.pipeline.model.port.ModelPort`.
+    i_model : In(stream.Signature(64)), o_model : Out(stream.Signature(64))
+        Models and coefficients in, models out.
     full_job : Out(stream.Signature(JOB_LAYOUT)), i_full : In(stream.Signature(64))
         With ``refetch``: which row at full precision is wanted, and its beats.
     i_rows : In(stream.Signature(bus_width)), i_labels : In(stream.Signature(signed(32)))
@@ -97,6 +97,7 @@ class Pipeline(wiring.Component):
         self.config = config
         self.sequencer = Sequencer(config=config)
         self.store = ModelStore(config=config)
+        self.port = ModelPort(config=config)
         self.correlator = Correlator(config=config)
         self.dot_product = DotProduct(config=config)
         self.solver = (LogisticSolver if config.solver == "logistic" else Solver)(config=config)
@@ -105,8 +106,6 @@ class Pipeline(wiring.Component):
         self.engine = CorrectionEngine(config=config) if config.corrections else None
         full = {"full_job": Out(stream.Signature(JOB_LAYOUT)),
                 "i_full": In(stream.Signature(AUX_WIDTH))}
-        access = {name: self.store.signature.members[name]
-                  for name in (*_ACCESS_INPUTS, "access_o", "access_late")}
         super().__init__({
             "rows": In(32), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
             "batch": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)), "period": In(32),
@@ -122,19 +121,23 @@ class Pipeline(wiring.Component):
             "refetch_slack": In(32), "full_address": In(64), "key": In(KEY_WIDTH),
             "saturated": Out(3), "misaligned": Out(1), "waits": Out(7), "beat_entered": Out(1),
             "row_refetched": Out(1),
-            **access, **(full if config.refetch else {}),
+            "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
+            "model_done": Out(1),
+            "i_model": In(stream.Signature(AUX_WIDTH)), "o_model": Out(stream.Signature(AUX_WIDTH)),
+            **(full if config.refetch else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
-        for name in ("sequencer", "store", "correlator", "dot_product", "solver", "unit_update",
-                     "dither"):
+        for name in ("sequencer", "store", "port", "correlator", "dot_product", "solver",
+                     "unit_update", "dither"):
             m.submodules[name] = getattr(self, name)
         slots = self._sequence(m)
         # Slots stand beside the words that the store gives when they enter the dot product.
         dotted = slots[4 + self.config.product_stages]
         levels = self._levels(m, slots)
         self._connect_store(m, slots, levels.older)
+        self._connect_port(m)
         self._connect_products(m, slots, dotted, levels)
         self._connect_solver(m, dotted)
         rewritten = Signal()                # a refetched row left the range
@@ -186,9 +189,20 @@ class Pipeline(wiring.Component):
             store.slot.eq(slots[2]),
             store.update.eq(self._update(m, slots[1], self.solver)),
             store.intercept_level.eq(self.intercept_level),
-            self.access_o.eq(store.access_o), self.access_late.eq(store.access_late),
-            *(getattr(store, name).eq(getattr(self, name)) for name in _ACCESS_INPUTS),
             *_each(store.levels, older),
+        ]
+
+    def _connect_port(self, m):
+        """Models and coefficients in and out."""
+        port = self.port
+        wiring.connect(m, wiring.flipped(self.i_model), port.i)
+        wiring.connect(m, port.o, wiring.flipped(self.o_model))
+        wiring.connect(m, port.words, self.store.words)
+        m.d.comb += [
+            port.beats.eq(self.beats), port.stop.eq(self.stop),
+            port.clear.eq(self.clear), port.load.eq(self.load),
+            port.load_coefficients.eq(self.load_coefficients), port.unload.eq(self.unload),
+            self.model_done.eq(port.done),
         ]
 
     def _connect_products(self, m, slots, dotted, levels):
@@ -208,7 +222,7 @@ class Pipeline(wiring.Component):
             dot_product.last.eq(dotted.last),
             dot_product.intercept.eq(self.store.intercept), dot_product.intercept_level.eq(unit),
             *_each(dot_product.levels, levels.late_dot),
-            *_each(dot_product.words, self.store.words),
+            *_each(dot_product.words, self.store.slot_words),
         ]
         for target, source in zip(correlator.earlier, levels.earlier, strict=True):
             m.d.comb += _each(target, source)
@@ -236,7 +250,11 @@ class Pipeline(wiring.Component):
 
     def _connect_engine(self, m, slots, engine):
         m.submodules.engine = engine
+        port, late = self.port, self.config.strobe_delay
         m.d.comb += [
+            engine.load_start.eq(port.load_coefficients),
+            engine.load.eq(delay(m, port.coefficient, late, name="coefficient")),
+            engine.load_i.eq(delay(m, port.i.payload, late, name="coefficients")),
             engine.slot.eq(slots[2 + self.config.product_stages - engine.answer]),
             engine.beats.eq(self.beats),
             engine.stop.eq(self.stop), engine.sampled.eq(self.store.sampled),
@@ -253,10 +271,8 @@ class Pipeline(wiring.Component):
             self.sequencer.proximal_done.eq(proximal.done),
             proximal.beats.eq(self.beats), proximal.last_lanes.eq(self.last_lanes),
             proximal.threshold.eq(self.threshold), proximal.limit.eq(self.box_limit),
-            proximal.data.eq(self.store.access_o),
         ]
-        with m.If(proximal.busy):
-            m.d.comb += self._reach(proximal)
+        lend(m, self.store.words, proximal)
 
     def _replay(self, m):
         """Rows and labels that may have to come again."""
@@ -303,7 +319,7 @@ class Pipeline(wiring.Component):
             bounds.last.eq(dotted.last), bounds.cell.eq(self.refetch_cell),
             bounds.ends.eq(sequencer.probe), bounds.dot.eq(self.dot_product.o),
             bounds.target.eq(label << self.label_shift),
-            *_each(bounds.levels, levels), *_each(bounds.words, store.words),
+            *_each(bounds.levels, levels), *_each(bounds.words, store.slot_words),
             solver.refetching.eq(self.refetch_cell != 0),
             solver.undecided.eq(bounds.undecided), solver.reach.eq(bounds.reach),
             solver.slack.eq(slack),
@@ -314,20 +330,12 @@ class Pipeline(wiring.Component):
             refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
             refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(solver.o_unit),
             refetcher.epoch_start.eq(self.start), refetcher.row_passed.eq(sequencer.decided),
-            refetcher.address.eq(self.full_address), refetcher.data.eq(store.access_o),
+            refetcher.address.eq(self.full_address),
             *(getattr(refetcher, name).eq(getattr(self, name))
               for name in ("label_shift", "intercept_level", "beats", "last_lanes")),
             rewritten.eq(refetcher.saturated), self.row_refetched.eq(solver.o_undecided),
         ]
-        with m.If(refetcher.busy):
-            m.d.comb += [*self._reach(refetcher), store.access_intercept.eq(refetcher.intercept)]
-
-    def _reach(self, walker):
-        """A walker through the model takes the place of ``access``."""
-        store = self.store
-        return [store.access_index.eq(walker.index), store.access_pair.eq(walker.pair),
-                store.access_shown.eq(walker.pair), store.access_write.eq(walker.write),
-                store.access_i.eq(walker.o)]
+        lend(m, store.words, refetcher)
 
     def _levels(self, m, slots):
         """Levels of a slot: its own, again beside the model's words, those of the rows before, and

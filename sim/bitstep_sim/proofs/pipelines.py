@@ -155,8 +155,8 @@ def pipeline(epoch, *, lookahead, cycles, recursion=2):
             "i_rows__valid": (fed != n_rows) & (since == epoch.gap),
             "i_labels__valid": (labelled != n_rows) & (cycle > START),
             "i_rows__payload": _at(codes, fed), "i_labels__payload": _at(labels, labelled),
-            "access_write": (cycle == 1) | (cycle == 2), "access_intercept": cycle == 2,
-            "access_i": Mux(cycle == 1, Cat(*model), intercept.as_unsigned())}
+            "load": cycle == 0, "i_model__valid": (cycle == 1) | (cycle == 2),
+            "i_model__payload": Mux(cycle == 1, Cat(*model), intercept.as_unsigned())}
         s.add(dut, **given)
         with m.If(dut.i_rows.valid & dut.i_rows.ready):
             m.d.sync += [fed.eq(fed + 1), since.eq(1)]
@@ -173,7 +173,7 @@ def pipeline(epoch, *, lookahead, cycles, recursion=2):
         wrong = Signal()        # a flag that a number left its range, though none did
         with m.If(dut.saturated.any()):
             m.d.sync += wrong.eq(1)
-        result = dut.access_o
+        result = dut.store.words.read_data
         shown = s.past(done, 3)
         s.check(implies(shown, right & (~fits | ((result == Cat(*expected[:2])) & ~wrong))))
         s.check(implies(cycle == cycles, shown))
@@ -183,8 +183,8 @@ def pipeline(epoch, *, lookahead, cycles, recursion=2):
 
 _INPUTS = {"last_lanes", "period", "label_shift", "correction_mantissa", "correction_shift",
            "stop", "loss", "proximal_period", "threshold", "box_limit", "refetch_cell",
-           "refetch_slack", "full_address", "access_index", "access_pair",
-           "access_shown", "access_clear"}
+           "refetch_slack", "full_address", "clear", "load_coefficients", "unload",
+           "o_model__ready"}
 
 
 def _at(values, index):

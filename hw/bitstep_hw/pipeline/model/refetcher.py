@@ -16,6 +16,7 @@ from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.arithmetic import multiply, out_of_range
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.pipeline.model.walk import ModelWalk
+from bitstep_hw.pipeline.model.words import ModelWords
 
 PAIR = data.ArrayLayout(signed(FULL_WIDTH), 2)      # two values of a row
 
@@ -27,7 +28,7 @@ NOW = data.StructLayout({"idle": 1, "read": 1, "take": 1, "feed": 1, "add_interc
 
 class Refetcher(wiring.Component):
     """Takes one row at full precision through the hinge and into the model
-    (docs/number-formats.md, Refetching), through the ``access`` ports of a
+    (docs/number-formats.md, Refetching), through the ``words`` of a
     :class:`bitstep_hw.pipeline.model.store.ModelStore`.
 
     The first pass over the model forms the row's dot product, a pair of values a cycle and one
@@ -45,7 +46,7 @@ class Refetcher(wiring.Component):
         nothing else changes them until ``done``.
     busy : Out(1), done : Out(1)
         ``busy`` is 1 from the cycle after ``start`` to that of ``done``, a strobe: the store's
-        access is used.
+        words are used.
     stop : In(1)
         Ends the row at once; beats that its job asked for must be discarded by the reader.
     epoch_start, row_passed : In(1)
@@ -61,11 +62,8 @@ class Refetcher(wiring.Component):
     job : Out(stream.Signature(JOB_LAYOUT)), i : In(stream.Signature(64))
         Where the row is and its beats, in the layout of docs/memory-layout.md. Values without a
         feature must be 0.
-    index, pair, write, intercept, o : Out
-        To the store's ``access`` ports.
-    data : In(64)
-        From the store: the pair addressed by ``index`` one cycle ago and ``pair`` now, or the
-        intercept.
+    words : Out(ModelWords)
+        The store's words.
     saturated : Out(1)
         Strobe: a word left its range. 1 cycle after the word was written, which may be the cycle
         after ``done``.
@@ -82,8 +80,7 @@ class Refetcher(wiring.Component):
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)), "intercept_level": In(8),
             "address": In(64), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
             "job": Out(stream.Signature(JOB_LAYOUT)), "i": In(stream.Signature(AUX_WIDTH)),
-            "index": Out(range(config.max_beats)), "pair": Out(range(self.pairs)),
-            "write": Out(1), "intercept": Out(1), "o": Out(AUX_WIDTH), "data": In(AUX_WIDTH),
+            "words": Out(ModelWords(config=config, clear=False)),
             "saturated": Out(1),
         })
 
@@ -92,7 +89,8 @@ class Refetcher(wiring.Component):
         m.submodules.walk = walk = ModelWalk(config=self.config)
         m.d.comb += [
             walk.beats.eq(self.beats), walk.last_lanes.eq(self.last_lanes),
-            self.index.eq(walk.index), self.pair.eq(walk.pair),
+            self.words.index.eq(walk.index), self.words.pair.eq(walk.pair),
+            self.words.shown.eq(walk.pair),
         ]
         held = Signal(AUX_WIDTH, reset_less=True)           # the model's pair
         constant = Signal(signed(MODEL_WIDTH), reset_less=True)     # the intercept's word
@@ -119,9 +117,9 @@ class Refetcher(wiring.Component):
         with m.If(now.decide):
             m.d.sync += applying.eq(1)
         with m.If(now.read):
-            m.d.sync += held.eq(self.data)
-        with m.If(self.intercept & ~self.write):
-            m.d.sync += constant.eq(self.data[:MODEL_WIDTH].as_signed())
+            m.d.sync += held.eq(self.words.read_data)
+        with m.If(self.words.intercept & ~self.words.write):
+            m.d.sync += constant.eq(self.words.read_data[:MODEL_WIDTH].as_signed())
         return m
 
     def _control(self, m, walk, now, empty, active):
@@ -134,7 +132,7 @@ class Refetcher(wiring.Component):
                 with m.If(self.start & ~self.stop):
                     m.next = "Intercept"
             with state("Intercept"):
-                m.d.comb += self.intercept.eq(1)
+                m.d.comb += self.words.intercept.eq(1)
                 m.next = "Sum"
             with state("Sum"):
                 m.d.comb += [now.read.eq(1), now.take.eq(self.i.valid & walk.ready),
@@ -154,7 +152,7 @@ class Refetcher(wiring.Component):
                 with m.If(active):
                     m.next = "Write-Intercept"
             with state("Write-Intercept"):
-                m.d.comb += [self.write.eq(1), self.intercept.eq(1)]
+                m.d.comb += [self.words.write.eq(1), self.words.intercept.eq(1)]
                 m.next = "Read"
             with state("Read"):
                 # A product takes as long as a pair: the one after is fed while this one is read.
@@ -162,7 +160,7 @@ class Refetcher(wiring.Component):
                 with m.If(walk.ready):
                     m.next = "Write"
             with state("Write"):
-                m.d.comb += [self.write.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
+                m.d.comb += [self.words.write.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
                 m.next = "Read"
                 with m.If(walk.last):
                     m.next = "Idle"
@@ -236,10 +234,10 @@ class Refetcher(wiring.Component):
         # A value has at most 8 bits before its fraction, a level too.
         changed = [Signal(signed(MODEL_WIDTH + 9), name=f"changed_{side}") for side in range(2)]
         for side, (word, product) in enumerate(zip(words, products, strict=True)):
-            with m.If(self.intercept):
+            with m.If(self.words.intercept):
                 m.d.comb += changed[side].eq(constant - level if side == 0 else 0)
             with m.Else():
                 m.d.comb += changed[side].eq(word - (product >> fraction))
-        m.d.comb += self.o.eq(Cat(result[:MODEL_WIDTH] for result in changed))
+        m.d.comb += self.words.write_data.eq(Cat(result[:MODEL_WIDTH] for result in changed))
         m.d.sync += self.saturated.eq(
-            self.write & Cat(out_of_range(result, MODEL_WIDTH) for result in changed).any())
+            self.words.write & Cat(out_of_range(result, MODEL_WIDTH) for result in changed).any())

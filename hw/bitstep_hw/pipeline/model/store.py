@@ -11,6 +11,7 @@ from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
 from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import KEPT, delay, enable_of, multiply, out_of_range, when
 from bitstep_hw.parts.lane_product import integer_product
+from bitstep_hw.pipeline.model.words import ModelWords
 from bitstep_hw.pipeline.slot import slot_layout
 
 _SHARERS = 8        # lanes that share a copy of c with a fast clock
@@ -28,8 +29,7 @@ class ModelStore(wiring.Component):
     clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
     words, once more with ``minibatch``.
 
-    Between epochs the words are reached two at a time, in the layout of docs/memory-layout.md,
-    through ``access``.
+    Between epochs the words are reached two at a time through ``words``.
 
     Members
     -------
@@ -42,22 +42,14 @@ class ModelStore(wiring.Component):
         Level of the intercept's constant input.
     correction : In(ArrayLayout(signed(32), lanes))
         Pending corrections of the slot's words, ``product_stages`` cycles after the slot.
-    words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
+    slot_words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
         Words for the dot product.
     sampled : Out(ArrayLayout(signed(32), lanes))
-        Words to correct next time, one cycle before ``words``.
+        Words to correct next time, one cycle before ``slot_words``.
     saturated : Out(1)
         A word left its range.
-    access_index : In, access_pair : In, access_shown : In
-        Beat that is reached between epochs; pair of words in it that is written, and that is read.
-    access_write, access_intercept, access_clear : In(1)
-        Write the pair; it is the intercept's; write 0 into all words of the beat.
-    access_i, access_o : In(64), Out(64)
-        The pairs; read data comes 1 cycle after the index (2 with ``recursion`` 4) and follows the
-        pair at once. What is written can be read by an index 1 cycle later (2 with ``recursion``
-        4).
-    access_late : Out(64)
-        ``access_o``, with ``recursion`` 4 a cycle later, for who can wait.
+    words : In(ModelWords)
+        The words between epochs.
     """
 
     def __init__(self, *, config):
@@ -68,19 +60,11 @@ class ModelStore(wiring.Component):
             "update": In(signed(UPDATE_WIDTH)),
             "intercept_level": In(8),
             "correction": In(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
-            "words": Out(signed(MODEL_WIDTH + 1)).array(config.lanes),
+            "slot_words": Out(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "intercept": Out(signed(MODEL_WIDTH)),
             "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
             "saturated": Out(1),
-            "access_index": In(range(config.max_beats)),
-            "access_pair": In(range(config.model_lanes // 2)),
-            "access_shown": In(range(config.model_lanes // 2)),
-            "access_write": In(1),
-            "access_intercept": In(1),
-            "access_clear": In(1),
-            "access_i": In(2 * MODEL_WIDTH),
-            "access_o": Out(2 * MODEL_WIDTH),
-            "access_late": Out(2 * MODEL_WIDTH),
+            "words": In(ModelWords(config=config)),
         })
 
     def elaborate(self, platform):
@@ -106,7 +90,7 @@ class ModelStore(wiring.Component):
         write = model.write_port(granularity=2)
         read = model.read_port(transparent_for=() if early else (write,))
         m.d.comb += [
-            read.addr.eq(Mux(asked.valid, asked.index, self.access_index)),
+            read.addr.eq(Mux(asked.valid, asked.index, self.words.index)),
             write.addr.eq(Mux(access.outside, access.index, two.index)),
             write.en.eq(Mux(two.valid | access.clear, (1 << pairs) - 1, 0)),
         ]
@@ -147,24 +131,25 @@ class ModelStore(wiring.Component):
         m.d.sync += self.saturated.eq(reduce(or_, counts) | self._intercept(m, one, two))
 
         shown = [Cat(held[2 * pair:2 * pair + 2]) for pair in range(pairs)]
-        m.d.comb += [self.access_o.eq(Array(shown)[self.access_shown]),
-                     self.access_late.eq(self._shown_late(m, shown) if early else self.access_o)]
-        with m.If(self.access_intercept):
-            m.d.comb += self.access_o.eq(self._intercept_word.as_unsigned())
+        m.d.comb += [self.words.read_data.eq(Array(shown)[self.words.shown]),
+                     self.words.late_data.eq(
+                         self._shown_late(m, shown) if early else self.words.read_data)]
+        with m.If(self.words.intercept):
+            m.d.comb += self.words.read_data.eq(self._intercept_word.as_unsigned())
         return m
 
     def _shown_late(self, m, shown):
-        """``access_o`` a cycle later: lanes are everywhere, so the choice has a register inside."""
-        low, groups = self.access_shown[:3], []
+        """``read_data`` a cycle later: lanes lie far apart, so the choice has a register inside."""
+        low, groups = self.words.shown[:3], []
         for first in range(0, len(shown), 8):
             group = Signal(2 * MODEL_WIDTH, name=f"shown_{first}", reset_less=True)
             m.d.sync += group.eq(Array(shown[first:first + 8])[low])
             groups.append(group)
         chosen = groups[0]
         if len(groups) > 1:
-            chosen = Array(groups)[delay(m, self.access_shown[3:], 1, name="shown")]
+            chosen = Array(groups)[delay(m, self.words.shown[3:], 1, name="shown")]
         intercept = delay(m, self._intercept_word.as_unsigned(), 1, name="shown_intercept")
-        return Mux(delay(m, self.access_intercept, 1, name="intercept_shown"), intercept, chosen)
+        return Mux(delay(m, self.words.intercept, 1, name="intercept_shown"), intercept, chosen)
 
     def _copies(self, m, update, cycles):
         """c some cycles later, once for every few lanes: a register that drives them all is far
@@ -182,17 +167,17 @@ class ModelStore(wiring.Component):
     def _access(self, m, cycles):
         """What writes words between slots, some cycles later."""
         access = self._later = Signal(data.StructLayout({
-            "index": self.access_index.shape(), "pair": self.access_pair.shape(),
+            "index": self.words.index.shape(), "pair": self.words.pair.shape(),
             "write": 1, "intercept": 1, "clear": 1, "outside": 1,
             "words": data.ArrayLayout(signed(MODEL_WIDTH), 2)}))
         now = Signal.like(access, name="access")
         m.d.comb += [
-            now.index.eq(self.access_index), now.pair.eq(self.access_pair),
-            now.write.eq(self.access_write & ~self.access_intercept),
-            now.intercept.eq(self.access_write & self.access_intercept),
-            now.clear.eq(self.access_clear),
-            now.outside.eq(self.access_write | self.access_clear),
-            now.words.as_value().eq(self.access_i),
+            now.index.eq(self.words.index), now.pair.eq(self.words.pair),
+            now.write.eq(self.words.write & ~self.words.intercept),
+            now.intercept.eq(self.words.write & self.words.intercept),
+            now.clear.eq(self.words.clear),
+            now.outside.eq(self.words.write | self.words.clear),
+            now.words.as_value().eq(self.words.write_data),
             access.eq(delay(m, now, cycles, name="access")),
         ]
         return access
@@ -227,7 +212,7 @@ class ModelStore(wiring.Component):
         m.d.comb += self.sampled[lane].eq(seen)
         used = seen if frozen is None else Mux(two.frozen, frozen[lane], seen)
         with when(m, enable_of(config, two.valid)):
-            m.d.sync += self.words[lane].eq(used)
+            m.d.sync += self.slot_words[lane].eq(used)
         carry = seen[-1] ^ seen[-2] if config.corrections else C(0)
         return stored, excess, carry
 
