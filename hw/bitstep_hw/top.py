@@ -17,6 +17,7 @@ from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
 from bitstep_hw.shell.register_bank import RegisterBank
+from bitstep_hw.shell.run_check import REGISTERS_LAYOUT
 from bitstep_hw.shell.run_control import RunControl
 
 _COUNTER_WIDTH = 48
@@ -84,7 +85,7 @@ class Top(wiring.Component):
             wiring.connect(m, pipeline.full_job, full.i_job)
             wiring.connect(m, full.o, pipeline.i_full)
             m.d.comb += connect_flat(self, "m_axi_full", full.bus)
-        for name in control.register_layout.members:
+        for name in REGISTERS_LAYOUT.members:
             m.d.comb += getattr(control.registers, name).eq(getattr(bank, name))
         m.d.comb += [
             bank.identity.eq(self._number),
@@ -113,23 +114,13 @@ class Top(wiring.Component):
     def _connect_pipeline(self, m, bank, control, pipeline, rows, labels):
         wiring.connect(m, rows.o, pipeline.i_rows)
         wiring.connect(m, labels.o, pipeline.i_labels)
+        wiring.connect(m, control.run, pipeline.run)
+        wiring.connect(m, control.steps, pipeline.steps)
         start = delay(m, control.epoch_start, self._late, name="start")
         m.d.comb += [
             labels.label_format.eq(bank.label_format),
             labels.restart.eq(start | control.stop),
-            pipeline.rows.eq(bank.rows), pipeline.beats.eq(bank.beats_per_row),
-            pipeline.last_lanes.eq(bank.last_lanes), pipeline.batch.eq(bank.batch),
-            pipeline.lookahead.eq(bank.lookahead), pipeline.period.eq(bank.correction_period),
-            pipeline.intercept_level.eq(bank.intercept_level),
-            pipeline.label_shift.eq(bank.label_shift),
-            pipeline.mantissa.eq(control.steps.mantissa), pipeline.shift.eq(control.steps.shift),
-            pipeline.correction_mantissa.eq(control.steps.correction_mantissa),
-            pipeline.correction_shift.eq(control.steps.correction_shift),
-            pipeline.threshold.eq(control.steps.threshold), pipeline.key.eq(control.steps.key),
             pipeline.start.eq(start),
-            *(getattr(pipeline, name).eq(getattr(bank, name)) for name in (
-                "loss", "proximal_period", "box_limit", "refetch_cell",
-                "refetch_slack", "full_address")),
         ]
 
     def _connect_feeders(self, m, bank, control, rows, aux, models, labels):

@@ -255,10 +255,10 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
     rng = random.Random(f"{seed}-pipeline")
     results = []
     constant = {
-        "rows": job.n_rows, "beats": job.beats, "batch": job.batch,
+        "rows": job.n_rows, "beats_per_row": job.beats, "batch": job.batch,
         "last_lanes": job.n_features - (job.beats - 1) * config.lanes,
         "lookahead": config.effective_lookahead(job.beats) if lookahead is None else lookahead,
-        "period": job.correction_period, "intercept_level": job.intercept_level,
+        "correction_period": job.correction_period, "intercept_level": job.intercept_level,
         "label_shift": job.label_shift, "loss": job.loss,
         "proximal_period": job.proximal_period, "box_limit": job.box_limit,
         "refetch_cell": job.refetch_cell}
@@ -305,12 +305,12 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
         return model_beats(config, words.reshape(job.beats, -1), intercept)
 
     async def bench(ctx):
-        put_all_of(ctx, dut, constant)
+        put_all_of(ctx, dut.run, constant)
         if config.corrections:
             await send_model(ctx, dut, "load_coefficients", padded(job.coefficients, 0))
         await send_model(ctx, dut, "load", padded(job.model, job.intercept))
         for number, steps in enumerate(job.epochs):
-            put_all_of(ctx, dut, {
+            put_all_of(ctx, dut.steps, {
                 "mantissa": steps.mantissa, "shift": steps.shift,
                 "correction_mantissa": steps.correction_mantissa,
                 "correction_shift": steps.correction_shift, "threshold": steps.threshold,

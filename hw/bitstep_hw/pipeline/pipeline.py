@@ -11,20 +11,13 @@ from bitstep.pipeline.config import (
     AUX_WIDTH,
     FLOAT_GUARD,
     LABEL_WIDTH,
-    MANTISSA_WIDTH,
-    MAX_FEATURES,
-    MAX_LABEL_SHIFT,
-    MAX_LOOKAHEAD,
-    MAX_REFETCH_CELL,
-    MAX_SHIFT,
-    MODEL_WIDTH,
     SLACK_WIDTH,
     UPDATE_WIDTH,
 )
-from bitstep.pipeline.registers import Loss
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.arithmetic import delay, enable_of, when
-from bitstep_hw.parts.dither import KEY_WIDTH, Dither
+from bitstep_hw.parts.dither import Dither
+from bitstep_hw.parts.run import EpochSteps, RunRegisters
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.model.port import ModelPort
@@ -66,11 +59,8 @@ class Pipeline(wiring.Component):
 
     Members
     -------
-    rows, beats, last_lanes, batch, lookahead, period, intercept_level, label_shift, loss,
-    proximal_period, box_limit, refetch_cell, refetch_slack, full_address : In
-        As the registers of these names; constant during an epoch.
-    mantissa, shift, correction_mantissa, correction_shift, threshold, key : In
-        The epoch's entry of the epoch table.
+    run : In(RunRegisters), steps : In(EpochSteps)
+        Numbers of the run and of the epoch.
     start : In(1), done : Out(1)
         Strobes around an epoch.
     stop : In(1)
@@ -107,18 +97,10 @@ class Pipeline(wiring.Component):
         full = {"full_job": Out(stream.Signature(JOB_LAYOUT)),
                 "i_full": In(stream.Signature(AUX_WIDTH))}
         super().__init__({
-            "rows": In(32), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
-            "batch": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)), "period": In(32),
-            "intercept_level": In(8), "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
-            "mantissa": In(MANTISSA_WIDTH), "shift": In(range(MAX_SHIFT + 1)),
-            "correction_mantissa": In(MANTISSA_WIDTH),
-            "correction_shift": In(range(MAX_SHIFT + 1)),
+            "run": In(RunRegisters()), "steps": In(EpochSteps()),
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
             "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
-            "loss": In(Loss), "proximal_period": In(32), "threshold": In(MODEL_WIDTH - 1),
-            "box_limit": In(MODEL_WIDTH - 1), "refetch_cell": In(range(MAX_REFETCH_CELL + 1)),
-            "refetch_slack": In(32), "full_address": In(64), "key": In(KEY_WIDTH),
             "saturated": Out(3), "misaligned": Out(1), "waits": Out(7), "beat_entered": Out(1),
             "row_refetched": Out(1),
             "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
@@ -165,10 +147,12 @@ class Pipeline(wiring.Component):
 
     def _sequence(self, m):
         """The sequencer, and its slots as they were some cycles ago."""
-        sequencer = self.sequencer
-        for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period", "stop"):
-            m.d.comb += getattr(sequencer, name).eq(getattr(self, name))
+        sequencer, run = self.sequencer, self.run
         m.d.comb += [
+            sequencer.rows.eq(run.rows), sequencer.beats.eq(run.beats_per_row),
+            sequencer.batch.eq(run.batch), sequencer.lookahead.eq(run.lookahead),
+            sequencer.period.eq(run.correction_period),
+            sequencer.proximal_period.eq(run.proximal_period), sequencer.stop.eq(self.stop),
             sequencer.start.eq(delay(m, self.start, self.config.start_delay, name="started")),
             self.done.eq(sequencer.done),
             self.misaligned.eq(sequencer.misaligned),
@@ -188,7 +172,7 @@ class Pipeline(wiring.Component):
         m.d.comb += [
             store.slot.eq(slots[2]),
             store.update.eq(self._update(m, slots[1], self.solver)),
-            store.intercept_level.eq(self.intercept_level),
+            store.intercept_level.eq(self.run.intercept_level),
             *_each(store.levels, older),
         ]
 
@@ -199,7 +183,7 @@ class Pipeline(wiring.Component):
         wiring.connect(m, port.o, wiring.flipped(self.o_model))
         wiring.connect(m, port.words, self.store.words)
         m.d.comb += [
-            port.beats.eq(self.beats), port.stop.eq(self.stop),
+            port.beats.eq(self.run.beats_per_row), port.stop.eq(self.stop),
             port.clear.eq(self.clear), port.load.eq(self.load),
             port.load_coefficients.eq(self.load_coefficients), port.unload.eq(self.unload),
             self.model_done.eq(port.done),
@@ -211,12 +195,12 @@ class Pipeline(wiring.Component):
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
         unit, square = Signal(FLOAT_GUARD + 1), Signal(FLOAT_GUARD + 1)
         fraction = FLOAT_GUARD if self.config.family == "float" else 0
-        m.d.comb += unit.eq(self.intercept_level << fraction)
-        m.d.sync += square.eq(self.intercept_level[:7] * unit)
+        m.d.comb += unit.eq(self.run.intercept_level << fraction)
+        m.d.sync += square.eq(self.run.intercept_level[:7] * unit)
         m.d.comb += [
             correlator.valid.eq(slots[2].valid), correlator.first.eq(slots[2].first),
             correlator.last.eq(slots[2].last), correlator.skip.eq(slots[2].skip),
-            correlator.lookahead.eq(self.lookahead), correlator.intercept_square.eq(square),
+            correlator.lookahead.eq(self.run.lookahead), correlator.intercept_square.eq(square),
             *_each(correlator.dot, levels.dot),
             dot_product.valid.eq(dotted.valid), dot_product.first.eq(dotted.first),
             dot_product.last.eq(dotted.last),
@@ -238,15 +222,15 @@ class Pipeline(wiring.Component):
             solver.label.eq(delay(m, self.sequencer.label, entered, name="label")),
             *_each(solver.products, self.correlator.products),
             solver.dot.eq(self.dot_product.o), solver.dither.eq(self.dither.o),
-            self.dither.key.eq(self.key), self.dither.take.eq(solver.take),
+            self.dither.key.eq(self.steps.key), self.dither.take.eq(solver.take),
             self.dither.restart.eq(self.start),
             solver.unit.eq(unit_update.unit), solver.unit_too_large.eq(unit_update.too_large),
         ]
-        for name in ("mantissa", "shift", "label_shift"):
-            m.d.comb += [getattr(part, name).eq(getattr(self, name))
-                         for part in (solver, unit_update)]
+        for part in (solver, unit_update):
+            m.d.comb += [part.mantissa.eq(self.steps.mantissa), part.shift.eq(self.steps.shift),
+                         part.label_shift.eq(self.run.label_shift)]
         if config.solver == "linear":
-            m.d.comb += solver.loss.eq(self.loss)
+            m.d.comb += solver.loss.eq(self.run.loss)
 
     def _connect_engine(self, m, slots, engine):
         m.submodules.engine = engine
@@ -256,9 +240,10 @@ class Pipeline(wiring.Component):
             engine.load.eq(delay(m, port.coefficient, late, name="coefficient")),
             engine.load_i.eq(delay(m, port.i.payload, late, name="coefficients")),
             engine.slot.eq(slots[2 + self.config.product_stages - engine.answer]),
-            engine.beats.eq(self.beats),
+            engine.beats.eq(self.run.beats_per_row),
             engine.stop.eq(self.stop), engine.sampled.eq(self.store.sampled),
-            engine.mantissa.eq(self.correction_mantissa), engine.shift.eq(self.correction_shift),
+            engine.mantissa.eq(self.steps.correction_mantissa),
+            engine.shift.eq(self.steps.correction_shift),
             self.store.correction.eq(engine.correction),
             self.sequencer.corrected.eq(engine.done), self.saturated[2].eq(engine.saturated),
         ]
@@ -269,8 +254,8 @@ class Pipeline(wiring.Component):
         m.d.comb += [
             proximal.start.eq(self.sequencer.proximal), proximal.stop.eq(self.stop),
             self.sequencer.proximal_done.eq(proximal.done),
-            proximal.beats.eq(self.beats), proximal.last_lanes.eq(self.last_lanes),
-            proximal.threshold.eq(self.threshold), proximal.limit.eq(self.box_limit),
+            proximal.beats.eq(self.run.beats_per_row), proximal.last_lanes.eq(self.run.last_lanes),
+            proximal.threshold.eq(self.steps.threshold), proximal.limit.eq(self.run.box_limit),
         ]
         lend(m, self.store.words, proximal)
 
@@ -280,7 +265,7 @@ class Pipeline(wiring.Component):
         # Rows on their way, and the one that is being read.
         depth = 1 << (2 * self.config.max_beats + 63).bit_length()
         for name, stream_in, stream_out, length, amount, clear in (
-                ("rows", self.i_rows, sequencer.i_rows, depth, self.beats, self.stop),
+                ("rows", self.i_rows, sequencer.i_rows, depth, self.run.beats_per_row, self.stop),
                 # Labels beyond an epoch's last row are of no use; such rows there are none.
                 ("labels", self.i_labels, sequencer.i_labels, 64, 1, self.stop | self.start)):
             m.submodules[f"replay_{name}"] = replay = Replay(
@@ -305,7 +290,7 @@ class Pipeline(wiring.Component):
         label = delay(m, sequencer.label, self.config.dot_stages, name="bounds_label")
         slack = Signal(SLACK_WIDTH, reset_less=True)
         # K, rounded up by any dither, for every update on its way.
-        m.d.sync += slack.eq((self.unit_update.unit[UNIT_FRACTION:] + 1) * self.refetch_slack)
+        m.d.sync += slack.eq((self.unit_update.unit[UNIT_FRACTION:] + 1) * self.run.refetch_slack)
         # Decided rows of the epoch: the row that a retry begins with.
         decided = Signal(32)
         with m.If(sequencer.decided):
@@ -316,11 +301,11 @@ class Pipeline(wiring.Component):
             m.d.comb += [self.dither.restart.eq(1), self.dither.row.eq(decided)]
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
-            bounds.last.eq(dotted.last), bounds.cell.eq(self.refetch_cell),
+            bounds.last.eq(dotted.last), bounds.cell.eq(self.run.refetch_cell),
             bounds.ends.eq(sequencer.probe), bounds.dot.eq(self.dot_product.o),
-            bounds.target.eq(label << self.label_shift),
+            bounds.target.eq(label << self.run.label_shift),
             *_each(bounds.levels, levels), *_each(bounds.words, store.slot_words),
-            solver.refetching.eq(self.refetch_cell != 0),
+            solver.refetching.eq(self.run.refetch_cell != 0),
             solver.undecided.eq(bounds.undecided), solver.reach.eq(bounds.reach),
             solver.slack.eq(slack),
             solver.probe.eq(sequencer.probe), solver.squash.eq(sequencer.squash),
@@ -330,9 +315,11 @@ class Pipeline(wiring.Component):
             refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
             refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(solver.o_unit),
             refetcher.epoch_start.eq(self.start), refetcher.row_passed.eq(sequencer.decided),
-            refetcher.address.eq(self.full_address),
-            *(getattr(refetcher, name).eq(getattr(self, name))
-              for name in ("label_shift", "intercept_level", "beats", "last_lanes")),
+            refetcher.address.eq(self.run.full_address),
+            refetcher.label_shift.eq(self.run.label_shift),
+            refetcher.intercept_level.eq(self.run.intercept_level),
+            refetcher.beats.eq(self.run.beats_per_row),
+            refetcher.last_lanes.eq(self.run.last_lanes),
             rewritten.eq(refetcher.saturated), self.row_refetched.eq(solver.o_undecided),
         ]
         lend(m, store.words, refetcher)
@@ -350,7 +337,7 @@ class Pipeline(wiring.Component):
                      lines.beat.eq(beat)]
         # Lanes of a row's last beat: a comparison for each of them, constant during a run.
         mask = Signal(config.lanes, name="mask", reset_less=True)
-        m.d.sync += mask.eq(Cat(self.last_lanes > lane for lane in range(config.lanes)))
+        m.d.sync += mask.eq(Cat(self.run.last_lanes > lane for lane in range(config.lanes)))
 
         def decoded(code, sample, name, slot=slots[1]):
             decoder = Decoder(config=config, sample=sample)
@@ -374,7 +361,7 @@ class Pipeline(wiring.Component):
         def chosen(values):
             """The one of ``values`` that the run's look-ahead asks for."""
             choice = Signal(range(len(values)), name="choice", reset_less=True)
-            m.d.sync += choice.eq(Mux(self.lookahead < len(values), self.lookahead,
+            m.d.sync += choice.eq(Mux(self.run.lookahead < len(values), self.run.lookahead,
                                       config.lookahead))
             return Array(values)[choice]
 

@@ -145,13 +145,14 @@ def pipeline(epoch, *, lookahead, cycles, recursion=2):
         m.d.sync += cycle.eq(Mux(cycle == cycles + 1, cycle, cycle + 1))
         since = Signal(range(epoch.gap + 1), init=epoch.gap)     # the last row
         fed, labelled = Signal(range(n_rows + 1)), Signal(range(n_rows + 1))
-        names = [path for path, _, _ in dut.signature.flatten(dut)]
-        given = {"__".join(map(str, path)): C(0) for path in names}
-        given = {name: value for name, value in given.items() if name in _INPUTS}
+        names = ["__".join(map(str, path)) for path, _, _ in dut.signature.flatten(dut)]
+        given = {name: C(0) for name in names
+                 if name in _INPUTS or name.startswith(("run__", "steps__"))}
         given |= {
-            "rows": C(n_rows), "beats": C(1), "last_lanes": C(2), "batch": C(1),
-            "lookahead": C(lookahead), "intercept_level": level, "mantissa": mantissa,
-            "shift": C(1), "key": C(KEY, 32), "start": cycle == START,
+            "run__rows": C(n_rows), "run__beats_per_row": C(1), "run__last_lanes": C(2),
+            "run__batch": C(1), "run__lookahead": C(lookahead), "run__intercept_level": level,
+            "steps__mantissa": mantissa, "steps__shift": C(1), "steps__key": C(KEY, 32),
+            "start": cycle == START,
             "i_rows__valid": (fed != n_rows) & (since == epoch.gap),
             "i_labels__valid": (labelled != n_rows) & (cycle > START),
             "i_rows__payload": _at(codes, fed), "i_labels__payload": _at(labels, labelled),
@@ -181,10 +182,7 @@ def pipeline(epoch, *, lookahead, cycles, recursion=2):
     return build
 
 
-_INPUTS = {"last_lanes", "period", "label_shift", "correction_mantissa", "correction_shift",
-           "stop", "loss", "proximal_period", "threshold", "box_limit", "refetch_cell",
-           "refetch_slack", "full_address", "clear", "load_coefficients", "unload",
-           "o_model__ready"}
+_INPUTS = {"stop", "clear", "load_coefficients", "unload", "o_model__ready"}
 
 
 def _at(values, index):
