@@ -1,4 +1,4 @@
-"""The top for boards and for the simulated board: the only place with AXI port names."""
+"""Top for boards and for the simulated board: the only place with AXI port names."""
 
 from amaranth import Cat, Module, Signal, Value
 from amaranth.back import verilog
@@ -24,7 +24,7 @@ _COUNTER_WIDTH = 48
 
 
 class Top(wiring.Component):
-    """A pipeline behind AXI: registers, rows, and everything else.
+    """A pipeline behind AXI, with the registers, readers and writer that it works with.
 
     Parameters
     ----------
@@ -76,7 +76,6 @@ class Top(wiring.Component):
             *connect_flat(self, "m_axi_aux", aux.bus),
             *connect_flat(self, "m_axi_aux", models.bus),
         ]
-        self._late = late = config.strobe_delay
         readers = [rows, aux]
         if config.refetch:
             # A row at a time: a short queue is enough.
@@ -95,7 +94,7 @@ class Top(wiring.Component):
             control.row_error.eq(Cat(bus.error for bus in readers if bus is not aux).any()),
             control.aux_error.eq(aux.error),
             control.write_error.eq(models.error), control.write_idle.eq(models.idle),
-            control.epoch_done.eq(delay(m, pipeline.done, late, name="epoch_done")),
+            control.epoch_done.eq(self._strobe(m, pipeline.done, "epoch_done")),
             *(master.stop.eq(control.stop) for master in (*readers, models, pipeline)),
             bank.status.eq(Cat(control.busy, control.done, control.error != 0)),
             bank.error.eq(control.error), bank.saturation.eq(control.saturation),
@@ -112,11 +111,12 @@ class Top(wiring.Component):
         return m
 
     def _connect_pipeline(self, m, bank, control, pipeline, rows, labels):
+        """Rows, labels and numbers into the pipeline."""
         wiring.connect(m, rows.o, pipeline.i_rows)
         wiring.connect(m, labels.o, pipeline.i_labels)
         wiring.connect(m, control.run, pipeline.run)
         wiring.connect(m, control.steps, pipeline.steps)
-        start = delay(m, control.epoch_start, self._late, name="start")
+        start = self._strobe(m, control.epoch_start, "start")
         m.d.comb += [
             labels.label_format.eq(bank.label_format),
             labels.restart.eq(start | control.stop),
@@ -124,6 +124,7 @@ class Top(wiring.Component):
         ]
 
     def _connect_feeders(self, m, bank, control, rows, aux, models, labels):
+        """Jobs of the readers and of the writer, and the auxiliary stream."""
         m.submodules.row_feeder = row_feeder = RowFeeder()
         m.submodules.aux_feeder = aux_feeder = AuxFeeder()
         for name, source, target in (("row_jobs", row_feeder.o, rows.i_job),
@@ -131,9 +132,9 @@ class Top(wiring.Component):
                                      ("aux_words", aux.o, control.i),
                                      ("label_words", control.o_labels, labels.i)):
             connect_registered(m, name, source, target, clear=control.stop,
-                               registered=self.config.fast_clock)
+                               registered=self.config.registered_streams)
         wiring.connect(m, control.job, models.i_job)
-        begin = delay(m, control.begin, self._late, name="begin")
+        begin = self._strobe(m, control.begin, "begin")
         m.d.comb += [
             row_feeder.start.eq(begin), row_feeder.stop.eq(control.stop),
             row_feeder.epochs.eq(bank.epochs), row_feeder.copies.eq(bank.copies),
@@ -153,16 +154,25 @@ class Top(wiring.Component):
         ]
 
     def _connect_model(self, m, control, pipeline, models):
+        """Models between memory and the pipeline."""
         wiring.connect(m, control.o_model, pipeline.i_model)
         connect_registered(m, "model_words", pipeline.o_model, models.i, clear=control.stop,
-                           registered=self.config.fast_clock)
+                           registered=self.config.registered_streams)
         m.d.comb += [
-            *(getattr(pipeline, name).eq(delay(m, getattr(control, name), self._late, name=name))
-              for name in ("clear", "load", "load_coefficients", "unload")),
-            control.port_done.eq(delay(m, pipeline.model_done, self._late, name="port_done")),
+            pipeline.clear.eq(self._strobe(m, control.clear, "clear")),
+            pipeline.load.eq(self._strobe(m, control.load, "load")),
+            pipeline.load_coefficients.eq(
+                self._strobe(m, control.load_coefficients, "load_coefficients")),
+            pipeline.unload.eq(self._strobe(m, control.unload, "unload")),
+            control.port_done.eq(self._strobe(m, pipeline.model_done, "port_done")),
         ]
 
+    def _strobe(self, m, strobe, name):
+        """``strobe`` as it arrives in another part of the hardware."""
+        return delay(m, strobe, self.config.strobe_delay, name=name)
+
     def _count(self, m, bank, control, pipeline, readers):
+        """Counters of the register bank."""
         waits = pipeline.waits
         read = sum(reader.accepted * (reader.data_width // 8) for reader in readers)
         amounts = {
@@ -187,7 +197,7 @@ class Top(wiring.Component):
 
 
 def to_verilog(config: PipelineConfig) -> str:
-    """Verilog of the top ``bitstep_top`` for ``config``; the same text on every machine."""
+    """Return the Verilog of the top ``bitstep_top``; the same text on every machine."""
     return verilog.convert(Top(config), name="bitstep_top", emit_src=False,
                            strip_internal_attrs=True)
 

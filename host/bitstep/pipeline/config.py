@@ -248,6 +248,13 @@ class PipelineConfig:
         return int(self.fast_clock)
 
     @property
+    def always_read(self) -> bool:
+        """Whether memories are read in every cycle: an enable comes late and drives a lot, so a
+        fast clock does without.
+        """
+        return self.fast_clock
+
+    @property
     def strobe_delay(self) -> int:
         """Cycles that a strobe takes from one part of the hardware to another: for a fast clock one
         for the way alone.

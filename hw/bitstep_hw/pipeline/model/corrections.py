@@ -28,6 +28,11 @@ class CorrectionEngine(wiring.Component):
     Storage: ``capacity`` words of 32 bits, and as many coefficients of 18.
     Golden model: :func:`bitstep.golden.steps.correction`.
 
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives lanes, capacity and ``correction_lanes``.
+
     Members
     -------
     slot : In(slot_layout), correction : Out(ArrayLayout(signed(32), lanes))
@@ -67,10 +72,8 @@ class CorrectionEngine(wiring.Component):
 
     @property
     def answer(self):
-        """Cycles from an address to the word in the store; for a fast clock words and coefficients
-        wait in registers for a cycle, since memory blocks are slow to answer.
-        """
-        return 2 if self.config.fast_clock else 1
+        """Cycles from an address to the word in the store, or to the coefficient."""
+        return 1 + self.config.memory_wait
 
     @property
     def stages(self):
@@ -86,12 +89,12 @@ class CorrectionEngine(wiring.Component):
         m = Module()
         config, groups = self.config, self.groups
         coefficients = self._coefficients(m)
-        two = delay(m, self.slot, self.answer + 1, name="slot")
+        late_slot = delay(m, self.slot, self.answer + 1, name="slot")   # whose words come
 
         # The walk: one group a cycle.
         walking, beat, group = Signal(), Signal(range(config.max_beats)), Signal(range(groups))
         address = Signal.like(coefficients.addr)
-        with m.If(two.valid & two.sample & two.last):
+        with m.If(late_slot.valid & late_slot.sample & late_slot.last):
             m.d.sync += [walking.eq(1), beat.eq(0), group.eq(0), address.eq(0)]
         with m.Elif(walking):
             m.d.sync += [group.eq(group + 1), address.eq(address + 1)]
@@ -116,12 +119,13 @@ class CorrectionEngine(wiring.Component):
                        name=f"fetched_{lane}") for lane in range(groups * lanes)]
         corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"),
                                      walking)
-        sampling = two.valid & two.sample
+        sampling = late_slot.valid & late_slot.sample
         m.d.comb += [
             read.addr.eq(Mux(walking, beat, self.slot.index)),
-            read.en.eq(walking | (self.slot.valid & self.slot.correct) | C(config.fast_clock)),
+            read.en.eq(walking | (self.slot.valid & self.slot.correct) | C(config.always_read)),
             Cat(*self.correction).eq(Cat(words)),
-            write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"), two.index)),
+            write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"),
+                              late_slot.index)),
             write.data.eq(Mux(
                 finished, Cat(value[:MODEL_WIDTH] for value in corrections).replicate(groups),
                 self.sampled)),

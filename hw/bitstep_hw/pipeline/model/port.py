@@ -15,7 +15,12 @@ class ModelPort(wiring.Component):
     coefficients, in the layout of docs/memory-layout.md: the pairs of each beat, then the
     intercept.
 
-    A pair a cycle; clearing takes a cycle a beat. One command at a time.
+    A pair a cycle; clearing takes a cycle a beat. One command at a time. Storage: 8 pairs.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``max_beats``, ``model_lanes`` and the store's waits.
 
     Members
     -------
@@ -53,7 +58,7 @@ class ModelPort(wiring.Component):
         index, pair, at_intercept = Signal.like(words.index), Signal.like(words.pair), Signal()
         asked = Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
-        stopped = delay(m, self.stop, 1 if self.config.fast_clock else 0, name="stopped")
+        stopped = delay(m, self.stop, self.config.strobe_delay, name="stopped")
         m.d.comb += [
             last_pair.eq(pair == self.pairs - 1),
             last_index.eq(index == self.beats - 1),
@@ -102,7 +107,7 @@ class ModelPort(wiring.Component):
         return m
 
     def _load_states(self, m, state, advance, at_intercept):
-        """A model or its coefficients on their way in."""
+        """States in which a model or its coefficients come in."""
         with state("Load"):
             m.d.comb += [
                 self.i.ready.eq(1),
@@ -124,9 +129,9 @@ class ModelPort(wiring.Component):
                 m.next = "Idle"
 
     def _read(self, m, buffer, asked, pair, at_intercept):
-        """What was ``asked`` for comes into the buffer; returns after how many cycles."""
-        # Until the store has the words; for the choice among them.
-        latency, waits = (2, 1) if self.config.fast_clock else (1, 0)
+        """Put what was ``asked`` for into the buffer; returns the cycles until it is there."""
+        # Until the store has the words, and for the choice among them (``late_data``).
+        latency, waits = 1 + self.config.memory_wait, self.config.memory_wait
         m.d.comb += [
             self.words.shown.eq(delay(m, pair, latency, name="read_pair")),
             self.words.intercept.eq(delay(m, at_intercept, latency, name="read_intercept")),

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import AUX_WIDTH, MAX_FEATURES, MODEL_WIDTH
 from bitstep_hw.parts.fsm import stoppable_states
-from bitstep_hw.pipeline.model.walk import ModelWalk
+from bitstep_hw.pipeline.model.walk import add_walk, add_write_state
 from bitstep_hw.pipeline.model.words import ModelWords
 
 
@@ -15,17 +15,21 @@ class Proximal(wiring.Component):
     intercept, through the ``words`` of a
     :class:`bitstep_hw.pipeline.model.store.ModelStore`.
 
-    2 cycles for every pair of words that holds features and 1 more (2 with ``recursion`` 4) for
-    every beat: ``done`` comes
-    that many cycles after ``start``, together with the last write. Nothing can leave its range.
+    ``done`` comes with the last write, 2 cycles for every pair of words that holds features and 1
+    more (2 with ``recursion`` 4) for every beat after ``start``. Nothing can leave its range.
     Golden model: :func:`bitstep.golden.steps.proximal_step`.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``max_beats``, ``model_lanes`` and ``memory_wait``.
 
     Members
     -------
     start : In(1), done : Out(1)
         Strobes around a step.
     busy : Out(1)
-        From the cycle after ``start`` to that of ``done``: the store's access is used.
+        From the cycle after ``start`` to that of ``done``: the store's words are used.
     stop : In(1)
         Ends a step at once; the model may be half done.
     beats, last_lanes : In
@@ -48,13 +52,11 @@ class Proximal(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         words = self.words
-        m.submodules.walk = walk = ModelWalk(config=self.config)
+        walk = add_walk(m, self.config, self)
         held = Signal(AUX_WIDTH, reset_less=True)
         reach = Signal(MODEL_WIDTH, reset_less=True)    # from here on the limit holds
         m.d.sync += reach.eq(self.threshold + self.limit)
         m.d.comb += [
-            walk.beats.eq(self.beats), walk.last_lanes.eq(self.last_lanes),
-            words.index.eq(walk.index), words.pair.eq(walk.pair), words.shown.eq(walk.pair),
             words.write_data.eq(Cat(
                 self._step(m, held.word_select(word, MODEL_WIDTH).as_signed(), reach,
                            name=f"word_{word}") for word in range(2))),
@@ -70,16 +72,12 @@ class Proximal(wiring.Component):
                 m.d.sync += held.eq(words.read_data)
                 with m.If(walk.ready):
                     m.next = "Write"
-            with state("Write"):
-                m.d.comb += [words.write.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
-                m.next = "Read"
-                with m.If(walk.last):
-                    m.next = "Idle"
+            add_write_state(m, state, walk, self)
         m.d.comb += self.busy.eq(~machine.ongoing("Idle"))
         return m
 
     def _step(self, m, word, reach, *, name):
-        """The word after the step, of 32 bits."""
+        """Word after the step."""
         # Moving towards 0, instead of working on a magnitude, costs one addition and no negation.
         negative = word[-1]
         moved = Signal(signed(MODEL_WIDTH), name=f"{name}_moved")

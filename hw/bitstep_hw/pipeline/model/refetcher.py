@@ -15,7 +15,7 @@ from bitstep.pipeline.config import (
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.arithmetic import multiply, out_of_range
 from bitstep_hw.parts.fsm import stoppable_states
-from bitstep_hw.pipeline.model.walk import ModelWalk
+from bitstep_hw.pipeline.model.walk import add_walk, add_write_state
 from bitstep_hw.pipeline.model.words import ModelWords
 
 PAIR = data.ArrayLayout(signed(FULL_WIDTH), 2)      # two values of a row
@@ -38,6 +38,11 @@ class Refetcher(wiring.Component):
     as ``i`` kept it waiting; with ``recursion`` 4 one more a beat in each pass. Exact, nothing is
     clamped. Storage: a row of ``capacity`` values.
     Golden model: :meth:`bitstep.golden.integer.IntegerEpoch.refetch`.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``max_beats``, ``model_lanes``, ``full_fraction`` and ``memory_wait``.
 
     Members
     -------
@@ -86,12 +91,7 @@ class Refetcher(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.walk = walk = ModelWalk(config=self.config)
-        m.d.comb += [
-            walk.beats.eq(self.beats), walk.last_lanes.eq(self.last_lanes),
-            self.words.index.eq(walk.index), self.words.pair.eq(walk.pair),
-            self.words.shown.eq(walk.pair),
-        ]
+        walk = add_walk(m, self.config, self)
         held = Signal(AUX_WIDTH, reset_less=True)           # the model's pair
         constant = Signal(signed(MODEL_WIDTH), reset_less=True)     # the intercept's word
         update = Signal(signed(UPDATE_WIDTH), reset_less=True)      # of the row if it is active
@@ -159,14 +159,10 @@ class Refetcher(wiring.Component):
                 m.d.comb += [now.read.eq(1), now.feed.eq(walk.ready & ~walk.last)]
                 with m.If(walk.ready):
                     m.next = "Write"
-            with state("Write"):
-                m.d.comb += [self.words.write.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
-                m.next = "Read"
-                with m.If(walk.last):
-                    m.next = "Idle"
+            add_write_state(m, state, walk, self)
 
     def _find_row(self, m):
-        """Where the next row is, and the job for it."""
+        """Address of the next row, and the job for it."""
         next_row, address = Signal(64, reset_less=True), Signal(64, reset_less=True)
         pairs, pending = Signal(range(self.depth + 1)), Signal()
         beats = Signal(range(self.depth // 2 + 2))
@@ -212,7 +208,7 @@ class Refetcher(wiring.Component):
                 for side, (value, word) in enumerate(zip(values, words, strict=True))]
 
     def _active(self, m, products, level, positive, valid, now):
-        """Whether the row is active, 2 cycles after its intercept is added."""
+        """Flag that the row is active, 2 cycles after its intercept is added."""
         fraction = self.config.full_fraction
         terms = self.config.capacity + 1      # and the intercept
         total = Signal(signed(FULL_WIDTH + MODEL_WIDTH - 1 + terms.bit_length()), reset_less=True)
@@ -229,7 +225,7 @@ class Refetcher(wiring.Component):
         return active
 
     def _change(self, m, words, products, constant, level):
-        """What is written, and whether it leaves its range."""
+        """Words to write, and the flag that one leaves its range."""
         fraction = self.config.full_fraction
         # A value has at most 8 bits before its fraction, a level too.
         changed = [Signal(signed(MODEL_WIDTH + 9), name=f"changed_{side}") for side in range(2)]
