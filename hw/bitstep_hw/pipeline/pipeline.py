@@ -54,8 +54,8 @@ class Pipeline(wiring.Component):
     stop : In(1)
         Ends an epoch early; hold it for ``config.latency`` cycles before the next one.
     misaligned : Out(1), waits : Out(7)
-        From the sequencer: a period that is no multiple of the batch; why no row entered (rows,
-        labels, look-ahead, recursion, correction, refetch, flush), bit 0 first.
+        From the sequencer: a period that is no multiple of the batch; the reason why no row entered
+        (rows, labels, look-ahead, recursion, correction, refetch, flush), bit 0 first.
     beat_entered, row_refetched : Out(1)
         Strobes: a beat of a row entered; a row is fetched again.
     clear, load, load_coefficients, unload : In(1), model_done : Out(1)
@@ -64,7 +64,7 @@ class Pipeline(wiring.Component):
     i_model : In(stream.Signature(64)), o_model : Out(stream.Signature(64))
         Models and coefficients in, models out.
     full_job : Out(stream.Signature(JOB_LAYOUT)), i_full : In(stream.Signature(64))
-        With ``refetch``: which row at full precision is wanted, and its beats.
+        With ``refetch``: the row at full precision that is wanted, and its beats.
     i_rows : In(stream.Signature(bus_width)), i_labels : In(stream.Signature(signed(32)))
         The epoch's rows and labels.
     saturated : Out(3)
@@ -244,10 +244,10 @@ class Pipeline(wiring.Component):
         lend(m, self.store.words, proximal)
 
     def _refetch(self, m, dotted):
-        """Rows that their codes do not decide. With look-ahead the codes are judged by a bound for
-        every model that the updates on their way may make; a row that this leaves open comes
-        again alone. Nothing else moves while a row at full precision is applied. Returns the strobe
-        that such a row has left the range.
+        """Refetch rows that their codes do not decide. With look-ahead the codes are judged by a
+        bound for every model that the updates on their way may make; a row that this leaves open
+        comes again alone. Nothing else moves while a row at full precision is applied. Returns the
+        strobe that such a row has left the range.
         """
         sequencer, solver, run = self.sequencer, self.solver, self.run
         self._judge_codes(m, dotted)
@@ -278,7 +278,7 @@ class Pipeline(wiring.Component):
         return refetcher.saturated
 
     def _judge_codes(self, m, dotted):
-        """Whether a row's codes decide it, and by how much they miss."""
+        """Bounds that tell whether a row's codes decide it, into the solver."""
         sequencer, solver, run = self.sequencer, self.solver, self.run
         m.submodules.bounds = bounds = CellBounds(config=self.config)
         label = delay(m, sequencer.label, self.config.dot_stages, name="bounds_label")

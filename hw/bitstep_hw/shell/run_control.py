@@ -1,4 +1,4 @@
-"""A whole run: load, epochs, models out, and how it ends."""
+"""Control of a whole run: loads, epochs, models out, and its end."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -20,11 +20,16 @@ _SETTLE = 64    # cycles: longer than anything may still move in the pipeline on
 
 
 class RunControl(wiring.Component):
-    """Takes a run from its start to its end, whatever happens.
+    """State machine that takes a run from its start to its end, whatever happens.
 
-    Checks the registers, loads the first model and the coefficients, then for each epoch takes
+    It checks the registers, loads the first model and the coefficients, then for each epoch takes
     its table entry, lets the pipeline work and writes the model. Every end goes through ``stop``:
     inputs are cut off, transfers under way are completed, and only then is the run done.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The pipeline whose runs these are.
 
     Members
     -------
@@ -39,7 +44,7 @@ class RunControl(wiring.Component):
     buses_idle, write_idle : In(1)
         Nothing under way on any bus; nothing on the writing one.
     row_beats, model_beats : Out(32), corrects : Out(1)
-        Beats of an epoch's rows; 64-bit beats of a model; whether the run has corrections.
+        From :class:`bitstep_hw.shell.run_check.RunCheck`.
     label_beats : In(32)
         64-bit beats of an epoch's labels.
     i : In(stream.Signature(64)), o_labels, o_model : Out(stream.Signature(64))
@@ -134,7 +139,7 @@ class RunControl(wiring.Component):
         return m
 
     def _load_states(self, m, state, check, to_model):
-        """From the start to the first epoch."""
+        """States from the start to the first epoch."""
         registers = self.registers
         with state("Check"):
             with m.If(check.bad):
@@ -159,7 +164,7 @@ class RunControl(wiring.Component):
                 m.next = "Table"
 
     def _epoch_states(self, m, state, entry, expected, to_labels, take_entry):
-        """An epoch, and whether its model is worth keeping."""
+        """States of an epoch, up to the verdict on its model."""
         with state("Table"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
@@ -187,7 +192,7 @@ class RunControl(wiring.Component):
                 m.next = "Write"
 
     def _write_states(self, m, state, failure, sent, address, settle):
-        """An epoch's model on its way to memory."""
+        """States in which an epoch's model goes to memory."""
         last_epoch = Signal()       # a cycle late: the number changes at an epoch's end
         m.d.sync += last_epoch.eq(self.epochs_done == self.registers.epochs - 1)
         with state("Write"):

@@ -1,4 +1,4 @@
-"""The diagonal corrections: e = round(x w K / 2^(8 k)) for every model word, in the background."""
+"""Diagonal corrections: e = round(x w K / 2^(8 k)) for every model word, in the background."""
 
 from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
@@ -20,7 +20,7 @@ from bitstep_hw.pipeline.slot import slot_layout
 
 
 class CorrectionEngine(wiring.Component):
-    """Keeps the sampled model, turns it into corrections in place, and hands them to the slots.
+    """Memory of the sampled model, which it turns into corrections and hands to the slots.
 
     A row of slots with ``sample`` set fills the store with model words. When its last slot is
     stored, the engine walks through the store, ``correction_lanes`` words a cycle, and replaces
@@ -174,7 +174,7 @@ class CorrectionEngine(wiring.Component):
         return results
 
     def _coefficients(self, m):
-        """The coefficients' store and its loader; returns the read port."""
+        """Store the coefficients that come; returns the store's read port."""
         config = self.config
         per_group = config.correction_lanes // 2
         m.submodules.coefficients = store = memory.Memory(

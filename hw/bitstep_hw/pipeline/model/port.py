@@ -1,4 +1,4 @@
-"""Whole models into and out of the store, two words at a time."""
+"""Port for whole models into and out of the store, two words at a time."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
@@ -11,8 +11,8 @@ from bitstep_hw.pipeline.model.words import ModelWords
 
 
 class ModelPort(wiring.Component):
-    """Clears, loads or unloads a :class:`bitstep_hw.pipeline.model.store.ModelStore`, and loads
-    coefficients, in the layout of docs/memory-layout.md: the pairs of each beat, then the
+    """Unit that clears, loads or unloads a :class:`bitstep_hw.pipeline.model.store.ModelStore`, and
+    loads coefficients, in the layout of docs/memory-layout.md: the pairs of each beat, then the
     intercept.
 
     A pair a cycle; clearing takes a cycle a beat. One command at a time. Storage: 8 pairs.

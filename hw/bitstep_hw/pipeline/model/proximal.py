@@ -11,8 +11,8 @@ from bitstep_hw.pipeline.model.words import ModelWords
 
 
 class Proximal(wiring.Component):
-    """Makes sign(X) min(max(|X| - threshold, 0), limit) of every model word X, but not of the
-    intercept, through the ``words`` of a
+    """Unit that makes sign(X) min(max(|X| - threshold, 0), limit) of every model word X, but not of
+    the intercept, through the ``words`` of a
     :class:`bitstep_hw.pipeline.model.store.ModelStore`.
 
     ``done`` comes with the last write, 2 cycles for every pair of words that holds features and 1

@@ -20,23 +20,23 @@ from bitstep_hw.pipeline.model.words import ModelWords
 
 PAIR = data.ArrayLayout(signed(FULL_WIDTH), 2)      # two values of a row
 
-# What is going on. A pair of values goes to the multipliers with ``take``, from the stream in the
-# first pass, or with ``feed``, from memory in the second.
+# The step that is being done. A pair of values goes to the multipliers with ``take``, from the
+# stream in the first pass, or with ``feed``, from memory in the second.
 NOW = data.StructLayout({"idle": 1, "read": 1, "take": 1, "feed": 1, "add_intercept": 1,
                          "decide": 1})
 
 
 class Refetcher(wiring.Component):
-    """Takes one row at full precision through the hinge and into the model
+    """Unit that takes one row at full precision through the hinge and into the model
     (docs/number-formats.md, Refetching), through the ``words`` of a
     :class:`bitstep_hw.pipeline.model.store.ModelStore`.
 
-    The first pass over the model forms the row's dot product, a pair of values a cycle and one
-    cycle more a beat of codes, and keeps the row; if the row is active, the second pass subtracts
-    it, 2 cycles a pair and one more a beat. ``done`` comes pairs + beats + 6 cycles after
-    ``start`` for an inactive row, 3 pairs + 2 beats + 6 for an active one, and as many cycles later
-    as ``i`` kept it waiting; with ``recursion`` 4 one more a beat in each pass. Exact, nothing is
-    clamped. Storage: a row of ``capacity`` values.
+    The first pass over the model forms the row's dot product and keeps the row. It takes a cycle a
+    pair of values and one more a beat of codes. If the row is active, the second pass subtracts it,
+    in 2 cycles a pair and one more a beat. ``done`` comes pairs + beats + 6 cycles after ``start``
+    for an inactive row, 3 pairs + 2 beats + 6 for an active one, and as many cycles later as ``i``
+    kept it waiting; with ``recursion`` 4 one more a beat in each pass. Exact, nothing is clamped.
+    Storage: a row of ``capacity`` values.
     Golden model: :meth:`bitstep.golden.integer.IntegerEpoch.refetch`.
 
     Parameters
@@ -65,8 +65,8 @@ class Refetcher(wiring.Component):
         As the registers FULL_ADDRESS, BEATS_PER_ROW, LAST_LANES, INTERCEPT_LEVEL and LABEL_SHIFT;
         constant during an epoch and in the cycle before ``epoch_start``.
     job : Out(stream.Signature(JOB_LAYOUT)), i : In(stream.Signature(64))
-        Where the row is and its beats, in the layout of docs/memory-layout.md. Values without a
-        feature must be 0.
+        Address and length of the row, and its beats, in the layout of docs/memory-layout.md. Values
+        without a feature must be 0.
     words : Out(ModelWords)
         The store's words.
     saturated : Out(1)
@@ -123,7 +123,7 @@ class Refetcher(wiring.Component):
         return m
 
     def _control(self, m, walk, now, empty, active):
-        """The two passes; ``empty``: no pair is on its way through the multipliers."""
+        """States of the two passes. ``empty``: no pair is in the multipliers."""
         m.d.comb += self.busy.eq(~now.idle)
         state = stoppable_states(m, self.stop, "Idle")
         with m.FSM():

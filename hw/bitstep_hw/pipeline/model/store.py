@@ -1,4 +1,4 @@
-"""The model: read, updated, corrected, written back and handed on in one pass."""
+"""Store of the model: read, updated, corrected, written back and handed on in one pass."""
 
 from functools import reduce
 from operator import add, or_
@@ -143,7 +143,7 @@ class ModelStore(wiring.Component):
         return read, write
 
     def _writer(self, m):
-        """What the user of ``words`` writes, as late as a slot's words are."""
+        """Writes of the user of ``words``, delayed as a slot's words are."""
         words = self.words
         now = Signal(data.StructLayout({
             "index": words.index.shape(), "pair": words.pair.shape(),

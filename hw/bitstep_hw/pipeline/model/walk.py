@@ -39,7 +39,7 @@ class ModelWalk(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``, ``model_lanes`` and ``memory_wait``.
+        The shape of the model, and ``memory_wait``.
 
     Members
     -------

@@ -12,8 +12,8 @@ _LABELS_KEPT = 64       # more than rows on their way
 
 
 class RowInputs(wiring.Component):
-    """Hands rows and labels on: with ``refetch`` from queues out of which they can come again,
-    else at once or, for a fast clock, a cycle later.
+    """Stage that hands rows and labels on: with ``refetch`` from queues out of which they can come
+    again, else at once or, for a fast clock, a cycle later.
 
     One beat and one label a cycle. Storage: with ``refetch`` the rows that can be on their way.
 
@@ -54,14 +54,14 @@ class RowInputs(wiring.Component):
         for name, source, target, depth, amount, clear in (
                 ("rows", self.i_rows, self.o_rows, rows_kept, self.beats, self.stop),
                 ("labels", self.i_labels, self.o_labels, _LABELS_KEPT, 1, self.stop | self.start)):
-            source, target = wiring.flipped(source), wiring.flipped(target)
+            i, o = wiring.flipped(source), wiring.flipped(target)
             if not self.config.refetch:
-                connect_registered(m, name, source, target, clear=clear,
+                connect_registered(m, name, i, o, clear=clear,
                                    registered=self.config.registered_streams)
                 continue
             m.submodules[name] = replay = Replay(shape=source.payload.shape(), depth=depth)
-            wiring.connect(m, source, replay.i)
-            wiring.connect(m, replay.o, target)
+            wiring.connect(m, i, replay.i)
+            wiring.connect(m, replay.o, o)
             m.d.comb += [
                 replay.release.eq(self.release), replay.amount.eq(amount),
                 replay.rewind.eq(self.rewind), replay.clear.eq(clear),
