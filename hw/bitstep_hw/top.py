@@ -1,6 +1,6 @@
-"""The top for boards and for the simulated board: the only place with AXI port names."""
+"""Top for boards and for the simulated board: the only place with AXI port names."""
 
-from amaranth import Cat, Module, Mux, Signal, Value
+from amaranth import Cat, Module, Signal, Value
 from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
@@ -13,18 +13,18 @@ from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_hw.identity import identity
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.stream_register import connect_registered
-from bitstep_hw.pipeline.model.port import ModelPort
 from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
 from bitstep_hw.shell.register_bank import RegisterBank
+from bitstep_hw.shell.run_check import REGISTERS_LAYOUT
 from bitstep_hw.shell.run_control import RunControl
 
 _COUNTER_WIDTH = 48
 
 
 class Top(wiring.Component):
-    """A pipeline behind AXI: registers, rows, and everything else.
+    """A pipeline behind AXI, with the registers, readers and writer that it works with.
 
     Parameters
     ----------
@@ -76,8 +76,6 @@ class Top(wiring.Component):
             *connect_flat(self, "m_axi_aux", aux.bus),
             *connect_flat(self, "m_axi_aux", models.bus),
         ]
-        # For a fast clock strobes between the parts have a cycle for the way.
-        self._late = late = 1 if config.fast_clock else 0
         readers = [rows, aux]
         if config.refetch:
             # A row at a time: a short queue is enough.
@@ -86,7 +84,7 @@ class Top(wiring.Component):
             wiring.connect(m, pipeline.full_job, full.i_job)
             wiring.connect(m, full.o, pipeline.i_full)
             m.d.comb += connect_flat(self, "m_axi_full", full.bus)
-        for name in control.register_layout.members:
+        for name in REGISTERS_LAYOUT.members:
             m.d.comb += getattr(control.registers, name).eq(getattr(bank, name))
         m.d.comb += [
             bank.identity.eq(self._number),
@@ -96,7 +94,7 @@ class Top(wiring.Component):
             control.row_error.eq(Cat(bus.error for bus in readers if bus is not aux).any()),
             control.aux_error.eq(aux.error),
             control.write_error.eq(models.error), control.write_idle.eq(models.idle),
-            control.epoch_done.eq(delay(m, pipeline.done, late, name="epoch_done")),
+            control.epoch_done.eq(self._strobe(m, pipeline.done, "epoch_done")),
             *(master.stop.eq(control.stop) for master in (*readers, models, pipeline)),
             bank.status.eq(Cat(control.busy, control.done, control.error != 0)),
             bank.error.eq(control.error), bank.saturation.eq(control.saturation),
@@ -108,33 +106,25 @@ class Top(wiring.Component):
         m.submodules.labels = labels = LabelUnpacker()
         self._connect_pipeline(m, bank, control, pipeline, rows, labels)
         self._connect_feeders(m, bank, control, rows, aux, models, labels)
-        self._connect_model(m, bank, control, pipeline, models)
+        self._connect_model(m, control, pipeline, models)
         self._count(m, bank, control, pipeline, readers)
         return m
 
     def _connect_pipeline(self, m, bank, control, pipeline, rows, labels):
+        """Rows, labels and numbers into the pipeline."""
         wiring.connect(m, rows.o, pipeline.i_rows)
         wiring.connect(m, labels.o, pipeline.i_labels)
-        start = delay(m, control.epoch_start, self._late, name="start")
+        wiring.connect(m, control.run, pipeline.run)
+        wiring.connect(m, control.steps, pipeline.steps)
+        start = self._strobe(m, control.epoch_start, "start")
         m.d.comb += [
             labels.label_format.eq(bank.label_format),
             labels.restart.eq(start | control.stop),
-            pipeline.rows.eq(bank.rows), pipeline.beats.eq(bank.beats_per_row),
-            pipeline.last_lanes.eq(bank.last_lanes), pipeline.batch.eq(bank.batch),
-            pipeline.lookahead.eq(bank.lookahead), pipeline.period.eq(bank.correction_period),
-            pipeline.intercept_level.eq(bank.intercept_level),
-            pipeline.label_shift.eq(bank.label_shift),
-            pipeline.mantissa.eq(control.steps.mantissa), pipeline.shift.eq(control.steps.shift),
-            pipeline.correction_mantissa.eq(control.steps.correction_mantissa),
-            pipeline.correction_shift.eq(control.steps.correction_shift),
-            pipeline.threshold.eq(control.steps.threshold), pipeline.key.eq(control.steps.key),
             pipeline.start.eq(start),
-            *(getattr(pipeline, name).eq(getattr(bank, name)) for name in (
-                "loss", "proximal_period", "box_limit", "refetch_cell",
-                "refetch_slack", "full_address")),
         ]
 
     def _connect_feeders(self, m, bank, control, rows, aux, models, labels):
+        """Jobs of the readers and of the writer, and the auxiliary stream."""
         m.submodules.row_feeder = row_feeder = RowFeeder()
         m.submodules.aux_feeder = aux_feeder = AuxFeeder()
         for name, source, target in (("row_jobs", row_feeder.o, rows.i_job),
@@ -142,9 +132,9 @@ class Top(wiring.Component):
                                      ("aux_words", aux.o, control.i),
                                      ("label_words", control.o_labels, labels.i)):
             connect_registered(m, name, source, target, clear=control.stop,
-                               registered=self.config.fast_clock)
+                               registered=self.config.registered_streams)
         wiring.connect(m, control.job, models.i_job)
-        begin = delay(m, control.begin, self._late, name="begin")
+        begin = self._strobe(m, control.begin, "begin")
         m.d.comb += [
             row_feeder.start.eq(begin), row_feeder.stop.eq(control.stop),
             row_feeder.epochs.eq(bank.epochs), row_feeder.copies.eq(bank.copies),
@@ -163,32 +153,26 @@ class Top(wiring.Component):
             control.label_beats.eq(aux_feeder.label_beats),
         ]
 
-    def _connect_model(self, m, bank, control, pipeline, models):
-        m.submodules.port = port = ModelPort(config=self.config)
-        engine = pipeline.engine
-        wiring.connect(m, control.o_model, port.i)
-        connect_registered(m, "model_words", port.o, models.i, clear=control.stop,
-                           registered=self.config.fast_clock)
+    def _connect_model(self, m, control, pipeline, models):
+        """Models between memory and the pipeline."""
+        wiring.connect(m, control.o_model, pipeline.i_model)
+        connect_registered(m, "model_words", pipeline.o_model, models.i, clear=control.stop,
+                           registered=self.config.registered_streams)
         m.d.comb += [
-            port.beats.eq(bank.beats_per_row), port.stop.eq(control.stop),
-            *(getattr(port, name).eq(delay(m, getattr(control, name), self._late, name=name))
-              for name in ("clear", "load", "load_coefficients", "unload")),
-            control.port_done.eq(delay(m, port.done, self._late, name="port_done")),
-            pipeline.access_index.eq(port.index), pipeline.access_pair.eq(port.pair),
-            pipeline.access_shown.eq(port.shown),
-            pipeline.access_write.eq(port.write), pipeline.access_clear.eq(port.clear_all),
-            pipeline.access_intercept.eq(port.intercept),
-            pipeline.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
-            port.data.eq(pipeline.access_late),
+            pipeline.clear.eq(self._strobe(m, control.clear, "clear")),
+            pipeline.load.eq(self._strobe(m, control.load, "load")),
+            pipeline.load_coefficients.eq(
+                self._strobe(m, control.load_coefficients, "load_coefficients")),
+            pipeline.unload.eq(self._strobe(m, control.unload, "unload")),
+            control.port_done.eq(self._strobe(m, pipeline.model_done, "port_done")),
         ]
-        if engine is not None:
-            m.d.comb += [
-                engine.load_start.eq(port.load_coefficients),
-                engine.load.eq(delay(m, port.coefficient, self._late, name="coefficient")),
-                engine.load_i.eq(delay(m, port.i.payload, self._late, name="coefficients")),
-            ]
+
+    def _strobe(self, m, strobe, name):
+        """``strobe`` as it arrives in another part of the hardware."""
+        return delay(m, strobe, self.config.strobe_delay, name=name)
 
     def _count(self, m, bank, control, pipeline, readers):
+        """Counters of the register bank."""
         waits = pipeline.waits
         read = sum(reader.accepted * (reader.data_width // 8) for reader in readers)
         amounts = {
@@ -213,7 +197,7 @@ class Top(wiring.Component):
 
 
 def to_verilog(config: PipelineConfig) -> str:
-    """Verilog of the top ``bitstep_top`` for ``config``; the same text on every machine."""
+    """Return the Verilog of the top ``bitstep_top``; the same text on every machine."""
     return verilog.convert(Top(config), name="bitstep_top", emit_src=False,
                            strip_internal_attrs=True)
 

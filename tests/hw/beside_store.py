@@ -1,13 +1,13 @@
-"""A model store whose access a unit under test and the bench share."""
-
-from types import SimpleNamespace
+"""A model store whose words a unit under test and the bench share."""
 
 import numpy as np
-from amaranth import Module, Mux, Signal
+from amaranth import Module
+from amaranth.lib import wiring
 from support import put, read_model, ticks, write_model
 
 from bitstep.pipeline.config import ceil_div
 from bitstep_hw.pipeline.model.store import ModelStore
+from bitstep_hw.pipeline.model.words import ModelWords, lend
 
 
 def beside_store(config, unit):
@@ -15,22 +15,16 @@ def beside_store(config, unit):
 
     Returns
     -------
-    module, access
-        ``access`` has a store's ``access`` ports, which count while the unit is not busy.
+    module, words
+        ``words`` are the store's, for a bench that uses them while the unit is not busy.
     """
     m = Module()
     m.submodules.unit = unit
     m.submodules.store = store = ModelStore(config=config)
-    access = SimpleNamespace()
-    for name in ("index", "pair", "shown", "write", "intercept", "i"):
-        port = getattr(store, f"access_{name}")
-        outer = Signal(port.shape(), name=f"outer_{name}")
-        inner = getattr(unit, {"i": "o", "shown": "pair"}.get(name, name), 0)
-        m.d.comb += port.eq(Mux(unit.busy, inner, outer))
-        setattr(access, f"access_{name}", outer)
-    access.access_o = store.access_o
-    m.d.comb += unit.data.eq(store.access_o)
-    return m, access
+    words = ModelWords(config=config).create(path=("outer",))
+    wiring.connect(m, words, store.words)
+    lend(m, store.words, unit)
+    return m, words
 
 
 def set_shape(ctx, unit, config, n_features):
@@ -46,14 +40,14 @@ def pairs_of(config, n_features):
     return full * config.model_lanes // 2 + ceil_div(n_features - full * config.lanes, 2)
 
 
-async def write_words(ctx, access, config, words, intercept):
+async def write_words(ctx, words, config, model, intercept):
     """Write ``capacity`` model words and the intercept."""
-    await write_model(ctx, access, config, np.reshape(words, (-1, config.lanes)), intercept)
+    await write_model(ctx, words, config, np.reshape(model, (-1, config.lanes)), intercept)
 
 
-async def read_words(ctx, access, config):
+async def read_words(ctx, words, config):
     """The store's ``capacity`` model words as an array, and the intercept."""
-    model, intercept = await read_model(ctx, access, config, config.max_beats)
+    model, intercept = await read_model(ctx, words, config, config.max_beats)
     return np.ravel(model).astype(np.int64), intercept
 
 
@@ -64,4 +58,4 @@ async def stop_at(ctx, unit, cycle):
     await ctx.tick()
     put(ctx, unit.stop, 0)
     assert not ctx.get(unit.busy)
-    assert not ctx.get(unit.write)
+    assert not ctx.get(unit.words.write)

@@ -130,22 +130,32 @@ def signed_numbers(rng, width, count):
     return [signed_number(rng, width) for _ in range(count)]
 
 
-async def write_model(ctx, store, config, model, intercept):
-    """Write model words of shape (beats, lanes), and the intercept, through a store's access."""
-    for index, words in enumerate(model):
-        words = [*words, *[0] * (config.model_lanes - len(words))]
-        put(ctx, store.access_index, index)
+def model_beats(config, model, intercept):
+    """64-bit beats of a model in memory (docs/memory-layout.md); ``model`` has the shape
+    (beats, lanes).
+    """
+    words = [word for beat in model for word in (*beat, *[0] * (config.model_lanes - len(beat)))]
+    words = [int(word) & 0xFFFF_FFFF for word in (*words, intercept, 0)]
+    return [low | high << 32 for low, high in zip(words[::2], words[1::2], strict=True)]
+
+
+async def write_model(ctx, words, config, model, intercept):
+    """Write model words of shape (beats, lanes), and the intercept, as a user of ``words``, those
+    of a store.
+    """
+    for index, beat in enumerate(model):
+        beat = [*beat, *[0] * (config.model_lanes - len(beat))]
+        put(ctx, words.index, index)
         await ctx.tick()
         for pair in range(config.model_lanes // 2):
-            low, high = (int(word) & 0xFFFF_FFFF for word in words[2 * pair:2 * pair + 2])
-            put_all_of(ctx, store, {"access_pair": pair, "access_write": 1,
-                                    "access_i": low | high << 32})
+            low, high = (int(word) & 0xFFFF_FFFF for word in beat[2 * pair:2 * pair + 2])
+            put_all_of(ctx, words, {"pair": pair, "write": 1, "write_data": low | high << 32})
             await ctx.tick()
-        put(ctx, store.access_write, 0)
-    put_all_of(ctx, store, {"access_write": 1, "access_intercept": 1,
-                            "access_i": int(intercept) & 0xFFFF_FFFF})
+        put(ctx, words.write, 0)
+    put_all_of(ctx, words, {"write": 1, "intercept": 1,
+                            "write_data": int(intercept) & 0xFFFF_FFFF})
     await ctx.tick()
-    put_all_of(ctx, store, {"access_write": 0, "access_intercept": 0})
+    put_all_of(ctx, words, {"write": 0, "intercept": 0})
 
 
 def halves(word):
@@ -153,22 +163,24 @@ def halves(word):
     return np.array([word], np.uint64).view(np.int32).tolist()
 
 
-async def read_model(ctx, store, config, beats):
-    """Model words of shape (beats, lanes), and the intercept, through a store's access."""
+async def read_model(ctx, words, config, beats):
+    """Model words of shape (beats, lanes), and the intercept, as a user of ``words``, those of a
+    store.
+    """
     model = []
     if config.fast_clock:       # for what was written last
         await ctx.tick()
     for index in range(beats):
-        put(ctx, store.access_index, index)
+        put(ctx, words.index, index)
         await ticks(ctx, 2 if config.fast_clock else 1)
-        words = []
+        beat = []
         for pair in range(config.model_lanes // 2):
-            put(ctx, store.access_shown, pair)
-            words += halves(ctx.get(store.access_o))
-        model.append(words[:config.lanes])
-    put(ctx, store.access_intercept, 1)
-    intercept = halves(ctx.get(store.access_o))[0]
-    put(ctx, store.access_intercept, 0)
+            put(ctx, words.shown, pair)
+            beat += halves(ctx.get(words.read_data))
+        model.append(beat[:config.lanes])
+    put(ctx, words.intercept, 1)
+    intercept = halves(ctx.get(words.read_data))[0]
+    put(ctx, words.intercept, 0)
     return model, intercept
 
 
@@ -185,6 +197,35 @@ async def load_coefficients(ctx, engine, config, coefficients):
         put(ctx, engine.load_i, low & 0xFFFF_FFFF | (high & 0xFFFF_FFFF) << 32)
         await ctx.tick()
     put(ctx, engine.load, 0)
+
+
+async def send_model(ctx, dut, command, beats):
+    """Give a pipeline's command and the beats that it takes, one a cycle."""
+    put(ctx, getattr(dut, command), 1)
+    await ctx.tick()
+    put_all_of(ctx, dut, {command: 0})
+    put(ctx, dut.i_model.valid, 1)
+    for beat in beats:
+        put(ctx, dut.i_model.payload, beat)
+        assert ctx.get(dut.i_model.ready)
+        await ctx.tick()
+    put(ctx, dut.i_model.valid, 0)
+    await ticks(ctx, 2)
+
+
+async def receive_model(ctx, dut, config, beats):
+    """Model words of shape (beats, lanes), and the intercept, that a pipeline unloads."""
+    put(ctx, dut.unload, 1)
+    put(ctx, dut.o_model.ready, 1)
+    await ctx.tick()
+    put(ctx, dut.unload, 0)
+    words = []
+    while len(words) <= beats * config.model_lanes:
+        if ctx.get(dut.o_model.valid):
+            words += halves(ctx.get(dut.o_model.payload))
+        await ctx.tick()
+    starts = range(0, beats * config.model_lanes, config.model_lanes)
+    return [words[start:start + config.lanes] for start in starts], words[-2]
 
 
 def beats_of(rows, beat_bytes):
@@ -214,10 +255,10 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
     rng = random.Random(f"{seed}-pipeline")
     results = []
     constant = {
-        "rows": job.n_rows, "beats": job.beats, "batch": job.batch,
+        "rows": job.n_rows, "beats_per_row": job.beats, "batch": job.batch,
         "last_lanes": job.n_features - (job.beats - 1) * config.lanes,
         "lookahead": config.effective_lookahead(job.beats) if lookahead is None else lookahead,
-        "period": job.correction_period, "intercept_level": job.intercept_level,
+        "correction_period": job.correction_period, "intercept_level": job.intercept_level,
         "label_shift": job.label_shift, "loss": job.loss,
         "proximal_period": job.proximal_period, "box_limit": job.box_limit,
         "refetch_cell": job.refetch_cell}
@@ -258,22 +299,25 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
                 return saturated | ctx.get(dut.saturated), cycle + 1
         raise TimeoutError(f"The epoch took more than {limit} cycles")
 
-    async def bench(ctx):
-        put_all_of(ctx, dut, constant)
-        if config.corrections:
-            await load_coefficients(ctx, dut.engine, config, job.coefficients)
+    def padded(numbers, intercept):
         words = np.zeros(job.beats * config.lanes, np.int64)
-        words[:job.n_features] = job.model
-        await write_model(ctx, dut, config, words.reshape(job.beats, -1), job.intercept)
+        words[:job.n_features] = numbers
+        return model_beats(config, words.reshape(job.beats, -1), intercept)
+
+    async def bench(ctx):
+        put_all_of(ctx, dut.run, constant)
+        if config.corrections:
+            await send_model(ctx, dut, "load_coefficients", padded(job.coefficients, 0))
+        await send_model(ctx, dut, "load", padded(job.model, job.intercept))
         for number, steps in enumerate(job.epochs):
-            put_all_of(ctx, dut, {
+            put_all_of(ctx, dut.steps, {
                 "mantissa": steps.mantissa, "shift": steps.shift,
                 "correction_mantissa": steps.correction_mantissa,
                 "correction_shift": steps.correction_shift, "threshold": steps.threshold,
                 "key": steps.key})
             rows = job.rows[number % len(job.rows)]
             saturated, cycles = await epoch(ctx, beats_of(rows, config.beat_bytes))
-            model, intercept = await read_model(ctx, dut, config, job.beats)
+            model, intercept = await receive_model(ctx, dut, config, job.beats)
             results.append((np.ravel(model)[:job.n_features].tolist(), intercept, saturated,
                             cycles))
 

@@ -241,6 +241,34 @@ class PipelineConfig:
         return self.recursion == 4
 
     @property
+    def memory_wait(self) -> int:
+        """Cycles that words of a memory wait in registers before they are used: memory blocks are
+        slow to answer, so for a fast clock nothing else happens in the cycle in which they do.
+        """
+        return int(self.fast_clock)
+
+    @property
+    def always_read(self) -> bool:
+        """Whether memories are read in every cycle: an enable comes late and drives a lot, so a
+        fast clock does without.
+        """
+        return self.fast_clock
+
+    @property
+    def strobe_delay(self) -> int:
+        """Cycles that a strobe takes from one part of the hardware to another: for a fast clock one
+        for the way alone.
+        """
+        return int(self.fast_clock)
+
+    @property
+    def registered_streams(self) -> bool:
+        """Whether streams between parts of the hardware pass registers that cut every path, for
+        the same reason.
+        """
+        return self.fast_clock
+
+    @property
     def product_stages(self) -> int:
         """Registers of a product in a lane: 2 for a fast clock (``recursion`` 4), and for
         floating-point products, which are aligned in the second.

@@ -1,17 +1,27 @@
-"""What the sequencer says of a slot: one beat of one row on its way through the pipeline."""
+"""Layout of a slot: one beat of one row, with what the pipeline must do to it."""
 
 from amaranth.lib import data
 
 from bitstep.pipeline.config import MAX_LOOKAHEAD
 
 
+def words_stages(config):
+    """Return the cycles from a slot to its model words, as the dot product takes them."""
+    return 4 + config.product_stages
+
+
 def slot_layout(config):
-    """Layout of a slot.
+    """Return the layout of a slot.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``max_beats``.
 
     Members
     -------
     valid : 1
-        Whether there is a slot in this cycle; without it the rest means nothing.
+        There is a slot in this cycle; without it the rest means nothing.
     first, last : 1
         First and last beat of the row.
     idle_row : 1

@@ -1,15 +1,16 @@
-"""A whole run: load, epochs, models out, and how it ends."""
+"""Control of a whole run: loads, epochs, models out, and its end."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, MAX_REFETCH_CELL, MODEL_WIDTH
-from bitstep.pipeline.registers import Error, LabelFormat, Loss
+from bitstep.pipeline.config import AUX_WIDTH, MODEL_WIDTH
+from bitstep.pipeline.registers import Error
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.dither import KEY_WIDTH
 from bitstep_hw.parts.fsm import stoppable_states
-from bitstep_hw.shell.register_bank import WRITABLE
+from bitstep_hw.parts.run import EpochSteps, RunRegisters
+from bitstep_hw.shell.run_check import REGISTERS_LAYOUT, RunCheck
 
 TABLE_LAYOUT = data.StructLayout({
     "mantissa": 18, "shift": 3, "_unused": 11, "correction_mantissa": 18, "correction_shift": 3,
@@ -19,16 +20,21 @@ _SETTLE = 64    # cycles: longer than anything may still move in the pipeline on
 
 
 class RunControl(wiring.Component):
-    """Takes a run from its start to its end, whatever happens.
+    """State machine that takes a run from its start to its end, whatever happens.
 
-    Checks the registers, loads the first model and the coefficients, then for each epoch takes
+    It checks the registers, loads the first model and the coefficients, then for each epoch takes
     its table entry, lets the pipeline work and writes the model. Every end goes through ``stop``:
     inputs are cut off, transfers under way are completed, and only then is the run done.
 
+    Parameters
+    ----------
+    config : PipelineConfig
+        The pipeline whose runs these are.
+
     Members
     -------
-    registers : In(StructLayout)
-        The writable registers that the checks need, by name.
+    registers : In(REGISTERS_LAYOUT)
+        The writable registers, by name.
     start, abort : In(1)
         Strobes from the register CONTROL.
     begin : Out(1), stop : Out(1)
@@ -38,7 +44,7 @@ class RunControl(wiring.Component):
     buses_idle, write_idle : In(1)
         Nothing under way on any bus; nothing on the writing one.
     row_beats, model_beats : Out(32), corrects : Out(1)
-        Beats of an epoch's rows; 64-bit beats of a model; whether the run has corrections.
+        From :class:`bitstep_hw.shell.run_check.RunCheck`.
     label_beats : In(32)
         64-bit beats of an epoch's labels.
     i : In(stream.Signature(64)), o_labels, o_model : Out(stream.Signature(64))
@@ -49,8 +55,8 @@ class RunControl(wiring.Component):
         Commands of :class:`bitstep_hw.pipeline.model.port.ModelPort`.
     epoch_start : Out(1), epoch_done : In(1)
         Strobes around an epoch of the pipeline.
-    steps : Out(TABLE_LAYOUT)
-        The epoch's table entry.
+    run : Out(RunRegisters), steps : Out(EpochSteps)
+        The registers that the pipeline needs; the epoch's table entry.
     busy, done, model_io : Out(1)
         State of the run; ``model_io`` while models and tables move.
     error : Out(4), saturation : Out(3), epochs_done : Out(32)
@@ -59,10 +65,8 @@ class RunControl(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        self.register_layout = data.StructLayout({
-            name: sum(part.width for part in parts) for name, parts in WRITABLE.items()})
         super().__init__({
-            "registers": In(self.register_layout),
+            "registers": In(REGISTERS_LAYOUT),
             "start": In(1), "abort": In(1), "begin": Out(1), "stop": Out(1),
             "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
             "saturated": In(3), "buses_idle": In(1), "write_idle": In(1),
@@ -74,19 +78,25 @@ class RunControl(wiring.Component):
             "clear": Out(1), "load": Out(1), "load_coefficients": Out(1), "unload": Out(1),
             "port_done": In(1),
             "epoch_start": Out(1), "epoch_done": In(1),
-            "steps": Out(TABLE_LAYOUT),
+            "run": Out(RunRegisters()), "steps": Out(EpochSteps()),
             "busy": Out(1), "done": Out(1), "model_io": Out(1),
             "error": Out(4), "saturation": Out(3), "epochs_done": Out(32),
         })
 
     def elaborate(self, platform):
         m = Module()
-        self._too_many, self._stopping = Signal(), Signal()
-        bad, product_ready = self._check(m), self._product(m)
-        failure = self._failure(m)
+        m.submodules.check = check = RunCheck(config=self.config)
+        entry, stopping = Signal(TABLE_LAYOUT), Signal()
+        failure = self._failure(m, stopping)
         address, settle = Signal(64), Signal(range(_SETTLE))
         to_labels, to_model, take_entry = Signal(), Signal(), Signal()
         m.d.comb += [
+            check.registers.eq(self.registers), check.start.eq(self.start & ~self.busy),
+            self.row_beats.eq(check.row_beats), self.model_beats.eq(check.model_beats),
+            self.corrects.eq(check.corrects),
+            *(getattr(self.run, name).eq(self.registers[name])
+              for name in self.run.signature.members),
+            *(getattr(self.steps, name).eq(entry[name]) for name in self.steps.signature.members),
             self.o_labels.payload.eq(self.i.payload), self.o_model.payload.eq(self.i.payload),
             self.o_labels.valid.eq(to_labels & self.i.valid),
             self.o_model.valid.eq(to_model & self.i.valid),
@@ -113,12 +123,12 @@ class RunControl(wiring.Component):
                                  self.epochs_done.eq(0),
                                  address.eq(self.registers.model_out_address)]
                     m.next = "Check"
-            self._load_states(m, state, bad, product_ready, to_model)
-            self._epoch_states(m, state, expected, to_labels, take_entry)
+            self._load_states(m, state, check, to_model)
+            self._epoch_states(m, state, entry, expected, to_labels, take_entry)
             self._write_states(m, state, failure, sent, address, settle)
             # A register, because so many things wait for it.
-            m.d.comb += self._stopping.eq(fsm.ongoing("Stop"))
-            m.d.sync += self.stop.eq(self._stopping)
+            m.d.comb += stopping.eq(fsm.ongoing("Stop"))
+            m.d.sync += self.stop.eq(stopping)
             with m.State("Stop"):
                 m.d.sync += settle.eq(settle + 1)
                 with m.If(~self.buses_idle):
@@ -128,14 +138,14 @@ class RunControl(wiring.Component):
                     m.next = "Idle"
         return m
 
-    def _load_states(self, m, state, bad, product_ready, to_model):
-        """From the start to the first epoch."""
+    def _load_states(self, m, state, check, to_model):
+        """States from the start to the first epoch."""
         registers = self.registers
         with state("Check"):
-            with m.If(bad):
+            with m.If(check.bad):
                 m.d.sync += self.error.eq(Error.BAD_CONFIGURATION.value)
                 m.next = "Stop"
-            with m.Elif(product_ready):
+            with m.Elif(check.ready):
                 m.d.comb += [self.begin.eq(1), self.load.eq(registers.warm_start),
                              self.clear.eq(~registers.warm_start)]
                 m.next = "Model"
@@ -153,17 +163,17 @@ class RunControl(wiring.Component):
             with m.If(self.port_done):
                 m.next = "Table"
 
-    def _epoch_states(self, m, state, expected, to_labels, take_entry):
-        """An epoch, and whether its model is worth keeping."""
+    def _epoch_states(self, m, state, entry, expected, to_labels, take_entry):
+        """States of an epoch, up to the verdict on its model."""
         with state("Table"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                m.d.sync += self.steps.as_value()[:AUX_WIDTH].eq(self.i.payload)
+                m.d.sync += entry.as_value()[:AUX_WIDTH].eq(self.i.payload)
                 m.next = "Table-Rest"
         with state("Table-Rest"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                m.d.sync += self.steps.as_value()[AUX_WIDTH:].eq(self.i.payload)
+                m.d.sync += entry.as_value()[AUX_WIDTH:].eq(self.i.payload)
                 m.next = "Start"
         with state("Start"):
             m.d.comb += self.epoch_start.eq(1)
@@ -182,7 +192,7 @@ class RunControl(wiring.Component):
                 m.next = "Write"
 
     def _write_states(self, m, state, failure, sent, address, settle):
-        """An epoch's model on its way to memory."""
+        """States in which an epoch's model goes to memory."""
         last_epoch = Signal()       # a cycle late: the number changes at an epoch's end
         m.d.sync += last_epoch.eq(self.epochs_done == self.registers.epochs - 1)
         with state("Write"):
@@ -200,72 +210,16 @@ class RunControl(wiring.Component):
                 with m.If(last_epoch):
                     m.next = "Stop"
 
-    def _check(self, m):
-        """Whether the registers ask for something that this pipeline cannot do; two cycles late."""
-        registers, config = self.registers, self.config
-        lookahead, beats = registers.lookahead, registers.beats_per_row
-        too_long = [(lookahead == line - 1) & (beats > config.line_depth(line))
-                    for line in range(1, config.lookahead + 2)]
-        addresses = [registers.labels_address, registers.epoch_table_address,
-                     registers.model_in_address, registers.coefficients_address,
-                     registers.model_out_address, registers.model_out_stride,
-                     registers.full_address]
-        row_align = (config.beat_bytes - 1).bit_length()
-        wrong = [
-            registers.rows == 0, beats == 0, beats > config.max_beats,
-            registers.last_lanes == 0, registers.last_lanes > config.lanes,
-            registers.epochs == 0, registers.batch == 0, registers.copies == 0,
-            registers.label_format == 3, registers.label_shift > config.max_label_shift,
-            registers.intercept_level > config.intercept_limit,
-            lookahead > config.lookahead, *too_long,
-            registers.rows_address[:row_align].any(), registers.copy_stride[:row_align].any(),
-            *(address[:3].any() for address in addresses),
-        ]
-        if not config.minibatch:
-            wrong.append(registers.batch != 1)
-        if not config.corrections:
-            wrong.append(registers.correction_period != 0)
-        logistic, refetching = registers.loss == Loss.LOGISTIC, registers.refetch_cell != 0
-        wrong += [
-            ~logistic if config.solver == "logistic" else logistic,
-            (registers.loss != Loss.LEAST_SQUARES) & (registers.label_format != LabelFormat.SIGN),
-            refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
-            registers.refetch_cell > MAX_REFETCH_CELL,
-        ]
-        if not config.proximal:
-            wrong.append(registers.proximal_period != 0)
-        if not config.refetch:
-            wrong.append(refetching)
-        found, bad = Signal(len(wrong)), Signal()
-        m.d.sync += [found.eq(Cat(wrong)), bad.eq(found.any()),
-                     self.corrects.eq(registers.correction_period != 0)]
-        return bad | self._too_many
-
-    def _product(self, m):
-        """Rows times beats per row, a bit of the second factor a cycle; whether it is ready."""
-        registers = self.registers
-        total, addend, factor = Signal(53), Signal(52), Signal(20)
-        ready = Signal()        # ``factor`` is 0
-        m.d.sync += ready.eq(factor[1:] == 0)
-        with m.If(self.start & ~self.busy):
-            m.d.sync += [ready.eq(0), total.eq(0), addend.eq(registers.rows),
-                         factor.eq(registers.beats_per_row)]
-        with m.Elif(factor != 0):
-            m.d.sync += [total.eq(total + Mux(factor[0], addend, 0)), addend.eq(addend << 1),
-                         factor.eq(factor >> 1)]
-        m.d.sync += self.model_beats.eq(
-            registers.beats_per_row * (self.config.model_lanes // 2) + 1)
-        m.d.comb += [self.row_beats.eq(total), self._too_many.eq(total[32:].any())]
-        return ready
-
-    def _failure(self, m):
-        """Whether the run has failed; keeps the first reason, and collects what saturated."""
+    def _failure(self, m, stopping):
+        """Keep the first reason of a failure, and collect what saturated; returns the flag that the
+        run fails now.
+        """
         failure = Signal()
         causes = [(self.abort, Error.ABORTED), (self.row_error, Error.ROW_READ),
                   (self.aux_error, Error.AUX_READ), (self.write_error, Error.MODEL_WRITE),
                   (self.misaligned, Error.BAD_CONFIGURATION)]
         m.d.comb += failure.eq(Cat(cause for cause, _ in causes).any())
-        with m.If(self.busy & ~self._stopping):
+        with m.If(self.busy & ~stopping):
             m.d.sync += self.saturation.eq(self.saturation | self.saturated)
             for cause, reason in reversed(causes):
                 with m.If(cause):

@@ -145,18 +145,19 @@ def pipeline(epoch, *, lookahead, cycles, recursion=2):
         m.d.sync += cycle.eq(Mux(cycle == cycles + 1, cycle, cycle + 1))
         since = Signal(range(epoch.gap + 1), init=epoch.gap)     # the last row
         fed, labelled = Signal(range(n_rows + 1)), Signal(range(n_rows + 1))
-        names = [path for path, _, _ in dut.signature.flatten(dut)]
-        given = {"__".join(map(str, path)): C(0) for path in names}
-        given = {name: value for name, value in given.items() if name in _INPUTS}
+        names = ["__".join(map(str, path)) for path, _, _ in dut.signature.flatten(dut)]
+        given = {name: C(0) for name in names
+                 if name in _INPUTS or name.startswith(("run__", "steps__"))}
         given |= {
-            "rows": C(n_rows), "beats": C(1), "last_lanes": C(2), "batch": C(1),
-            "lookahead": C(lookahead), "intercept_level": level, "mantissa": mantissa,
-            "shift": C(1), "key": C(KEY, 32), "start": cycle == START,
+            "run__rows": C(n_rows), "run__beats_per_row": C(1), "run__last_lanes": C(2),
+            "run__batch": C(1), "run__lookahead": C(lookahead), "run__intercept_level": level,
+            "steps__mantissa": mantissa, "steps__shift": C(1), "steps__key": C(KEY, 32),
+            "start": cycle == START,
             "i_rows__valid": (fed != n_rows) & (since == epoch.gap),
             "i_labels__valid": (labelled != n_rows) & (cycle > START),
             "i_rows__payload": _at(codes, fed), "i_labels__payload": _at(labels, labelled),
-            "access_write": (cycle == 1) | (cycle == 2), "access_intercept": cycle == 2,
-            "access_i": Mux(cycle == 1, Cat(*model), intercept.as_unsigned())}
+            "load": cycle == 0, "i_model__valid": (cycle == 1) | (cycle == 2),
+            "i_model__payload": Mux(cycle == 1, Cat(*model), intercept.as_unsigned())}
         s.add(dut, **given)
         with m.If(dut.i_rows.valid & dut.i_rows.ready):
             m.d.sync += [fed.eq(fed + 1), since.eq(1)]
@@ -173,7 +174,7 @@ def pipeline(epoch, *, lookahead, cycles, recursion=2):
         wrong = Signal()        # a flag that a number left its range, though none did
         with m.If(dut.saturated.any()):
             m.d.sync += wrong.eq(1)
-        result = dut.access_o
+        result = dut.store.words.read_data
         shown = s.past(done, 3)
         s.check(implies(shown, right & (~fits | ((result == Cat(*expected[:2])) & ~wrong))))
         s.check(implies(cycle == cycles, shown))
@@ -181,10 +182,7 @@ def pipeline(epoch, *, lookahead, cycles, recursion=2):
     return build
 
 
-_INPUTS = {"last_lanes", "period", "label_shift", "correction_mantissa", "correction_shift",
-           "stop", "loss", "proximal_period", "threshold", "box_limit", "refetch_cell",
-           "refetch_slack", "full_address", "access_index", "access_pair",
-           "access_shown", "access_clear"}
+_INPUTS = {"stop", "clear", "load_coefficients", "unload", "o_model__ready"}
 
 
 def _at(values, index):

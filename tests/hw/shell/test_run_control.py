@@ -144,9 +144,8 @@ def test_table_entry_and_sizes():
     async def during(ctx, dut, around):
         while "epoch_start" not in around.events:
             await around.tick()
-        steps = ctx.get(dut.steps)
-        assert [steps[name] for name in ("mantissa", "shift", "correction_mantissa",
-                                         "correction_shift", "threshold", "key")] \
+        names = ("mantissa", "shift", "correction_mantissa", "correction_shift", "threshold", "key")
+        assert [ctx.get(getattr(dut.steps, name)) for name in names] \
             == [5, 2, 7, 3, THRESHOLD, KEY]
         assert (ctx.get(dut.row_beats), ctx.get(dut.model_beats)) == (3 * 10, 3 * 4 + 1)
 

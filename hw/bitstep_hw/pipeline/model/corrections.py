@@ -1,4 +1,4 @@
-"""The diagonal corrections: e = round(x w K / 2^(8 k)) for every model word, in the background."""
+"""Diagonal corrections: e = round(x w K / 2^(8 k)) for every model word, in the background."""
 
 from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
@@ -20,13 +20,18 @@ from bitstep_hw.pipeline.slot import slot_layout
 
 
 class CorrectionEngine(wiring.Component):
-    """Keeps the sampled model, turns it into corrections in place, and hands them to the slots.
+    """Memory of the sampled model, which it turns into corrections and hands to the slots.
 
     A row of slots with ``sample`` set fills the store with model words. When its last slot is
     stored, the engine walks through the store, ``correction_lanes`` words a cycle, and replaces
     each word by its correction. Rows go on meanwhile; the next boundary waits for ``done``.
     Storage: ``capacity`` words of 32 bits, and as many coefficients of 18.
     Golden model: :func:`bitstep.golden.steps.correction`.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives lanes, capacity and ``correction_lanes``.
 
     Members
     -------
@@ -67,10 +72,8 @@ class CorrectionEngine(wiring.Component):
 
     @property
     def answer(self):
-        """Cycles from an address to the word in the store; for a fast clock words and coefficients
-        wait in registers for a cycle, since memory blocks are slow to answer.
-        """
-        return 2 if self.config.fast_clock else 1
+        """Cycles from an address to the word in the store, or to the coefficient."""
+        return 1 + self.config.memory_wait
 
     @property
     def stages(self):
@@ -86,12 +89,12 @@ class CorrectionEngine(wiring.Component):
         m = Module()
         config, groups = self.config, self.groups
         coefficients = self._coefficients(m)
-        two = delay(m, self.slot, self.answer + 1, name="slot")
+        late_slot = delay(m, self.slot, self.answer + 1, name="slot")   # whose words come
 
         # The walk: one group a cycle.
         walking, beat, group = Signal(), Signal(range(config.max_beats)), Signal(range(groups))
         address = Signal.like(coefficients.addr)
-        with m.If(two.valid & two.sample & two.last):
+        with m.If(late_slot.valid & late_slot.sample & late_slot.last):
             m.d.sync += [walking.eq(1), beat.eq(0), group.eq(0), address.eq(0)]
         with m.Elif(walking):
             m.d.sync += [group.eq(group + 1), address.eq(address + 1)]
@@ -116,12 +119,13 @@ class CorrectionEngine(wiring.Component):
                        name=f"fetched_{lane}") for lane in range(groups * lanes)]
         corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"),
                                      walking)
-        sampling = two.valid & two.sample
+        sampling = late_slot.valid & late_slot.sample
         m.d.comb += [
             read.addr.eq(Mux(walking, beat, self.slot.index)),
-            read.en.eq(walking | (self.slot.valid & self.slot.correct) | C(config.fast_clock)),
+            read.en.eq(walking | (self.slot.valid & self.slot.correct) | C(config.always_read)),
             Cat(*self.correction).eq(Cat(words)),
-            write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"), two.index)),
+            write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"),
+                              late_slot.index)),
             write.data.eq(Mux(
                 finished, Cat(value[:MODEL_WIDTH] for value in corrections).replicate(groups),
                 self.sampled)),
@@ -170,7 +174,7 @@ class CorrectionEngine(wiring.Component):
         return results
 
     def _coefficients(self, m):
-        """The coefficients' store and its loader; returns the read port."""
+        """Store the coefficients that come; returns the store's read port."""
         config = self.config
         per_group = config.correction_lanes // 2
         m.submodules.coefficients = store = memory.Memory(

@@ -1,20 +1,26 @@
-"""Whole models into and out of the store, two words at a time."""
+"""Port for whole models into and out of the store, two words at a time."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import AUX_WIDTH, MAX_FEATURES
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.fsm import stoppable_states
+from bitstep_hw.pipeline.model.words import ModelWords
 
 
 class ModelPort(wiring.Component):
-    """Clears, loads or unloads a :class:`bitstep_hw.pipeline.model.store.ModelStore`, and loads
-    coefficients, in the layout of docs/memory-layout.md: the pairs of each beat, then the
+    """Unit that clears, loads or unloads a :class:`bitstep_hw.pipeline.model.store.ModelStore`, and
+    loads coefficients, in the layout of docs/memory-layout.md: the pairs of each beat, then the
     intercept.
 
-    A pair a cycle; clearing takes a cycle a beat. One command at a time.
+    A pair a cycle; clearing takes a cycle a beat. One command at a time. Storage: 8 pairs.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``max_beats``, ``model_lanes`` and the store's waits.
 
     Members
     -------
@@ -28,11 +34,8 @@ class ModelPort(wiring.Component):
         Ends a command and drops what is in ``o``.
     i : In(stream.Signature(64)), o : Out(stream.Signature(64))
         Models in and out.
-    index, pair, shown, write, intercept, clear_all : Out
-        To the store's ``access`` ports.
-    data : In(64)
-        From the store: the pair addressed by ``index`` one cycle ago and ``shown`` now (3 cycles
-        and one cycle ago with ``recursion`` 4).
+    words : Out(ModelWords)
+        The store's words.
     coefficient : Out(1)
         A pair of coefficients is taken from ``i``.
     """
@@ -45,24 +48,23 @@ class ModelPort(wiring.Component):
             "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
             "done": Out(1), "stop": In(1),
             "i": In(stream.Signature(AUX_WIDTH)), "o": Out(stream.Signature(AUX_WIDTH)),
-            "index": Out(range(config.max_beats)), "pair": Out(range(self.pairs)),
-            "shown": Out(range(self.pairs)),
-            "write": Out(1), "intercept": Out(1), "clear_all": Out(1),
-            "data": In(AUX_WIDTH), "coefficient": Out(1),
+            "words": Out(ModelWords(config=config)), "coefficient": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=AUX_WIDTH, depth=8)
-        index, pair, at_intercept = Signal.like(self.index), Signal.like(self.pair), Signal()
+        words = self.words
+        index, pair, at_intercept = Signal.like(words.index), Signal.like(words.pair), Signal()
         asked = Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
-        stopped = delay(m, self.stop, 1 if self.config.fast_clock else 0, name="stopped")
+        stopped = delay(m, self.stop, self.config.strobe_delay, name="stopped")
         m.d.comb += [
             last_pair.eq(pair == self.pairs - 1),
             last_index.eq(index == self.beats - 1),
-            self.index.eq(index),
-            self.pair.eq(pair),
+            words.index.eq(index),
+            words.pair.eq(pair),
+            words.write_data.eq(Mux(words.clear, 0, self.i.payload)),
             self.o.valid.eq(buffer.r_rdy & ~self.stop),
             self.o.payload.eq(buffer.r_data),
             buffer.r_en.eq(self.o.ready | stopped),
@@ -85,7 +87,7 @@ class ModelPort(wiring.Component):
                     with m.If(command):
                         m.next = target
             with state("Clear"):
-                m.d.comb += self.clear_all.eq(1)
+                m.d.comb += words.clear.eq(1)
                 m.d.sync += index.eq(index + 1)
                 with m.If(last_index):
                     m.d.comb += self.done.eq(1)
@@ -105,13 +107,13 @@ class ModelPort(wiring.Component):
         return m
 
     def _load_states(self, m, state, advance, at_intercept):
-        """A model or its coefficients on their way in."""
+        """States in which a model or its coefficients come in."""
         with state("Load"):
             m.d.comb += [
                 self.i.ready.eq(1),
                 advance.eq(self.i.valid),
-                self.write.eq(advance),
-                self.intercept.eq(at_intercept),
+                self.words.write.eq(advance),
+                self.words.intercept.eq(at_intercept),
             ]
             with m.If(advance & at_intercept):
                 m.d.comb += self.done.eq(1)
@@ -127,13 +129,13 @@ class ModelPort(wiring.Component):
                 m.next = "Idle"
 
     def _read(self, m, buffer, asked, pair, at_intercept):
-        """What was ``asked`` for comes into the buffer; returns after how many cycles."""
-        # Until the store has the words; for the choice among them.
-        latency, waits = (2, 1) if self.config.fast_clock else (1, 0)
+        """Put what was ``asked`` for into the buffer; returns the cycles until it is there."""
+        # Until the store has the words, and for the choice among them (``late_data``).
+        latency, waits = 1 + self.config.memory_wait, self.config.memory_wait
         m.d.comb += [
-            self.shown.eq(delay(m, pair, latency, name="read_pair")),
-            self.intercept.eq(delay(m, at_intercept, latency, name="read_intercept")),
+            self.words.shown.eq(delay(m, pair, latency, name="read_pair")),
+            self.words.intercept.eq(delay(m, at_intercept, latency, name="read_intercept")),
             buffer.w_en.eq(delay(m, asked, latency + waits, name="read")),
-            buffer.w_data.eq(self.data),
+            buffer.w_data.eq(self.words.late_data),
         ]
         return latency + waits

@@ -15,28 +15,34 @@ from bitstep.pipeline.config import (
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.arithmetic import multiply, out_of_range
 from bitstep_hw.parts.fsm import stoppable_states
-from bitstep_hw.pipeline.model.walk import ModelWalk
+from bitstep_hw.pipeline.model.walk import add_walk, add_write_state
+from bitstep_hw.pipeline.model.words import ModelWords
 
 PAIR = data.ArrayLayout(signed(FULL_WIDTH), 2)      # two values of a row
 
-# What is going on. A pair of values goes to the multipliers with ``take``, from the stream in the
-# first pass, or with ``feed``, from memory in the second.
+# The step that is being done. A pair of values goes to the multipliers with ``take``, from the
+# stream in the first pass, or with ``feed``, from memory in the second.
 NOW = data.StructLayout({"idle": 1, "read": 1, "take": 1, "feed": 1, "add_intercept": 1,
                          "decide": 1})
 
 
 class Refetcher(wiring.Component):
-    """Takes one row at full precision through the hinge and into the model
-    (docs/number-formats.md, Refetching), through the ``access`` ports of a
+    """Unit that takes one row at full precision through the hinge and into the model
+    (docs/number-formats.md, Refetching), through the ``words`` of a
     :class:`bitstep_hw.pipeline.model.store.ModelStore`.
 
-    The first pass over the model forms the row's dot product, a pair of values a cycle and one
-    cycle more a beat of codes, and keeps the row; if the row is active, the second pass subtracts
-    it, 2 cycles a pair and one more a beat. ``done`` comes pairs + beats + 6 cycles after
-    ``start`` for an inactive row, 3 pairs + 2 beats + 6 for an active one, and as many cycles later
-    as ``i`` kept it waiting; with ``recursion`` 4 one more a beat in each pass. Exact, nothing is
-    clamped. Storage: a row of ``capacity`` values.
+    The first pass over the model forms the row's dot product and keeps the row. It takes a cycle a
+    pair of values and one more a beat of codes. If the row is active, the second pass subtracts it,
+    in 2 cycles a pair and one more a beat. ``done`` comes pairs + beats + 6 cycles after ``start``
+    for an inactive row, 3 pairs + 2 beats + 6 for an active one, and as many cycles later as ``i``
+    kept it waiting; with ``recursion`` 4 one more a beat in each pass. Exact, nothing is clamped.
+    Storage: a row of ``capacity`` values.
     Golden model: :meth:`bitstep.golden.integer.IntegerEpoch.refetch`.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``max_beats``, ``model_lanes``, ``full_fraction`` and ``memory_wait``.
 
     Members
     -------
@@ -45,7 +51,7 @@ class Refetcher(wiring.Component):
         nothing else changes them until ``done``.
     busy : Out(1), done : Out(1)
         ``busy`` is 1 from the cycle after ``start`` to that of ``done``, a strobe: the store's
-        access is used.
+        words are used.
     stop : In(1)
         Ends the row at once; beats that its job asked for must be discarded by the reader.
     epoch_start, row_passed : In(1)
@@ -59,13 +65,10 @@ class Refetcher(wiring.Component):
         As the registers FULL_ADDRESS, BEATS_PER_ROW, LAST_LANES, INTERCEPT_LEVEL and LABEL_SHIFT;
         constant during an epoch and in the cycle before ``epoch_start``.
     job : Out(stream.Signature(JOB_LAYOUT)), i : In(stream.Signature(64))
-        Where the row is and its beats, in the layout of docs/memory-layout.md. Values without a
-        feature must be 0.
-    index, pair, write, intercept, o : Out
-        To the store's ``access`` ports.
-    data : In(64)
-        From the store: the pair addressed by ``index`` one cycle ago and ``pair`` now, or the
-        intercept.
+        Address and length of the row, and its beats, in the layout of docs/memory-layout.md. Values
+        without a feature must be 0.
+    words : Out(ModelWords)
+        The store's words.
     saturated : Out(1)
         Strobe: a word left its range. 1 cycle after the word was written, which may be the cycle
         after ``done``.
@@ -82,18 +85,13 @@ class Refetcher(wiring.Component):
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)), "intercept_level": In(8),
             "address": In(64), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
             "job": Out(stream.Signature(JOB_LAYOUT)), "i": In(stream.Signature(AUX_WIDTH)),
-            "index": Out(range(config.max_beats)), "pair": Out(range(self.pairs)),
-            "write": Out(1), "intercept": Out(1), "o": Out(AUX_WIDTH), "data": In(AUX_WIDTH),
+            "words": Out(ModelWords(config=config, clear=False)),
             "saturated": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.walk = walk = ModelWalk(config=self.config)
-        m.d.comb += [
-            walk.beats.eq(self.beats), walk.last_lanes.eq(self.last_lanes),
-            self.index.eq(walk.index), self.pair.eq(walk.pair),
-        ]
+        walk = add_walk(m, self.config, self)
         held = Signal(AUX_WIDTH, reset_less=True)           # the model's pair
         constant = Signal(signed(MODEL_WIDTH), reset_less=True)     # the intercept's word
         update = Signal(signed(UPDATE_WIDTH), reset_less=True)      # of the row if it is active
@@ -119,13 +117,13 @@ class Refetcher(wiring.Component):
         with m.If(now.decide):
             m.d.sync += applying.eq(1)
         with m.If(now.read):
-            m.d.sync += held.eq(self.data)
-        with m.If(self.intercept & ~self.write):
-            m.d.sync += constant.eq(self.data[:MODEL_WIDTH].as_signed())
+            m.d.sync += held.eq(self.words.read_data)
+        with m.If(self.words.intercept & ~self.words.write):
+            m.d.sync += constant.eq(self.words.read_data[:MODEL_WIDTH].as_signed())
         return m
 
     def _control(self, m, walk, now, empty, active):
-        """The two passes; ``empty``: no pair is on its way through the multipliers."""
+        """States of the two passes. ``empty``: no pair is in the multipliers."""
         m.d.comb += self.busy.eq(~now.idle)
         state = stoppable_states(m, self.stop, "Idle")
         with m.FSM():
@@ -134,7 +132,7 @@ class Refetcher(wiring.Component):
                 with m.If(self.start & ~self.stop):
                     m.next = "Intercept"
             with state("Intercept"):
-                m.d.comb += self.intercept.eq(1)
+                m.d.comb += self.words.intercept.eq(1)
                 m.next = "Sum"
             with state("Sum"):
                 m.d.comb += [now.read.eq(1), now.take.eq(self.i.valid & walk.ready),
@@ -154,21 +152,17 @@ class Refetcher(wiring.Component):
                 with m.If(active):
                     m.next = "Write-Intercept"
             with state("Write-Intercept"):
-                m.d.comb += [self.write.eq(1), self.intercept.eq(1)]
+                m.d.comb += [self.words.write.eq(1), self.words.intercept.eq(1)]
                 m.next = "Read"
             with state("Read"):
                 # A product takes as long as a pair: the one after is fed while this one is read.
                 m.d.comb += [now.read.eq(1), now.feed.eq(walk.ready & ~walk.last)]
                 with m.If(walk.ready):
                     m.next = "Write"
-            with state("Write"):
-                m.d.comb += [self.write.eq(1), walk.advance.eq(1), self.done.eq(walk.last)]
-                m.next = "Read"
-                with m.If(walk.last):
-                    m.next = "Idle"
+            add_write_state(m, state, walk, self)
 
     def _find_row(self, m):
-        """Where the next row is, and the job for it."""
+        """Address of the next row, and the job for it."""
         next_row, address = Signal(64, reset_less=True), Signal(64, reset_less=True)
         pairs, pending = Signal(range(self.depth + 1)), Signal()
         beats = Signal(range(self.depth // 2 + 2))
@@ -214,7 +208,7 @@ class Refetcher(wiring.Component):
                 for side, (value, word) in enumerate(zip(values, words, strict=True))]
 
     def _active(self, m, products, level, positive, valid, now):
-        """Whether the row is active, 2 cycles after its intercept is added."""
+        """Flag that the row is active, 2 cycles after its intercept is added."""
         fraction = self.config.full_fraction
         terms = self.config.capacity + 1      # and the intercept
         total = Signal(signed(FULL_WIDTH + MODEL_WIDTH - 1 + terms.bit_length()), reset_less=True)
@@ -231,15 +225,15 @@ class Refetcher(wiring.Component):
         return active
 
     def _change(self, m, words, products, constant, level):
-        """What is written, and whether it leaves its range."""
+        """Words to write, and the flag that one leaves its range."""
         fraction = self.config.full_fraction
         # A value has at most 8 bits before its fraction, a level too.
         changed = [Signal(signed(MODEL_WIDTH + 9), name=f"changed_{side}") for side in range(2)]
         for side, (word, product) in enumerate(zip(words, products, strict=True)):
-            with m.If(self.intercept):
+            with m.If(self.words.intercept):
                 m.d.comb += changed[side].eq(constant - level if side == 0 else 0)
             with m.Else():
                 m.d.comb += changed[side].eq(word - (product >> fraction))
-        m.d.comb += self.o.eq(Cat(result[:MODEL_WIDTH] for result in changed))
+        m.d.comb += self.words.write_data.eq(Cat(result[:MODEL_WIDTH] for result in changed))
         m.d.sync += self.saturated.eq(
-            self.write & Cat(out_of_range(result, MODEL_WIDTH) for result in changed).any())
+            self.words.write & Cat(out_of_range(result, MODEL_WIDTH) for result in changed).any())

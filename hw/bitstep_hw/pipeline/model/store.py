@@ -1,4 +1,4 @@
-"""The model: read, updated, corrected, written back and handed on in one pass."""
+"""Store of the model: read, updated, corrected, written back and handed on in one pass."""
 
 from functools import reduce
 from operator import add, or_
@@ -9,8 +9,10 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
 from bitstep_hw.parts import memories
-from bitstep_hw.parts.arithmetic import KEPT, delay, enable_of, multiply, out_of_range, when
+from bitstep_hw.parts.arithmetic import KEPT, delay, enable_of, when
 from bitstep_hw.parts.lane_product import integer_product
+from bitstep_hw.pipeline.model.intercept import Intercept
+from bitstep_hw.pipeline.model.words import ModelWords
 from bitstep_hw.pipeline.slot import slot_layout
 
 _SHARERS = 8        # lanes that share a copy of c with a fast clock
@@ -28,8 +30,12 @@ class ModelStore(wiring.Component):
     clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
     words, once more with ``minibatch``.
 
-    Between epochs the words are reached two at a time, in the layout of docs/memory-layout.md,
-    through ``access``.
+    Between epochs the words are reached two at a time through ``words``.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives lanes, capacity and parts.
 
     Members
     -------
@@ -42,22 +48,14 @@ class ModelStore(wiring.Component):
         Level of the intercept's constant input.
     correction : In(ArrayLayout(signed(32), lanes))
         Pending corrections of the slot's words, ``product_stages`` cycles after the slot.
-    words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
+    slot_words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
         Words for the dot product.
     sampled : Out(ArrayLayout(signed(32), lanes))
-        Words to correct next time, one cycle before ``words``.
+        Words to correct next time, one cycle before ``slot_words``.
     saturated : Out(1)
         A word left its range.
-    access_index : In, access_pair : In, access_shown : In
-        Beat that is reached between epochs; pair of words in it that is written, and that is read.
-    access_write, access_intercept, access_clear : In(1)
-        Write the pair; it is the intercept's; write 0 into all words of the beat.
-    access_i, access_o : In(64), Out(64)
-        The pairs; read data comes 1 cycle after the index (2 with ``recursion`` 4) and follows the
-        pair at once. What is written can be read by an index 1 cycle later (2 with ``recursion``
-        4).
-    access_late : Out(64)
-        ``access_o``, with ``recursion`` 4 a cycle later, for who can wait.
+    words : In(ModelWords)
+        The words between epochs.
     """
 
     def __init__(self, *, config):
@@ -68,103 +66,97 @@ class ModelStore(wiring.Component):
             "update": In(signed(UPDATE_WIDTH)),
             "intercept_level": In(8),
             "correction": In(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
-            "words": Out(signed(MODEL_WIDTH + 1)).array(config.lanes),
+            "slot_words": Out(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "intercept": Out(signed(MODEL_WIDTH)),
             "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
             "saturated": Out(1),
-            "access_index": In(range(config.max_beats)),
-            "access_pair": In(range(config.model_lanes // 2)),
-            "access_shown": In(range(config.model_lanes // 2)),
-            "access_write": In(1),
-            "access_intercept": In(1),
-            "access_clear": In(1),
-            "access_i": In(2 * MODEL_WIDTH),
-            "access_o": Out(2 * MODEL_WIDTH),
-            "access_late": Out(2 * MODEL_WIDTH),
+            "words": In(ModelWords(config=config)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
+        config, words = self.config, self.words
         # A slot meets its words when the last stage of the product c g begins.
-        slot = self._slot = delay(m, self.slot, config.product_stages - 1, name="slot")
+        slot = delay(m, self.slot, config.product_stages - 1, name="slot")
+        slot_1, slot_2 = Signal.like(slot), Signal.like(slot)
+        m.d.sync += [slot_1.eq(slot), slot_2.eq(slot_1)]
+        writer = self._writer(m)
+        read, write = self._memory(m, slot, slot_2, writer)
+        frozen = self._frozen(m, slot, slot_1, slot_2) if config.minibatch else None
+        # Until the levels of the row to apply are there.
         waits = config.product_stages - config.term_stages
-        self._late_updates = self._copies(m, self.update, waits)
-        self._multiply = enable_of(config, delay(m, self.slot.valid, waits, name="multiply"))
-        one, two = Signal.like(slot), Signal.like(slot)
-        m.d.sync += [one.eq(slot), two.eq(one)]
-        # For a fast clock the words are read a cycle earlier, and wait in registers: memory blocks
-        # are slow to answer. Two slots with the same index are further apart then.
-        early = config.fast_clock
-        asked = self.slot if early else slot
-        pairs = config.model_lanes // 2
-        access = self._access(m, 1 if early else 0)
-        words = data.ArrayLayout(signed(MODEL_WIDTH), config.model_lanes)
-        m.submodules.model = model = memory.Memory(
-            shape=words, depth=config.max_beats, init=[],
-            attrs=memories.attributes(config, depth=config.max_beats))
-        write = model.write_port(granularity=2)
-        read = model.read_port(transparent_for=() if early else (write,))
-        m.d.comb += [
-            read.addr.eq(Mux(asked.valid, asked.index, self.access_index)),
-            write.addr.eq(Mux(access.outside, access.index, two.index)),
-            write.en.eq(Mux(two.valid | access.clear, (1 << pairs) - 1, 0)),
-        ]
-        with m.If(access.write):
-            m.d.comb += write.en.eq(1 << access.pair)
-        frozen = self._frozen(m, one, two) if config.minibatch else None
-        excesses, carries, held = [], [], []
+        updates = self._copies(m, self.update, waits)
+        multiplies = enable_of(config, delay(m, self.slot.valid, waits, name="multiply"))
+        excesses, carries, olds = [], [], []
         for lane in range(config.model_lanes):
-            old = read.data[lane]
-            if early:
-                old = Signal(signed(MODEL_WIDTH), name=f"old_{lane}", reset_less=True)
-                m.d.sync += old.eq(read.data[lane])
-            held.append(old)
-            if lane < config.lanes:     # a word without a lane stays 0
-                m.d.comb += write.data[lane].eq(access.words[lane % 2])
-                word, excess, carry = self._lane(m, lane, one, two, old, frozen)
-                excesses.append(excess)
-                carries.append(carry)
-                with m.If(~access.outside):
-                    m.d.comb += write.data[lane].eq(word)
-
-        # The OR over all lanes takes two cycles. The registers move only if what they say counts.
-        # A corrected word's carry comes out of a sum: for a fast clock it waits for a cycle.
-        late, size = (1, 4) if early else (0, 8)
-        corrected = two.valid & two.commit
-        carries = [delay(m, carry, late, name=f"carry_{lane}")
-                   for lane, carry in enumerate(carries)]
-        counts = []
-        for name, enable, wrong in (
-                ("left", two.valid, excesses),
-                ("left_corrected", delay(m, corrected, late, name="corrected"), carries)):
-            groups = [reduce(or_, wrong[at:at + size]).any()
-                      for at in range(0, config.lanes, size)]
-            flags = Signal(len(groups), name=name, reset_less=True)
-            with m.If(enable):
-                m.d.sync += flags.eq(Cat(groups))
-            counts.append(flags.any() & delay(m, enable, 1, name=f"{name}_valid"))
-        m.d.sync += self.saturated.eq(reduce(or_, counts) | self._intercept(m, one, two))
-
-        shown = [Cat(held[2 * pair:2 * pair + 2]) for pair in range(pairs)]
-        m.d.comb += [self.access_o.eq(Array(shown)[self.access_shown]),
-                     self.access_late.eq(self._shown_late(m, shown) if early else self.access_o)]
-        with m.If(self.access_intercept):
-            m.d.comb += self.access_o.eq(self._intercept_word.as_unsigned())
+            old = delay(m, read.data[lane], config.memory_wait, name=f"old_{lane}")
+            olds.append(old)
+            if lane >= config.lanes:    # a word without a lane stays 0
+                continue
+            delta = reduce(add, integer_product(m, config, self.levels[lane],
+                                                updates[lane // _SHARERS], fraction=0,
+                                                valid=multiplies, name=f"delta_{lane}"))
+            word, excess = self._updated(m, lane, slot_1, old, delta)
+            seen, carry = self._corrected(m, lane, slot_1, word)
+            self._show(m, lane, slot_2, seen, frozen)
+            excesses.append(excess)
+            carries.append(carry)
+            m.d.comb += write.data[lane].eq(writer.words[lane % 2])
+            with m.If(~writer.outside):
+                m.d.comb += write.data[lane].eq(
+                    Mux(slot_2.commit, seen[:MODEL_WIDTH].as_signed(), word)
+                    if config.corrections else word)
+        m.submodules.constant = constant = Intercept(config=config)
+        m.d.comb += [
+            constant.slot_1.eq(slot_1), constant.slot_2.eq(slot_2),
+            constant.update.eq(self.update), constant.level.eq(self.intercept_level),
+            constant.write.eq(writer.clear | writer.intercept),
+            constant.i.eq(writer.words[0]), self.intercept.eq(constant.o),
+        ]
+        left = self._left_range(m, slot_2, excesses, carries)
+        m.d.sync += self.saturated.eq(left | constant.overflow)
+        self._read(m, words, olds, constant.word.as_unsigned())
         return m
 
-    def _shown_late(self, m, shown):
-        """``access_o`` a cycle later: lanes are everywhere, so the choice has a register inside."""
-        low, groups = self.access_shown[:3], []
-        for first in range(0, len(shown), 8):
-            group = Signal(2 * MODEL_WIDTH, name=f"shown_{first}", reset_less=True)
-            m.d.sync += group.eq(Array(shown[first:first + 8])[low])
-            groups.append(group)
-        chosen = groups[0]
-        if len(groups) > 1:
-            chosen = Array(groups)[delay(m, self.access_shown[3:], 1, name="shown")]
-        intercept = delay(m, self._intercept_word.as_unsigned(), 1, name="shown_intercept")
-        return Mux(delay(m, self.access_intercept, 1, name="intercept_shown"), intercept, chosen)
+    def _memory(self, m, slot, slot_2, writer):
+        """Ports of the words' memory, which slots read, and write two cycles later. Between slots
+        the user of ``words`` reads, and ``writer`` writes.
+        """
+        config = self.config
+        m.submodules.model = model = memory.Memory(
+            shape=data.ArrayLayout(signed(MODEL_WIDTH), config.model_lanes),
+            depth=config.max_beats, init=[],
+            attrs=memories.attributes(config, depth=config.max_beats))
+        write = model.write_port(granularity=2)
+        read = model.read_port(transparent_for=() if config.memory_wait else (write,))
+        # Words that wait in registers are read a cycle earlier: slots with the same index are
+        # further apart then.
+        asked = self.slot if config.memory_wait else slot
+        pairs = config.model_lanes // 2
+        m.d.comb += [
+            read.addr.eq(Mux(asked.valid, asked.index, self.words.index)),
+            write.addr.eq(Mux(writer.outside, writer.index, slot_2.index)),
+            write.en.eq(Mux(slot_2.valid | writer.clear, (1 << pairs) - 1, 0)),
+        ]
+        with m.If(writer.write):
+            m.d.comb += write.en.eq(1 << writer.pair)
+        return read, write
+
+    def _writer(self, m):
+        """Writes of the user of ``words``, delayed as a slot's words are."""
+        words = self.words
+        now = Signal(data.StructLayout({
+            "index": words.index.shape(), "pair": words.pair.shape(),
+            "write": 1, "intercept": 1, "clear": 1, "outside": 1,
+            "words": data.ArrayLayout(signed(MODEL_WIDTH), 2)}), name="writes")
+        m.d.comb += [
+            now.index.eq(words.index), now.pair.eq(words.pair),
+            now.write.eq(words.write & ~words.intercept),
+            now.intercept.eq(words.write & words.intercept),
+            now.clear.eq(words.clear), now.outside.eq(words.write | words.clear),
+            now.words.as_value().eq(words.write_data),
+        ]
+        return delay(m, now, self.config.memory_wait, name="writes")
 
     def _copies(self, m, update, cycles):
         """c some cycles later, once for every few lanes: a register that drives them all is far
@@ -179,94 +171,97 @@ class ModelStore(wiring.Component):
         m.d.sync += [copy.eq(update) for copy in copies]
         return copies
 
-    def _access(self, m, cycles):
-        """What writes words between slots, some cycles later."""
-        access = self._later = Signal(data.StructLayout({
-            "index": self.access_index.shape(), "pair": self.access_pair.shape(),
-            "write": 1, "intercept": 1, "clear": 1, "outside": 1,
-            "words": data.ArrayLayout(signed(MODEL_WIDTH), 2)}))
-        now = Signal.like(access, name="access")
-        m.d.comb += [
-            now.index.eq(self.access_index), now.pair.eq(self.access_pair),
-            now.write.eq(self.access_write & ~self.access_intercept),
-            now.intercept.eq(self.access_write & self.access_intercept),
-            now.clear.eq(self.access_clear),
-            now.outside.eq(self.access_write | self.access_clear),
-            now.words.as_value().eq(self.access_i),
-            access.eq(delay(m, now, cycles, name="access")),
-        ]
-        return access
-
-    def _lane(self, m, lane, one, two, old, frozen):
-        """One lane's update; returns the word to store, bits that are 0 if the updated word is in
-        its range, and a bit that is 0 if the corrected word is.
+    def _updated(self, m, lane, slot_1, old, delta):
+        """A lane's word X - c g in the cycle of slot 2, and bits that are 0 if it is in its range.
         """
         config = self.config
-        # c times the level; what is left of the product's sum is the subtraction's.
-        delta = reduce(add, integer_product(m, config, self.levels[lane],
-                                            self._late_updates[lane // _SHARERS],
-                                            fraction=0, valid=self._multiply,
-                                            name=f"delta_{lane}"))
         product_width = 1 if config.family == "float" else config.level_width - 1
         updated = Signal(signed(UPDATE_WIDTH + product_width + 1), name=f"updated_{lane}",
                          reset_less=True)
-        with when(m, enable_of(config, one.valid)):
+        with when(m, enable_of(config, slot_1.valid)):
             m.d.sync += updated.eq(old - delta)
-        plain = updated[:MODEL_WIDTH].as_signed()
-        excess = updated[MODEL_WIDTH:] ^ plain[-1].replicate(len(updated) - MODEL_WIDTH)
-        seen = Signal(signed(MODEL_WIDTH + 1), name=f"seen_{lane}")
-        stored = plain
-        if config.corrections:
-            pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
-            # Chosen before the register: what comes after it is a sum's carry, and a long way.
-            m.d.sync += pending.eq(Mux(one.correct, self.correction[lane], 0))
-            m.d.comb += seen.eq(plain + pending)
-            stored = Mux(two.commit, seen[:MODEL_WIDTH].as_signed(), plain)
-        else:
-            m.d.comb += seen.eq(plain)
-        m.d.comb += self.sampled[lane].eq(seen)
-        used = seen if frozen is None else Mux(two.frozen, frozen[lane], seen)
-        with when(m, enable_of(config, two.valid)):
-            m.d.sync += self.words[lane].eq(used)
-        carry = seen[-1] ^ seen[-2] if config.corrections else C(0)
-        return stored, excess, carry
+        word = updated[:MODEL_WIDTH].as_signed()
+        return word, updated[MODEL_WIDTH:] ^ word[-1].replicate(len(updated) - MODEL_WIDTH)
 
-    def _frozen(self, m, one, two):
-        """The model at the batch's start, beside slot ``two``."""
-        words = self.sampled.shape()
+    def _corrected(self, m, lane, slot_1, word):
+        """A lane's word with the correction that is pending, and a bit that is 0 if it is in its
+        range.
+        """
+        seen = Signal(signed(MODEL_WIDTH + 1), name=f"seen_{lane}")
+        m.d.comb += self.sampled[lane].eq(seen)
+        if not self.config.corrections:
+            m.d.comb += seen.eq(word)
+            return seen, C(0)
+        pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
+        # Chosen before the register: what comes after it is a sum's carry, and a long way.
+        m.d.sync += pending.eq(Mux(slot_1.correct, self.correction[lane], 0))
+        m.d.comb += seen.eq(word + pending)
+        return seen, seen[-1] ^ seen[-2]
+
+    def _show(self, m, lane, slot_2, seen, frozen):
+        """A lane's word for the dot product, that of the batch's start if the slot asks for it."""
+        used = seen if frozen is None else Mux(slot_2.frozen, frozen[lane], seen)
+        with when(m, enable_of(self.config, slot_2.valid)):
+            m.d.sync += self.slot_words[lane].eq(used)
+
+    def _left_range(self, m, slot_2, excesses, carries):
+        """A flag that one of a slot's words has left its range: an OR over all lanes, in two
+        cycles. Its registers move only if what they say counts. A corrected word's carry comes out
+        of a sum: for a fast clock it waits for a cycle.
+        """
+        late, size = (1, 4) if self.config.fast_clock else (0, 8)
+        corrected = slot_2.valid & slot_2.commit
+        carries = [delay(m, carry, late, name=f"carry_{lane}")
+                   for lane, carry in enumerate(carries)]
+        counts = []
+        for name, enable, wrong in (
+                ("left", slot_2.valid, excesses),
+                ("left_corrected", delay(m, corrected, late, name="corrected"), carries)):
+            groups = [reduce(or_, wrong[first:first + size]).any()
+                      for first in range(0, self.config.lanes, size)]
+            flags = Signal(len(groups), name=name, reset_less=True)
+            with m.If(enable):
+                m.d.sync += flags.eq(Cat(groups))
+            counts.append(flags.any() & delay(m, enable, 1, name=f"{name}_valid"))
+        return reduce(or_, counts)
+
+    def _read(self, m, words, olds, intercept):
+        """The pair of words that is read, or the intercept."""
+        pairs = [Cat(olds[lane:lane + 2]) for lane in range(0, len(olds), 2)]
+        m.d.comb += words.read_data.eq(Array(pairs)[words.shown])
+        with m.If(words.intercept):
+            m.d.comb += words.read_data.eq(intercept)
+        if not self.config.memory_wait:
+            m.d.comb += words.late_data.eq(words.read_data)
+            return
+        # Lanes lie far apart, so the choice has a register inside.
+        groups = []
+        for first in range(0, len(pairs), 8):
+            group = Signal(2 * MODEL_WIDTH, name=f"shown_{first}", reset_less=True)
+            m.d.sync += group.eq(Array(pairs[first:first + 8])[words.shown[:3]])
+            groups.append(group)
+        chosen = groups[0]
+        if len(groups) > 1:
+            chosen = Array(groups)[delay(m, words.shown[3:], 1, name="shown")]
+        m.d.comb += words.late_data.eq(
+            Mux(delay(m, words.intercept, 1, name="intercept_shown"),
+                delay(m, intercept, 1, name="shown_intercept"), chosen))
+
+    def _frozen(self, m, slot, slot_1, slot_2):
+        """The model at the batch's start, beside slot 2."""
+        config, words = self.config, self.sampled.shape()
         m.submodules.frozen = store = memory.Memory(
-            shape=words, depth=self.config.max_beats, init=[],
-            attrs=memories.attributes(self.config, depth=self.config.max_beats))
+            shape=words, depth=config.max_beats, init=[],
+            attrs=memories.attributes(config, depth=config.max_beats))
         write = store.write_port()
-        read = store.read_port(transparent_for=() if self.config.fast_clock else (write,))
+        read = store.read_port(transparent_for=() if config.memory_wait else (write,))
         held = Signal(words, name="held", reset_less=True)
         m.d.comb += [
-            read.addr.eq(self._slot.index),
-            read.en.eq((self._slot.valid & self._slot.frozen) | C(self.config.fast_clock)),
-            write.addr.eq(two.index),
-            write.data.eq(self.sampled),
-            write.en.eq(two.valid & two.freeze),
+            read.addr.eq(slot.index),
+            read.en.eq((slot.valid & slot.frozen) | C(config.always_read)),
+            write.addr.eq(slot_2.index), write.data.eq(self.sampled),
+            write.en.eq(slot_2.valid & slot_2.freeze),
         ]
-        with when(m, enable_of(self.config, one.valid & one.frozen)):
+        with when(m, enable_of(config, slot_1.valid & slot_1.frozen)):
             m.d.sync += held.eq(read.data)
         return held
-
-    def _intercept(self, m, one, two):
-        """The intercept as one more lane, kept in a register; whether it left its range."""
-        word = self._intercept_word = Signal(signed(MODEL_WIDTH), name="intercept_word")
-        updated = Signal(signed(UPDATE_WIDTH + 10), name="updated_intercept")
-        overflow = Signal(name="overflow_intercept")
-        frozen = Signal(signed(MODEL_WIDTH), name="frozen_intercept", reset_less=True)
-        delta = multiply(m, self.update, self.intercept_level, name="delta_intercept",
-                         stages=self.config.product_stages, valid=None, width=UPDATE_WIDTH + 9)
-        m.d.comb += updated.eq(word - delta)
-        m.d.sync += overflow.eq(0)
-        with m.If(one.valid & one.first):
-            m.d.sync += [word.eq(updated), overflow.eq(out_of_range(updated, MODEL_WIDTH))]
-        with m.If(self._later.clear | self._later.intercept):
-            m.d.sync += word.eq(self._later.words[0])
-        with m.If(two.valid & two.first & two.freeze):
-            m.d.sync += frozen.eq(word)
-        used = Mux(two.frozen, frozen, word) if self.config.minibatch else word
-        m.d.sync += self.intercept.eq(used)
-        return overflow

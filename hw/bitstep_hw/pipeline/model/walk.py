@@ -1,4 +1,4 @@
-"""The pairs of model words that hold features, one after the other."""
+"""Pairs of model words that hold features, one after the other."""
 
 from amaranth import C, Module, Mux, Signal
 from amaranth.lib import wiring
@@ -7,11 +7,39 @@ from amaranth.lib.wiring import In, Out
 from bitstep.pipeline.config import MAX_FEATURES
 
 
+def add_walk(m, config, unit):
+    """Put a :class:`ModelWalk` into a unit with ``beats`` and ``last_lanes``, and let it choose
+    among ``unit.words``; returns the walk.
+    """
+    m.submodules.walk = walk = ModelWalk(config=config)
+    words = unit.words
+    m.d.comb += [
+        walk.beats.eq(unit.beats), walk.last_lanes.eq(unit.last_lanes),
+        words.index.eq(walk.index), words.pair.eq(walk.pair), words.shown.eq(walk.pair),
+    ]
+    return walk
+
+
+def add_write_state(m, state, walk, unit):
+    """State "Write" of a unit that writes each pair after its state "Read" and is done with the
+    last one.
+    """
+    with state("Write"):
+        m.d.comb += [unit.words.write.eq(1), walk.advance.eq(1), unit.done.eq(walk.last)]
+        m.next = "Read"
+        with m.If(walk.last):
+            m.next = "Idle"
+
+
 class ModelWalk(wiring.Component):
-    """Counts through a model in the order of a
-    :class:`bitstep_hw.pipeline.model.store.ModelStore`'s
-    ``access``: the pairs of each beat, of the last one only those that hold features. The
-    intercept is not among them.
+    """Counter of pairs in the order of :class:`bitstep_hw.pipeline.model.words.ModelWords`: the
+    pairs of each beat, of the last one only those that hold features. The intercept is not among
+    them.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The shape of the model, and ``memory_wait``.
 
     Members
     -------
@@ -48,9 +76,9 @@ class ModelWalk(wiring.Component):
             ends.eq(self.pair == Mux(last_index, (self.last_lanes - 1) >> 1, self.pairs - 1)),
             self.last.eq(ends & last_index),
         ]
-        settled = Signal() if self.config.fast_clock else C(1)
+        settled = Signal() if self.config.memory_wait else C(1)
         m.d.sync += self.ready.eq(settled)
-        if self.config.fast_clock:
+        if self.config.memory_wait:
             m.d.sync += settled.eq(1)
             with m.If(self.restart | (self.advance & ends)):
                 m.d.sync += settled.eq(0)

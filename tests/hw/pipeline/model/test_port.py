@@ -3,8 +3,9 @@
 import random
 
 import pytest
-from amaranth import Module, Mux
-from support import put, read_model, signed_numbers, ticks, write_model
+from amaranth import Module
+from amaranth.lib import wiring
+from support import model_beats, put, read_model, signed_numbers, ticks, write_model
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.port import ModelPort
@@ -17,29 +18,12 @@ CONFIGS = [PipelineConfig(bits=8, max_features=24), PipelineConfig(bits=3, max_f
 
 
 def joined(config):
-    """A port and a store, connected as in the top."""
+    """A port and a store, connected as in the pipeline."""
     m = Module()
     m.submodules.port = port = ModelPort(config=config)
     m.submodules.store = store = ModelStore(config=config)
-    m.d.comb += [
-        store.access_index.eq(port.index), store.access_pair.eq(port.pair),
-        store.access_shown.eq(port.shown),
-        store.access_write.eq(port.write), store.access_clear.eq(port.clear_all),
-        store.access_intercept.eq(port.intercept),
-        store.access_i.eq(Mux(port.clear_all, 0, port.i.payload)),
-        port.data.eq(store.access_late),
-    ]
+    wiring.connect(m, port.words, store.words)
     return m, port
-
-
-def pairs(config, model, intercept):
-    """64-bit beats of a model in memory (docs/memory-layout.md)."""
-    words = []
-    for beat in model:
-        words += [*beat, *[0] * (config.model_lanes - len(beat))]
-    words += [intercept, 0]
-    return [(low & 0xFFFF_FFFF) | (high & 0xFFFF_FFFF) << 32
-            for low, high in zip(words[::2], words[1::2], strict=True)]
 
 
 def random_model(config, rng, beats):
@@ -63,7 +47,7 @@ def check(config, beats, *, stall, seed=0):
     m, port = joined(config)
     rng = random.Random(seed)
     models = [random_model(config, rng, beats) for _ in range(2)]
-    words = [pairs(config, model, -77 - n) for n, model in enumerate(models)]
+    words = [model_beats(config, model, -77 - n) for n, model in enumerate(models)]
     zeros = [0] * len(words[0])
     cycles, received = {}, []
 
@@ -107,7 +91,7 @@ def test_coefficients():
     """Every pair but the intercept's is announced with its data."""
     config = CONFIGS[1]
     port = ModelPort(config=config)
-    words = pairs(config, random_model(config, random.Random(0), 2), 5)
+    words = model_beats(config, random_model(config, random.Random(0), 2), 5)
     taken = []
 
     async def control(ctx):
@@ -121,7 +105,7 @@ def test_coefficients():
     async def watch(ctx):
         while True:
             *_, strobe, payload, write = await ctx.tick().sample(
-                port.coefficient, port.i.payload, port.write)
+                port.coefficient, port.i.payload, port.words.write)
             assert not write
             if strobe:
                 taken.append(payload)
@@ -136,7 +120,7 @@ def test_stop(name, after):
     """A command is given up, its output dropped, and the next command is whole."""
     config = CONFIGS[0]
     m, port = joined(config)
-    words = pairs(config, random_model(config, random.Random(0), 3), 9)
+    words = model_beats(config, random_model(config, random.Random(0), 3), 9)
 
     async def bench(ctx):
         put(ctx, port.beats, 3)
@@ -172,7 +156,7 @@ def test_access_by_the_harness_agrees():
     store = ModelStore(config=config)
 
     async def bench(ctx):
-        await write_model(ctx, store, config, model, -5)
-        assert await read_model(ctx, store, config, 3) == (model, -5)
+        await write_model(ctx, store.words, config, model, -5)
+        assert await read_model(ctx, store.words, config, 3) == (model, -5)
 
     simulate(store, bench)

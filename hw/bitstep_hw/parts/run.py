@@ -1,0 +1,68 @@
+"""Numbers of a run and of its epochs, on their way from the shell to the pipeline."""
+
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+
+from bitstep.pipeline.config import (
+    MANTISSA_WIDTH,
+    MAX_FEATURES,
+    MAX_LABEL_SHIFT,
+    MAX_LOOKAHEAD,
+    MAX_REFETCH_CELL,
+    MAX_SHIFT,
+    MODEL_WIDTH,
+)
+from bitstep.pipeline.registers import Loss
+from bitstep_hw.parts.dither import KEY_WIDTH
+
+
+class RunRegisters(wiring.Signature):
+    """Registers that the pipeline needs, by the names of docs/registers.md in lower case; constant
+    during a run.
+
+    Members
+    -------
+    rows, beats_per_row, last_lanes : Out
+        Shape of the data.
+    batch, lookahead, correction_period, proximal_period : Out
+        Order of rows, updates, corrections and proximal steps.
+    loss, label_shift, intercept_level, box_limit : Out
+        Loss, scale of a label, level of the intercept's constant input, and box constraint.
+    refetch_cell, refetch_slack, full_address : Out
+        Rows at full precision.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "rows": Out(32), "beats_per_row": Out(range(MAX_FEATURES + 1)), "last_lanes": Out(10),
+            "batch": Out(32), "lookahead": Out(range(MAX_LOOKAHEAD + 1)),
+            "correction_period": Out(32), "proximal_period": Out(32),
+            "loss": Out(Loss), "label_shift": Out(range(MAX_LABEL_SHIFT + 1)),
+            "intercept_level": Out(8), "box_limit": Out(MODEL_WIDTH - 1),
+            "refetch_cell": Out(range(MAX_REFETCH_CELL + 1)), "refetch_slack": Out(32),
+            "full_address": Out(64),
+        })
+
+
+class EpochSteps(wiring.Signature):
+    """An epoch's entry of the epoch table (docs/memory-layout.md); constant during an epoch.
+
+    Members
+    -------
+    mantissa, shift : Out
+        Step of the updates: mantissa 2^(-8 shift).
+    correction_mantissa, correction_shift : Out
+        Step of the diagonal corrections, likewise.
+    threshold : Out
+        Soft threshold of a proximal step, in units of a model word.
+    key : Out
+        Key of the epoch's dither.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "mantissa": Out(MANTISSA_WIDTH), "shift": Out(range(MAX_SHIFT + 1)),
+            "correction_mantissa": Out(MANTISSA_WIDTH),
+            "correction_shift": Out(range(MAX_SHIFT + 1)),
+            "threshold": Out(MODEL_WIDTH - 1), "key": Out(KEY_WIDTH),
+        })

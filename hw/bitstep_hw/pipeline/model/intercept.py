@@ -1,0 +1,65 @@
+"""The intercept of the model: one more word, kept in a register."""
+
+from amaranth import Module, Mux, Signal, signed
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH
+from bitstep_hw.parts.arithmetic import multiply, out_of_range
+from bitstep_hw.pipeline.slot import slot_layout
+
+
+class Intercept(wiring.Component):
+    """The intercept's word, updated with the first slot of each row, as the words of a
+    :class:`bitstep_hw.pipeline.model.store.ModelStore` are, and that of the batch's start.
+
+    Its level is the constant that the run gives it. Storage: two words.
+    Golden model: :func:`bitstep.golden.sgd.train`.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``product_stages`` and ``minibatch``.
+
+    Members
+    -------
+    slot_1, slot_2 : In(slot_layout)
+        A slot one and two cycles after its words are read.
+    update : In(signed(32)), level : In(8)
+        c of the row to apply, ``product_stages`` cycles before ``slot_1``; the intercept's level.
+    write : In(1), i : In(signed(32))
+        Write the word; only between slots.
+    word : Out(signed(32)), o : Out(signed(32))
+        The word; the one for the dot product, a cycle after ``slot_2``.
+    overflow : Out(1)
+        Strobe: the word has left its range, with ``slot_2``.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        super().__init__({
+            "slot_1": In(slot_layout(config)), "slot_2": In(slot_layout(config)),
+            "update": In(signed(UPDATE_WIDTH)), "level": In(8),
+            "write": In(1), "i": In(signed(MODEL_WIDTH)),
+            "word": Out(signed(MODEL_WIDTH)), "o": Out(signed(MODEL_WIDTH)), "overflow": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        slot_1, slot_2 = self.slot_1, self.slot_2
+        updated = Signal(signed(UPDATE_WIDTH + 10))
+        frozen = Signal(signed(MODEL_WIDTH), reset_less=True)
+        delta = multiply(m, self.update, self.level, stages=self.config.product_stages,
+                         valid=None, name="delta", width=UPDATE_WIDTH + 9)
+        m.d.comb += updated.eq(self.word - delta)
+        m.d.sync += self.overflow.eq(0)
+        with m.If(slot_1.valid & slot_1.first):
+            m.d.sync += [self.word.eq(updated),
+                         self.overflow.eq(out_of_range(updated, MODEL_WIDTH))]
+        with m.If(self.write):
+            m.d.sync += self.word.eq(self.i)
+        with m.If(slot_2.valid & slot_2.first & slot_2.freeze):
+            m.d.sync += frozen.eq(self.word)
+        used = Mux(slot_2.frozen, frozen, self.word) if self.config.minibatch else self.word
+        m.d.sync += self.o.eq(used)
+        return m

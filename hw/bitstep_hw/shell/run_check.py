@@ -1,0 +1,117 @@
+"""Check of a run's registers against the pipeline that is there, and sizes that follow from them.
+"""
+
+from amaranth import Cat, Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import MAX_REFETCH_CELL
+from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep_hw.shell.register_bank import WRITABLE
+
+REGISTERS_LAYOUT = data.StructLayout({
+    name: sum(part.width for part in parts) for name, parts in WRITABLE.items()})
+
+
+class RunCheck(wiring.Component):
+    """Finds out whether a pipeline can do what the registers ask for, and how many beats that is.
+
+    The check follows the registers by two cycles; the product of rows and beats per row takes a
+    cycle a bit of the second factor.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The pipeline that is there.
+
+    Members
+    -------
+    registers : In(REGISTERS_LAYOUT)
+        The writable registers; constant from two cycles before ``start`` on.
+    start : In(1)
+        Strobe: multiply anew.
+    ready : Out(1)
+        ``row_beats`` and ``bad`` are right; not earlier than 2 cycles after ``start``.
+    bad : Out(1)
+        This pipeline cannot run what the registers ask for.
+    row_beats, model_beats : Out(32)
+        Beats of an epoch's rows; 64-bit beats of a model.
+    corrects : Out(1)
+        The run has corrections.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        super().__init__({
+            "registers": In(REGISTERS_LAYOUT), "start": In(1), "ready": Out(1), "bad": Out(1),
+            "row_beats": Out(32), "model_beats": Out(32), "corrects": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        registers = self.registers
+        wrong = [*self._wrong_numbers(), *self._wrong_parts()]
+        found, bad = Signal(len(wrong)), Signal()
+        m.d.sync += [
+            found.eq(Cat(wrong)), bad.eq(found.any()),
+            self.corrects.eq(registers.correction_period != 0),
+            self.model_beats.eq(registers.beats_per_row * (self.config.model_lanes // 2) + 1),
+        ]
+        total = self._product(m)
+        m.d.comb += [self.row_beats.eq(total), self.bad.eq(bad | total[32:].any())]
+        return m
+
+    def _wrong_numbers(self):
+        """Flags of numbers that no run or not this pipeline can have."""
+        registers, config = self.registers, self.config
+        lookahead, beats = registers.lookahead, registers.beats_per_row
+        too_long = [(lookahead == line - 1) & (beats > config.line_depth(line))
+                    for line in range(1, config.lookahead + 2)]
+        addresses = [registers.labels_address, registers.epoch_table_address,
+                     registers.model_in_address, registers.coefficients_address,
+                     registers.model_out_address, registers.model_out_stride,
+                     registers.full_address]
+        row_align = (config.beat_bytes - 1).bit_length()
+        return [
+            registers.rows == 0, beats == 0, beats > config.max_beats,
+            registers.last_lanes == 0, registers.last_lanes > config.lanes,
+            registers.epochs == 0, registers.batch == 0, registers.copies == 0,
+            registers.label_format == 3, registers.label_shift > config.max_label_shift,
+            registers.intercept_level > config.intercept_limit,
+            lookahead > config.lookahead, *too_long,
+            registers.rows_address[:row_align].any(), registers.copy_stride[:row_align].any(),
+            *(address[:3].any() for address in addresses),
+        ]
+
+    def _wrong_parts(self):
+        """Flags of what this pipeline has no part for, and of numbers that contradict each other.
+        """
+        registers, config, wrong = self.registers, self.config, []
+        if not config.minibatch:
+            wrong.append(registers.batch != 1)
+        if not config.corrections:
+            wrong.append(registers.correction_period != 0)
+        logistic, refetching = registers.loss == Loss.LOGISTIC, registers.refetch_cell != 0
+        wrong += [
+            ~logistic if config.solver == "logistic" else logistic,
+            (registers.loss != Loss.LEAST_SQUARES) & (registers.label_format != LabelFormat.SIGN),
+            refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
+            registers.refetch_cell > MAX_REFETCH_CELL,
+        ]
+        if not config.proximal:
+            wrong.append(registers.proximal_period != 0)
+        if not config.refetch:
+            wrong.append(refetching)
+        return wrong
+
+    def _product(self, m):
+        """Multiply rows by beats per row, a bit a cycle; returns the product."""
+        total, addend, factor = Signal(53), Signal(52), Signal(20)
+        m.d.sync += self.ready.eq(factor[1:] == 0)
+        with m.If(self.start):
+            m.d.sync += [self.ready.eq(0), total.eq(0), addend.eq(self.registers.rows),
+                         factor.eq(self.registers.beats_per_row)]
+        with m.Elif(factor != 0):
+            m.d.sync += [total.eq(total + Mux(factor[0], addend, 0)), addend.eq(addend << 1),
+                         factor.eq(factor >> 1)]
+        return total

@@ -1,0 +1,39 @@
+# amaranth: UnusedElaboratable=no
+
+import pytest
+from support import put, ticks
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.shell.run_check import RunCheck
+from bitstep_sim.testing.harness import simulate
+
+CONFIG = PipelineConfig(bits=3, max_features=63)        # 21 lanes, 11 pairs of words a beat
+GOOD = {"rows": 1000, "beats_per_row": 3, "last_lanes": 21, "epochs": 1, "batch": 1, "copies": 1}
+
+
+@pytest.mark.parametrize("rows, beats, wrong", [
+    (1, 1, False), (1000, 3, False), ((1 << 32) - 1, 1, False), ((1 << 31) - 1, 2, False),
+    (1 << 31, 2, True), ((1 << 32) - 1, 3, True)])
+@pytest.mark.parametrize("period", [0, 5])
+def test_sizes(rows, beats, wrong, period):
+    """A block of rows that is too long for its register is wrong, as soon as that is known."""
+    dut = RunCheck(config=CONFIG)
+
+    async def bench(ctx):
+        put(ctx, dut.registers, {**GOOD, "rows": rows, "beats_per_row": beats,
+                                 "correction_period": period})
+        await ticks(ctx, 2)
+        put(ctx, dut.start, 1)
+        await ctx.tick()
+        put(ctx, dut.start, 0)
+        for _ in range(25):
+            await ctx.tick()
+            if ctx.get(dut.ready):
+                break
+        assert ctx.get(dut.bad) == wrong
+        assert ctx.get(dut.ready)
+        assert ctx.get(dut.row_beats) == (rows * beats) % (1 << 32)
+        assert ctx.get(dut.model_beats) == beats * 11 + 1
+        assert ctx.get(dut.corrects) == (period != 0)
+
+    simulate(dut, bench)
