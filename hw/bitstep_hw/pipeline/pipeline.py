@@ -290,26 +290,26 @@ class Pipeline(wiring.Component):
         slack = Signal(SLACK_WIDTH, reset_less=True)
         # K, rounded up by any dither, for every update on its way.
         m.d.sync += slack.eq((self.unit_update.unit[UNIT_FRACTION:] + 1) * self.refetch_slack)
-        # Decided rows of the epoch: the row that a retry begins with.
+        # Decided rows of the epoch: the row that a replay begins with.
         decided = Signal(32)
         with m.If(sequencer.decided):
             m.d.sync += decided.eq(decided + 1)
         with m.If(self.start):
             m.d.sync += decided.eq(0)
-        with m.Elif(sequencer.retry):
+        with m.Elif(sequencer.replay):
             m.d.comb += [self.dither.restart.eq(1), self.dither.row.eq(decided)]
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
             bounds.last.eq(dotted.last), bounds.cell.eq(self.refetch_cell),
-            bounds.ends.eq(sequencer.probe), bounds.dot.eq(self.dot_product.o),
+            bounds.ends.eq(sequencer.replay_alone), bounds.dot.eq(self.dot_product.o),
             bounds.target.eq(label << self.label_shift),
             *_each(bounds.levels, levels), *_each(bounds.words, store.words),
             solver.refetching.eq(self.refetch_cell != 0),
             solver.undecided.eq(bounds.undecided), solver.reach.eq(bounds.reach),
             solver.slack.eq(slack),
-            solver.probe.eq(sequencer.probe), solver.squash.eq(sequencer.squash),
+            solver.probe.eq(sequencer.replay_alone), solver.squash.eq(sequencer.discard),
             sequencer.decided.eq(solver.o_decided | refetcher.done),
-            sequencer.retry.eq(solver.o_retry),
+            sequencer.replay.eq(solver.o_retry),
             sequencer.hold.eq(solver.o_undecided | refetcher.busy),
             refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
             refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(solver.o_unit),
