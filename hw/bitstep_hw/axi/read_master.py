@@ -4,15 +4,8 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep_hw.axi.burst_splitter import BurstSplitter
-from bitstep_hw.axi.buses import (
-    JOB_LAYOUT,
-    MAX_BURST,
-    RESP_OKAY,
-    AxiRead,
-    address_constants,
-    check_data_width,
-)
+from bitstep_hw.axi.address_channel import AddressChannel
+from bitstep_hw.axi.buses import JOB_LAYOUT, MAX_BURST, RESP_OKAY, AxiRead, check_data_width
 
 
 class ReadMaster(wiring.Component):
@@ -31,6 +24,11 @@ class ReadMaster(wiring.Component):
         Beats that may be requested and not yet taken; at least 32.
     max_outstanding : int
         Bursts that may be under way; at least 1.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
 
     Members
     -------
@@ -73,41 +71,27 @@ class ReadMaster(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.splitter = splitter = BurstSplitter(data_width=self.data_width)
+        bus = self.bus
+        m.submodules.channel = channel = AddressChannel(data_width=self.data_width,
+                                                        max_outstanding=self.max_outstanding)
         m.submodules.store = store = fifo.SyncFIFOBuffered(width=self.data_width,
                                                            depth=self.fifo_depth)
-        bus = self.bus
-        room = Signal(range(self.fifo_depth + 1), init=self.fifo_depth)
-        outstanding = Signal(range(self.max_outstanding + 1))
+        wiring.connect(m, wiring.flipped(self.i_job), channel.i_job)
+        m.d.comb += channel.connect(bus, "ar")
 
-        # AR: one register between the splitter and the bus.
-        burst = splitter.o
-        issue = Signal()
+        # Only a burst takes room, so what there is without those that are issued now and were in
+        # the last cycle is there in the next cycle. A whole burst's room is asked for even if it is
+        # shorter: no subtraction.
+        room = Signal(range(self.fifo_depth + 1), init=self.fifo_depth)
         issued = Signal()
-        allowed = Signal()
-        wiring.connect(m, wiring.flipped(self.i_job), splitter.i)
-        m.d.comb += address_constants(bus, "ar")
+        has_room, has_more_room = (
+            Mux(issued, room >= (bursts + 1) * MAX_BURST, room >= bursts * MAX_BURST)
+            for bursts in (1, 2))
         m.d.comb += [
-            splitter.clear.eq(self.stop),
-            burst.ready.eq((~bus.arvalid | bus.arready) & allowed),
-            issue.eq(burst.valid & burst.ready),
+            channel.stop.eq(self.stop),
+            channel.has_room.eq(has_room), channel.has_more_room.eq(has_more_room),
+            channel.ended.eq(bus.rvalid & bus.rlast),
         ]
-        # A register, because so much hangs on it: only a burst takes room, so what there is without
-        # those that are issued now and were in the last cycle is there in the next cycle. A whole
-        # burst's room is asked for even if it is shorter: no subtraction.
-        enough = [Mux(issued, room >= (bursts + 1) * MAX_BURST, room >= bursts * MAX_BURST)
-                  for bursts in (1, 2)]
-        m.d.sync += allowed.eq(Mux(
-            issue, enough[1] & (outstanding < self.max_outstanding - 1),
-            enough[0] & (outstanding != self.max_outstanding)))
-        with m.If(issue):
-            m.d.sync += [
-                bus.arvalid.eq(1),
-                bus.araddr.eq(burst.payload.address),
-                bus.arlen.eq(burst.payload.length),
-            ]
-        with m.Elif(bus.arready):
-            m.d.sync += bus.arvalid.eq(0)
 
         # R: into the FIFO, or nowhere.
         discarded, taken = Signal(), Signal()
@@ -124,13 +108,12 @@ class ReadMaster(wiring.Component):
         m.d.sync += [
             self.accepted.eq(bus.rvalid),
             self.error.eq(bus.rvalid & (bus.rresp != RESP_OKAY)),
-            outstanding.eq(outstanding + issue - (bus.rvalid & bus.rlast)),
         ]
         # A burst takes its room a cycle after it was issued, when its length is a register.
         requested = Signal(range(MAX_BURST + 1))
         with m.If(issued):
             m.d.comb += requested.eq(bus.arlen + 1)
-        m.d.sync += [issued.eq(issue), room.eq(room - requested + taken + discarded)]
+        m.d.sync += [issued.eq(channel.issue), room.eq(room - requested + taken + discarded)]
         # What is requested or stored takes room.
-        m.d.comb += self.idle.eq(~splitter.busy & ~issued & (room == self.fifo_depth))
+        m.d.comb += self.idle.eq(~channel.busy & ~issued & (room == self.fifo_depth))
         return m

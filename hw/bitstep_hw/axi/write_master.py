@@ -1,17 +1,11 @@
 """A stream of beats into blocks of memory."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep_hw.axi.burst_splitter import BurstSplitter
-from bitstep_hw.axi.buses import (
-    JOB_LAYOUT,
-    RESP_OKAY,
-    AxiWrite,
-    address_constants,
-    check_data_width,
-)
+from bitstep_hw.axi.address_channel import AddressChannel
+from bitstep_hw.axi.buses import JOB_LAYOUT, RESP_OKAY, AxiWrite, check_data_width
 
 
 class WriteMaster(wiring.Component):
@@ -27,6 +21,11 @@ class WriteMaster(wiring.Component):
         Bits of a beat; a power of two from 32 to 1024.
     max_outstanding : int
         Bursts that may be under way, response included; at least 2.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
 
     Members
     -------
@@ -62,37 +61,21 @@ class WriteMaster(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.splitter = splitter = BurstSplitter(data_width=self.data_width)
+        bus = self.bus
+        m.submodules.channel = channel = AddressChannel(data_width=self.data_width,
+                                                        max_outstanding=self.max_outstanding)
         # One more than bursts, since its output register may be empty: never full at an issue.
         m.submodules.lengths = lengths = fifo.SyncFIFOBuffered(width=8,
                                                                depth=self.max_outstanding + 1)
-        bus = self.bus
-        outstanding = Signal(range(self.max_outstanding + 1))
-
-        # AW: one register between the splitter and the bus.
-        burst = splitter.o
-        issue = Signal()
-        allowed = Signal()
-        wiring.connect(m, wiring.flipped(self.i_job), splitter.i)
-        m.d.comb += address_constants(bus, "aw")
+        wiring.connect(m, wiring.flipped(self.i_job), channel.i_job)
+        m.d.comb += channel.connect(bus, "aw")
         m.d.comb += [
-            splitter.clear.eq(self.stop),
-            burst.ready.eq((~bus.awvalid | bus.awready) & allowed),
-            issue.eq(burst.valid & burst.ready),
-            lengths.w_data.eq(burst.payload.length),
-            lengths.w_en.eq(issue),
+            channel.stop.eq(self.stop),
+            channel.has_room.eq(1), channel.has_more_room.eq(1),
+            channel.ended.eq(bus.bvalid),
+            lengths.w_data.eq(channel.issue_length),
+            lengths.w_en.eq(channel.issue),
         ]
-        # A register, because so much hangs on it.
-        m.d.sync += allowed.eq(Mux(issue, outstanding < self.max_outstanding - 1,
-                                   outstanding != self.max_outstanding))
-        with m.If(issue):
-            m.d.sync += [
-                bus.awvalid.eq(1),
-                bus.awaddr.eq(burst.payload.address),
-                bus.awlen.eq(burst.payload.length),
-            ]
-        with m.Elif(bus.awready):
-            m.d.sync += bus.awvalid.eq(0)
 
         # W: one register between the input and the bus.
         beat = Signal(8)
@@ -119,9 +102,6 @@ class WriteMaster(wiring.Component):
 
         # B: counted.
         m.d.comb += bus.bready.eq(1)
-        m.d.sync += [
-            self.error.eq(bus.bvalid & (bus.bresp != RESP_OKAY)),
-            outstanding.eq(outstanding + issue - bus.bvalid),
-        ]
-        m.d.comb += self.idle.eq(~splitter.busy & (outstanding == 0))
+        m.d.sync += self.error.eq(bus.bvalid & (bus.bresp != RESP_OKAY))
+        m.d.comb += self.idle.eq(~channel.busy & (channel.outstanding == 0))
         return m
