@@ -37,7 +37,7 @@ from bitstep_hw.pipeline.rows.decoder import Decoder
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
 from bitstep_hw.pipeline.rows.replay import Replay
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
-from bitstep_hw.pipeline.update.linear_solver import Solver
+from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 from bitstep_hw.pipeline.update.unit_update import UnitUpdate
 
@@ -99,7 +99,8 @@ class Pipeline(wiring.Component):
         self.store = ModelStore(config=config)
         self.correlator = Correlator(config=config)
         self.dot_product = DotProduct(config=config)
-        self.solver = (LogisticSolver if config.solver == "logistic" else Solver)(config=config)
+        solver = LogisticSolver if config.solver == "logistic" else LinearSolver
+        self.solver = solver(config=config)
         self.unit_update = UnitUpdate()
         self.dither = Dither(config=config)
         self.engine = CorrectionEngine(config=config) if config.corrections else None
@@ -287,9 +288,9 @@ class Pipeline(wiring.Component):
         wiring.connect(m, refetcher.job, wiring.flipped(self.full_job))
         wiring.connect(m, wiring.flipped(self.i_full), refetcher.i)
         label = delay(m, sequencer.label, self.config.dot_stages, name="bounds_label")
-        slack = Signal(SLACK_WIDTH, reset_less=True)
-        # K, rounded up by any dither, for every update on its way.
-        m.d.sync += slack.eq((self.unit_update.unit[UNIT_FRACTION:] + 1) * self.refetch_slack)
+        margin = Signal(SLACK_WIDTH, reset_less=True)
+        # K, rounded up by any dither, for every update that the model has not met yet.
+        m.d.sync += margin.eq((self.unit_update.unit[UNIT_FRACTION:] + 1) * self.refetch_slack)
         # Decided rows of the epoch: the row that a replay begins with.
         decided = Signal(32)
         with m.If(sequencer.decided):
@@ -305,11 +306,11 @@ class Pipeline(wiring.Component):
             bounds.target.eq(label << self.label_shift),
             *_each(bounds.levels, levels), *_each(bounds.words, store.words),
             solver.refetching.eq(self.refetch_cell != 0),
-            solver.undecided.eq(bounds.undecided), solver.reach.eq(bounds.reach),
-            solver.slack.eq(slack),
-            solver.probe.eq(sequencer.replay_alone), solver.squash.eq(sequencer.discard),
+            solver.undecided.eq(bounds.undecided), solver.dot_margin.eq(bounds.dot_margin),
+            solver.lookahead_margin.eq(margin),
+            solver.replay_alone.eq(sequencer.replay_alone), solver.discard.eq(sequencer.discard),
             sequencer.decided.eq(solver.o_decided | refetcher.done),
-            sequencer.replay.eq(solver.o_retry),
+            sequencer.replay.eq(solver.o_replay),
             sequencer.hold.eq(solver.o_undecided | refetcher.busy),
             refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
             refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(solver.o_unit),

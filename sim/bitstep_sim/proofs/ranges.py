@@ -120,7 +120,7 @@ def cell_bounds(s: Surrounding, *, config):
         scaled = Mux(cell[2], total << 2, Mux(cell[1], total << 1, 0)) + Mux(cell[0], total, 0)
         _sum_fits(s, row, Mux(first, 0, row) + scaled, valid)
         if name == "above":
-            s.check(row == dut.reach)
+            s.check(row == dut.dot_margin)
 
 
 _PROPERTIES = [

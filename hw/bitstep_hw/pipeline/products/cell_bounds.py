@@ -31,7 +31,7 @@ class CellBounds(wiring.Component):
     ends : In(1)
         Whether the ends of the grid count. Without them the sums hold for every model whose words
         differ in sign, too.
-    reach : Out
+    dot_margin : Out
         ``cell`` times the sum of |X_j|, larger than what the ends leave, with the dot product.
     target, dot : In
         L << label_shift and the dot product of the row, in the cycle in which ``DotProduct`` has
@@ -48,7 +48,7 @@ class CellBounds(wiring.Component):
             "words": In(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "cell": In(3),
             "ends": In(1),
-            "reach": Out(config.reach_width),
+            "dot_margin": Out(config.reach_width),
             "target": In(signed(LABEL_WIDTH + config.max_label_shift)),
             "dot": In(signed(config.dot_width)),
             "undecided": Out(1),
@@ -91,7 +91,7 @@ class CellBounds(wiring.Component):
                 m.d.sync += row.eq(Mux(first, 0, row) + scaled)
             rows.append(row)
         above, below = rows
-        m.d.comb += self.reach.eq(above)
+        m.d.comb += self.dot_margin.eq(above)
 
         # Doubled, since ``cell`` counts half levels. A row whose dot product is its target is
         # inactive, so the target belongs to the upper side of a +1 and to the lower side of a -1.
