@@ -9,10 +9,11 @@ from bitstep_hw.axi.buses import BURST_INCR, CACHE_BUFFERABLE, JOB_LAYOUT, check
 
 
 class AddressChannel(wiring.Component):
-    """Splits jobs into bursts, puts their addresses on a bus, and counts the bursts under way.
+    """Address channel: splits jobs into bursts, puts their addresses on a bus, and counts the
+    bursts under way.
 
     One burst a cycle; latency 2 cycles, of which one is a register between the splitter and the
-    bus. Whether a burst may be issued is decided a cycle before, so the two inputs on room say
+    bus. The decision whether a burst may be issued is a register, so the two inputs on room say
     what holds in the next cycle.
 
     Parameters
@@ -94,7 +95,9 @@ class AddressChannel(wiring.Component):
         return m
 
     def connect(self, bus, prefix):
-        """Statements that connect ``o`` with the signals of ``bus`` that begin with ``prefix``."""
+        """Return the statements that connect ``o`` with the signals of ``bus`` that begin with
+        ``prefix``.
+        """
         def signal(name):
             return getattr(bus, f"{prefix}{name}")
 

@@ -89,7 +89,7 @@ def check_data_width(data_width):
 
 
 def flat_members(prefix, member):
-    """Members of a top for one bus: ``{prefix}_{signal}`` for each of its signals.
+    """Return the members of a top for one bus: ``{prefix}_{signal}`` for each of its signals.
 
     Parameters
     ----------
@@ -110,8 +110,8 @@ def flat_members(prefix, member):
 
 
 def connect_flat(top, prefix, bus):
-    """Statements that connect the ports ``{prefix}_*`` of ``top`` with ``bus``, an interface of
-    one of its parts (``m.d.comb += connect_flat(self, "s_axi", bank.bus)``).
+    """Return the statements that connect the ports ``{prefix}_*`` of ``top`` with ``bus``, an
+    interface of one of its parts (``m.d.comb += connect_flat(self, "s_axi", bank.bus)``).
     """
     statements = []
     for name, member in bus.signature.members.items():

@@ -1,4 +1,4 @@
-"""Blocks of memory as a stream of beats."""
+"""Master that reads blocks of memory as a stream of beats."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
@@ -9,7 +9,7 @@ from bitstep_hw.axi.buses import JOB_LAYOUT, MAX_BURST, RESP_OKAY, AxiRead, chec
 
 
 class ReadMaster(wiring.Component):
-    """Reads contiguous blocks through AXI4 and delivers their beats in order.
+    """Reader of contiguous blocks through AXI4, which delivers their beats in order.
 
     Data is requested only when the FIFO has room for it, so RREADY is always 1. One beat per
     cycle across bursts and jobs if ``fifo_depth`` covers the memory's latency and one more burst.
@@ -44,10 +44,10 @@ class ReadMaster(wiring.Component):
     idle : Out(1)
         No job at hand, nothing under way, nothing stored.
     error : Out(1)
-        Pulse: a beat came with an error response; its data is delivered all the same. Not later
+        Strobe: a beat came with an error response; its data is delivered all the same. Not later
         than ``idle`` and before the beat can leave.
     accepted : Out(1)
-        Pulse for each beat that came over the bus, discarded or not.
+        Strobe: a beat came over the bus, whether it is discarded or not.
     """
 
     def __init__(self, *, data_width, fifo_depth=128, max_outstanding=8):

@@ -1,4 +1,4 @@
-"""A stream of beats into blocks of memory."""
+"""Master that writes a stream of beats to blocks of memory."""
 
 from amaranth import Module, Signal
 from amaranth.lib import fifo, stream, wiring
@@ -9,7 +9,7 @@ from bitstep_hw.axi.buses import JOB_LAYOUT, RESP_OKAY, AxiWrite, check_data_wid
 
 
 class WriteMaster(wiring.Component):
-    """Writes its input to contiguous blocks through AXI4, one block per job.
+    """Writer of its input to contiguous blocks through AXI4, one block per job.
 
     Addresses are sent ahead of the data, which goes out as it comes: one beat per cycle across
     bursts and jobs. Latency is 2 cycles from a job to AWVALID and 1 from the input to WVALID.
@@ -32,7 +32,7 @@ class WriteMaster(wiring.Component):
     i_job : In(stream.Signature(JOB_LAYOUT))
         Blocks: byte address, aligned to a beat, and number of beats.
     i : In(stream.Signature(data_width))
-        Their beats; accepted only once the address of their burst is on its way.
+        Their beats; accepted only after the address of their burst was issued.
     bus : Out(AxiWrite(data_width))
         The memory.
     stop : In(1)
@@ -41,7 +41,7 @@ class WriteMaster(wiring.Component):
     idle : Out(1)
         No job at hand, all data sent and all responses received.
     error : Out(1)
-        Pulse: a burst got an error response. Not later than ``idle``.
+        Strobe: a burst got an error response. Not later than ``idle``.
     """
 
     def __init__(self, *, data_width=64, max_outstanding=8):

@@ -211,7 +211,7 @@ class Pipeline(wiring.Component):
             *_each(dot_product.levels, levels.late_dot),
             *_each(dot_product.words, self.store.words),
         ]
-        for target, source in zip(correlator.earlier, levels.earlier, strict=True):
+        for target, source in zip(correlator.previous_levels, levels.earlier, strict=True):
             m.d.comb += _each(target, source)
 
     def _connect_solver(self, m, dotted):
@@ -371,7 +371,7 @@ class Pipeline(wiring.Component):
                                       config.lookahead))
             return Array(values)[choice]
 
-        taps = [lines.earlier[line] for line in range(config.lookahead + 1)]
+        taps = [lines.previous_beats[line] for line in range(config.lookahead + 1)]
         dot = decoded(beat, 0, "dot")
         # Codes are fewer bits than levels, so the codes wait and are decoded a second time.
         late_dot = decoded(delay(m, beat, later, name="beat"), 0, "late_dot",

@@ -85,7 +85,7 @@ def dot_product(s: Surrounding, *, config):
 def correlator(s: Surrounding, *, config):
     dut = Correlator(config=config)
     fragment = s.add(dut)
-    _levels(s, config, dut, "dot", "earlier")
+    _levels(s, config, dut, "dot", "previous_levels")
     square = config.level_limit ** 2
     s.assume(dut.intercept_square <= square)
     valid, first, beats = _rows(s, config, fragment, config.tree_stages + 1)

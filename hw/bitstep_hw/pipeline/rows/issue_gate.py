@@ -12,7 +12,7 @@ _KEPT = {"keep": 1}
 
 
 class IssueGate(wiring.Component):
-    """Decides in every cycle whether a slot enters.
+    """Gate that decides in every cycle whether a slot enters.
 
     A row begins when the row D + 1 before it has its update, with D the run's look-ahead; rows end
     at least ``recursion`` cycles apart; with a fast clock, slots with the same index are 4 cycles

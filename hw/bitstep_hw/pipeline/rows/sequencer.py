@@ -17,7 +17,7 @@ _CAUSES = ("wait_rows", "wait_labels", "wait_lookahead", "wait_recursion", "wait
 
 
 class Sequencer(wiring.Component):
-    """Issues the slots of an epoch.
+    """Source of an epoch's slots.
 
     A slot is issued when its beat is there and nothing it needs is still to come. What a slot
     means never depends on when it is issued: row i is applied to the words of row i + D + 1, with

@@ -32,8 +32,8 @@ from bitstep_hw.pipeline.update.update_history import UpdateHistory
 
 
 class LinearSolver(wiring.Component):
-    """c_i = floor(mantissa (z_i - y_i) / 2^(8 shift) + dither), z_i corrected for the updates that
-    the model has not met yet.
+    """Solver of c_i = floor(mantissa (z_i - y_i) / 2^(8 shift) + dither), with z_i corrected for
+    the updates that the model has not met yet.
 
     With Z the dot product with the model D + 1 rows ago and G_d the products with the rows
     before, z_i = Z - sum over d of c_(i-d) G_d. The last few terms decide the rate, so for them

@@ -18,7 +18,7 @@ ARGUMENT_WIDTH = (RANGE << SIGMOID_FRACTION).bit_length()       # signed, of a c
 
 
 class LogisticSolver(wiring.Component):
-    """c_i = -y_i floor(K sigmoid(-y_i z_i) 2^-32 + dither), z_i corrected for the
+    """Solver of c_i = -y_i floor(K sigmoid(-y_i z_i) 2^-32 + dither), with z_i corrected for the
     updates that the model has not met yet.
 
     As in :class:`bitstep_hw.pipeline.update.linear_solver.LinearSolver`, time is counted backwards

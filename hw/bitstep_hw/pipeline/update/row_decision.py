@@ -14,7 +14,7 @@ def scaled_width(config):
 
 
 class RowDecision(wiring.Component):
-    """Decides a row by its codes, or has it fetched at full precision, or replayed alone
+    """Decision on a row: its codes decide it, or it is fetched at full precision, or replayed alone
     (docs/pipeline.md).
 
     A row that meets exactly the words in the store is fetched again if its codes leave it
