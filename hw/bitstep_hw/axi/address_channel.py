@@ -94,23 +94,21 @@ class AddressChannel(wiring.Component):
             m.d.sync += self.o.valid.eq(0)
         return m
 
-    def connect(self, bus, prefix):
-        """Return the statements that connect ``o`` with the signals of ``bus`` that begin with
-        ``prefix``.
-        """
-        def signal(name):
-            return getattr(bus, f"{prefix}{name}")
 
-        return [
-            signal("valid").eq(self.o.valid),
-            signal("addr").eq(self.o.payload.address),
-            signal("len").eq(self.o.payload.length),
-            self.o.ready.eq(signal("ready")),
-            signal("id").eq(0),
-            signal("size").eq((self.data_width // 8).bit_length() - 1),
-            signal("burst").eq(BURST_INCR),
-            signal("lock").eq(0),
-            signal("cache").eq(CACHE_BUFFERABLE),
-            signal("prot").eq(0),
-            signal("qos").eq(0),
-        ]
+def add_address_channel(m, master, prefix):
+    """Add the address channel of a master to its module, connected with the master's jobs, its
+    ``stop`` and the signals of its bus whose names begin with ``prefix``; return it.
+    """
+    channel = AddressChannel(data_width=master.data_width, max_outstanding=master.max_outstanding)
+    m.submodules.channel = channel
+    wiring.connect(m, wiring.flipped(master.i_job), channel.i_job)
+    burst, constants = channel.o.payload, {
+        "id": 0, "size": (master.data_width // 8).bit_length() - 1, "burst": BURST_INCR,
+        "lock": 0, "cache": CACHE_BUFFERABLE, "prot": 0, "qos": 0}
+    values = {"valid": channel.o.valid, "addr": burst.address, "len": burst.length, **constants}
+    m.d.comb += [
+        channel.stop.eq(master.stop),
+        channel.o.ready.eq(getattr(master.bus, f"{prefix}ready")),
+        *(getattr(master.bus, prefix + name).eq(value) for name, value in values.items()),
+    ]
+    return channel

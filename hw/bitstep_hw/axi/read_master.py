@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep_hw.axi.address_channel import AddressChannel
+from bitstep_hw.axi.address_channel import add_address_channel
 from bitstep_hw.axi.buses import JOB_LAYOUT, MAX_BURST, RESP_OKAY, AxiRead, check_data_width
 
 
@@ -28,7 +28,7 @@ class ReadMaster(wiring.Component):
     Raises
     ------
     ValueError
-        If a parameter is out of its range.
+        If the width, the depth or the number of bursts is out of its range.
 
     Members
     -------
@@ -56,29 +56,20 @@ class ReadMaster(wiring.Component):
             raise ValueError(f"FIFO depth must be at least {2 * MAX_BURST}, not {fifo_depth}")
         if max_outstanding < 1:
             raise ValueError(f"Outstanding bursts must be at least 1, not {max_outstanding}")
-        self.data_width = data_width
+        self.data_width, self.max_outstanding = data_width, max_outstanding
         self.fifo_depth = fifo_depth
-        self.max_outstanding = max_outstanding
         super().__init__({
             "i_job": In(stream.Signature(JOB_LAYOUT)),
             "o": Out(stream.Signature(data_width)),
             "bus": Out(AxiRead(data_width=data_width)),
-            "stop": In(1),
-            "idle": Out(1),
-            "error": Out(1),
-            "accepted": Out(1),
+            "stop": In(1), "idle": Out(1), "error": Out(1), "accepted": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        bus = self.bus
-        m.submodules.channel = channel = AddressChannel(data_width=self.data_width,
-                                                        max_outstanding=self.max_outstanding)
+        bus, channel = self.bus, add_address_channel(m, self, "ar")
         m.submodules.store = store = fifo.SyncFIFOBuffered(width=self.data_width,
                                                            depth=self.fifo_depth)
-        wiring.connect(m, wiring.flipped(self.i_job), channel.i_job)
-        m.d.comb += channel.connect(bus, "ar")
-
         # Only a burst takes room, so what there is without those that are issued now and were in
         # the last cycle is there in the next cycle. A whole burst's room is asked for even if it is
         # shorter: no subtraction.
@@ -88,7 +79,6 @@ class ReadMaster(wiring.Component):
             Mux(issued, room >= (bursts + 1) * MAX_BURST, room >= bursts * MAX_BURST)
             for bursts in (1, 2))
         m.d.comb += [
-            channel.stop.eq(self.stop),
             channel.has_room.eq(has_room), channel.has_more_room.eq(has_more_room),
             channel.ended.eq(bus.rvalid & bus.rlast),
         ]

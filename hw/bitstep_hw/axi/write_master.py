@@ -4,7 +4,7 @@ from amaranth import Module, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep_hw.axi.address_channel import AddressChannel
+from bitstep_hw.axi.address_channel import add_address_channel
 from bitstep_hw.axi.buses import JOB_LAYOUT, RESP_OKAY, AxiWrite, check_data_width
 
 
@@ -48,29 +48,21 @@ class WriteMaster(wiring.Component):
         check_data_width(data_width)
         if max_outstanding < 2:
             raise ValueError(f"Outstanding bursts must be at least 2, not {max_outstanding}")
-        self.data_width = data_width
-        self.max_outstanding = max_outstanding
+        self.data_width, self.max_outstanding = data_width, max_outstanding
         super().__init__({
             "i_job": In(stream.Signature(JOB_LAYOUT)),
             "i": In(stream.Signature(data_width)),
             "bus": Out(AxiWrite(data_width=data_width)),
-            "stop": In(1),
-            "idle": Out(1),
-            "error": Out(1),
+            "stop": In(1), "idle": Out(1), "error": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        bus = self.bus
-        m.submodules.channel = channel = AddressChannel(data_width=self.data_width,
-                                                        max_outstanding=self.max_outstanding)
+        bus, channel = self.bus, add_address_channel(m, self, "aw")
         # One more than bursts, since its output register may be empty: never full at an issue.
-        m.submodules.lengths = lengths = fifo.SyncFIFOBuffered(width=8,
-                                                               depth=self.max_outstanding + 1)
-        wiring.connect(m, wiring.flipped(self.i_job), channel.i_job)
-        m.d.comb += channel.connect(bus, "aw")
+        lengths = fifo.SyncFIFOBuffered(width=8, depth=self.max_outstanding + 1)
+        m.submodules.lengths = lengths
         m.d.comb += [
-            channel.stop.eq(self.stop),
             channel.has_room.eq(1), channel.has_more_room.eq(1),
             channel.ended.eq(bus.bvalid),
             lengths.w_data.eq(channel.issue_length),

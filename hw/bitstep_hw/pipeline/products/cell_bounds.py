@@ -26,14 +26,8 @@ class CellBounds(wiring.Component):
 
     Members
     -------
-    valid : In(1)
-        There is a slot.
-    first, last : In(1)
-        It is the first of its row; it is the last.
-    levels : In(signed(level_width)).array(lanes)
-        Dot levels of the beat.
-    words : In(signed(33)).array(lanes)
-        Model words of the beat.
+    valid, first, last, levels, words : In
+        Those of ``DotProduct``.
     cell : In(3)
         As the register REFETCH_CELL, 0 to 4; constant during an epoch.
     ends : In(1)

@@ -19,16 +19,10 @@ class RowFlags(wiring.Component):
         Rows of a batch, as the register; constant.
     lookahead : In
         As the register; constant.
-    start : In(1)
-        Strobe: an epoch starts.
+    start, row_ends, counted, idle_row : In(1)
+        Those of :class:`bitstep_hw.pipeline.rows.correction_periods.CorrectionPeriods`.
     issue : In(1)
         Strobe: a slot enters.
-    row_ends : In(1)
-        Strobe: the last slot of a row enters.
-    counted : In(1)
-        Strobe: the last slot of a row with data enters.
-    idle_row : In(1)
-        The row has no data.
     boundary : In(1)
         The row is the first of a period between corrections.
     step_due : In(1)
