@@ -47,8 +47,7 @@ class DelayLines(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # For a fast clock what memory blocks say waits in registers before it is written.
-        late = 1 if self.config.fast_clock else 0
+        late = int(self.config.fast_clock)      # what was read waits before it is written
         writing = delay(m, self.valid, 1 + late, name="writing")
         index = delay(m, self.index, 1 + late, name="index")
         newer = delay(m, self.beat, late, name="beat")
@@ -60,7 +59,7 @@ class DelayLines(wiring.Component):
             read, write = store.read_port(), store.write_port()
             m.d.comb += [
                 read.addr.eq(self.index),
-                # Without an enable for a fast clock: it comes late, and drives a lot.
+                # No enable with a fast clock, as in parts.arithmetic.enable_of.
                 read.en.eq(self.valid | C(self.config.fast_clock)),
                 self.previous_beats[line].eq(read.data),
                 write.addr.eq(index),
