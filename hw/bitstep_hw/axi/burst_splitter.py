@@ -1,4 +1,4 @@
-"""Blocks of memory in, bursts out."""
+"""Splitter of blocks of memory into bursts."""
 
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
@@ -10,7 +10,7 @@ BURST_LAYOUT = data.StructLayout({"address": 64, "length": 8})
 
 
 class BurstSplitter(wiring.Component):
-    """Splits each job into bursts that end where 16 beats are aligned.
+    """Splitter of each job into bursts that end where 16 beats are aligned.
 
     So no burst has more than 16 beats or crosses 4 KiB, the next address needs no sum with a
     length, and a burst's length is 16 less its place in its 16 beats, the last one's what is left.
@@ -19,7 +19,12 @@ class BurstSplitter(wiring.Component):
     Parameters
     ----------
     data_width : int
-        Bits of a beat.
+        Bits of a beat; a power of two from 32 to 1024.
+
+    Raises
+    ------
+    ValueError
+        If ``data_width`` is another number.
 
     Members
     -------

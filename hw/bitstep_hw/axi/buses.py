@@ -88,21 +88,8 @@ def check_data_width(data_width):
         raise ValueError(f"Data width must be a power of two from 32 to 1024, not {data_width}")
 
 
-def address_constants(bus, prefix):
-    """Statements for the signals of address channel ``prefix`` that never change."""
-    return [
-        getattr(bus, f"{prefix}id").eq(0),
-        getattr(bus, f"{prefix}size").eq((bus.signature.data_width // 8).bit_length() - 1),
-        getattr(bus, f"{prefix}burst").eq(BURST_INCR),
-        getattr(bus, f"{prefix}lock").eq(0),
-        getattr(bus, f"{prefix}cache").eq(CACHE_BUFFERABLE),
-        getattr(bus, f"{prefix}prot").eq(0),
-        getattr(bus, f"{prefix}qos").eq(0),
-    ]
-
-
 def flat_members(prefix, member):
-    """Members of a top for one bus: ``{prefix}_{signal}`` for each of its signals.
+    """Return the members of a top for one bus: ``{prefix}_{signal}`` for each of its signals.
 
     Parameters
     ----------
@@ -123,8 +110,8 @@ def flat_members(prefix, member):
 
 
 def connect_flat(top, prefix, bus):
-    """Statements that connect the ports ``{prefix}_*`` of ``top`` with ``bus``, an interface of
-    one of its parts (``m.d.comb += connect_flat(self, "s_axi", bank.bus)``).
+    """Return the statements that connect the ports ``{prefix}_*`` of ``top`` with ``bus``, an
+    interface of one of its parts (``m.d.comb += connect_flat(self, "s_axi", bank.bus)``).
     """
     statements = []
     for name, member in bus.signature.members.items():

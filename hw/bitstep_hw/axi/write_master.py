@@ -1,21 +1,15 @@
-"""A stream of beats into blocks of memory."""
+"""Master that writes a stream of beats to blocks of memory."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import Module, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep_hw.axi.burst_splitter import BurstSplitter
-from bitstep_hw.axi.buses import (
-    JOB_LAYOUT,
-    RESP_OKAY,
-    AxiWrite,
-    address_constants,
-    check_data_width,
-)
+from bitstep_hw.axi.address_channel import add_address_channel
+from bitstep_hw.axi.buses import JOB_LAYOUT, RESP_OKAY, AxiWrite, check_data_width
 
 
 class WriteMaster(wiring.Component):
-    """Writes its input to contiguous blocks through AXI4, one block per job.
+    """Writer of its input to contiguous blocks through AXI4, one block per job.
 
     Addresses are sent ahead of the data, which goes out as it comes: one beat per cycle across
     bursts and jobs. Latency is 2 cycles from a job to AWVALID and 1 from the input to WVALID.
@@ -28,12 +22,17 @@ class WriteMaster(wiring.Component):
     max_outstanding : int
         Bursts that may be under way, response included; at least 2.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
     Members
     -------
     i_job : In(stream.Signature(JOB_LAYOUT))
         Blocks: byte address, aligned to a beat, and number of beats.
     i : In(stream.Signature(data_width))
-        Their beats; accepted only once the address of their burst is on its way.
+        Their beats; accepted only after the address of their burst was issued.
     bus : Out(AxiWrite(data_width))
         The memory.
     stop : In(1)
@@ -42,57 +41,33 @@ class WriteMaster(wiring.Component):
     idle : Out(1)
         No job at hand, all data sent and all responses received.
     error : Out(1)
-        Pulse: a burst got an error response. Not later than ``idle``.
+        Strobe: a burst got an error response. Not later than ``idle``.
     """
 
     def __init__(self, *, data_width=64, max_outstanding=8):
         check_data_width(data_width)
         if max_outstanding < 2:
             raise ValueError(f"Outstanding bursts must be at least 2, not {max_outstanding}")
-        self.data_width = data_width
-        self.max_outstanding = max_outstanding
+        self.data_width, self.max_outstanding = data_width, max_outstanding
         super().__init__({
             "i_job": In(stream.Signature(JOB_LAYOUT)),
             "i": In(stream.Signature(data_width)),
             "bus": Out(AxiWrite(data_width=data_width)),
-            "stop": In(1),
-            "idle": Out(1),
-            "error": Out(1),
+            "stop": In(1), "idle": Out(1), "error": Out(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.splitter = splitter = BurstSplitter(data_width=self.data_width)
+        bus, channel = self.bus, add_address_channel(m, self, "aw")
         # One more than bursts, since its output register may be empty: never full at an issue.
-        m.submodules.lengths = lengths = fifo.SyncFIFOBuffered(width=8,
-                                                               depth=self.max_outstanding + 1)
-        bus = self.bus
-        outstanding = Signal(range(self.max_outstanding + 1))
-
-        # AW: one register between the splitter and the bus.
-        burst = splitter.o
-        issue = Signal()
-        allowed = Signal()
-        wiring.connect(m, wiring.flipped(self.i_job), splitter.i)
-        m.d.comb += address_constants(bus, "aw")
+        lengths = fifo.SyncFIFOBuffered(width=8, depth=self.max_outstanding + 1)
+        m.submodules.lengths = lengths
         m.d.comb += [
-            splitter.clear.eq(self.stop),
-            burst.ready.eq((~bus.awvalid | bus.awready) & allowed),
-            issue.eq(burst.valid & burst.ready),
-            lengths.w_data.eq(burst.payload.length),
-            lengths.w_en.eq(issue),
+            channel.has_room.eq(1), channel.has_more_room.eq(1),
+            channel.ended.eq(bus.bvalid),
+            lengths.w_data.eq(channel.issue_length),
+            lengths.w_en.eq(channel.issue),
         ]
-        # A register, because so much hangs on it.
-        m.d.sync += allowed.eq(Mux(issue, outstanding < self.max_outstanding - 1,
-                                   outstanding != self.max_outstanding))
-        with m.If(issue):
-            m.d.sync += [
-                bus.awvalid.eq(1),
-                bus.awaddr.eq(burst.payload.address),
-                bus.awlen.eq(burst.payload.length),
-            ]
-        with m.Elif(bus.awready):
-            m.d.sync += bus.awvalid.eq(0)
 
         # W: one register between the input and the bus.
         beat = Signal(8)
@@ -119,9 +94,6 @@ class WriteMaster(wiring.Component):
 
         # B: counted.
         m.d.comb += bus.bready.eq(1)
-        m.d.sync += [
-            self.error.eq(bus.bvalid & (bus.bresp != RESP_OKAY)),
-            outstanding.eq(outstanding + issue - bus.bvalid),
-        ]
-        m.d.comb += self.idle.eq(~splitter.busy & (outstanding == 0))
+        m.d.sync += self.error.eq(bus.bvalid & (bus.bresp != RESP_OKAY))
+        m.d.comb += self.idle.eq(~channel.busy & (channel.outstanding == 0))
         return m

@@ -1,4 +1,4 @@
-"""Registers, sums and products that several components build from."""
+"""Registers, sums and products of which several components consist."""
 
 from contextlib import nullcontext
 
@@ -9,14 +9,14 @@ KEPT = {"keep": 1}
 
 
 def enable_of(config, valid):
-    """Enable of data registers whose values count with ``valid``: for a fast clock none, because
-    nets to thousands of registers are in the way of all others.
+    """Return the clock enable of registers whose data count only while ``valid``. None with a fast
+    clock: an enable with thousands of loads would cost the clock.
     """
     return None if config.fast_clock else valid
 
 
 def delay_enable(m, enable, cycles, *, name):
-    """:func:`delay` of what :func:`enable_of` gives."""
+    """:func:`delay` of an enable from :func:`enable_of`."""
     return None if enable is None else delay(m, enable, cycles, name=name)
 
 
@@ -94,7 +94,7 @@ def multiply_carry_save(m, a, b, *, valid, name, width, addend=0):
 
 
 def compress_registered(m, terms, width, *, valid, name):
-    """Registers of the two numbers of :func:`compress`."""
+    """:func:`compress`, registered."""
     parts = [Signal(width, name=f"{name}_{part}", reset_less=True) for part in ("sum", "carry")]
     with when(m, valid):
         m.d.sync += [part.eq(term)

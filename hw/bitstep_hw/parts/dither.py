@@ -24,13 +24,16 @@ class Dither(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
+        Gives ``dither_cycles``.
 
     Members
     -------
     key : In(32)
         Key of the epoch; constant from ``restart`` on.
-    restart : In(1), row : In(32)
-        Strobe: the next row is number ``row`` of the epoch.
+    restart : In(1)
+        Strobe: the next row is number ``row``.
+    row : In(32)
+        Number of a row in its epoch.
     take : In(1)
         Strobe: ``o`` is used, the next row's bits are wanted.
     o : Out(16)
@@ -112,7 +115,7 @@ class Dither(wiring.Component):
         return x, y
 
     def _injection(self, m, group):
-        """Registers of what the key adds to the words after a group. The key's second word is 0."""
+        """Registers with the key's part in the words after a group. The key's second word is 0."""
         keys = (self.key, C(0, KEY_WIDTH), self.key ^ PARITY)
         add_x, add_y = Signal(KEY_WIDTH), Signal(KEY_WIDTH)
         with m.Switch(group):

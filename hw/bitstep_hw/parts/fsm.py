@@ -1,12 +1,22 @@
-"""State machines that anything may be cut short by."""
+"""States of a machine that a stop signal can end at any time."""
 
 import contextlib
 
 
 def stoppable_states(m, stop, target, *, statements=()):
-    """``m.State``, but every state goes to ``target`` when ``stop`` is 1, whatever else it says.
+    """Return a ``m.State`` whose states all go to ``target`` when ``stop`` is 1, whatever else they
+    say.
 
-    ``statements`` are carried out on the way.
+    Parameters
+    ----------
+    m : Module
+        Module with the state machine.
+    stop : Signal
+        Ends every state.
+    target : str
+        The state that follows.
+    statements : sequence of statements
+        What else happens in the domain ``sync`` when a state is ended.
     """
     @contextlib.contextmanager
     def state(name):

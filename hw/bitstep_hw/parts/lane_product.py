@@ -11,8 +11,8 @@ _FAR = 63           # a shift beyond every product's width: what is left rounds 
 
 
 def integer_product(m, config, level, value, *, fraction, valid, name):
-    """Registers whose sum is ``level * value``, ``config.term_stages`` clock edges later; several
-    for the parts of a wide product with a fast clock, else one.
+    """Return registers whose sum is ``level * value``, ``config.term_stages`` clock edges later;
+    several for the parts of a wide product with a fast clock, else one.
 
     Of a floating-point value the product is rounded once to ``fraction`` fraction bits, to
     nearest, ties towards plus infinity (:func:`bitstep.golden.float32.align`).
@@ -29,8 +29,9 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
 
 
 def level_product(m, config, a, b, *, valid, name):
-    """Register with the product of two levels, :func:`level_product_stages` clock edges later; of
-    floating-point values rounded to :data:`bitstep.pipeline.config.FLOAT_GUARD` fraction bits.
+    """Return a register with the product of two levels, :func:`level_product_stages` clock edges
+    later; of floating-point values rounded to :data:`bitstep.pipeline.config.FLOAT_GUARD` fraction
+    bits.
     """
     if config.family != "float" and level_product_stages(config) == 1:
         return _register(m, a * b, valid, name)
@@ -48,7 +49,7 @@ def level_product(m, config, a, b, *, valid, name):
 
 
 def level_product_stages(config):
-    """Registers of :func:`level_product`."""
+    """Return the number of clock edges that :func:`level_product` takes."""
     wide = config.fast_clock and config.level_width > _PIECE + 1
     return 2 if config.family == "float" or wide else 1
 

@@ -1,6 +1,4 @@
-"""What memories are made of, and what they may do when a word is read in the cycle in which it is
-written.
-"""
+"""Memory attributes: which primitive to use, and that a word read while written is undefined."""
 
 import re
 
@@ -11,11 +9,19 @@ _READ = re.compile(r"^  cell \$memrd_v2 .*?^  end$", re.MULTILINE | re.DOTALL)
 
 
 def attributes(config, *, depth=0):
-    """Attributes of a memory that answers anything for a word that is being written: with a fast
-    clock no such answer is used, since two slots with the same index are 4 cycles apart. Memory
-    blocks that answer neither the old nor the new word need no logic around them then. A memory of
-    ``depth`` model words a lane is made of blocks if it is not very short: they have registers at
-    their outputs, and one address instead of hundreds.
+    """Return the attributes of a memory in which a word read while written is undefined.
+
+    With a fast clock no such word is used, since two slots with the same index are 4 cycles apart.
+    Memory blocks that give neither the old nor the new word then need no logic around them. A
+    memory of ``depth`` model words a lane is made of blocks unless it is very short: they have
+    registers at their outputs, and one address instead of hundreds.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``fast_clock``; without it there are no attributes.
+    depth : int
+        Words; 0 leaves the primitive to synthesis.
     """
     if not config.fast_clock:
         return {}
@@ -23,8 +29,8 @@ def attributes(config, *, depth=0):
 
 
 def with_undefined_collisions(rtl: str) -> str:
-    """RTLIL in which the memories with :func:`attributes` do what they may. Amaranth and Yosys know
-    of it, but have no words for it between them.
+    """Return RTLIL in which the memories with :func:`attributes` are undefined where they may be.
+    Both Amaranth and Yosys know of this, but the one cannot tell the other.
     """
     modules = re.split(r"(?=^module )", rtl, flags=re.MULTILINE)
     return "".join(map(_of_module, modules))

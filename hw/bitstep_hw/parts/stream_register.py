@@ -1,4 +1,4 @@
-"""A stage of registers in a stream, which cuts every path through it."""
+"""Register stage of a stream, which cuts every path through it."""
 
 from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -6,21 +6,23 @@ from amaranth.lib.wiring import In, Out
 
 
 class StreamRegister(wiring.Component):
-    """Hands a stream on a cycle later; neither ``valid`` nor ``ready`` passes combinationally.
+    """Stage of a stream, a cycle long; neither ``valid`` nor ``ready`` passes combinationally.
 
     One item a cycle. Storage: two items.
 
     Parameters
     ----------
     shape : Shape
-        Of an item.
+        Shape of an item.
 
     Members
     -------
-    i : In(stream.Signature(shape)), o : Out(stream.Signature(shape))
-        Items.
+    i : In(stream.Signature(shape))
+        Items in.
+    o : Out(stream.Signature(shape))
+        Items out.
     clear : In(1)
-        Forgets what is stored; what comes in the same cycle, too.
+        Forgets what is stored, and what comes in the same cycle.
     """
 
     def __init__(self, *, shape):

@@ -23,7 +23,7 @@ from bitstep_hw.pipeline.rows.inputs import RowInputs
 from bitstep_hw.pipeline.rows.levels import Levels
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
 from bitstep_hw.pipeline.slot import words_stages
-from bitstep_hw.pipeline.update.linear_solver import Solver
+from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 from bitstep_hw.pipeline.update.unit_update import UnitUpdate
 from bitstep_hw.pipeline.update.update_queue import UpdateQueue
@@ -81,7 +81,8 @@ class Pipeline(wiring.Component):
         self.port = ModelPort(config=config)
         self.correlator = Correlator(config=config)
         self.dot_product = DotProduct(config=config)
-        self.solver = (LogisticSolver if config.solver == "logistic" else Solver)(config=config)
+        solver = LogisticSolver if config.solver == "logistic" else LinearSolver
+        self.solver = solver(config=config)
         self.unit_update = UnitUpdate()
         self.dither = Dither(config=config)
         self.engine = CorrectionEngine(config=config) if config.corrections else None
@@ -192,7 +193,7 @@ class Pipeline(wiring.Component):
             *_each(dot_product.levels, levels.late_dot),
             *_each(dot_product.words, self.store.slot_words),
         ]
-        for target, source in zip(correlator.earlier, levels.previous, strict=True):
+        for target, source in zip(correlator.previous_levels, levels.previous, strict=True):
             m.d.comb += _each(target, source)
 
     def _connect_solver(self, m, dotted):
@@ -254,17 +255,17 @@ class Pipeline(wiring.Component):
         m.submodules.refetcher = refetcher = Refetcher(config=self.config)
         wiring.connect(m, refetcher.job, wiring.flipped(self.full_job))
         wiring.connect(m, wiring.flipped(self.i_full), refetcher.i)
-        # Decided rows of the epoch: the row that a retry begins with.
+        # Decided rows of the epoch: the row that a replay begins with.
         decided = Signal(32)
         with m.If(sequencer.decided):
             m.d.sync += decided.eq(decided + 1)
         with m.If(self.start):
             m.d.sync += decided.eq(0)
-        with m.Elif(sequencer.retry):
+        with m.Elif(sequencer.replay):
             m.d.comb += [self.dither.restart.eq(1), self.dither.row.eq(decided)]
         m.d.comb += [
             sequencer.decided.eq(solver.o_decided | refetcher.done),
-            sequencer.retry.eq(solver.o_retry),
+            sequencer.replay.eq(solver.o_replay),
             sequencer.hold.eq(solver.o_undecided | refetcher.busy),
             refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
             refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(solver.o_unit),
@@ -282,18 +283,18 @@ class Pipeline(wiring.Component):
         sequencer, solver, run = self.sequencer, self.solver, self.run
         m.submodules.bounds = bounds = CellBounds(config=self.config)
         label = delay(m, sequencer.label, self.config.dot_stages, name="bounds_label")
-        slack = Signal(SLACK_WIDTH, reset_less=True)
-        # K, rounded up by any dither, for every update on its way.
-        m.d.sync += slack.eq((self.unit_update.unit[UNIT_FRACTION:] + 1) * run.refetch_slack)
+        margin = Signal(SLACK_WIDTH, reset_less=True)
+        # K, rounded up by any dither, for every update that the model has not met yet.
+        m.d.sync += margin.eq((self.unit_update.unit[UNIT_FRACTION:] + 1) * run.refetch_slack)
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
             bounds.last.eq(dotted.last), bounds.cell.eq(run.refetch_cell),
-            bounds.ends.eq(sequencer.probe), bounds.dot.eq(self.dot_product.o),
+            bounds.ends.eq(sequencer.replay_alone), bounds.dot.eq(self.dot_product.o),
             bounds.target.eq(label << run.label_shift),
             *_each(bounds.levels, self.levels.late_dot),
             *_each(bounds.words, self.store.slot_words),
             solver.refetching.eq(run.refetch_cell != 0),
-            solver.undecided.eq(bounds.undecided), solver.reach.eq(bounds.reach),
-            solver.slack.eq(slack),
-            solver.probe.eq(sequencer.probe), solver.squash.eq(sequencer.squash),
+            solver.undecided.eq(bounds.undecided), solver.dot_margin.eq(bounds.dot_margin),
+            solver.lookahead_margin.eq(margin),
+            solver.replay_alone.eq(sequencer.replay_alone), solver.discard.eq(sequencer.discard),
         ]

@@ -1,4 +1,4 @@
-"""The blocks of memory that a run reads, in the order in which it reads them."""
+"""Feeders of jobs: the blocks of memory that a run reads, in order."""
 
 from amaranth import Module, Signal
 from amaranth.lib import stream, wiring
@@ -10,14 +10,25 @@ from bitstep_hw.parts.fsm import stoppable_states
 
 
 class RowFeeder(wiring.Component):
-    """One block for each epoch: its copy of the rows.
+    """Feeder of the rows: one block for each epoch, its copy of them.
+
+    The first block is offered a cycle after ``start``, each of the others 2 cycles after the one
+    before was taken. Stores an address and two counters.
 
     Members
     -------
-    start, stop : In(1)
-        Strobe: begins a run. While ``stop`` is 1, there are no jobs.
-    epochs, copies, address, stride : In
-        As the registers EPOCHS, COPIES, ROWS_ADDRESS, COPY_STRIDE.
+    start : In(1)
+        Strobe: begins a run.
+    stop : In(1)
+        While 1, there are no jobs.
+    epochs : In(32)
+        As the register EPOCHS; constant during a run, as all that follow.
+    copies : In(8)
+        As the register COPIES.
+    address : In(64)
+        As the register ROWS_ADDRESS.
+    stride : In(64)
+        As the register COPY_STRIDE.
     beats : In(32)
         Beats of an epoch.
     o : Out(stream.Signature(JOB_LAYOUT))
@@ -58,20 +69,28 @@ class RowFeeder(wiring.Component):
 
 
 class AuxFeeder(wiring.Component):
-    """The first model, the coefficients, then for each epoch its table entry and the labels.
+    """Feeder of all else: the first model, the coefficients, then for each epoch its table entry
+    and the labels.
+
+    A job a cycle, but for one cycle between an entry of the table and the labels. Stores an address
+    and a counter.
 
     Members
     -------
-    start, stop : In(1)
-        Strobe: begins a run. While ``stop`` is 1, there are no jobs.
+    start : In(1)
+        Strobe: begins a run.
+    stop : In(1)
+        While 1, there are no jobs.
     epochs, rows, label_format : In
-        As the registers of these names.
-    load_model, load_coefficients : In(1)
-        Whether these blocks are read.
+        As the registers of these names; constant during a run, as all that follow.
+    load_model : In(1)
+        The first model is read.
+    load_coefficients : In(1)
+        The coefficients are read.
     model_beats : In(32)
-        64-bit beats of a model.
+        64-bit beats of a model, and of the coefficients.
     model_address, coefficients_address, table_address, labels_address : In(64)
-        Where the blocks are.
+        Addresses of the blocks.
     label_beats : Out(32)
         64-bit beats of an epoch's labels.
     o : Out(stream.Signature(JOB_LAYOUT))

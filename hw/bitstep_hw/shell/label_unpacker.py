@@ -1,4 +1,4 @@
-"""Labels from the dense label stream."""
+"""Unpacker of labels: the dense stream of words as a stream of labels."""
 
 from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import stream, wiring
@@ -9,7 +9,7 @@ from bitstep.pipeline.registers import LabelFormat
 
 
 class LabelUnpacker(wiring.Component):
-    """Splits 64-bit words into labels, lowest bits first.
+    """Splitter of 64-bit words into labels, lowest bits first.
 
     One label a cycle; a word is accepted as soon as the one before is used up. Stores one word.
     Golden model: :func:`bitstep.pipeline.levels.unpack_labels`.

@@ -1,4 +1,4 @@
-"""The register table as hardware."""
+"""Register bank: the register table as hardware."""
 
 from functools import reduce
 from operator import or_
@@ -16,7 +16,7 @@ _GROUP = 1 << _GROUP_BITS       # registers that a read chooses from in a cycle
 
 
 def _fields(access):
-    """Members that stand for the registers of one access: ``{name: [register, ...]}``.
+    """Return the members for the registers of one access: ``{name: [register, ...]}``.
 
     The parts of a value, lowest first, are ``_LO`` and ``_HI``, or ``_0`` to ``_3``.
     """
@@ -51,10 +51,12 @@ class RegisterBank(wiring.Component):
         The host.
     locked : In(1)
         While 1, writes are ignored but for CONTROL.
-    start, abort : Out(1)
-        One-cycle pulses from CONTROL.
+    start : Out(1)
+        Strobe: START was written to CONTROL.
+    abort : Out(1)
+        Strobe: ABORT was written to CONTROL.
     rows, beats_per_row, rows_address, ... : Out(width)
-        Each ``rw`` register, lower case; pairs ``_LO``, ``_HI`` are one member of 64 bits.
+        Each ``rw`` register, in lower case; pairs ``_LO``, ``_HI`` are one member of 64 bits.
     status, error, cycles, identity, ... : In(width)
         Each ``ro`` register but VERSION, likewise; ``identity`` has 128 bits.
     """
@@ -76,7 +78,7 @@ class RegisterBank(wiring.Component):
         return m
 
     def _parts(self, fields):
-        """Each register with the slice of the member that it is."""
+        """Pairs of each register and its slice of a member."""
         for name, registers in fields.items():
             position = 0
             for register in registers:
@@ -164,7 +166,7 @@ class RegisterBank(wiring.Component):
             m.d.sync += is_kept.eq(0)
 
     def _of_group(self, m, values, group, word, name):
-        """Register with that one of a group's ``values`` whose number ends as ``word`` does."""
+        """Register with the value of a group that the low bits of ``word`` select."""
         chosen = Signal(32, name=name, reset_less=True)
         m.d.sync += chosen.eq(0)
         with m.Switch(word[:_GROUP_BITS]):

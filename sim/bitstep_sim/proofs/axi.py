@@ -10,7 +10,8 @@ from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, 
 
 _WIDTH = 64                 # bits of a beat in these proofs: what the auxiliary port has
 _BEAT = _WIDTH // 8
-_SPLITTER, _READ, _WRITE = "axi/burst_splitter.py", "axi/read_master.py", "axi/write_master.py"
+_SPLITTER, _CHANNEL = "axi/burst_splitter.py", "axi/address_channel.py"
+_READ, _WRITE = "axi/read_master.py", "axi/write_master.py"
 
 
 def burst_rules(s, valid, address, length):
@@ -125,13 +126,13 @@ def read_bus(s: Surrounding):
     # So much room that the number of bursts is what limits them.
     dut, fragment = _read_master(s, fifo_depth=64)
     bus = dut.bus
-    splitter_inside(s, fragment, "splitter.")
+    splitter_inside(s, fragment, "channel.splitter.")
     burst_rules(s, bus.arvalid, bus.araddr, bus.arlen)
     s.held(bus.arvalid, bus.arready, bus.araddr, bus.arlen, bus.arsize, bus.arburst, bus.arid,
            bus.arlock, bus.arcache, bus.arprot, bus.arqos)
     s.check((bus.arsize == 3) & (bus.arburst == 1) & bus.rready)
     _, bursts = _memory(s, dut, most=3)
-    outstanding = inside(fragment, "outstanding")
+    outstanding = inside(fragment, "channel.outstanding")
     s.helper(outstanding == bursts + bus.arvalid)
     s.check(bursts + bus.arvalid <= 3)
     # No burst begins while the run is being stopped.
@@ -142,7 +143,7 @@ def _read_rooms(s):
     """A reader with what it knows of its room; also the bursts that it is owed."""
     dut, fragment = _read_master(s)
     bus = dut.bus
-    splitter_inside(s, fragment, "splitter.")
+    splitter_inside(s, fragment, "channel.splitter.")
     burst_rules(s, bus.arvalid, bus.araddr, bus.arlen)
     beats, bursts = _memory(s, dut, most=3)
     level, room = inside(fragment, "store.level"), inside(fragment, "room")
@@ -153,7 +154,7 @@ def _read_rooms(s):
     s.helper(room + asked + beats + level == 32 + pending)
     s.helper(room >= pending)
     s.helper(implies(issued, bus.arvalid))
-    s.helper(inside(fragment, "outstanding") == bursts + bus.arvalid)
+    s.helper(inside(fragment, "channel.outstanding") == bursts + bus.arvalid)
     fifo_inside(s, fragment, "store.", 32)
     return dut, fragment, bursts
 
@@ -186,7 +187,8 @@ def _responses(s, dut, fragment, most):
     m.d.sync += [addressed.eq(addressed + (bus.awvalid & bus.awready) - bus.bvalid),
                  written.eq(written + last - bus.bvalid)]
     s.assume(implies(bus.bvalid, (addressed != 0) & (written != 0)))
-    lengths, outstanding = inside(fragment, "lengths.level"), inside(fragment, "outstanding")
+    lengths = inside(fragment, "lengths.level")
+    outstanding = inside(fragment, "channel.outstanding")
     s.helper(addressed + bus.awvalid == outstanding)
     s.helper(written + (bus.wvalid & bus.wlast) + lengths == outstanding)
     s.helper(outstanding <= most)
@@ -200,7 +202,7 @@ def write_bus(s: Surrounding):
     most = 3
     dut, fragment = _write_master(s, max_outstanding=most)
     bus, m = dut.bus, s.m
-    splitter_inside(s, fragment, "splitter.")
+    splitter_inside(s, fragment, "channel.splitter.")
     burst_rules(s, bus.awvalid, bus.awaddr, bus.awlen)
     s.held(bus.awvalid, bus.awready, bus.awaddr, bus.awlen, bus.awsize, bus.awburst, bus.awid,
            bus.awlock, bus.awcache, bus.awprot, bus.awqos)
@@ -209,8 +211,8 @@ def write_bus(s: Surrounding):
     _responses(s, dut, fragment, most)
     # Bursts that were begun and that no response has ended.
     begun = Signal(range(most + 2))
-    m.d.sync += begun.eq(begun + inside(fragment, "issue") - bus.bvalid)
-    s.helper(begun == inside(fragment, "outstanding"))
+    m.d.sync += begun.eq(begun + inside(fragment, "channel.issue") - bus.bvalid)
+    s.helper(begun == inside(fragment, "channel.outstanding"))
     s.check(begun <= most)
     s.check(implies(dut.idle, (begun == 0) & ~bus.wvalid & ~bus.awvalid))
     s.check(implies(s.past(dut.stop) & bus.awvalid, s.past(bus.awvalid & ~bus.awready)))
@@ -261,29 +263,29 @@ PROPERTIES = [
     Property("read-bus", "ReadMaster",
              "ARADDR, ARLEN and handshakes keep the rules; no more bursts than allowed; none begun "
              "while stopped",
-             read_bus, Mutation(_READ, "with m.Elif(bus.arready):", "with m.Else():"), depth=2,
-             others=(Mutation(_READ, "enough[1] & (outstanding < self.max_outstanding - 1)",
-                              "enough[1] & (outstanding < self.max_outstanding)"),)),
+             read_bus, Mutation(_CHANNEL, "with m.Elif(self.o.ready):", "with m.Else():"), depth=2,
+             others=(Mutation(_CHANNEL, "self.outstanding < self.max_outstanding - 1",
+                              "self.outstanding < self.max_outstanding"),)),
     Property("read-room", "ReadMaster", "the FIFO has room for every beat that was asked for",
              read_room, Mutation(_READ, "depth=self.fifo_depth)", "depth=self.fifo_depth - 16)"),
              depth=2, breaks_at=30),
     Property("read-idle", "ReadMaster", "idle means that nothing is owed or left",
-             read_idle, Mutation(_READ, "~splitter.busy & ~issued & (", "~splitter.busy & ("),
+             read_idle, Mutation(_READ, "~channel.busy & ~issued & (", "~channel.busy & ("),
              depth=2, breaks_at=8),
     Property("write-bus", "WriteMaster",
              "AWADDR, AWLEN, AW and W keep the rules; every burst's response is awaited; nothing "
              "is written while stopped",
              write_bus, Mutation(_WRITE, "bus.wstrb.eq((~self.stop)", "bus.wstrb.eq((~self.error)"),
              depth=2,
-             others=(Mutation(_WRITE, "issue, outstanding < self.max_outstanding - 1",
-                              "issue, outstanding < self.max_outstanding"),)),
+             others=(Mutation(_CHANNEL, "self.outstanding < self.max_outstanding - 1",
+                              "self.outstanding < self.max_outstanding"),)),
     Property("write-lengths", "WriteMaster", "the queue of lengths never overflows",
              write_lengths, Mutation(_WRITE, "depth=self.max_outstanding + 1)",
                                      "depth=self.max_outstanding - 1)"), depth=2),
     Property("write-last", "WriteMaster",
              "WLAST after as many beats as the burst's address said (jobs of at most 4 beats, the "
              "first 4 bursts)",
-             write_last, Mutation(_WRITE, "lengths.w_data.eq(burst.payload.length)",
-                                  "lengths.w_data.eq(burst.payload.length[:1])"),
+             write_last, Mutation(_WRITE, "lengths.w_data.eq(channel.issue_length)",
+                                  "lengths.w_data.eq(channel.issue_length[:1])"),
              depth=14, bounded=True),
 ]

@@ -203,8 +203,8 @@ _SOLVER = "pipeline/update/linear_solver.py"
 _NO_SECOND = Mutation(_SOLVER, "less.eq(final - product)", "less.eq(final)")
 _NO_FAR = Mutation(_SOLVER, "self.dot - target - sum(far)", "self.dot - target")
 _NO_FAR_FAST = Mutation(_SOLVER, "history.before(d, entry), 1,", "history.before(d, entry) & 0, 1,")
-_GAPS = Mutation("pipeline/update/update_history.py", "for p in range(1, place))",
-                 "for p in range(2, place))")
+_GAPS = Mutation("pipeline/update/update_history.py", "for left in range(1, cycles_left))",
+                 "for left in range(2, cycles_left))")
 # Name, look-ahead, recursion, epoch, cycles until it has surely ended, faults.
 _EPOCHS = [
     ("pipeline-d2", 2, 2, FIRST, 40,

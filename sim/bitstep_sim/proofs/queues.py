@@ -164,7 +164,7 @@ def lines(s: Surrounding, *, recursion=2):
         # Long rows use fewer lines.
         short = beats <= config.line_depth(d)
         s.check(implies(slot & short & (slot_row == number + d) & (slot_index == place),
-                        dut.earlier[d - 1] == item))
+                        dut.previous_beats[d - 1] == item))
 
 
 PROPERTIES = [

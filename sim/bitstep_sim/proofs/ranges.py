@@ -85,7 +85,7 @@ def dot_product(s: Surrounding, *, config):
 def correlator(s: Surrounding, *, config):
     dut = Correlator(config=config)
     fragment = s.add(dut)
-    _levels(s, config, dut, "dot", "earlier")
+    _levels(s, config, dut, "dot", "previous_levels")
     square = config.level_limit ** 2
     s.assume(dut.intercept_square <= square)
     valid, first, beats = _rows(s, config, fragment, config.tree_stages + 1)
@@ -120,7 +120,7 @@ def cell_bounds(s: Surrounding, *, config):
         scaled = Mux(cell[2], total << 2, Mux(cell[1], total << 1, 0)) + Mux(cell[0], total, 0)
         _sum_fits(s, row, Mux(first, 0, row) + scaled, valid)
         if name == "above":
-            s.check(row == dut.reach)
+            s.check(row == dut.dot_margin)
 
 
 _PROPERTIES = [

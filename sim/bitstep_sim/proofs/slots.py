@@ -3,6 +3,7 @@
 from amaranth import Cat, Mux, Signal
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.pipeline.rows.phases import Phase
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
 from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
 
@@ -20,17 +21,18 @@ def _sequencer(s, recursion):
     dut = Sequencer(config=config)
     given = {name: s.constant(len(getattr(dut, name)), name=f"given_{name}")
              for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period")}
-    fragment = s.add(dut, **given, stop=0, decided=0, retry=0, hold=0)
+    fragment = s.add(dut, **given, stop=0, decided=0, replay=0, hold=0)
     s.assume((given["beats"] != 0) & (given["beats"] <= config.max_beats))
     s.assume((given["rows"] != 0) & (given["batch"] != 0))
     s.assume(given["lookahead"] <= config.lookahead)
-    state = inside(fragment, "state")
+    phase = inside(fragment, "phases.phase")
     # The registers have stood for a cycle before the strobe.
-    s.assume(implies(dut.start, (state == 0) & s.started))
-    s.helper(inside(fragment, "carrying") == (state == 2))
-    s.helper(inside(fragment, "entering") == ((state == 1) | (state == 5)))
+    s.assume(implies(dut.start, (phase == Phase.IDLE) & s.started))
+    s.helper(inside(fragment, "phases.carrying") == (phase == Phase.FLUSH))
+    s.helper(inside(fragment, "phases.entering")
+             == ((phase == Phase.ROWS) | (phase == Phase.REPLAY)))
     index, beats = inside(fragment, "index"), given["beats"]
-    s.helper(implies(state != 0, (dut.slot.first == (index == 0))
+    s.helper(implies(phase != Phase.IDLE, (dut.slot.first == (index == 0))
                      & (dut.slot.last == (index == beats - 1)) & s.started))
     return dut, fragment, config, given["lookahead"], given["beats"]
 
@@ -44,11 +46,11 @@ def _on_their_way(s, dut, fragment, config, lookahead):
         register = s.past(register)
         places.append(register)
         if s.helpers:       # a fault may leave out registers
-            s.helper(register == inside(fragment, f"finished_{age}"))
-    outstanding = inside(fragment, "outstanding")
+            s.helper(register == inside(fragment, f"gate.finished_{age}"))
+    outstanding = inside(fragment, "gate.outstanding")
     index = inside(fragment, "index")
     s.helper(outstanding == ones(places))
-    s.helper(inside(fragment, "full") == (outstanding > lookahead))
+    s.helper(inside(fragment, "gate.full") == (outstanding > lookahead))
     s.helper(outstanding <= lookahead + 1)
     s.helper(implies(index != 0, outstanding <= lookahead))
     s.helper(index < dut.beats)
@@ -85,7 +87,7 @@ def order(recursion):
         s.check(implies(dut.i_rows.ready, dut.i_rows.valid))
         s.check(dut.i_labels.ready == (ended & ~slot.idle_row))
         s.check(implies(dut.i_labels.ready, dut.i_labels.valid))
-        age = inside(fragment, "age")
+        age = inside(fragment, "flags.age")
         s.helper(rows <= 4)
         s.helper(implies(rows <= lookahead, age == rows) & (age <= lookahead + 1))
         s.helper(implies(rows > lookahead, age == lookahead + 1))
@@ -123,46 +125,47 @@ def done(s: Surrounding):
     """An epoch ends only when no row is on its way and every update met its words."""
     dut, fragment, config, lookahead, _ = _sequencer(s, 2)
     places = _on_their_way(s, dut, fragment, config, lookahead)
-    state, flush_left = inside(fragment, "state"), inside(fragment, "flush_left")
+    phase, flush_left = (inside(fragment, f"phases.{name}") for name in ("phase", "flush_left"))
     slot, m = dut.slot, s.m
     idle = Signal(3)            # rows without data since the last one with data
     with m.If(slot.valid & slot.last):
         m.d.sync += idle.eq(Mux(slot.idle_row, Mux(idle == 7, 7, idle + 1), 0))
-    ended = state >= 3
+    ended = phase >= Phase.SETTLE.value
     s.check(implies(dut.done, (ones(places) == 0) & (idle > lookahead) & ~slot.valid))
     s.check(implies(dut.proximal, (ones(places) == 0) & (idle > lookahead) & ~slot.valid))
-    s.helper(state <= 4)
-    s.helper(implies(state == 2, (flush_left != 0) & (flush_left <= lookahead + 1)
+    s.helper(phase <= Phase.PROXIMAL.value)
+    s.helper(implies(phase == Phase.FLUSH, (flush_left != 0) & (flush_left <= lookahead + 1)
                      & (idle + flush_left >= lookahead + 1)))
     s.helper(implies(ended, idle > lookahead))
-    s.helper(implies(state == 4, Cat(places) == 0))
-    s.helper(implies(state == 0, Cat(places) == 0) | ~s.started)
-    s.helper(implies((state == 0) | ended, inside(fragment, "index") == 0))
+    s.helper(implies(phase == Phase.PROXIMAL, Cat(places) == 0))
+    s.helper(implies(phase == Phase.IDLE, Cat(places) == 0) | ~s.started)
+    s.helper(implies((phase == Phase.IDLE) | ended, inside(fragment, "index") == 0))
 
 
-_FILE = "pipeline/rows/sequencer.py"
+_GATE = "pipeline/rows/issue_gate.py"
 PROPERTIES = [
     *(Property(f"slots-order-{recursion}", "Sequencer",
                "beats of a row in order; applies from row D + 1 on; same words at least "
                f"{4 if recursion == 4 else 2} cycles apart; rows {recursion} cycles apart",
                order(recursion), mutation, depth=recursion + 2)
       for recursion, mutation in (
-          (2, Mutation(_FILE, "self.slot.apply.eq(age > self.lookahead)",
-                       "self.slot.apply.eq(age >= self.lookahead)")),
-          (3, Mutation(_FILE, "for age in range(1, self.config.recursion - 1)",
+          (2, Mutation("pipeline/rows/row_flags.py", "self.apply.eq(age > self.lookahead)",
+                       "self.apply.eq(age >= self.lookahead)")),
+          (3, Mutation(_GATE, "for age in range(1, self.config.recursion - 1)",
                        "for age in range(1, self.config.recursion - 2)")),
-          (4, Mutation(_FILE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)")))),
+          (4, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)")))),
     *(Property(f"slots-update-{recursion}", "Sequencer",
                "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
                "D + 1 rows are on their way",
                update(recursion), mutation, depth=2, breaks_at=24)
       for recursion, mutation in (
-          (2, Mutation(_FILE, "outstanding - finished > self.lookahead)",
-                       "outstanding - finished > self.lookahead + 1)")),
-          (4, Mutation(_FILE, "delay(m, row_ends, self.config.latency - 1",
+          (2, Mutation(_GATE, "self.outstanding - finished > self.lookahead)",
+                       "self.outstanding - finished > self.lookahead + 1)")),
+          (4, Mutation(_GATE, "delay(m, row_ends, self.config.latency - 1",
                        "delay(m, row_ends, self.config.latency - 2")))),
     Property("slots-done", "Sequencer",
              "done and proximal steps: no row on its way, D + 1 rows without data after the last",
-             done, Mutation(_FILE, "with m.If(flush_left == 1):", "with m.If(flush_left <= 2):"),
+             done, Mutation("pipeline/rows/phases.py", "with m.If(flush_left == 1):",
+                            "with m.If(flush_left <= 2):"),
              depth=2, breaks_at=30),
 ]

@@ -1,4 +1,4 @@
-"""Whether a row's codes leave open on which side of the hinge it is."""
+"""Bounds that tell whether a row's codes decide its side of the hinge."""
 
 from amaranth import C, Module, Mux, Signal, signed
 from amaranth.lib import wiring
@@ -14,28 +14,31 @@ class CellBounds(wiring.Component):
 
     Runs beside :class:`bitstep_hw.pipeline.products.dot_product.DotProduct`: the slots enter both
     in the same cycle, a slot a cycle, and ``undecided`` comes 1 cycle after the row's dot product,
-    which is
-    ``tree_stages + 3`` cycles after its last slot. Exact. Lanes without a feature add nothing,
-    whatever their level, since their words are 0. Golden model:
+    which is ``tree_stages + 3`` cycles after its last slot. Exact. Lanes without a feature add
+    nothing, whatever their level, since their words are 0. Golden model:
     :meth:`bitstep.golden.integer.IntegerEpoch.undecided`; source: ZipML, appendix G.4 (there
     without the ends of the grid).
 
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives widths, lanes and stages.
+
     Members
     -------
-    valid, first, last : In(1)
-        A slot, and whether it is the first or last of its row.
-    levels : In(signed(level_width)).array(lanes), words : In(signed(33)).array(lanes)
-        Dot levels and model words of the beat.
+    valid, first, last, levels, words : In
+        Those of ``DotProduct``.
     cell : In(3)
         As the register REFETCH_CELL, 0 to 4; constant during an epoch.
     ends : In(1)
-        Whether the ends of the grid count. Without them the sums hold for every model whose words
-        differ in sign, too.
-    reach : Out
-        ``cell`` times the sum of |X_j|, larger than what the ends leave, with the dot product.
-    target, dot : In
-        L << label_shift and the dot product of the row, in the cycle in which ``DotProduct`` has
-        its result.
+        The ends of the grid count. Without them the sums also hold for every model whose words
+        differ in sign.
+    dot_margin : Out
+        With the dot product: ``cell`` times the sum of |X_j|; larger than the sum less the ends.
+    target : In
+        L << label_shift of the row, with its dot product.
+    dot : In
+        Dot product of the row, in the cycle in which ``DotProduct`` has its result.
     undecided : Out(1)
         Strobe: the row at full precision may be on either side. Never with ``cell`` 0.
     """
@@ -48,7 +51,7 @@ class CellBounds(wiring.Component):
             "words": In(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "cell": In(3),
             "ends": In(1),
-            "reach": Out(config.reach_width),
+            "dot_margin": Out(config.reach_width),
             "target": In(signed(LABEL_WIDTH + config.max_label_shift)),
             "dot": In(signed(config.dot_width)),
             "undecided": Out(1),
@@ -91,7 +94,7 @@ class CellBounds(wiring.Component):
                 m.d.sync += row.eq(Mux(first, 0, row) + scaled)
             rows.append(row)
         above, below = rows
-        m.d.comb += self.reach.eq(above)
+        m.d.comb += self.dot_margin.eq(above)
 
         # Doubled, since ``cell`` counts half levels. A row whose dot product is its target is
         # inactive, so the target belongs to the upper side of a +1 and to the lower side of a -1.

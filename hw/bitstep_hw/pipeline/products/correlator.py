@@ -10,30 +10,39 @@ from bitstep_hw.parts.lane_product import level_product, level_product_stages
 
 
 class Correlator(wiring.Component):
-    """For each d from 1 to ``lookahead``, the sum over a row of q_i (row i) times g_(i-d).
+    """Sums over a row of q_i (row i) times g_(i-d), one for each d from 1 to ``lookahead``.
 
-    This is the part of look-ahead that does not depend on the model: the dot product of row i with
+    They are the part of look-ahead that does not depend on the model: the dot product of row i with
     the current model is the one with an older model minus c_(i-d) times these sums. A slot a
     cycle; the sums of a row leave ``solver_lead`` cycles before its dot product, which does so
     ``tree_stages + 2 * product_stages + 3`` cycles after the row's last slot entered here.
     Golden model: none of its own, it is an identity of :func:`bitstep.golden.sgd.train`.
 
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives widths, lanes, ``lookahead`` and stages.
+
     Members
     -------
-    valid, first, last : In(1)
-        A slot, and whether it is the first or last of its row.
+    valid : In(1)
+        There is a slot.
+    first, last : In(1)
+        It is the first of its row; it is the last.
     dot : In(signed(level_width)).array(lanes)
         Dot levels of the row's beat.
-    earlier : In(signed(level_width)).array(lookahead, lanes)
-        Gradient levels of the rows before, at the same place in the row.
+    previous_levels : In(signed(level_width)).array(lookahead, lanes)
+        Gradient levels of the rows before, nearest first, at the same place in the row.
     skip : In
         Rows before this one whose updates it does not see: those of its own batch.
     lookahead : In
         Look-ahead of this run; sums beyond are 0.
     intercept_square : In(23)
         The intercept's contribution to every product.
-    o_valid : Out(1), products : Out(signed(gram_width)).array(lookahead)
-        Sums of a row.
+    o_valid : Out(1)
+        Strobe: ``products`` are those of a row.
+    products : Out(signed(gram_width)).array(lookahead)
+        Sums of the row.
     """
 
     def __init__(self, *, config):
@@ -44,7 +53,7 @@ class Correlator(wiring.Component):
             "first": In(1),
             "last": In(1),
             "dot": level.array(config.lanes),
-            "earlier": level.array(config.lookahead, config.lanes),
+            "previous_levels": level.array(config.lookahead, config.lanes),
             "skip": In(range(MAX_LOOKAHEAD + 1)),
             "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "intercept_square": In(FLOAT_GUARD + 1),
@@ -71,7 +80,7 @@ class Correlator(wiring.Component):
         for d in range(1, config.lookahead + 1):
             terms = [level_product(m, config, a, b, valid=enable, name=f"product_{d}_{lane}")
                      for lane, (a, b) in
-                     enumerate(zip(self.dot, self.earlier[d - 1], strict=True))]
+                     enumerate(zip(self.dot, self.previous_levels[d - 1], strict=True))]
             total = adder_tree(m, terms, stages=config.tree_stages, valid=multiplied,
                                name=f"tree_{d}")
             row = Signal(signed(config.gram_width), name=f"row_{d}", reset_less=True)

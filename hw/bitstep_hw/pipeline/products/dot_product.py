@@ -10,24 +10,35 @@ from bitstep_hw.parts.lane_product import integer_product
 
 
 class DotProduct(wiring.Component):
-    """Sum over a row of level times model word, and the intercept.
+    """Sum over a row of level times model word, with the intercept's product.
 
     A slot a cycle; the sum of a row leaves ``tree_stages + product_stages + 1`` cycles after its
     last slot entered. The sum is exact, as wide as the largest row needs; so are its products, but
     for floating-point values, where each is rounded to 22 fraction bits.
 
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives widths, lanes and stages.
+
     Members
     -------
-    valid, first, last : In(1)
-        A slot, and whether it is the first or last of its row.
+    valid : In(1)
+        There is a slot.
+    first, last : In(1)
+        It is the first of its row; it is the last.
     levels : In(signed(level_width)).array(lanes)
         Dot levels of the beat.
     words : In(signed(33)).array(lanes)
         Model words of the beat.
-    intercept_level : In(23), intercept : In(signed(32))
-        What the intercept's constant 1 counts, and its word, read at a row's first slot.
-    o_valid : Out(1), o : Out(signed(dot_width))
-        Dot product of a row.
+    intercept_level : In(23)
+        Level of the intercept's constant 1; constant during an epoch.
+    intercept : In(signed(32))
+        Model word of the intercept, read at a row's first slot.
+    o_valid : Out(1)
+        Strobe: ``o`` is the dot product of a row.
+    o : Out(signed(dot_width))
+        The dot product.
     """
 
     def __init__(self, *, config):

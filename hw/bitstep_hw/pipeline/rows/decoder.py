@@ -1,4 +1,4 @@
-"""Codes to levels."""
+"""Decoder of codes: their levels."""
 
 from amaranth import Const, Module, Mux, signed
 from amaranth.lib import wiring
@@ -6,7 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 
 def decode(code, *, bits, family, sample):
-    """Level of one code, as a value: ``sample`` 0 for the dot product, 1 for the gradient.
+    """Return the level of one code, as a value: ``sample`` 0 for the dot product, 1 for the
+    gradient.
 
     Golden model: :func:`bitstep.pipeline.levels.decode`.
     """
@@ -40,7 +41,7 @@ class Decoder(wiring.Component):
     used : In(lanes)
         Lanes that hold a feature; the others give level 0.
     levels : Out(signed(level_width)).array(lanes)
-        Levels.
+        Levels, one a lane.
     """
 
     def __init__(self, *, config, sample):

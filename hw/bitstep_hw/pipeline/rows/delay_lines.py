@@ -1,4 +1,4 @@
-"""The beats of earlier rows, at the same place in the row."""
+"""Delay lines: the beats of the rows before, at the same place in the row."""
 
 from amaranth import C, Module
 from amaranth.lib import data, memory, wiring
@@ -16,8 +16,8 @@ class DelayLines(wiring.Component):
     than a line do not use it (:meth:`bitstep.pipeline.config.PipelineConfig.line_depth`).
 
     One slot a cycle; two slots with the same index must be at least 2 cycles apart, 4 with
-    ``recursion`` 4 (the sequencer sees to that). Storage: ``bus_width`` times the sum of the
-    depths, in bits.
+    ``recursion`` 4 (the sequencer sees to that). Latency: the line's word comes with its beat.
+    Storage: ``bus_width`` times the sum of the depths, in bits.
 
     Parameters
     ----------
@@ -26,11 +26,13 @@ class DelayLines(wiring.Component):
 
     Members
     -------
-    valid : In(1), index : In
-        A slot one cycle before its beat, and its index in the row.
+    valid : In(1)
+        A slot, one cycle before its beat.
+    index : In
+        Its index in the row.
     beat : In(bus_width)
         The beat of the slot announced in the cycle before.
-    earlier : Out(ArrayLayout(bus_width, lookahead + 1))
+    previous_beats : Out(ArrayLayout(bus_width, lookahead + 1))
         Beats of the rows before, nearest first, in the same cycle as ``beat``.
     """
 
@@ -40,13 +42,12 @@ class DelayLines(wiring.Component):
             "valid": In(1),
             "index": In(range(config.max_beats)),
             "beat": In(config.bus_width),
-            "earlier": Out(data.ArrayLayout(config.bus_width, config.lookahead + 1)),
+            "previous_beats": Out(data.ArrayLayout(config.bus_width, config.lookahead + 1)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        # For a fast clock what memory blocks say waits in registers before it is written.
-        late = 1 if self.config.fast_clock else 0
+        late = int(self.config.fast_clock)      # what was read waits before it is written
         writing = delay(m, self.valid, 1 + late, name="writing")
         index = delay(m, self.index, 1 + late, name="index")
         newer = delay(m, self.beat, late, name="beat")
@@ -58,9 +59,9 @@ class DelayLines(wiring.Component):
             read, write = store.read_port(), store.write_port()
             m.d.comb += [
                 read.addr.eq(self.index),
-                # Without an enable for a fast clock: it comes late, and drives a lot.
+                # No enable with a fast clock, as in parts.arithmetic.enable_of.
                 read.en.eq(self.valid | C(self.config.fast_clock)),
-                self.earlier[line].eq(read.data),
+                self.previous_beats[line].eq(read.data),
                 write.addr.eq(index),
                 write.data.eq(newer),
                 write.en.eq(writing),

@@ -68,7 +68,7 @@ class Levels(wiring.Component):
         mask = Signal(config.lanes, reset_less=True)
         m.d.sync += mask.eq(Cat(self.last_lanes > lane for lane in range(config.lanes)))
 
-        taps = [lines.earlier[line] for line in range(config.lookahead + 1)]
+        taps = [lines.previous_beats[line] for line in range(config.lookahead + 1)]
         self._decode(m, beat, mask, self.dot, sample=_DOT, name="dot")
         # Codes are fewer bits than levels, so the codes wait and are decoded a second time.
         later = words_stages(config) - 2

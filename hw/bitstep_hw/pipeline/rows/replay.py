@@ -1,4 +1,4 @@
-"""A stream that can go back to what is not yet decided."""
+"""Queue that can go back to the oldest item it still keeps."""
 
 from amaranth import Module, Signal
 from amaranth.lib import memory, stream, wiring
@@ -6,25 +6,35 @@ from amaranth.lib.wiring import In, Out
 
 
 class Replay(wiring.Component):
-    """A queue whose reader can return to the oldest item that it has not let go.
+    """Queue that keeps items after they were taken, until they are released, and whose reader can
+    return to the oldest of them.
 
     One item a cycle. An item is offered 2 cycles after it came, and after ``rewind`` at the
-    earliest 1 cycle later. What was taken stays until ``release``, so the reader must never need
-    more than ``depth - 1`` items at a time. Storage: ``depth`` items in block memory.
+    earliest 1 cycle later. The reader must never need more than ``depth - 1`` items at a time.
+    Storage: ``depth`` items in block memory.
 
     Parameters
     ----------
     shape : Shape
-        Of an item.
+        Shape of an item.
     depth : int
         Items that are kept; a power of two, at least 4.
 
+    Raises
+    ------
+    ValueError
+        If ``depth`` is not such a number.
+
     Members
     -------
-    i : In(stream.Signature(shape)), o : Out(stream.Signature(shape))
-        Items in and out. After ``rewind`` what is offered changes without having been taken.
-    release : In(1), amount : In
-        Strobe: so many of the oldest items are not needed again; they were taken.
+    i : In(stream.Signature(shape))
+        Items in.
+    o : Out(stream.Signature(shape))
+        Items out. After ``rewind`` another item is offered, although the last was not taken.
+    release : In(1)
+        Strobe: the ``amount`` oldest items, which were taken, are not needed again.
+    amount : In
+        Number of items to release.
     rewind : In(1)
         Strobe: go back to the oldest item. Not together with ``release``.
     clear : In(1)

@@ -1,4 +1,4 @@
-"""The update of a derivative of 1, once an epoch."""
+"""Update of a derivative of 1, once an epoch."""
 
 from amaranth import Module, Signal
 from amaranth.lib import wiring
@@ -17,8 +17,8 @@ UNIT_WIDTH = UPDATE_WIDTH - 1 + UNIT_FRACTION   # bits of K; without its fractio
 
 
 class UnitUpdate(wiring.Component):
-    """K, the update of a derivative of 1, with 16 fraction bits, for hinge and logistic loss:
-    round(mantissa 2^(label_shift + 16) 2^(-8 shift)), to nearest, ties up.
+    """Calculation of K, the update of a derivative of 1, with 16 fraction bits, for hinge and
+    logistic loss: round(mantissa 2^(label_shift + 16) 2^(-8 shift)), to nearest, ties up.
 
     No multiplier: a shift by up to 7 bits, then one by whole bytes in either direction. Results
     are valid 2 cycles after an input has changed. Stores 78 bits. Golden model:
@@ -26,8 +26,12 @@ class UnitUpdate(wiring.Component):
 
     Members
     -------
-    mantissa, shift, label_shift : In
-        Constant during an epoch; ``shift`` is at least 1.
+    mantissa : In(18)
+        Mantissa of the step size; constant during an epoch.
+    shift : In
+        Its shift, in units of 8 bits, at least 1; constant during an epoch.
+    label_shift : In
+        Fraction bits of the dot product beyond the label's; constant during an epoch.
     unit : Out(47)
         K; meaningless if it is too large.
     too_large : Out(1)
@@ -53,7 +57,7 @@ class UnitUpdate(wiring.Component):
             fine.eq(self.mantissa << self.label_shift[:place_width]),
             coarse.eq(self.label_shift[place_width:] + UNIT_FRACTION // SHIFT_UNIT - self.shift),
         ]
-        # What no case names is a shift to the right by so much that K rounds to 0.
+        # Further to the right, K rounds to 0.
         exact = Signal(len(fine) + SHIFT_UNIT * largest_bytes)
         with m.Switch(coarse):
             for distance in range(-(len(fine) // SHIFT_UNIT), largest_bytes + 1):

@@ -73,11 +73,11 @@ def check(config, cell, rows, rng, *, gap=0.0, targets=None, ends=True):
                                       ends=ends))
             if verdicts[-1]:
                 expected.append(number + 1)
-    recorded = trace(CellBounds(config=config), cycles, ["undecided", "reach"],
+    recorded = trace(CellBounds(config=config), cycles, ["undecided", "dot_margin"],
                      cell=cell, ends=ends)
     for number, row in outcomes.items():
         if not ends:
-            assert recorded[number]["reach"] == cell * sum(map(abs, rows[row][1]))
+            assert recorded[number]["dot_margin"] == cell * sum(map(abs, rows[row][1]))
     assert [number for number, cycle in enumerate(recorded) if cycle["undecided"]] == expected
     return verdicts
 

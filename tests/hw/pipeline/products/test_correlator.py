@@ -33,14 +33,15 @@ def slots_of(config, rows, rng, *, gap, extreme=False):
 
     cycles, expected = [], []
     for place in in_rows(rows, rng, gap=gap):
-        dot, earlier = levels(config.lanes), levels(*shape)     # noise where there is no slot
+        dot, previous = levels(config.lanes), levels(*shape)     # noise where there is no slot
         cycle = {"valid": 0, "first": rng.getrandbits(1), "last": rng.getrandbits(1),
-                 "skip": rng.randrange(33), "dot": dot.tolist(), "earlier": earlier.tolist()}
+                 "skip": rng.randrange(33), "dot": dot.tolist(),
+                 "previous_levels": previous.tolist()}
         if place is not None:
             _, _, first, last = place
             if first:
                 skip, total = rng.choice([0, 0, 1, config.lookahead, 32]), 0
-            total = total + (dot * earlier).sum(axis=1)
+            total = total + (dot * previous).sum(axis=1)
             cycle |= {"valid": 1, "first": first, "last": last, "skip": skip}
             if last:
                 expected.append((len(cycles), skip, total))

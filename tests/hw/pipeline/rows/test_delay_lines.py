@@ -37,10 +37,10 @@ def test_beats_of_the_rows_before(lookahead, beats, gap, recursion):
                 before[1]])
             if before is not None:
                 row, beat, *_ = before
-                earlier = take(ctx, dut.earlier)
+                previous = take(ctx, dut.previous_beats)
                 for line in lines:
                     if row >= line:
-                        assert earlier[line - 1] == content[row - line][beat], (row, beat, line)
+                        assert previous[line - 1] == content[row - line][beat], (row, beat, line)
             put(ctx, dut.valid, now is not None)
             put(ctx, dut.index, rng.randrange(config.max_beats) if now is None else now[1])
             await ctx.tick()

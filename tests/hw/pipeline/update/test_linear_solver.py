@@ -8,7 +8,7 @@ from support import signed_number, signed_numbers, trace
 from bitstep.golden.rounding import fits
 from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig, solver_stages
 from bitstep.pipeline.registers import Loss
-from bitstep_hw.pipeline.update.linear_solver import Solver
+from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 
 NEAREST = 0x8000        # the dither that rounds to nearest, ties up
 CORNERS = [0, NEAREST - 1, NEAREST, 0xFFFF]
@@ -48,13 +48,13 @@ def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, unit=0
 def record(config, rows, distances, outputs, **constant):
     """Outputs in the cycle in which each row's c leaves, which must be the right one.
 
-    Rows take their dither with their dot product: not idle ones, and none while ``squash`` is 1.
+    Rows take their dither with their dot product: not idle ones, and none while ``discard`` is 1.
 
     Parameters
     ----------
     rows : list of dict
-        Inputs of each row; ``reach``, ``undecided``, ``probe`` and ``squash`` only with refetch.
-        Without ``dither``, a row is rounded to nearest.
+        Inputs of each row; ``dot_margin``, ``undecided``, ``replay_alone`` and ``discard`` only
+        with refetch. Without ``dither``, a row is rounded to nearest.
     distances : list of int
         Cycles from the row before.
     """
@@ -75,20 +75,20 @@ def record(config, rows, distances, outputs, **constant):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
                           "products": row["products"]}
         cycles[start + dotted] |= {"dot": row["dot"], "dither": row.get("dither", NEAREST)}
-        for name, cycle in (("reach", dotted), ("undecided", dotted + 1), ("probe", decided),
-                            ("squash", decided)):
+        for name, cycle in (("dot_margin", dotted), ("undecided", dotted + 1),
+                            ("replay_alone", decided), ("discard", decided)):
             if name in row:
                 cycles[start + cycle][name] = row[name]
-    recorded = trace(Solver(config=config), cycles, ["o_valid", "take", *outputs], **constant)
-    squash = 0
+    recorded = trace(LinearSolver(config=config), cycles, ["o_valid", "take", *outputs], **constant)
+    discard = 0
     for cycle, (put, found) in enumerate(zip(cycles, recorded, strict=False)):
-        squash = put.get("squash", squash)
+        discard = put.get("discard", discard)
         row = rows[starts.index(cycle - dotted)] if cycle - dotted in starts else None
-        assert found["take"] == (row is not None and not row["idle_row"] and not squash)
+        assert found["take"] == (row is not None and not row["idle_row"] and not discard)
     assert not any(found["take"] for found in recorded[length:])
     ends = [cycle for cycle, found in enumerate(recorded) if found["o_valid"]]
     assert ends == [start + decided + 1 for start in starts]
-    for name in set(outputs) & {"saturated", "o_decided", "o_undecided", "o_retry"}:
+    for name in set(outputs) & {"saturated", "o_decided", "o_undecided", "o_replay"}:
         at = {end + late.get(name, 0) for end in ends}
         assert not any(found[name] for cycle, found in enumerate(recorded) if cycle not in at), name
     return [tuple(recorded[end + late.get(name, 0)][name] for name in outputs) for end in ends]
@@ -231,7 +231,7 @@ def test_clear_forgets_the_rows_before(recursion, lookahead):
     for cycle, dot in dots.items():
         cycles[cycle] |= dot
     steps = {"mantissa": 150, "shift": 3, "label_shift": 12}
-    recorded = trace(Solver(config=config), cycles, ["o_valid", "o"], **steps)
+    recorded = trace(LinearSolver(config=config), cycles, ["o_valid", "o"], **steps)
     assert [outputs["o"] for outputs in recorded if outputs["o_valid"]] \
         == solve(before, **steps) + solve(after, **steps)
 
@@ -327,7 +327,7 @@ def test_range_with_losses(loss, dot, expected, idle):
 
 # Refetching
 
-FLAGS = ["o", "o_decided", "o_retry", "o_undecided", "o_positive", "saturated"]
+FLAGS = ["o", "o_decided", "o_replay", "o_undecided", "o_positive", "saturated"]
 
 
 def refetching(lookahead, recursion=2):
@@ -339,27 +339,27 @@ def refetching(lookahead, recursion=2):
 @pytest.mark.parametrize("lookahead", [0, 3])
 @pytest.mark.parametrize("mantissa", [1, (1 << 18) - 1])
 def test_rows_that_look_ahead_leaves_open(recursion, lookahead, mantissa):
-    """Open is 2 |z - target| <= reach + slack, exactly."""
+    """Open is 2 |z - target| <= dot_margin + lookahead_margin, exactly."""
     config, rng = refetching(lookahead, recursion), random.Random(recursion)
-    slack, rows, expected = (1 << 36) + 1, [], []
+    lookahead_margin, rows, expected = (1 << 36) + 1, [], []
     for number, dither in enumerate(random_dithers(rng, 80)):
         label = rng.choice([-1, 1])
-        reach = rng.choice([0, 1, (1 << config.reach_width) - 1, rng.getrandbits(20)])
+        dot_margin = rng.choice([0, 1, (1 << config.reach_width) - 1, rng.getrandbits(20)])
         beyond = rng.choice([0, 0, 1, rng.getrandbits(30)]) * (number % 2)
-        away = (reach + slack) // 2 + beyond
+        away = (dot_margin + lookahead_margin) // 2 + beyond
         dot = label * (1 << 12) + rng.choice([-1, 1]) * away
-        rows.append({"idle_row": number % 10 == 9, "label": label, "dot": dot, "reach": reach,
-                     "dither": dither, "products": [0] * lookahead,
-                     "undecided": rng.getrandbits(1), "probe": 0, "squash": 0})
-        retry = 2 * away <= reach + slack
+        rows.append({"idle_row": number % 10 == 9, "label": label, "dot": dot, "dither": dither,
+                     "dot_margin": dot_margin, "products": [0] * lookahead,
+                     "undecided": rng.getrandbits(1), "replay_alone": 0, "discard": 0})
+        replay = 2 * away <= dot_margin + lookahead_margin
         active = label * dot < 1 << 12
-        c = -label * (7 + (dither >= 0x4000)) if active and not retry else 0
+        c = -label * (7 + (dither >= 0x4000)) if active and not replay else 0
         counts = not rows[-1]["idle_row"]
-        expected.append((c * counts, counts and not retry, counts and retry, 0, label > 0, 0))
+        expected.append((c * counts, counts and not replay, counts and replay, 0, label > 0, 0))
     assert {flags[2] for flags in expected} == {0, 1}
     found = record(config, rows, [recursion] * 80, FLAGS, mantissa=mantissa, shift=7,
                    label_shift=12, loss=Loss.HINGE, unit=7 << 16 | 0xC000, refetching=1,
-                   slack=slack)
+                   lookahead_margin=lookahead_margin)
     assert found == expected
 
 
@@ -369,30 +369,31 @@ def test_what_becomes_of_a_row(refetches, recursion):
     """Every combination of flags; K that is too large is reported of every row."""
     config, rows, expected = refetching(1, recursion), [], []
     for number in range(1 << 5):
-        probe, squash, undecided, is_open, active = (number >> bit & 1 for bit in range(5))
+        replay_alone, discard, undecided, is_open, active = (number >> bit & 1 for bit in range(5))
         dot = (1 << 12) + (-1 if active else 1) * (3 if is_open else 100)
-        rows.append({"idle_row": 0, "label": 1, "dot": dot, "reach": 20, "products": [0],
-                     "undecided": undecided, "probe": probe, "squash": squash})
-        retry = refetches and is_open and not probe and not squash
-        refetch = probe and undecided and not squash
-        decided = not (squash or retry or refetch)
-        expected.append((-7 if active and decided else 0, decided, retry, refetch, 1, 1))
+        rows.append({"idle_row": 0, "label": 1, "dot": dot, "dot_margin": 20, "products": [0],
+                     "undecided": undecided, "replay_alone": replay_alone, "discard": discard})
+        replay = refetches and is_open and not replay_alone and not discard
+        refetch = replay_alone and undecided and not discard
+        decided = not (discard or replay or refetch)
+        expected.append((-7 if active and decided else 0, decided, replay, refetch, 1, 1))
     found = record(config, rows, [recursion] * len(rows), FLAGS, mantissa=5, shift=7,
                    label_shift=12, loss=Loss.HINGE, unit=7 << 16, unit_too_large=1,
-                   refetching=refetches, slack=30)
+                   refetching=refetches, lookahead_margin=30)
     assert found == expected
 
 
-@pytest.mark.parametrize("fate", ["retry", "refetch", "squash"])
+@pytest.mark.parametrize("fate", ["replay", "refetch", "discard"])
 def test_later_rows_see_no_update_of_a_row_without_one(fate):
     config = refetching(1)
-    first = {"idle_row": 0, "label": 1, "dot": (1 << 12) - 100, "products": [0], "reach": 0,
-             "probe": fate == "refetch", "undecided": fate == "refetch",
-             "squash": fate == "squash"}
-    first["reach"] = 400 if fate == "retry" else 0
-    second = first | {"dot": (1 << 12) - 10, "products": [-1 << 8], "reach": 0, "probe": 0,
-                      "undecided": 0, "squash": 0}      # z = dot + c 2^8 of the first
-    decided = first | {"reach": 0, "probe": 0, "undecided": 0, "squash": 0}
+    first = {"idle_row": 0, "label": 1, "dot": (1 << 12) - 100, "products": [0], "dot_margin": 0,
+             "replay_alone": fate == "refetch", "undecided": fate == "refetch",
+             "discard": fate == "discard"}
+    first["dot_margin"] = 400 if fate == "replay" else 0
+    # z = dot + c 2^8 of the first
+    second = first | {"dot": (1 << 12) - 10, "products": [-1 << 8], "dot_margin": 0,
+                      "replay_alone": 0, "undecided": 0, "discard": 0}
+    decided = first | {"dot_margin": 0, "replay_alone": 0, "undecided": 0, "discard": 0}
     options = {"mantissa": 5, "shift": 7, "label_shift": 12, "loss": Loss.HINGE, "unit": 7 << 16,
                "refetching": 1}
     assert record(config, [first, second], [2, 2], ["o"], **options) == [(0,), (-7,)]
@@ -411,8 +412,8 @@ def test_unit_of_the_row_that_is_fetched_again(recursion, spread):
     unit, rows, expected = 1000 << 16 | 0x7654, [], []
     for number, dither in enumerate(random_dithers(rng, 60)):
         rows.append({"idle_row": 0, "label": 1 - 2 * (number % 2), "dot": rng.getrandbits(14),
-                     "dither": dither, "reach": 0, "products": [0] * 3, "probe": 1,
-                     "undecided": number % 3 != 0, "squash": 0})
+                     "dither": dither, "dot_margin": 0, "products": [0] * 3, "replay_alone": 1,
+                     "undecided": number % 3 != 0, "discard": 0})
         expected.append((number % 3 != 0, row_unit(unit, dither)))
     assert {found for _, found in expected} == {1000, 1001}
     distances = [recursion + rng.randint(0, spread) for _ in rows]
@@ -421,24 +422,24 @@ def test_unit_of_the_row_that_is_fetched_again(recursion, spread):
 
 
 @pytest.mark.parametrize("recursion", [2, 3, 4])
-def test_no_dither_is_taken_under_squash(recursion):
-    """``squash`` counts in the cycle of the dot product; ``record`` checks ``take``."""
+def test_no_dither_is_taken_under_discard(recursion):
+    """``discard`` counts in the cycle of the dot product; ``record`` checks ``take``."""
     config, rng = refetching(0, recursion), random.Random(recursion)
-    rows = [{"idle_row": rng.random() < 0.2, "label": 1, "dot": 0, "products": [], "reach": 0,
-             "undecided": 0, "probe": 0, "squash": rng.getrandbits(1)} for _ in range(60)]
+    rows = [{"idle_row": rng.random() < 0.2, "label": 1, "dot": 0, "products": [], "dot_margin": 0,
+             "undecided": 0, "replay_alone": 0, "discard": rng.getrandbits(1)} for _ in range(60)]
     distances = [recursion + rng.choice([0, 0, 1, 9]) for _ in rows]
     found = record(config, rows, distances, ["o", "take"], mantissa=5, shift=7, label_shift=12,
                    loss=Loss.HINGE, unit=7 << 16, refetching=1)
-    assert [c for c, _ in found] == [0 if row["squash"] or row["idle_row"] else -7 for row in rows]
+    assert [c for c, _ in found] == [0 if row["discard"] or row["idle_row"] else -7 for row in rows]
 
 
-@pytest.mark.parametrize("name", ["squash", "retry"])
+@pytest.mark.parametrize("name", ["discard", "replay"])
 def test_a_row_that_does_not_count_is_never_out_of_range(name):
     config = refetching(0)
     for loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
-        row = {"idle_row": 0, "label": 1, "dot": -1 << 38, "products": [], "probe": 0,
-               "undecided": 0, "squash": name == "squash",
-               "reach": (1 << 40) * (name == "retry")}
+        row = {"idle_row": 0, "label": 1, "dot": -1 << 38, "products": [], "replay_alone": 0,
+               "undecided": 0, "discard": name == "discard",
+               "dot_margin": (1 << 40) * (name == "replay")}
         (c, flag), = record(config, [row], [1], ["o", "saturated"], mantissa=256, shift=1,
                             label_shift=5, loss=loss, refetching=1)
         assert (c, flag) == (0, 0)

@@ -26,11 +26,11 @@ class Epoch:
     lookahead: int = 3
     period: int = 0
     proximal_period: int = 0
-    retries: float = 0.0        # probability that a row is left open
+    replays: float = 0.0        # probability that a row is left open
     refetches: float = 0.0      # probability that a row on its own words is fetched again
-    slots: list = field(default_factory=list)       # (cycle, slot, row, squashed)
+    slots: list = field(default_factory=list)       # (cycle, slot, row, discarded)
     decided: list = field(default_factory=list)     # (cycle, row)
-    retried: list = field(default_factory=list)     # (cycle, row)
+    replayed: list = field(default_factory=list)     # (cycle, row)
     steps: list = field(default_factory=list)       # (cycle, rows decided) of proximal steps
     samples: int = 0
     again: int = 0
@@ -44,7 +44,7 @@ class Surroundings:
         self.ctx, self.dut, self.epoch, self.rng, self.stall = ctx, dut, epoch, rng, stall
         self.latency = dut.config.latency
         self.next_beat = self.next_label = self.cycle = 0
-        self.on_the_way = []        # [cycle of the last slot, row, whether it counts, probe]
+        self.on_the_way = []        # [cycle of the last slot, row, whether it counts, alone]
         self.hold_until, self.held_row = -1, None
         self.corrected_at, self.stepped_at = None, None
         self.kinds = []             # of every row that passed: None or its number
@@ -59,16 +59,16 @@ class Surroundings:
     async def tick(self):
         ctx, dut, epoch, rng = self.ctx, self.dut, self.epoch, self.rng
         ended = [entry for entry in self.on_the_way if entry[0] + self.latency == self.cycle]
-        strobes = {"decided": 0, "retry": 0, "hold": self.cycle <= self.hold_until}
-        for _, row, counts, probe in ended:
+        strobes = {"decided": 0, "replay": 0, "hold": self.cycle <= self.hold_until}
+        for _, row, counts, alone in ended:
             if not counts:
                 continue
-            if probe and rng.random() < epoch.refetches:
+            if alone and rng.random() < epoch.refetches:
                 self.hold_until, self.held_row = self.cycle + rng.randint(3, 30), row
                 strobes["hold"] = 1
-            elif not probe and rng.random() < epoch.retries:
-                strobes["retry"] = 1
-                epoch.retried.append((self.cycle, row))
+            elif not alone and rng.random() < epoch.replays:
+                strobes["replay"] = 1
+                epoch.replayed.append((self.cycle, row))
             else:
                 strobes["decided"] = 1
                 epoch.decided.append((self.cycle, row))
@@ -87,11 +87,11 @@ class Surroundings:
 
         slot = ctx.get(dut.slot)
         self.judge_slot(slot, strobes)
-        # A row is judged one cycle before its c: nothing after a retry counts.
-        squash, probe = ctx.get(dut.squash), ctx.get(dut.probe)
+        # A row is judged one cycle before its c: nothing after a replay counts.
+        discard, alone = ctx.get(dut.discard), ctx.get(dut.replay_alone)
         for entry in self.on_the_way:
             if entry[0] + self.latency - 1 == self.cycle:
-                entry[2], entry[3] = entry[2] and not squash, probe
+                entry[2], entry[3] = entry[2] and not discard, alone
         if ctx.get(dut.proximal):
             epoch.steps.append((self.cycle, len(epoch.decided)))
             assert not self.moving()
@@ -107,7 +107,7 @@ class Surroundings:
             assert self.kinds[-1 - epoch.lookahead:] == [None] * (epoch.lookahead + 1)
         causes = sum(ctx.get(getattr(dut, name)) for name in WAITS)
         entered = slot.valid and not slot.idle_row
-        # Beats that come again, and those begun before a retry, are waited for and enter.
+        # Beats that come again, and those begun before a replay, are waited for and enter.
         assert causes + entered == 1 or (entered and ctx.get(dut.wait_refetch)), self.cycle
         await ctx.tick()
         self.cycle += 1
@@ -124,7 +124,7 @@ class Surroundings:
         if not slot.valid:
             return
         assert not strobes["hold"]
-        assert not strobes["retry"]
+        assert not strobes["replay"]
         assert self.stepped_at is None or self.stepped_at < self.cycle
         data = not slot.idle_row
         row = self.next_label if data else None
@@ -143,11 +143,11 @@ class Surroundings:
     def begin_row(self, row):
         """What must hold when a row begins."""
         epoch = self.epoch
-        alone = row is not None and self.ctx.get(self.dut.probe)
+        alone = row is not None and self.ctx.get(self.dut.replay_alone)
         if alone and epoch.lookahead:
             # It comes again: alone, and with every update before it in the words.
             epoch.again += 1
-            assert row == len(epoch.decided) == epoch.retried[-1][1]
+            assert row == len(epoch.decided) == epoch.replayed[-1][1]
             since = list(reversed(self.kinds)).index(row - 1) if row else len(self.kinds)
             assert not row or since >= epoch.lookahead
             assert not self.moving()
@@ -180,13 +180,13 @@ def check(epoch, *, refetch):
     """Every row is decided once, in order; steps and corrections are where they should be."""
     if refetch:
         assert [row for _, row in epoch.decided] == list(range(epoch.rows))
-        assert epoch.again == len(epoch.retried)
+        assert epoch.again == len(epoch.replayed)
     period, steps = epoch.proximal_period, []
     if period:
         steps = [row for row in range(1, epoch.rows + 1) if row % period == 0 or row == epoch.rows]
     data = [row for _, slot, row in epoch.slots if slot.last and not slot.idle_row]
     assert data[-1] == epoch.rows - 1
-    if not epoch.retried:
+    if not epoch.replayed:
         assert data == list(range(epoch.rows))
     assert [count for _, count in epoch.steps] == steps if refetch else \
         len(epoch.steps) == len(steps)
@@ -223,27 +223,27 @@ EPOCHS = [
 ]
 
 
-@pytest.mark.parametrize("retries, refetches", [(0.2, 0.5), (0.8, 0.1)])
+@pytest.mark.parametrize("replays, refetches", [(0.2, 0.5), (0.8, 0.1)])
 @pytest.mark.parametrize("number", range(len(EPOCHS)))
-def test_every_row_is_decided_once(number, retries, refetches):
-    recursion, stall = ((2, 0.0), (4, 0.3))[(number + (retries > 0.5)) % 2]
+def test_every_row_is_decided_once(number, replays, refetches):
+    recursion, stall = ((2, 0.0), (4, 0.3))[(number + (replays > 0.5)) % 2]
     config = PipelineConfig(bits=8, max_features=40, lookahead=8, recursion=recursion,
                             proximal=True, refetch=True)
     epochs = run_epochs(config, *(
-        Epoch(**EPOCHS[number], retries=retries, refetches=refetches) for _ in range(2)),
+        Epoch(**EPOCHS[number], replays=replays, refetches=refetches) for _ in range(2)),
         stall=stall, seed=number)
     for epoch in epochs:
         check(epoch, refetch=True)
 
 
-@pytest.mark.parametrize("retries, refetches", [(0.0, 0.3), (1.0, 0.0), (1.0, 1.0)])
-def test_no_row_and_every_row_comes_again(retries, refetches):
+@pytest.mark.parametrize("replays, refetches", [(0.0, 0.3), (1.0, 0.0), (1.0, 1.0)])
+def test_no_row_and_every_row_comes_again(replays, refetches):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True, refetch=True)
-    epochs = run_epochs(config, *(Epoch(20, retries=retries, refetches=refetches, **options)
+    epochs = run_epochs(config, *(Epoch(20, replays=replays, refetches=refetches, **options)
                                   for options in ({}, {"period": 6, "proximal_period": 8})))
     for epoch in epochs:
         check(epoch, refetch=True)
-        assert [row for _, row in epoch.retried] == list(range(20 if retries else 0))
+        assert [row for _, row in epoch.replayed] == list(range(20 if replays else 0))
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -287,7 +287,7 @@ def test_proximal_period_that_splits_a_batch():
 
 @pytest.mark.parametrize("after", [0, 3, 12, 14, 15, 16, 20, 30, 36])
 def test_stop_while_rows_come_again(after):
-    """A retry, then a stop at any time: the next epoch starts from nothing."""
+    """A replay, then a stop at any time: the next epoch starts from nothing."""
     config = PipelineConfig(bits=8, max_features=40, lookahead=3, refetch=True, proximal=True)
     dut = Sequencer(config=config)
 
@@ -300,18 +300,18 @@ def test_stop_while_rows_come_again(after):
         await ctx.tick()
         put(ctx, dut.start, 0)
         for cycle in range(after + 1):
-            put(ctx, dut.retry, cycle == 12)
+            put(ctx, dut.replay, cycle == 12)
             await ctx.tick()
-        put_all_of(ctx, dut, {"stop": 1, "retry": 0})
+        put_all_of(ctx, dut, {"stop": 1, "replay": 0})
         for _ in range(config.latency + 1):
             await ctx.tick()
             assert not ctx.get(dut.slot.valid)
-            assert not ctx.get(dut.squash)
-            assert not ctx.get(dut.probe)
+            assert not ctx.get(dut.discard)
+            assert not ctx.get(dut.replay_alone)
         put_all_of(ctx, dut, {"stop": 0, "start": 1})
         await ctx.tick()
         put(ctx, dut.start, 0)
-        epoch = Epoch(rows=9, retries=0.3)
+        epoch = Epoch(rows=9, replays=0.3)
         await Surroundings(ctx, dut, epoch, random.Random(after), 0.0).run()
         check(epoch, refetch=True)
 

@@ -1,0 +1,142 @@
+"""Periods of the corrections: which rows sample the model, count a correction or commit it."""
+
+from amaranth import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import MAX_LOOKAHEAD
+
+
+class CorrectionPeriods(wiring.Component):
+    """Flags of a row that concern corrections, constant from a row's first slot to its last.
+
+    A period begins with a *boundary*: its first row with data. The row D after a boundary, with D
+    the run's look-ahead, samples the words, unless the period is the epoch's last. The correction
+    that the period before has asked for counts from the boundary on and is committed by the row D
+    after it. A boundary waits until its correction is ready, and until D + 1 rows have passed
+    since the boundary before: rows without data fill a period that is too short.
+
+    Flags change in the cycle after ``row_ends``. Stores a counter of rows.
+
+    Members
+    -------
+    rows : In(32)
+        Rows of the epoch, as the register; constant.
+    period : In(32)
+        Rows of a period, as the register; constant. 0: no corrections.
+    lookahead : In
+        D, as the register; constant.
+    start : In(1)
+        Strobe: an epoch starts.
+    row_ends : In(1)
+        Strobe: the last slot of a row enters.
+    counted : In(1)
+        Strobe: the last slot of a row with data enters.
+    idle_row : In(1)
+        The row has no data.
+    rows_left : In(32)
+        Rows with data that have not ended.
+    open_rows : In
+        Rows that have entered and are not decided.
+    replay : In(1)
+        Strobe: these rows must come again.
+    replayed : In
+        Their number with ``replay``, else 0.
+    corrected : In(1)
+        Strobe: the correction asked for by the last ``sample`` row is ready.
+    boundary : Out(1)
+        The row is the first of a period.
+    correct : Out(1)
+        The pending correction counts for the row.
+    commit : Out(1)
+        The row writes the pending correction into the model.
+    sample : Out(1)
+        The row stores its words for the next correction.
+    fill : Out(1)
+        The row is put in without data, because its period is too short.
+    stuck : Out(1)
+        The row must wait, for a correction or for the decision of the rows before.
+    """
+
+    def __init__(self):
+        super().__init__({
+            "rows": In(32), "period": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
+            "start": In(1), "row_ends": In(1), "counted": In(1), "idle_row": In(1),
+            "rows_left": In(32), "open_rows": In(range(MAX_LOOKAHEAD + 2)),
+            "replay": In(1), "replayed": In(range(MAX_LOOKAHEAD + 2)), "corrected": In(1),
+            "boundary": Out(1), "correct": Out(1), "commit": Out(1), "sample": Out(1),
+            "fill": Out(1), "stuck": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        to_boundary = Signal(32)    # rows with data
+        since = Signal(range(MAX_LOOKAHEAD + 2))
+        at_boundary = Signal()      # to_boundary is 0, with corrections
+        opening = Signal()          # the epoch's first boundary, which has no correction
+        pending = Signal()          # the last boundary's correction is not ready
+        # Of the row before: a correction belongs to its period; its period asks for one.
+        added = Signal()
+        needed = Signal()
+        # Likewise of this row, and its distance from its boundary.
+        adds = Signal()
+        needs = Signal()
+        distance = Signal.like(since)
+        m.d.comb += [
+            self.boundary.eq(at_boundary & ~self.idle_row),
+            distance.eq(Mux(self.boundary, 0, since)),
+            adds.eq(Mux(self.boundary, ~opening, added)),
+            needs.eq(Mux(self.boundary, self._more(m), needed)),
+        ]
+        reached = distance == self.lookahead
+        m.d.comb += [
+            self.correct.eq(adds & (distance <= self.lookahead)),
+            self.commit.eq(adds & reached),
+            self.sample.eq(needs & reached),
+        ]
+        following = Signal()        # at_boundary, when this row has ended
+        m.d.comb += following.eq((self.period != 0)
+                                 & Mux(at_boundary, self.period == 1, to_boundary == 1))
+        with m.If(self.row_ends):
+            m.d.sync += [
+                # Before a boundary every update of the period before must have met its words.
+                self.fill.eq(Mux(self.idle_row, at_boundary, following)
+                             & ~(opening & ~self.boundary) & (distance < self.lookahead)),
+                since.eq(Mux(distance > self.lookahead, distance, distance + 1)),
+                added.eq(adds), needed.eq(needs),
+            ]
+            with m.If(self.boundary):
+                m.d.sync += [opening.eq(0), pending.eq(needs)]
+        with m.If(self.counted):
+            m.d.sync += [to_boundary.eq(Mux(at_boundary, self.period - 1, to_boundary - 1)),
+                         at_boundary.eq(following)]
+        with m.If(self.replay):
+            # A boundary that comes again is a row as any other: its correction is under way.
+            m.d.sync += [to_boundary.eq(to_boundary + self.replayed), at_boundary.eq(0),
+                         self.fill.eq(0)]
+        with m.If(self.corrected):
+            m.d.sync += pending.eq(0)
+        # Of all registers' next values, so that the gate has one level of logic less.
+        waits = Signal()            # at a boundary whose correction is still under way
+        m.d.sync += waits.eq(~self.corrected & ~self.replay & Mux(
+            self.counted, following & Mux(at_boundary, needs, ~opening & pending),
+            at_boundary & ~opening & pending))
+        m.d.comb += self.stuck.eq(waits | (at_boundary & (self.open_rows != 0)))
+        with m.If(self.start):
+            m.d.sync += [to_boundary.eq(0), since.eq(0), at_boundary.eq(self.period != 0),
+                         self.fill.eq(0), opening.eq(1), added.eq(0), needed.eq(0),
+                         pending.eq(0), waits.eq(0)]
+        return m
+
+    def _more(self, m):
+        """1 if a further period follows this row's, compared a cycle before it is asked."""
+        more = Signal()
+        beyond = Signal(33)
+        enough = Signal()
+        m.d.sync += [
+            beyond.eq(self.period + 1), enough.eq(self.period < self.rows),
+            more.eq(Mux(self.counted, beyond < self.rows_left, self.period < self.rows_left)),
+        ]
+        with m.If(self.start):
+            m.d.sync += more.eq(enough)
+        return more

@@ -1,0 +1,196 @@
+"""Phases of an epoch: rows, the rows that flush their updates, and what waits for these."""
+
+from amaranth import C, Module, Mux, Signal
+from amaranth.lib import enum, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import MAX_LOOKAHEAD
+
+
+class Phase(enum.Enum, shape=3):
+    """Phase of an epoch.
+
+    Attributes
+    ----------
+    IDLE
+        No epoch.
+    ROWS
+        Rows with data enter.
+    FLUSH
+        Rows without data enter, which carry the last updates to the model's words.
+    SETTLE
+        Nothing enters until every row has its update.
+    PROXIMAL
+        A proximal step is under way.
+    REPLAY
+        One row enters, alone: it could not be decided in company.
+    DECISION
+        That row's decision is awaited.
+    """
+
+    IDLE = 0
+    ROWS = 1
+    FLUSH = 2
+    SETTLE = 3
+    PROXIMAL = 4
+    REPLAY = 5
+    DECISION = 6
+
+
+class Phases(wiring.Component):
+    """State machine of an epoch.
+
+    Rows enter until the epoch's last one or one that a proximal step follows. Then come D + 1 rows
+    without data, with D the run's look-ahead, and when these are through, the proximal step. A row
+    that must come again is treated alike: D + 1 rows without data, then this row alone.
+
+    A phase is there one cycle after the strobe that led to it. Stores two counters of rows, and
+    one more with ``proximal``.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``proximal`` and ``refetch``.
+
+    Members
+    -------
+    rows : In(32)
+        Rows of the epoch, as the register; constant.
+    lookahead : In
+        D, as the register; constant.
+    proximal_period : In(32)
+        Rows between proximal steps, as the register; constant. 0: no such steps.
+    start : In(1)
+        Strobe: an epoch starts.
+    stop : In(1)
+        Ends the epoch, whatever its phase.
+    first : In(1)
+        The next slot is the first of its row.
+    row_ends : In(1)
+        Strobe: the last slot of a row enters.
+    counted : In(1)
+        Strobe: the last slot of a row with data enters.
+    outstanding : In
+        Rows that have entered and have no update yet.
+    decided : In(1)
+        Strobe: a row has its update.
+    replay : In(1)
+        Strobe: the rows that are not decided must come again.
+    replayed : In
+        Their number with ``replay``, else 0.
+    proximal_done : In(1)
+        Strobe: the proximal step is done.
+    phase : Out(Phase)
+        The phase.
+    entering : Out(1)
+        Register: rows with data may enter (``ROWS`` and ``REPLAY``).
+    carrying : Out(1)
+        Register: rows without data enter (``FLUSH``).
+    rows_left : Out(32)
+        Rows with data that have not ended.
+    step_due : Out(1)
+        A row that ends now is the last one before a proximal step.
+    replay_alone : Out(1)
+        The row in the pipeline meets exactly the words in the store.
+    discard : Out(1)
+        Register: the rows in the pipeline count for nothing, since they come again.
+    rewind : Out(1)
+        Strobe: the rows that are not decided must be offered again.
+    proximal : Out(1)
+        Strobe: the proximal step begins.
+    done : Out(1)
+        Strobe: every update of the epoch is applied.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        super().__init__({
+            "rows": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)), "proximal_period": In(32),
+            "start": In(1), "stop": In(1),
+            "first": In(1), "row_ends": In(1), "counted": In(1),
+            "outstanding": In(range(MAX_LOOKAHEAD + 2)),
+            "decided": In(1), "replay": In(1), "replayed": In(range(MAX_LOOKAHEAD + 2)),
+            "proximal_done": In(1),
+            "phase": Out(Phase), "entering": Out(1), "carrying": Out(1),
+            "rows_left": Out(32), "step_due": Out(1),
+            "replay_alone": Out(1), "discard": Out(1), "rewind": Out(1),
+            "proximal": Out(1), "done": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        upcoming = Signal(Phase)
+        m.d.comb += upcoming.eq(self.phase)
+        # What decides about a slot in every cycle is one register each.
+        m.d.sync += [
+            self.phase.eq(upcoming), self.carrying.eq(upcoming == Phase.FLUSH),
+            self.entering.eq((upcoming == Phase.ROWS) | (upcoming == Phase.REPLAY)),
+        ]
+        self._count_to_step(m)
+        flush_left = Signal(range(MAX_LOOKAHEAD + 3))
+        then_flush = Signal()
+        # Compared a cycle before it is asked: rows are 2 cycles apart at least.
+        last_row = Signal()
+        none_left = Signal()
+        m.d.sync += [last_row.eq(self.rows_left == 1), none_left.eq(self.rows_left == 0)]
+        ends = last_row | self.step_due
+        with m.If(self.counted):
+            m.d.sync += [self.rows_left.eq(self.rows_left - 1), then_flush.eq(ends)]
+            with m.If(self.phase == Phase.REPLAY):
+                m.d.comb += upcoming.eq(Phase.DECISION)
+            with m.Elif(ends):
+                m.d.comb += upcoming.eq(Phase.FLUSH)
+                m.d.sync += flush_left.eq(self.lookahead + 1)
+        with m.If(self.row_ends & (self.phase == Phase.FLUSH)):
+            m.d.sync += flush_left.eq(flush_left - 1)
+            with m.If(flush_left == 1):
+                m.d.comb += upcoming.eq(Phase.SETTLE)
+        self._settle(m, upcoming, none_left)
+        if self.config.refetch:
+            self._replay(m, upcoming, flush_left, then_flush)
+        with m.If(self.start):
+            m.d.comb += upcoming.eq(Phase.ROWS)
+            m.d.sync += [self.rows_left.eq(self.rows), last_row.eq(self.rows == 1)]
+        with m.If(self.stop):
+            m.d.comb += upcoming.eq(Phase.IDLE)
+            m.d.sync += self.discard.eq(0)
+        return m
+
+    def _count_to_step(self, m):
+        """Count the rows before a proximal step."""
+        if not self.config.proximal:
+            return
+        to_step = Signal(32)        # wraps below 0, so that rows may come again
+        m.d.sync += to_step.eq(to_step - self.counted + self.replayed)
+        with m.If(self.start | self.proximal):
+            m.d.sync += to_step.eq(self.proximal_period - 1)
+        m.d.comb += self.step_due.eq((self.proximal_period != 0) & (to_step == 0))
+
+    def _settle(self, m, upcoming, none_left):
+        """Leave ``SETTLE`` and ``PROXIMAL``, when every update has met its words."""
+        through = Signal()
+        settled = (self.phase == Phase.SETTLE) & (self.outstanding == 0)
+        with m.If(settled & self.discard):
+            m.d.comb += [self.rewind.eq(1), upcoming.eq(Phase.REPLAY)]
+            m.d.sync += self.discard.eq(0)
+        with m.Elif(settled):
+            due = (self.proximal_period != 0) & C(self.config.proximal)
+            m.d.comb += [self.proximal.eq(due), through.eq(~due), upcoming.eq(Phase.PROXIMAL)]
+        with m.If(through | ((self.phase == Phase.PROXIMAL) & self.proximal_done)):
+            m.d.comb += [self.done.eq(none_left),
+                         upcoming.eq(Mux(self.done, Phase.IDLE, Phase.ROWS))]
+
+    def _replay(self, m, upcoming, flush_left, then_flush):
+        """A row whose look-ahead leaves it open comes again when the pipeline is empty: all
+        updates before it are applied by rows without data, the rows after it are forgotten.
+        """
+        m.d.comb += self.replay_alone.eq(
+            (self.phase == Phase.REPLAY) | (self.phase == Phase.DECISION) | (self.lookahead == 0))
+        with m.If(self.replay):
+            # What has begun as a row with data ends as one without.
+            m.d.comb += upcoming.eq(Phase.FLUSH)
+            m.d.sync += [self.discard.eq(1), self.rows_left.eq(self.rows_left + self.replayed),
+                         flush_left.eq(self.lookahead + 1 + ~self.first)]
+        with m.If((self.phase == Phase.DECISION) & self.decided):
+            m.d.comb += upcoming.eq(Mux(then_flush, Phase.FLUSH, Phase.ROWS))
+            m.d.sync += flush_left.eq(self.lookahead + 1)

@@ -1,0 +1,131 @@
+# amaranth: UnusedElaboratable=no
+
+import pytest
+from support import trace
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.pipeline.rows.phases import Phase, Phases
+
+STROBES = ("start", "stop", "row_ends", "counted", "decided", "replay", "proximal_done")
+OUTPUTS = ["phase", "entering", "carrying", "rows_left", "step_due", "replay_alone", "discard",
+           "rewind", "proximal", "done"]
+ROW, IDLE_ROW = {"counted": 1, "row_ends": 1}, {"row_ends": 1}
+CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True, refetch=True)
+
+
+def run(events, *, config=CONFIG, cycles=40, **constant):
+    """Outputs in each cycle; ``events`` are inputs by cycle, of which strobes last one cycle."""
+    quiet = dict.fromkeys(STROBES, 0)
+    return trace(Phases(config=config), [quiet | events.get(cycle, {}) for cycle in range(cycles)],
+                 OUTPUTS, tail=0, **{"first": 1} | constant)
+
+
+def phases(recorded):
+    """The phases in order, with the cycle in which each begins."""
+    values = [outputs["phase"] for outputs in recorded]
+    return [(cycle, value) for cycle, value in enumerate(values)
+            if not cycle or value != values[cycle - 1]]
+
+
+def cycles_of(recorded, name):
+    """Cycles in which an output is 1."""
+    return [cycle for cycle, outputs in enumerate(recorded) if outputs[name]]
+
+
+def test_rows_then_flush_then_done():
+    recorded = run({0: {"start": 1}, 2: ROW, 5: ROW, 7: IDLE_ROW, 9: IDLE_ROW | {"outstanding": 2},
+                    13: {"outstanding": 1}, 16: {"outstanding": 0}}, rows=2, lookahead=1)
+    assert phases(recorded) == [(0, Phase.IDLE), (1, Phase.ROWS), (6, Phase.FLUSH),
+                                (10, Phase.SETTLE), (17, Phase.IDLE)]
+    assert cycles_of(recorded, "done") == [16]
+    assert cycles_of(recorded, "entering") == list(range(1, 6))
+    assert cycles_of(recorded, "carrying") == list(range(6, 10))
+    assert [recorded[cycle]["rows_left"] for cycle in (1, 2, 3, 5, 6)] == [2, 2, 1, 1, 0]
+
+
+def test_epoch_of_one_row():
+    """Its last row is known in the cycle after ``start``."""
+    recorded = run({0: {"start": 1}, 1: ROW, 3: IDLE_ROW}, rows=1, lookahead=0)
+    assert phases(recorded) == [(0, Phase.IDLE), (1, Phase.ROWS), (2, Phase.FLUSH),
+                                (4, Phase.SETTLE), (5, Phase.IDLE)]
+
+
+def test_proximal_steps():
+    """After every second row, and after the last."""
+    recorded = run({0: {"start": 1}, 2: ROW, 4: ROW, 6: IDLE_ROW, 12: {"proximal_done": 1},
+                    15: ROW, 17: IDLE_ROW, 22: {"proximal_done": 1}},
+                   rows=3, lookahead=0, proximal_period=2)
+    assert phases(recorded) == [
+        (0, Phase.IDLE), (1, Phase.ROWS), (5, Phase.FLUSH), (7, Phase.SETTLE),
+        (8, Phase.PROXIMAL), (13, Phase.ROWS), (16, Phase.FLUSH), (18, Phase.SETTLE),
+        (19, Phase.PROXIMAL), (23, Phase.IDLE)]
+    assert cycles_of(recorded, "proximal") == [7, 18]
+    assert cycles_of(recorded, "done") == [22]
+    assert [recorded[cycle]["step_due"] for cycle in (2, 4)] == [0, 1]
+
+
+def test_no_proximal_steps_without_the_part():
+    config = PipelineConfig(bits=8, max_features=40, lookahead=8)
+    recorded = run({0: {"start": 1}, 2: ROW, 4: ROW, 6: IDLE_ROW}, config=config, rows=2,
+                   lookahead=0, proximal_period=1)
+    assert cycles_of(recorded, "done") == [7]
+    assert not cycles_of(recorded, "proximal") + cycles_of(recorded, "step_due")
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_replay(first):
+    """Two rows come again. A row that has begun ends as one without data, and counts as one more
+    of those that flush.
+    """
+    recorded = run({0: {"start": 1}, 2: ROW, 4: ROW,
+                    6: {"replay": 1, "replayed": 2, "first": first}, 7: {"replayed": 0, "first": 1},
+                    8: IDLE_ROW, 10: IDLE_ROW, 12: {} if first else IDLE_ROW, 20: ROW,
+                    25: {"decided": 1}, 30: ROW}, rows=4, lookahead=1)
+    settled = 11 if first else 13
+    assert phases(recorded) == [
+        (0, Phase.IDLE), (1, Phase.ROWS), (7, Phase.FLUSH), (settled, Phase.SETTLE),
+        (settled + 1, Phase.REPLAY), (21, Phase.DECISION), (26, Phase.ROWS)]
+    assert cycles_of(recorded, "discard") == list(range(7, settled + 1))
+    assert cycles_of(recorded, "rewind") == [settled]
+    assert cycles_of(recorded, "replay_alone") == list(range(settled + 1, 26))
+    assert not cycles_of(recorded, "done")
+    assert [recorded[cycle]["rows_left"] for cycle in (6, 7, 21, 31)] == [2, 4, 3, 2]
+
+
+def test_replay_of_the_last_row():
+    """After its decision its update is flushed."""
+    recorded = run({0: {"start": 1}, 2: ROW, 4: ROW, 5: {"replay": 1, "replayed": 1},
+                    6: {"replayed": 0}, 7: IDLE_ROW, 8: IDLE_ROW, 12: ROW, 15: {"decided": 1},
+                    17: IDLE_ROW, 19: IDLE_ROW}, rows=2, lookahead=1)
+    assert phases(recorded)[-4:] == [(13, Phase.DECISION), (16, Phase.FLUSH), (20, Phase.SETTLE),
+                                     (21, Phase.IDLE)]
+    assert cycles_of(recorded, "done") == [20]
+
+
+def test_rows_that_come_again_count_again_before_a_step():
+    recorded = run({0: {"start": 1}, 2: ROW, 4: {"replay": 1, "replayed": 1}, 5: {"replayed": 0},
+                    6: IDLE_ROW, 10: ROW, 12: {"decided": 1}, 15: ROW},
+                   rows=9, lookahead=0, proximal_period=2)
+    assert [recorded[cycle]["step_due"] for cycle in (2, 3, 5, 10, 11)] == [0, 1, 0, 0, 1]
+    assert phases(recorded)[-2:] == [(13, Phase.ROWS), (16, Phase.FLUSH)]
+
+
+def test_rows_are_alone_without_lookahead():
+    assert all(outputs["replay_alone"] for outputs in run({}, lookahead=0, cycles=3))
+    config = PipelineConfig(bits=8, max_features=40, lookahead=8)
+    assert not any(outputs["replay_alone"] for outputs in
+                   run({}, config=config, lookahead=0, cycles=3))
+
+
+@pytest.mark.parametrize("after", [2, 6, 9, 12, 15, 19, 22])
+def test_stop(after):
+    """The next epoch is as the first."""
+    events = {0: {"start": 1}, 2: ROW, 5: {"replay": 1, "replayed": 1}, 6: {"replayed": 0},
+              8: IDLE_ROW, 10: IDLE_ROW, 14: ROW, 17: {"decided": 1}, 21: ROW}
+    begun = {cycle: event for cycle, event in events.items() if cycle < after}
+    again = {after + 5 + cycle: event for cycle, event in events.items()}
+    recorded = run(begun | {after: {"stop": 1}} | again, rows=5, lookahead=1, cycles=60)
+    for outputs in recorded[after + 1:after + 6]:
+        assert outputs["phase"] == Phase.IDLE
+        assert not any(outputs[name] for name in OUTPUTS[1:] if name != "rows_left")
+    assert recorded[after + 6:after + 30] == run(events, rows=5, lookahead=1)[1:25]

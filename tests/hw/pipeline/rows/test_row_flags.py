@@ -1,0 +1,62 @@
+# amaranth: UnusedElaboratable=no
+
+import random
+
+import pytest
+from support import trace
+
+from bitstep.pipeline.config import MAX_LOOKAHEAD
+from bitstep_hw.pipeline.rows.row_flags import RowFlags
+
+FLAGS = ["apply", "skip", "frozen", "freeze"]
+QUIET = {"start": 0, "issue": 0, "row_ends": 0, "counted": 0, "idle_row": 0, "boundary": 0,
+         "step_due": 0, "rows_left": 2}
+
+
+def run(rows, **constant):
+    """Flags of each row of each epoch; ``rows`` are lists of 1 for a row with data, else 0."""
+    cycles, last = [], []
+    for epoch in rows:
+        cycles += [QUIET, QUIET | {"start": 1}]
+        for data in epoch:
+            cycles += [QUIET | {"idle_row": not data},
+                       QUIET | {"idle_row": not data, "row_ends": 1, "counted": data}]
+            last.append(len(cycles) - 1)
+    recorded = trace(RowFlags(), cycles, FLAGS, tail=0, **constant)
+    for cycle in last:      # the same in all slots of a row
+        assert recorded[cycle - 1] == recorded[cycle]
+    return [recorded[cycle] for cycle in last]
+
+
+@pytest.mark.parametrize("batch, lookahead", [
+    (1, 0), (1, 8), (2, 0), (4, 2), (3, 3), (10, 1), (45, MAX_LOOKAHEAD), (270, 2)])
+def test_rows(batch, lookahead):
+    rng = random.Random(batch)
+    epochs = [[rng.random() < 0.9 for _ in range(count)] for count in (300, 9)]
+    found = run(epochs, batch=batch, lookahead=lookahead)
+    expected = []
+    for epoch in epochs:
+        for number, data in enumerate(epoch):
+            position = sum(epoch[:number]) % batch
+            expected.append({
+                "apply": number > lookahead, "skip": min(position, MAX_LOOKAHEAD),
+                "frozen": position > lookahead, "freeze": data and position == lookahead})
+    assert found == expected
+
+
+@pytest.mark.parametrize("rows_before, inputs, misaligned", [
+    (0, {"issue": 1, "boundary": 1}, 0),        # a period begins with a batch
+    (2, {"issue": 1, "boundary": 1}, 1),        # within one
+    (2, {"issue": 0, "boundary": 1}, 0),
+    (2, {"issue": 1, "boundary": 0}, 0),
+    (4, {"issue": 1, "boundary": 1}, 0),
+    (3, {"counted": 1, "step_due": 1}, 0),      # a step after a batch
+    (2, {"counted": 1, "step_due": 1}, 1),      # within one
+    (2, {"counted": 0, "step_due": 1}, 0),
+    (2, {"counted": 1, "step_due": 1, "rows_left": 1}, 0),     # after the epoch's last row
+])
+def test_misaligned(rows_before, inputs, misaligned):
+    cycles = [QUIET, QUIET | {"start": 1}, *[QUIET | {"counted": 1}] * rows_before,
+              QUIET | inputs, QUIET]
+    recorded = trace(RowFlags(), cycles, ["misaligned"], tail=0, batch=4, lookahead=2)
+    assert [outputs["misaligned"] for outputs in recorded] == [0] * (len(cycles) - 1) + [misaligned]
