@@ -1,4 +1,4 @@
-"""Every property, in the order of docs/proofs.md."""
+"""Every property, in the order of docs/results/proofs.md."""
 
 from bitstep_sim.proofs import axi, pipelines, queues, ranges, registers, slots, streams
 from bitstep_sim.proofs.formal import Property

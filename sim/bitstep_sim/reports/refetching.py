@@ -1,5 +1,5 @@
 """Hinge SVM with rows that are fetched again at full precision: how many, what they cost, what they
-give. ``python -m bitstep_sim.reports.refetching`` prints the tables of docs/refetching.md.
+give. ``python -m bitstep_sim.reports.refetching`` prints the tables of docs/results/refetching.md.
 
 Everything runs on the simulated board with ideal memory; cycles are exact and runs are repeatable.
 """
