@@ -178,6 +178,8 @@ the low half of one keeps its high half for the next read of it, so a value does
 
 {table()}
 
+Registers with named values hold one of them, `SATURATION` any sum:
+
 | register | values |
 | --- | --- |
 | `ERROR` | {_values(Error)} |
