@@ -178,7 +178,7 @@ the low half of one keeps its high half for the next read of it, so a value does
 
 {table()}
 
-Registers with named values hold one of them, `SATURATION` any sum:
+Some registers hold one of a few named values:
 
 | register | values |
 | --- | --- |
