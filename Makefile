@@ -95,8 +95,10 @@ coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults 
 	$(BIN)/python -m bitstep_sim.coverage jobs
 	$(BIN)/python -m bitstep_sim.coverage faults
 
+# Graphviz (Debian: graphviz) is needed for the drawing alone; without it the stored one stays.
 docs: $(VENV)/.stamp            ## what is generated in docs/
 	$(BIN)/python -m bitstep.pipeline.registers > docs/registers.md
+	if command -v dot > /dev/null; then dot -Tsvg docs/architecture.dot -o docs/architecture.svg; fi
 
 clean:                          ## everything that is generated
 	rm -rf build dist $(VENV)

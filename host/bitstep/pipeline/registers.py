@@ -178,6 +178,8 @@ the low half of one keeps its high half for the next read of it, so a value does
 
 {table()}
 
+Some registers hold one of a few named values:
+
 | register | values |
 | --- | --- |
 | `ERROR` | {_values(Error)} |

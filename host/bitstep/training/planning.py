@@ -42,7 +42,7 @@ MAX_DERIVATIVE = {Loss.LEAST_SQUARES: 4.0, Loss.SQUARED_HINGE: 4.0, Loss.HINGE: 
                   Loss.LOGISTIC: 2.0}
 RANGE_EPOCHS = 16           # of the largest step, that it has room for; or a power of it
 _LEAST_LOGISTIC_SHIFT = SIGMOID_FRACTION + 1    # its argument is a dot product shifted right
-# Where refetching and look-ahead go together by themselves (docs/refetching.md).
+# Where refetching and look-ahead go together by themselves (docs/results/refetching.md).
 REFETCH_AHEAD_BITS = 7      # with fewer, too many rows are left open
 REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes again
 
@@ -336,7 +336,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         ``"auto"`` takes what rows of ``n_features`` need so that they never wait; with
         ``refetch`` only from 7 bits on, and for rows of at most 8 beats, and else 0: a row that
         look-ahead leaves open drains the pipeline, so where more than some 10 % of the rows are
-        (or fewer, if rows are long), waiting for every update is faster (docs/refetching.md).
+        (or fewer, if rows are long), waiting for every update is faster
+        (docs/results/refetching.md).
     loss : Loss
         What is to be minimised.
     refetch : bool

@@ -16,7 +16,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "scikit-learn, and write DIR/index.html, with plots and CSV files beside it. A later call "
         "goes on where one was interrupted.",
         epilog="Example: bitstep curves --quick --out build/curves. How to read it: "
-        "docs/curves.md.")
+        "docs/results/races.md.")
     parser.add_argument("--out", metavar="DIR", help="folder of the report (needed but for --list)")
     parser.add_argument("--quick", action="store_true", help="few widths and rows: under 3 minutes "
                         "on 2 cores, and at first some minutes more to compile five pipelines")

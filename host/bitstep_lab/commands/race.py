@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         description="Train the same model by several pipelines and on the CPU, with the same rows "
         "and steps, and compare the times to a loss of 1.01 x the optimum.",
         epilog="Examples: bitstep bench noisy-100 --bits 8 4; bitstep bench mnist --model ls-svm "
-        "--profile pynq-z1 --bits 1 --no-float --cpu. How times are taken: docs/curves.md.")
+        "--profile pynq-z1 --bits 1 --no-float --cpu. How times are taken: docs/results/races.md.")
     parser.add_argument("data", metavar="DATA", help="a file, a name (`bitstep info --data`), or "
                         "noisy-N: synthetic rows with noisy labels; YearPredictionMSD, cod-rna, "
                         "gisette and mnist are generated where --data-home has no file")

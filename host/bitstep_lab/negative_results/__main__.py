@@ -1,4 +1,4 @@
-"""``python -m bitstep_lab.negative_results``: the tables of docs/negative-results.md."""
+"""``python -m bitstep_lab.negative_results``: the tables of docs/results/negative-results.md."""
 
 import argparse
 import time

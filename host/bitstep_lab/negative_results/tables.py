@@ -228,7 +228,7 @@ def measure(entry: Entry, problem: Problem, loss: str, *, steps: np.ndarray = ST
 
 def tables(chosen: Sequence[Problem], *, own_step: bool = False, radii: Sequence[float] = RADII,
            epochs: int = EPOCHS, seeds: int = SEEDS) -> str:
-    """The tables of docs/negative-results.md, in Markdown.
+    """The tables of docs/results/negative-results.md, in Markdown.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Properties of the RTL that are proved: ``python -m bitstep_sim.proofs`` (docs/proofs.md)."""
+"""Proved properties of the RTL: ``python -m bitstep_sim.proofs`` (docs/results/proofs.md)."""

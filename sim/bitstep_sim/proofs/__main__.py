@@ -13,7 +13,7 @@ from bitstep_sim.proofs import axi, pipelines, queues, ranges, registers, slots,
 from bitstep_sim.proofs.formal import Mutation, Property, mutated
 from bitstep_sim.proofs.prover import FAILED, PROVED, ProverError, check_tools, prove
 
-# In the order of docs/proofs.md.
+# In the order of docs/results/proofs.md.
 PROPERTIES = [*streams.PROPERTIES, *queues.PROPERTIES, *axi.PROPERTIES, *slots.PROPERTIES,
               *pipelines.PROPERTIES, *ranges.PROPERTIES, *registers.PROPERTIES]
 

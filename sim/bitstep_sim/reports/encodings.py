@@ -1,7 +1,7 @@
 """Training losses of default runs at every width, against least squares and float64 SGD.
 
-``python -m bitstep_sim.reports.encodings [ENCODING]`` prints the table of docs/encodings.md. The
-golden model trains: every device gives the same models.
+``python -m bitstep_sim.reports.encodings [ENCODING]`` prints the table of
+docs/results/encodings.md. The golden model trains: every device gives the same models.
 """
 
 import sys

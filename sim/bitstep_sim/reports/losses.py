@@ -1,7 +1,7 @@
 """The other losses against float64 and scikit-learn: ``python -m bitstep_sim.reports.losses``.
 
-Prints the tables of docs/losses.md. The golden model trains, and every device gives the same
-models. Runs are repeatable.
+Prints the tables of docs/results/losses.md. The golden model trains, and every device gives the
+same models. Runs are repeatable.
 """
 
 import argparse

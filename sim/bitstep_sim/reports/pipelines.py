@@ -1,7 +1,7 @@
 """Cycles of every pipeline: ``python -m bitstep_sim.reports.pipelines`` (``make pipelines``).
 
-Prints the table of docs/performance.md, measured on the simulated board with ideal memory. Cycles
-are exact and jobs are repeatable.
+Prints the table of docs/results/performance.md, measured on the simulated board with ideal memory.
+Cycles are exact and jobs are repeatable.
 """
 
 import argparse

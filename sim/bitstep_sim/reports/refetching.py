@@ -1,6 +1,6 @@
 """Number, cost and gain of rows that a hinge SVM fetches again at full precision.
 
-``python -m bitstep_sim.reports.refetching`` prints the tables of docs/refetching.md.
+``python -m bitstep_sim.reports.refetching`` prints the tables of docs/results/refetching.md.
 Everything runs on the simulated board with ideal memory; cycles are exact and runs are repeatable.
 """
 

@@ -2,7 +2,7 @@
 their dither and, for comparison, to nearest.
 
 ``python -m bitstep_sim.reports.rounding [--features 256 4096] [--bits 8 4 1] [--batch 1 16 64 256]
-[--model-range R]`` prints the tables of docs/rounding.md. The golden model trains: every
+[--model-range R]`` prints the tables of docs/results/rounding.md. The golden model trains: every
 device gives the same models.
 """
 
