@@ -20,13 +20,13 @@ _Arrays = tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]
 
 
 def has_known_suffix(path: Path) -> bool:
-    """Whether :func:`read_file` knows what a file of this name holds."""
+    """Return True if :func:`read_file` knows what a file of this name holds."""
     suffix, packed = _suffix(path), path.suffix.lower() in PACKED_SUFFIXES
     return suffix in (*TEXT_SUFFIXES, ".csv") or (suffix == ".npz" and not packed)
 
 
 def is_libsvm(path: Path) -> bool:
-    """Whether a file of this name is read as LIBSVM text, which leaves out zeros."""
+    """Return True for the name of LIBSVM text, which leaves out zeros."""
     return _suffix(path) in TEXT_SUFFIXES
 
 
@@ -73,7 +73,7 @@ def read_arrays(path: Path, suffix: str, n_features: int | None,
 
 
 def _suffix(path: Path) -> str:
-    """What a file holds, by its name: the suffix without that of a compression."""
+    """Suffix of a file without that of a compression: it tells what the file holds."""
     inner = Path(path.stem) if path.suffix.lower() in PACKED_SUFFIXES else path
     return inner.suffix.lower()
 

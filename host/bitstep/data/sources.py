@@ -103,18 +103,24 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
         features, labels, _ = read_arrays(path, ".svm", n_features or remote.n_features)
         dataset = Dataset(source, features, labels, remote.task)
     else:
-        path = Path(source)
-        looks_like_name = path.name == name and not has_known_suffix(path)
-        if isinstance(source, str) and looks_like_name and not path.exists():
-            close = difflib.get_close_matches(name, dataset_names(), n=1, cutoff=0.5)
-            hint = f"; did you mean {close[0]!r}? " if close else ". "
-            raise DataError(f"There is no data set {name!r}{hint}The names are "
-                            f"{', '.join(dataset_names())}; anything else must be a file")
-        return read_file(path, n_features, label_column, task)
+        if isinstance(source, str):
+            _refuse_unknown_name(source)
+        return read_file(Path(source), n_features, label_column, task)
     if n_features not in (None, dataset.n_features):
         raise DataError(f"{name}: found {dataset.n_features} features, but n_features is "
                         f"{n_features}; leave n_features out")
     return dataset
+
+
+def _refuse_unknown_name(name: str) -> None:
+    """Raise DataError for what looks like a name instead of a file."""
+    path = Path(name)
+    if path.name != name or has_known_suffix(path) or path.exists():
+        return
+    close = difflib.get_close_matches(name, dataset_names(), n=1, cutoff=0.5)
+    hint = f"; did you mean {close[0]!r}? " if close else ". "
+    raise DataError(f"There is no data set {name!r}{hint}The names are "
+                    f"{', '.join(dataset_names())}; anything else must be a file")
 
 
 def _load_bundled(name: str) -> Dataset:
