@@ -39,6 +39,11 @@ class Link(wiring.Component):
     gap_cycles : int
         Longest time between two bytes of a request.
 
+    Raises
+    ------
+    ValueError
+        If the gap is too short.
+
     Members
     -------
     i_valid : In(1), i_byte : In(8)
@@ -68,11 +73,7 @@ class Link(wiring.Component):
             "memory_grant": In(1), "memory_valid": In(1), "memory_i": In(64),
             "active": Out(1), "damaged": Out(1),
         })
-
-    def elaborate(self, platform):
-        m = Module()
-        m.submodules.crc = self._crc = crc.Processor(
-            crc.Parameters(crc.catalog.CRC32_ISO_HDLC, data_width=8))
+        self._crc = crc.Processor(crc.Parameters(crc.catalog.CRC32_ISO_HDLC, data_width=8))
         self._sequence, self._command, self._count = Signal(8), Signal(8), Signal(8)
         self._address = Signal(32)
         self._status = Signal(8)
@@ -83,6 +84,10 @@ class Link(wiring.Component):
         self._writes = ((self._command == Command.WRITE_MEMORY)
                         | (self._command == Command.WRITE_REGISTER))
         self._take, self._lost = Signal(), Signal()     # a byte is awaited, for too long already
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.crc = self._crc
         gap = Signal(range(self.gap_cycles))
         m.d.sync += [gap.eq(Mux(self.i_valid | ~self._take, 0, gap + 1)), self.damaged.eq(0)]
         m.d.comb += [

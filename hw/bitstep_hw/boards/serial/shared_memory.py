@@ -17,13 +17,22 @@ class _ReadSlave(wiring.Component):
 
     A word a cycle, across bursts. No request is made without room for its word.
 
+    Parameters
+    ----------
+    base : int
+        Address of the memory's first byte.
+    n_words : int
+        Words of 64 bits in the memory.
+
     Members
     -------
     bus : In(AxiRead(64))
         The master.
-    request : Out(1), address : Out, grant : In(1)
-        A word is asked for, and whether its turn has come.
-    word_valid : In(1), word : In(64)
+    request : Out(1), address : Out(range(n_words))
+        A word is asked for; held until ``grant``.
+    grant : In(1)
+        The request was taken.
+    word : In(64)
         The word, ``_LATENCY`` cycles after the grant.
     """
 
@@ -81,12 +90,21 @@ class _ReadSlave(wiring.Component):
 class _WriteSlave(wiring.Component):
     """The write port: a burst at a time, each beat a request.
 
+    Parameters
+    ----------
+    base : int
+        Address of the memory's first byte.
+    n_words : int
+        Words of 64 bits in the memory.
+
     Members
     -------
     bus : In(AxiWrite(64))
         The master.
-    request : Out(1), address : Out, word : Out(64), strobe : Out(8), grant : In(1)
-        A word is to be written, and whether its turn has come.
+    request : Out(1), address : Out(range(n_words)), word : Out(64), strobe : Out(8)
+        The bytes of ``word`` that ``strobe`` names are to be written; held until ``grant``.
+    grant : In(1)
+        The request was taken.
     """
 
     def __init__(self, *, base, n_words):
@@ -139,6 +157,11 @@ class SharedMemory(wiring.Component):
         Address of the first byte, a multiple of the size.
     n_readers : int
         Read ports beside that of the rows, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
 
     Members
     -------
