@@ -1,4 +1,4 @@
-"""What installed packages offer to bitstep: devices and subcommands."""
+"""Entry points of installed packages: devices and subcommands."""
 
 import importlib.metadata
 

@@ -67,7 +67,7 @@ def _outputs(cell):
 
 
 def _use(cell, outputs, cells, sinks):
-    """Whether the outputs' registers are in the cell now."""
+    """Return True if the outputs' registers are in the cell now."""
     registers = _registers(cell, outputs.pattern, cells, sinks)
     clocks = {cells[name]["connections"]["CLK"][0] for name in registers.values()}
     if outputs.clock is not None and registers:
@@ -116,7 +116,7 @@ def _registers(cell, pattern, cells, sinks):
 
 
 def _plain(register):
-    """Whether a register starts at 0 and takes a value in every cycle."""
+    """Return True for a register that starts at 0 and takes a value in every cycle."""
     if register["type"] != REGISTER:
         return False
     parameters, connections = register["parameters"], register["connections"]
