@@ -1,20 +1,31 @@
 """Train dense linear models on FPGAs from data streamed at 1 to 8 bits per value.
 
-Importing the package needs NumPy alone; the estimators need scikit-learn and are imported when
-they are first used.
+Importing the package needs NumPy alone. What it exports is imported when it is first used; the
+estimators need scikit-learn.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bitstep.devices import open_device
     from bitstep.estimators import LowPrecisionClassifier, LowPrecisionRegressor
+    from bitstep.pipeline.config import PipelineConfig
+    from bitstep.quantization import quantize
+    from bitstep.training.train import train_model
 
-__all__ = ["LowPrecisionClassifier", "LowPrecisionRegressor"]
+__all__ = ["LowPrecisionClassifier", "LowPrecisionRegressor", "PipelineConfig", "open_device",
+           "quantize", "train_model"]
+
+_MODULES = {"PipelineConfig": "pipeline.config", "open_device": "devices",
+            "quantize": "quantization", "train_model": "training.train"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     try:
         from bitstep import estimators
     except ImportError as error:

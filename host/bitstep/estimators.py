@@ -16,101 +16,26 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from bitstep.devices import open_device
 from bitstep.pipeline.config import FLOAT_BITS
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.registers import Loss
-from bitstep.quantization import QuantizedDataset, quantize
-from bitstep.quantization.encodings import FULL_CELLS
+from bitstep.quantization import (
+    ENCODINGS,
+    QuantizedDataset,
+    QuantizedRows,
+    quantize_labels,
+    quantize_rows,
+)
+from bitstep.training.choices import RowChoice, resolve_rows, resolve_training
 from bitstep.training.losses import decide, mean_losses, outputs
 from bitstep.training.models import MODELS, Model
-from bitstep.training.planning import check_batch, pipeline_for
-from bitstep.training.schedules import SCHEDULES, schedule_steps
-from bitstep.training.train import automatic_step, class_targets, train_model, with_signs
+from bitstep.training.objective import Objective, check_batch
+from bitstep.training.pipelines import pipeline_of
+from bitstep.training.schedules import SCHEDULES
+from bitstep.training.train import TrainedModel, class_targets, target_outputs, train_model
 
 CLASSIFIERS = {kind.sklearn_loss: kind for kind in MODELS.values()
                if kind.task == "classification"}
 
-_PARAMETERS = """
-    Parameters
-    ----------{first}
-    bits : int or "auto", default="auto"
-        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized.
-        ``auto``: {bits}; 32 with encoding ``float``.
-    encoding : str, default="auto"
-        ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric``, ``double``, or, for 32
-        bits, ``float``; see docs/number-formats.md. ``auto``: {encoding};
-        ``float`` with 32 bits.
-    epochs : int, default=20
-        Passes over the rows.
-    step : float or "auto", default="auto"
-        First step, for features scaled to [-1, 1]; ``auto``: see
-        :func:`bitstep.training.train.automatic_step`. None with a list of steps as ``schedule``.
-    schedule : str or sequence of float, default="inverse"
-        ``constant``, ``inverse`` (step / epoch), ``inverse-sqrt`` (step / sqrt(epoch)), or the
-        steps themselves.
-    batch : int, default=1
-        Rows of a batch; more than the rows there are means all of them.
-    l2 : float, default=0.0
-        Ridge penalty, l2 / 2 times the squared norm of the weights of scaled features.
-    l1 : float, default=0.0
-        Lasso penalty, l1 times the sum of the magnitudes of these weights, as soft thresholds.
-    box : float or None, default=None
-        Largest magnitude of these weights, in units of the target; None for no bound.
-    copies : int, default=1
-        Independently drawn copies of the rows, read in turn by the epochs.
-    scaler : {{"minmax", "maxabs"}}, default="minmax"
-        How columns are taken to [-1, 1].
-    fit_intercept : bool, default=True
-        Whether an intercept is trained; without one, ``scaler`` must be ``maxabs``.
-    device : str, dict or opened device, default="golden"
-        ``golden`` (NumPy, no tools needed), ``sim`` or another installed device; or a dictionary
-        with ``name``, any option of the device, ``bus_width`` (default 64) and ``lookahead``
-        (default ``auto``); or what :func:`bitstep.devices.open_device` returned, which stays open.
-        All devices give the same model; with 32 bits, ``lookahead`` has a part in its rounding.
-    warm_start : bool, default=False
-        Whether :meth:`fit` goes on from the model there is: ``epochs`` more epochs, with the
-        schedule going on, too.
-    random_state : int, RandomState or None, default=None
-        Source of the randomness with which codes and updates are rounded.
-"""
-
-_ATTRIBUTES = """
-    n_iter_ : int
-        Epochs trained.
-    step_ : float
-        First step; None with a list of steps.
-    history_ : list of dict
-        One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``, {loss}.
-    counters_ : dict
-        Counters of the last run, by lower-case name of
-        :data:`bitstep.pipeline.registers.COUNTERS`; None where the device cannot know.
-    n_features_in_ : int
-        Features of a row.
-    feature_names_in_ : ndarray of str
-        Their names, if the data had any.
-"""
-
-
-_SUM = "1/(2K) sum\n        of squared residuals over the K rows"
-_REGRESSOR_PARAMETERS = _PARAMETERS.format(first="", bits="4", encoding="``compensated``")
-_REGRESSOR_ATTRIBUTES = _ATTRIBUTES.format(loss=_SUM)
-_CLASSIFIER_PARAMETERS = _PARAMETERS.format(
-    first="""
-    loss : {"squared_error", "squared_hinge", "hinge", "log_loss"}, default="squared_error"
-        What is minimised, with f(x) the output and y = +1 or -1: 1/2 (f(x) - y)^2 (least-squares
-        SVM), 1/2 max(0, 1 - y f(x))^2 (L2-SVM), max(0, 1 - y f(x)) (SVM), or log(1 + exp(-y f(x)))
-        (logistic regression).
-    refetch : bool or "auto", default="auto"
-        Loss ``hinge`` only: whether rows whose codes leave open on which side of the margin they
-        are, are read again at 16 bits, and used as such. Needs encoding ``nearest`` or
-        ``stochastic`` and ``batch=1``. ``auto``: with these encodings.""",
-    bits="4, or 8 with other losses than ``squared_error``",
-    encoding="""``compensated`` with loss
-        ``squared_error``, ``nearest`` with ``hinge``, else ``stochastic``""")
-_CLASSIFIER_ATTRIBUTES = _ATTRIBUTES.format(
-    loss="the mean\n        of the loss over rows and outputs")
-
-
 class _LowPrecisionModel(BaseEstimator):
-    """What both estimators share."""
+    """Base class of both estimators."""
 
     coef_: Any
     intercept_: Any
@@ -148,74 +73,65 @@ class _LowPrecisionModel(BaseEstimator):
         options = self._device_options()
         check_batch(self.batch)
         batch = min(self.batch, len(features))
-        kind = self._kind()
-        bits, encoding = self._rows(kind)
-        refetch = self._refetches(kind, encoding, batch)
-        data = self._quantize(features, targets[:, 0], bits=bits, encoding=encoding, full=refetch,
-                              bus_width=options["bus_width"])
-        outputs = self._outputs(data, targets)
+        model = self._kind()
+        choice = self._choice(model, batch)
+        rows = self._quantized(features, choice, bus_width=options["bus_width"])
+        outputs = self._outputs(rows, targets)
+        objective = Objective(loss=model.loss, l2=self.l2, l1=self.l1, box=self.box,
+                              refetch=choice.refetch)
         before = self.n_iter_ if resume else 0
-        step = self.step_ if resume else self._first_step(outputs[0], batch, kind)
-        steps = schedule_steps(self.schedule, step=step, epochs=before + epochs)
+        training = resolve_training(rows, objective, epochs=before + epochs,
+                                    step=self.step_ if resume else self.step,
+                                    schedule=self.schedule, batch=batch,
+                                    fit_intercept=self.fit_intercept)
         initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
-        config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
-                              bus_width=options["bus_width"], lookahead=options["lookahead"],
-                              loss=kind.loss, refetch=refetch,
-                              proximal=self.l1 > 0 or self.box is not None)
+        config = pipeline_of(rows, objective, options["lookahead"])
         with self._opened(config, options) as device:
-            trained = train_model(outputs, device, config, steps=steps, batch=batch, l2=self.l2,
-                                  fit_intercept=self.fit_intercept, initial=initial,
-                                  first_epoch=before, loss=kind.loss, refetch=refetch, l1=self.l1,
-                                  box=self.box)
-        losses = mean_losses(kind.loss, features, targets, trained.coefs, trained.intercepts)
+            trained = train_model(outputs, device, config, objective, training, initial=initial,
+                                  first_epoch=before)
+        named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
+        self.step_ = float(training.steps[0]) if named else None
+        losses = mean_losses(model.loss, features, targets, trained.coefs, trained.intercepts)
+        self._learn(trained, losses, before, classes)
+        if trained.interrupted:
+            raise KeyboardInterrupt
+
+    def _learn(self, trained: TrainedModel, losses: np.ndarray, before: int,
+               classes: np.ndarray | None) -> None:
+        """Set the learned attributes; ``before`` epochs were trained earlier."""
         entries = [{"epoch": epoch, "step": float(taken), "train_loss": float(loss)}
                    for epoch, (taken, loss) in enumerate(
                        zip(trained.steps, losses, strict=True), start=before + 1)]
-        self.history_ = (self.history_ if resume else []) + entries
+        self.history_ = (self.history_ if before else []) + entries
         self.n_iter_ = before + trained.epochs_done
-        self.step_ = step
         self.counters_ = trained.counters
         if classes is not None:
             self.classes_ = classes
         self._set_model(trained.coefs[-1], trained.intercepts[-1])
-        if trained.interrupted:
-            raise KeyboardInterrupt
 
     def _kind(self) -> Model:
         """Loss and default rows of what the parameters ask for."""
         raise NotImplementedError
 
-    def _rows(self, kind: Model) -> tuple[int, str]:
-        """Bits and encoding, with the defaults filled in."""
-        bits, encoding = self.bits, self.encoding
-        if isinstance(bits, str):
-            if bits != "auto":
-                raise ValueError(f"bits must be 'auto', an integer from 1 to 8, or {FLOAT_BITS}, "
-                                 f"not {bits!r}")
-            bits = FLOAT_BITS if encoding == "float" else kind.bits
-        if encoding == "auto":
-            encoding = "float" if bits == FLOAT_BITS else kind.encoding
-        return bits, encoding
+    def _choice(self, model: Model, batch: int) -> RowChoice:
+        """Bits, encoding and refetching, with the defaults filled in."""
+        if isinstance(self.bits, str) and self.bits != "auto":
+            raise ValueError(f"bits must be 'auto', an integer from 1 to 8, or {FLOAT_BITS}, "
+                             f"not {self.bits!r}")
+        return resolve_rows(model, bits=_given(self.bits), encoding=_given(self.encoding),
+                            refetch=self._asked_refetch(), batch=batch)
 
-    def _refetches(self, kind: Model, encoding: str, batch: int) -> bool:
-        """Whether rows are fetched again at full precision."""
+    def _asked_refetch(self) -> bool | None:
+        """Refetching as asked for; None: wherever it is possible."""
         return False
 
-    def _quantize(self, features, labels, **options):
+    def _quantized(self, features: np.ndarray, choice: RowChoice, bus_width: int) -> QuantizedRows:
         seed = self.random_state
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-        return quantize(features, labels, scaler=self.scaler, copies=self.copies, seed=int(seed),
-                        task="regression", center_labels=self.fit_intercept, **options)
-
-    def _first_step(self, data: QuantizedDataset, batch: int, kind: Model) -> float | None:
-        if isinstance(self.step, str):
-            if self.step != "auto":
-                raise ValueError(f"step must be 'auto' or a positive number, not {self.step!r}")
-            if isinstance(self.schedule, str) and self.schedule in SCHEDULES:
-                return automatic_step(data, batch, self.fit_intercept, loss=kind.loss)
-            return None
-        return self.step
+        return quantize_rows(features, bits=choice.bits, encoding=choice.encoding,
+                             bus_width=bus_width, scaler=self.scaler, copies=self.copies,
+                             seed=int(seed), full=choice.refetch)
 
     def _device_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto"}
@@ -238,7 +154,8 @@ class _LowPrecisionModel(BaseEstimator):
         with open_device(options["name"], config, **extra) as device:
             yield device
 
-    def _outputs(self, data: QuantizedDataset, targets: np.ndarray) -> list[QuantizedDataset]:
+    def _outputs(self, rows: QuantizedRows, targets: np.ndarray) -> list[QuantizedDataset]:
+        """Quantized rows with the labels of each output."""
         raise NotImplementedError
 
     def _set_model(self, coef: np.ndarray, intercept: np.ndarray) -> None:
@@ -258,14 +175,71 @@ class _LowPrecisionModel(BaseEstimator):
 
 
 class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
-    __doc__ = f"""Linear regression by SGD on rows of 1 to 8 bits a value, or of floating-point
-    numbers.
-{_REGRESSOR_PARAMETERS}
+    """Linear regression by SGD on rows of 1 to 8 bits a value, or of floating-point numbers.
+
+    Parameters
+    ----------
+    bits : int or "auto", default="auto"
+        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized.
+        ``auto``: 4; 32 with encoding ``float``.
+    encoding : str, default="auto"
+        ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric``, ``double``, or, for 32
+        bits, ``float``; see docs/number-formats.md. ``auto``: ``compensated``;
+        ``float`` with 32 bits.
+    epochs : int, default=20
+        Passes over the rows.
+    step : float or "auto", default="auto"
+        First step, for features scaled to [-1, 1]; ``auto``: see
+        :func:`bitstep.training.schedules.automatic_step`. None with a list of steps as
+        ``schedule``.
+    schedule : str or sequence of float, default="inverse"
+        ``constant``, ``inverse`` (step / epoch), ``inverse-sqrt`` (step / sqrt(epoch)), or the
+        steps themselves.
+    batch : int, default=1
+        Rows of a batch; more than the rows there are means all of them.
+    l2 : float, default=0.0
+        Ridge penalty, l2 / 2 times the squared norm of the weights of scaled features.
+    l1 : float, default=0.0
+        Lasso penalty, l1 times the sum of the magnitudes of these weights, as soft thresholds.
+    box : float or None, default=None
+        Largest magnitude of these weights, in units of the target; None for no bound.
+    copies : int, default=1
+        Independently drawn copies of the rows, read in turn by the epochs.
+    scaler : {"minmax", "maxabs"}, default="minmax"
+        How columns are taken to [-1, 1].
+    fit_intercept : bool, default=True
+        True to train an intercept; without one, ``scaler`` must be ``maxabs``.
+    device : str, dict or opened device, default="golden"
+        ``golden`` (NumPy, no tools needed), ``sim`` or another installed device; or a dictionary
+        with ``name``, any option of the device, ``bus_width`` (default 64) and ``lookahead``
+        (default ``auto``); or what :func:`bitstep.devices.open_device` returned, which stays open.
+        All devices give the same model; with 32 bits, ``lookahead`` has a part in its rounding.
+    warm_start : bool, default=False
+        True for a :meth:`fit` that goes on from the model there is: ``epochs`` more epochs, with
+        the schedule going on, too.
+    random_state : int, RandomState or None, default=None
+        Source of the randomness with which codes and updates are rounded.
+
     Attributes
     ----------
     coef_ : ndarray of float64, shape (n_features,)
         Coefficients, in the units of features and target.
-    intercept_ : float{_REGRESSOR_ATTRIBUTES}
+    intercept_ : float
+    n_iter_ : int
+        Epochs trained.
+    step_ : float
+        First step; None with a list of steps.
+    history_ : list of dict
+        One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
+        1/(2K) sum of squared residuals over the K rows.
+    counters_ : dict
+        Counters of the last run, by lower-case name of
+        :data:`bitstep.pipeline.registers.COUNTERS`; None where the device cannot know.
+    n_features_in_ : int
+        Features of a row.
+    feature_names_in_ : ndarray of str
+        Their names, if the data had any.
+
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
@@ -316,33 +290,64 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
     def _kind(self):
         return MODELS["linreg"]
 
-    def _outputs(self, data, targets):
-        return [data]
+    def _outputs(self, rows, targets):
+        labels = quantize_labels(targets[:, 0], rows.n_rows, center_labels=self.fit_intercept,
+                                 label_bits=ENCODINGS[rows.encoding].label_bits)
+        return [QuantizedDataset(rows, labels)]
 
     def _set_model(self, coef, intercept):
         self.coef_, self.intercept_ = coef[0], float(intercept[0])
 
 
 def _has_probabilities(estimator):
-    """Whether a classifier's outputs are log odds."""
+    """True if a classifier's outputs are log odds."""
     if estimator.loss != "log_loss":
         raise AttributeError(f"Probabilities need loss='log_loss', not {estimator.loss!r}")
     return True
 
 
 class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
-    __doc__ = f"""Linear SVM or logistic regression by SGD on rows of 1 to 8 bits a value, or of
+    """Linear SVM or logistic regression by SGD on rows of 1 to 8 bits a value, or of
     floating-point numbers; one-vs-rest.
 
     Labels count as +1 and -1. More than two classes train one model each, on the same packed rows.
-{_CLASSIFIER_PARAMETERS}
+
+    Parameters
+    ----------
+    loss : {"squared_error", "squared_hinge", "hinge", "log_loss"}, default="squared_error"
+        Loss to minimise, with f(x) the output and y = +1 or -1: 1/2 (f(x) - y)^2 (least-squares
+        SVM), 1/2 max(0, 1 - y f(x))^2 (L2-SVM), max(0, 1 - y f(x)) (SVM), or log(1 + exp(-y f(x)))
+        (logistic regression).
+    refetch : bool or "auto", default="auto"
+        Loss ``hinge`` only: True to read rows again at 16 bits whose codes leave open on which side
+        of the margin they are, and to use them as such. Needs encoding ``nearest`` or
+        ``stochastic`` and ``batch=1``. ``auto``: with these encodings.
+    bits : int or "auto", default="auto"
+        Stored bits of a value, 1 to 8, or 32: floating-point rows, which are not quantized.
+        ``auto``: 4, or 8 with other losses than ``squared_error``; 32 with encoding ``float``.
+    encoding : str, default="auto"
+        ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric``, ``double``, or, for 32
+        bits, ``float``; see docs/number-formats.md. ``auto``: ``compensated`` with loss
+        ``squared_error``, ``nearest`` with ``hinge``, else ``stochastic``;
+        ``float`` with 32 bits.
+    epochs, step, schedule, batch, l2, l1, box, copies, scaler, fit_intercept
+        See :class:`LowPrecisionRegressor`.
+    device, warm_start, random_state
+        See there.
+
     Attributes
     ----------
     classes_ : ndarray, shape (n_classes,)
         The labels.
     coef_ : ndarray of float64, shape (1, n_features) or (n_classes, n_features)
         Coefficients, in the units of the features.
-    intercept_ : ndarray of float64, shape (1,) or (n_classes,){_CLASSIFIER_ATTRIBUTES}
+    intercept_ : ndarray of float64, shape (1,) or (n_classes,)
+    history_ : list of dict
+        One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
+        the mean of the loss over rows and outputs.
+    n_iter_, step_, counters_, n_features_in_, feature_names_in_
+        See :class:`LowPrecisionRegressor`.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -465,26 +470,15 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
                              f"not {self.loss!r}")
         return CLASSIFIERS[self.loss]
 
-    def _refetches(self, kind, encoding, batch):
+    def _asked_refetch(self):
         if isinstance(self.refetch, str) and self.refetch == "auto":
-            wanted = kind.refetch and encoding in FULL_CELLS
-        elif isinstance(self.refetch, (bool, np.bool_)):
-            wanted = bool(self.refetch)
-        else:
-            raise ValueError(f"refetch must be 'auto', True or False, not {self.refetch!r}")
-        if wanted and kind.loss != Loss.HINGE:
-            raise ValueError("refetch=True needs loss='hinge', whose update depends on one side "
-                             f"of a bound only, not {self.loss!r}")
-        if wanted and encoding not in FULL_CELLS:
-            raise ValueError(f"refetch=True needs encoding {' or '.join(map(repr, FULL_CELLS))}, "
-                             f"whose codes bound the value, not {encoding!r}")
-        if wanted and batch != 1:
-            raise ValueError("Refetching needs batch=1, because every row is decided with the "
-                             f"model before it, not {batch}; refetch=False uses the codes alone")
-        return wanted
+            return None
+        if isinstance(self.refetch, (bool, np.bool_)):
+            return bool(self.refetch)
+        raise ValueError(f"refetch must be 'auto', True or False, not {self.refetch!r}")
 
-    def _outputs(self, data, targets):
-        return [with_signs(data, signs) for signs in targets.T]
+    def _outputs(self, rows, targets):
+        return target_outputs(rows, targets)
 
     def _set_model(self, coef, intercept):
         self.coef_, self.intercept_ = coef, intercept
@@ -492,3 +486,8 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
 
 def _column(y):
     return np.asarray(y, np.float64)[:, None]
+
+
+def _given(value: Any) -> Any:
+    """None for a parameter that is left open."""
+    return None if isinstance(value, str) and value == "auto" else value

@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 
 Derivative = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -82,7 +83,7 @@ def sgd(rows: np.ndarray, targets: np.ndarray, *, first_steps: np.ndarray, share
         Not finite where a candidate diverged.
     """
     n_rows, n_features = rows.shape
-    slopes_of = partial(_slopes, loss) if isinstance(loss, Loss) else loss
+    slopes_of = LOSSES[loss].derivative if isinstance(loss, Loss) else loss
 
     def gradient(part, models):
         values = np.asarray(rows[part], np.float64)
@@ -103,18 +104,6 @@ def sgd(rows: np.ndarray, targets: np.ndarray, *, first_steps: np.ndarray, share
         models = np.array(list(descend(start, steps, n_rows=n_rows, batch=batch, gradient=gradient,
                                        project=project)))
     return models[..., :-1], models[..., -1]
-
-
-def _slopes(loss, values, targets):
-    """Derivative of the loss of every output value."""
-    if loss == Loss.LEAST_SQUARES:
-        return values - targets
-    margins = values * targets
-    if loss == Loss.LOGISTIC:
-        return -targets / (1 + np.exp(np.minimum(margins, 700)))
-    if loss == Loss.HINGE:
-        return np.where(margins < 1, -targets, 0.0)
-    return np.where(margins < 1, values - targets, 0.0)
 
 
 def _proximal_step(n_rows, period, l1, box, part, models, step):

@@ -5,7 +5,7 @@ memory of its own, rebuilds the job from them, and runs the golden model.
 """
 
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.job import EpochSteps, TrainingJob, label_bytes
+from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import (
     MAP_VERSION,
     REGISTERS,
@@ -23,7 +23,10 @@ from bitstep.pipeline.registers import (
     Loss,
     Status,
 )
-from bitstep.quantization import QuantizedDataset, Scaler
+from bitstep.pipeline.shapes import label_bytes
+from bitstep.quantization import LabelStream, QuantizedDataset, QuantizedRows, Scaler
+from bitstep.training.objective import Objective, Training
+from bitstep.training.planning import plan
 
 IDENTITY = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677
 
@@ -60,14 +63,27 @@ def quantized(levels, labels, *, bits=4, encoding="nearest", variance=None,
     """A quantized data set from integer levels and stored labels; features are u themselves."""
     levels = np.asarray(levels)
     n_features = levels.shape[1]
-    return QuantizedDataset(
+    rows = QuantizedRows(
         bits=bits, bus_width=64, encoding=encoding, n_features=n_features,
-        rows=(pack_levels(levels, PipelineConfig(bits=bits)),), seed=0,
-        labels=pack_labels(labels, label_format), label_format=label_format,
-        label_scale=label_scale, label_offset=label_offset,
-        classes=np.array([-1.0, 1.0]) if label_format == LabelFormat.SIGN else None,
+        packed=(pack_levels(levels, PipelineConfig(bits=bits)),), seed=0,
         scaler=Scaler("minmax", np.zeros(n_features), np.ones(n_features)),
         variance=np.zeros(n_features) if variance is None else np.asarray(variance, float))
+    stream = LabelStream(
+        pack_labels(labels, label_format), label_format, label_scale, label_offset,
+        np.array([-1.0, 1.0]) if label_format == LabelFormat.SIGN else None)
+    return QuantizedDataset(rows, stream)
+
+
+def settings(**options):
+    """Objective and training from the fields of both."""
+    names = {field.name for field in fields(Objective)}
+    return (Objective(**{name: value for name, value in options.items() if name in names}),
+            Training(**{name: value for name, value in options.items() if name not in names}))
+
+
+def planned(data, config, *, initial=None, first_epoch=0, **options):
+    """A plan from the fields of objective and training."""
+    return plan(data, config, *settings(**options), initial=initial, first_epoch=first_epoch)
 
 
 def make_job(levels, labels, *, bits=4, mantissa=1, shift=1,

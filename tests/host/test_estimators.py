@@ -17,7 +17,7 @@ from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.devices import DeviceError
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.results import SaturationError
-from bitstep.training.planning import pipeline_for
+from bitstep.training.pipelines import pipeline_for
 
 LOSSES = ("squared_error", "squared_hinge", "hinge", "log_loss")
 

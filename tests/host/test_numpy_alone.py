@@ -35,6 +35,8 @@ assert bitstep.cli.main(["doctor", "--device", "pynq"]) == 1
 assert bitstep.cli.main(["train", "diabetes", "--device", "golden"]) == 1
 assert bitstep.cli.main(["train", data, "--device", "sim"]) == 1
 assert bitstep.cli.main(["train", data, "--device", "pynq"]) == 1
+assert bitstep.PipelineConfig and bitstep.open_device
+assert bitstep.quantize and bitstep.train_model
 try:
     bitstep.LowPrecisionRegressor
 except ImportError as error:

@@ -6,7 +6,8 @@ import pytest
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import fit_scaler, quantize
-from bitstep.training.planning import pipeline_for
+from bitstep.training.objective import Objective, Training
+from bitstep.training.pipelines import pipeline_for
 from bitstep.training.train import train_model
 from bitstep_lab.float_sgd import sgd
 
@@ -58,7 +59,8 @@ def test_the_pipeline_of_float_rows_does_the_same(loss, batch):
     config = pipeline_for(n_features=5, bits=32, encoding="float", loss=loss)
     steps = 0.2 / np.arange(1, 4)
     with GoldenDevice(config) as device:
-        model = train_model([data], device, config, steps=steps, batch=batch, loss=loss)
+        model = train_model([data], device, config, Objective(loss=loss),
+                            Training(steps=steps, batch=batch))
     scaler = fit_scaler(features)
     rows = (features - scaler.centre) / scaler.scale
     weights, intercepts = sgd(rows, labels[:, None], first_steps=np.array([0.2]),

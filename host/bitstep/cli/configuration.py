@@ -6,13 +6,13 @@ from bitstep.cli.options import (
     UsageError,
     add_lookahead_option,
     add_pipeline_options,
-    fill_defaults,
     integer,
 )
+from bitstep.cli.request import request_rows
 from bitstep.pipeline.config import MAX_FEATURES, RECURSIONS, SOLVERS, PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS
-from bitstep.training.planning import pipeline_for
+from bitstep.training.pipelines import pipeline_for
 
 
 def add_configuration_options(parser: argparse.ArgumentParser) -> None:
@@ -47,11 +47,11 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
 
 def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     """The configuration that the options describe."""
-    fill_defaults(arguments)
+    rows = request_rows(arguments)
     auto = arguments.lookahead == "auto"
     # What a training would choose.
     usual = pipeline_for(
-        n_features=1, bits=arguments.bits, encoding=arguments.encoding,
+        n_features=1, bits=rows.bits, encoding=rows.encoding,
         loss=Loss.LOGISTIC if arguments.solver == "logistic" else Loss.LEAST_SQUARES)
     recursion = arguments.recursion or usual.recursion
     if arguments.features is not None and arguments.features > arguments.max_features:
@@ -59,8 +59,8 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
                          f"not {arguments.features}")
     try:
         config = PipelineConfig(
-            bus_width=arguments.bus_width, bits=arguments.bits,
-            family=ENCODINGS[arguments.encoding].family,
+            bus_width=rows.bus_width, bits=rows.bits,
+            family=ENCODINGS[rows.encoding].family,
             max_features=arguments.max_features, lookahead=0 if auto else arguments.lookahead,
             recursion=recursion, minibatch=arguments.minibatch,
             corrections=arguments.corrections, solver=arguments.solver,

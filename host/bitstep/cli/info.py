@@ -112,15 +112,15 @@ def _show_quantized(path):
     data = load_quantized(path)
     _show({"file": f"quantized data set, {Path(path).stat().st_size:,} bytes",
            "rows": data.n_rows, "features": data.n_features, "bits": data.bits,
-           "encoding": data.encoding, "bus width": data.bus_width, "copies": data.copies,
-           "bytes per epoch": f"{data.rows[0].nbytes:,}",
+           "encoding": data.encoding, "bus width": data.bus_width, "copies": data.rows.copies,
+           "bytes per epoch": f"{data.rows.packed[0].nbytes:,}",
            "full precision": "a copy at 16 bits" if data.full is not None else
            "of all rows" if data.family == "float" else "no",
            "task": data.task, "labels": data.label_format.name.lower() if data.classes is not None
            else f"{data.label_format.name.lower()}, {data.label_offset:g} + "
            f"{data.label_scale:g} L",
            "classes": _classes([] if data.classes is None else data.classes),
-           "scaler": data.scaler.kind, "seed": data.seed,
+           "scaler": data.scaler.kind, "seed": data.rows.seed,
            "noise of codes": f"{np.mean(data.variance):.4g} (mean variance of a scaled feature)"})
 
 

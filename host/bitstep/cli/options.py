@@ -12,16 +12,11 @@ import numpy as np
 
 from bitstep.data import Dataset, dataset_names
 from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD
-from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, Grid
+from bitstep.quantization import ENCODINGS
 from bitstep.quantization.labels import MAX_CLASSES
 from bitstep.quantization.scaling import SCALERS
 from bitstep.training.models import MODELS
-from bitstep.training.planning import CORRECTED_ENCODINGS
 
-# How rows become codes; bits and encoding depend on the model. A file of `bitstep quantize` says
-# all of it, so the parser's default is None: an option that contradicts the file is reported.
-ROW_DEFAULTS = {"bus_width": 64, "scaler": "minmax", "copies": 1, "shuffle": True, "seed": 0}
 DEFAULT_MODELS = {"regression": "linreg", "classification": "ls-svm"}
 
 
@@ -128,50 +123,6 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
                         "copies of the rows, read in turn by the epochs (default: 1)")
     parser.add_argument("--seed", type=integer(0), metavar="K",
                         help="seed of shuffle, codes and the rounding of updates (default: 0)")
-
-
-def fill_defaults(arguments: argparse.Namespace) -> None:
-    """Set the row options that were not given.
-
-    Raises
-    ------
-    UsageError
-        If the encoding does not exist at these bits.
-    """
-    for name, value in ROW_DEFAULTS.items():
-        if getattr(arguments, name, value) is None:
-            setattr(arguments, name, value)
-    kind = MODELS[getattr(arguments, "model", None) or "linreg"]
-    bits, encoding = arguments.bits, arguments.encoding
-    if bits is None:
-        arguments.bits = FLOAT_BITS if encoding == "float" else kind.bits
-    if encoding is None:
-        arguments.encoding = "float" if bits == FLOAT_BITS else kind.encoding
-    elif bits is not None and (bits == FLOAT_BITS) != (encoding == "float"):
-        raise UsageError(f"--bits {bits} does not go together with --encoding {encoding}: "
-                         f"{FLOAT_BITS} bits are floating-point numbers, encoding float; leave "
-                         "one of the two out")
-    try:
-        Grid(arguments.encoding, arguments.bits)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    check_encoding(getattr(arguments, "model", None) or "linreg", arguments.encoding,
-                   "--encoding ")
-
-
-def check_encoding(model: str, encoding: str, source: str) -> None:
-    """Raise :class:`UsageError` if a model cannot be trained on an encoding.
-
-    Parameters
-    ----------
-    source : str
-        What stands before the encoding in the message.
-    """
-    if MODELS[model].loss != Loss.LEAST_SQUARES and encoding in CORRECTED_ENCODINGS:
-        others = [name for name in ENCODINGS if name not in CORRECTED_ENCODINGS]
-        raise UsageError(f"--model {model} does not go together with {source}{encoding}, which is "
-                         "corrected for the squared error alone: choose one of "
-                         f"{', '.join(others)}")
 
 
 def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:

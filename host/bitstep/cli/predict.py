@@ -10,7 +10,6 @@ from bitstep.cli.options import check_writable, is_quantized
 from bitstep.data import load
 from bitstep.data.files import is_libsvm
 from bitstep.quantization import load_quantized
-from bitstep.training.losses import row_values
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
 from bitstep.writing import write_text
 
@@ -72,7 +71,7 @@ def _from_codes(arguments: argparse.Namespace, model: LinearModel) -> tuple[np.n
         raise ModelFileError(
             f"The model was trained with {expected[0]} bits {expected[1]}, {arguments.data} holds "
             f"{data.bits} bits {data.encoding}: quantize it like the model's data")
-    scaled, _ = row_values(data, slice(None))
+    scaled, _ = data.rows.values(slice(None))
     return scaled * data.scaler.scale + data.scaler.centre, data.label_values()
 
 

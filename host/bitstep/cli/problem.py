@@ -1,4 +1,4 @@
-"""What a command trains on: data set, split, quantization, and the measures of a training run."""
+"""Problems that a command trains: data set, split, quantization, and measures of a run."""
 
 import argparse
 import sys
@@ -9,17 +9,21 @@ import numpy as np
 
 from bitstep.cli.options import (
     DEFAULT_MODELS,
-    UsageError,
-    check_encoding,
-    fill_defaults,
     is_quantized,
     task_of,
 )
 from bitstep.cli.progress import Bar
+from bitstep.cli.request import RowRequest, request_codes, request_rows
 from bitstep.data import Dataset, load, split
-from bitstep.pipeline.registers import Loss
-from bitstep.quantization import QuantizedDataset, load_quantized, quantize
-from bitstep.quantization.encodings import FULL_CELLS
+from bitstep.pipeline.losses import LOSSES
+from bitstep.quantization import (
+    ENCODINGS,
+    QuantizedDataset,
+    QuantizedRows,
+    load_quantized,
+    quantize_labels,
+    quantize_rows,
+)
 from bitstep.training.losses import accuracies, code_losses, mean_losses
 from bitstep.training.models import MODELS, Model
 from bitstep.training.train import TrainedModel, class_outputs, class_targets
@@ -34,8 +38,8 @@ class Problem:
     name : str
     model : str
         A key of :data:`bitstep.training.models.MODELS`.
-    refetch : bool
-        Whether rows shall be fetched again at full precision.
+    request : RowRequest
+        Description of the rows.
     outputs : list of QuantizedDataset
         The same packed rows, one set of labels for each output of the model.
     classes : ndarray of float64, shape (n_classes,)
@@ -46,7 +50,7 @@ class Problem:
 
     name: str
     model: str
-    refetch: bool
+    request: RowRequest
     outputs: list[QuantizedDataset]
     classes: np.ndarray
     train: Dataset | None
@@ -64,8 +68,8 @@ class Problem:
 
     @property
     def loss_on(self) -> str:
-        """What the training loss is computed on: ``features``, ``codes``, or ``full``: the rows at
-        16 bits, or the floating-point rows, of a quantized data set.
+        """Rows that the training loss is computed on: ``features``, ``codes``, or ``full``: the
+        rows at 16 bits, or the floating-point rows, of a quantized data set.
         """
         if self.train is not None:
             return "features"
@@ -111,28 +115,12 @@ class Problem:
             targets = np.stack([data.label_values() for data in self.outputs], axis=1)
         else:
             targets = self._targets(self.train)
-        return float(np.mean([constant_loss(self.kind.loss, column) for column in targets.T]))
+        return float(np.mean([LOSSES[self.kind.loss].constant(column) for column in targets.T]))
 
     def _targets(self, dataset):
         if self.task == "classification":
             return class_targets(dataset.labels, self.classes)
         return dataset.labels[:, None]
-
-
-def constant_loss(loss: Loss, targets: np.ndarray) -> float:
-    """Least mean loss that a constant can have.
-
-    Parameters
-    ----------
-    targets : ndarray of float64, shape (n_rows,)
-        +1 and -1 for all losses but least squares.
-    """
-    if loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):    # the same: the best is within [-1, 1]
-        return float(np.var(targets)) / 2
-    share = np.mean(targets > 0)
-    if loss == Loss.HINGE:
-        return 2 * float(min(share, 1 - share))
-    return -float(sum(part * np.log(part) for part in (share, 1 - share) if part > 0))
 
 
 def prepare(arguments: argparse.Namespace) -> Problem:
@@ -145,111 +133,52 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     """
     if is_quantized(arguments.data):
         return _from_codes(arguments)
-    fill_defaults(arguments)
-    refetch = resolve_refetch(arguments, has_full=True)
+    request = request_rows(arguments, refetch=arguments.refetch, batch=arguments.batch)
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
     task = task_of(arguments, dataset)
-    train, test = split(dataset, arguments.train_rows, arguments.shuffle, arguments.seed)
+    train, test = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
     task_of(arguments, dataset, train.labels)
-    data = quantize_rows(arguments, train, full=refetch)
     if task == "regression":
-        classes, outputs = np.zeros(0), [data]
+        classes = np.zeros(0)
+        # Labels first: rows may take minutes.
+        label_bits = ENCODINGS[request.encoding].label_bits
+        labels = quantize_labels(train.labels, train.n_rows, label_bits=label_bits)
+        outputs = [QuantizedDataset(rows_of(request, train, full=request.refetch), labels)]
     else:
         classes = np.unique(train.labels)
-        outputs = class_outputs(data, train.labels, classes)
-    return Problem(dataset.name, arguments.model or DEFAULT_MODELS[task], refetch, outputs, classes,
+        rows = rows_of(request, train, full=request.refetch)
+        outputs = class_outputs(rows, train.labels, classes)
+    return Problem(dataset.name, arguments.model or DEFAULT_MODELS[task], request, outputs, classes,
                    train, test)
 
 
-def quantize_rows(arguments: argparse.Namespace, dataset: Dataset, task: str = "regression", *,
-                  full: bool = False) -> QuantizedDataset:
-    """Quantize the rows and labels of a data set as a command's options say.
+def rows_of(request: RowRequest, dataset: Dataset, *, full: bool) -> QuantizedRows:
+    """Quantize the rows of a data set.
 
     Parameters
     ----------
-    task : {"regression", "classification"}
-        How labels are stored.
     full : bool
-        Whether a copy at full precision is made, for refetching.
+        True for a copy at full precision, for refetching.
     """
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
-        return quantize(
-            dataset.features, dataset.labels, bits=arguments.bits, encoding=arguments.encoding,
-            bus_width=arguments.bus_width, scaler=arguments.scaler, copies=arguments.copies,
-            seed=arguments.seed, task=task, full=full, progress=bar.to)
-
-
-def resolve_refetch(arguments: argparse.Namespace, *, has_full: bool) -> bool:
-    """Whether a training refetches: as asked for, or, by default, wherever it can.
-
-    Parameters
-    ----------
-    arguments : argparse.Namespace
-        With bits and encoding filled in.
-    has_full : bool
-        Whether the rows at full precision are there or can be made.
-
-    Raises
-    ------
-    UsageError
-        If refetching was asked for, or is the default, but does not go together with another
-        option.
-    """
-    asked, loss = arguments.refetch, MODELS[arguments.model or "linreg"].loss
-    if loss != Loss.HINGE:
-        if asked:
-            other = f", not --model {arguments.model}" if arguments.model else ""
-            raise UsageError(f"--refetch needs --model svm{other}: the other losses depend on more "
-                             "of a row than the side of a bound it is on")
-        return False
-    if arguments.encoding not in FULL_CELLS:
-        if asked and arguments.encoding == "float":
-            raise UsageError("--refetch does not go together with floating-point rows (--bits 32), "
-                             "which are at full precision; leave one of the two out")
-        if asked:
-            raise UsageError("--refetch needs --encoding nearest or stochastic, whose codes bound "
-                             f"the value, not {arguments.encoding}")
-        return False
-    if asked is False or (asked is None and not has_full):
-        return False
-    if not has_full:
-        raise UsageError(f"--refetch needs rows at full precision, which {arguments.data} does not "
-                         "hold: write it with `bitstep quantize --full`")
-    if arguments.batch != 1:
-        raise UsageError("Refetching needs --batch 1, because every row is decided with the model "
-                         f"before it, not {arguments.batch}; --no-refetch uses the codes alone")
-    return True
+        return quantize_rows(
+            dataset.features, bits=request.bits, encoding=request.encoding,
+            bus_width=request.bus_width, scaler=request.scaler, copies=request.copies,
+            seed=request.seed, full=full, progress=bar.to)
 
 
 def _from_codes(arguments):
     data = load_quantized(arguments.data)
-    for option, given in (("--train-rows", arguments.train_rows), ("--shuffle", arguments.shuffle),
-                          ("--seed", arguments.seed)):
-        if given is not None:
-            raise UsageError(f"{option} needs features, but {arguments.data} is quantized already: "
-                             "choose rows, order and seed with `bitstep quantize`")
-    for name, stored in (("bits", data.bits), ("encoding", data.encoding), ("copies", data.copies),
-                         ("bus_width", data.bus_width), ("scaler", data.scaler.kind)):
-        given = getattr(arguments, name)
-        if given not in (None, stored):
-            raise UsageError(f"--{name.replace('_', '-')} {given} does not fit {arguments.data}, "
-                             f"which was quantized with {stored}: leave the option out, or "
-                             "quantize again")
-        setattr(arguments, name, stored)
-    arguments.seed = data.seed
+    request = request_codes(arguments, data)
     model = arguments.model or DEFAULT_MODELS[data.task]
-    check_encoding(model, data.encoding, f"the encoding of {arguments.data}, ")
-    if MODELS[model].task != data.task:
-        raise UsageError(f"--model {model} does not fit {arguments.data}, which was quantized for "
-                         f"a {data.task}")
-    refetch = resolve_refetch(arguments, has_full=data.full is not None)
-    if MODELS[model].loss == Loss.HINGE and arguments.refetch is None and not refetch \
-            and data.encoding in FULL_CELLS:
+    if LOSSES[MODELS[model].loss].one_sided and arguments.refetch is None and not request.refetch \
+            and ENCODINGS[data.encoding].cell:
         print(f"bitstep train: note: {arguments.data} has no rows at full precision, so rows are "
               "used as quantized; `bitstep quantize --full` writes a file for refetching",
               file=sys.stderr)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:
-        outputs, classes = class_outputs(data, data.label_values(), data.classes), data.classes
-    return Problem(arguments.data, model, refetch, outputs, classes, None, None)
+        outputs = class_outputs(data.rows, data.label_values(), data.classes)
+        classes = data.classes
+    return Problem(arguments.data, model, request, outputs, classes, None, None)

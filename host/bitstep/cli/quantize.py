@@ -9,15 +9,21 @@ from bitstep.cli.options import (
     add_data_options,
     add_pipeline_options,
     check_writable,
-    fill_defaults,
     is_quantized,
     task_of,
 )
-from bitstep.cli.problem import quantize_rows
+from bitstep.cli.problem import rows_of
+from bitstep.cli.request import request_rows
 from bitstep.data import load, split
 from bitstep.pipeline.config import FULL_WIDTH
-from bitstep.quantization import save_quantized
-from bitstep.quantization.encodings import FULL_CELLS
+from bitstep.pipeline.losses import LOSSES
+from bitstep.quantization import (
+    ENCODINGS,
+    QuantizedDataset,
+    quantize_labels,
+    save_quantized,
+)
+from bitstep.training.models import MODELS
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -41,24 +47,27 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Quantize and write."""
     check_writable(arguments.out, sources=[arguments.data])
-    fill_defaults(arguments)
+    request = request_rows(arguments)
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
-    cells = arguments.encoding in FULL_CELLS
+    cells = bool(ENCODINGS[request.encoding].cell)
     if arguments.full and not cells:
         raise UsageError("--full needs --encoding nearest or stochastic, whose codes bound the "
-                         f"value, not {arguments.encoding}")
-    full = arguments.model == "svm" and cells if arguments.full is None else arguments.full
+                         f"value, not {request.encoding}")
+    full = LOSSES[MODELS[arguments.model or "linreg"].loss].one_sided and cells \
+        if arguments.full is None else arguments.full
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
     task = task_of(arguments, dataset)
-    train, _ = split(dataset, arguments.train_rows, arguments.shuffle, arguments.seed)
+    train, _ = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
     task_of(arguments, dataset, train.labels)
-    data = quantize_rows(arguments, train, task, full=full)
+    labels = quantize_labels(train.labels, train.n_rows, task=task,
+                             label_bits=ENCODINGS[request.encoding].label_bits)
+    data = QuantizedDataset(rows_of(request, train, full=full), labels)
     save_quantized(data, arguments.out)
-    copies = f"{data.copies} copies of " if data.copies > 1 else ""
-    labels = "a regression" if data.classes is None else f"{len(data.classes)} classes"
-    print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features for {labels}, "
-          f"{data.bits} bits {data.encoding}, {copies}{data.rows[0].nbytes:,} bytes of rows"
+    copies = f"{data.rows.copies} copies of " if data.rows.copies > 1 else ""
+    kind = "a regression" if data.classes is None else f"{len(data.classes)} classes"
+    print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features for {kind}, "
+          f"{data.bits} bits {data.encoding}, {copies}{data.rows.packed[0].nbytes:,} bytes of rows"
           + ("" if data.full is None else f", and a copy at {FULL_WIDTH} bits"))
     print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
     return 0

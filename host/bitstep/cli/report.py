@@ -1,8 +1,8 @@
 """The report of a training run (docs/report.md): as JSON, as text, as a drawing."""
 
-import argparse
 import importlib.metadata
 import platform
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,12 @@ import numpy as np
 from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Problem
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.losses import loss_named
+from bitstep.training.objective import Objective, Training
 from bitstep.training.train import TrainedModel, report_counters
 from bitstep.writing import duration, numbers, table
 
 REPORT_VERSION = 1
-LOSSES = {
-    "squared_error": "1/(2K) sum of squared residuals",
-    "squared_hinge": "1/(2K) sum of max(0, 1 - y f(x))^2",
-    "hinge": "1/K sum of max(0, 1 - y f(x))",
-    "log_loss": "1/K sum of log(1 + exp(-y f(x)))"}
 
 
 def versions() -> dict[str, str | None]:
@@ -33,11 +30,39 @@ def versions() -> dict[str, str | None]:
     return found
 
 
-def make_report(arguments: argparse.Namespace, problem: Problem, model: TrainedModel, *,
-                config: PipelineConfig, step: float, clock_hz: float | None,
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A training run with everything that the options left open filled in.
+
+    Attributes
+    ----------
+    source : str
+        The data as the user named them.
+    problem : Problem
+    objective : Objective
+    training : Training
+    schedule : str
+        Name of the schedule, or file of steps.
+    config : PipelineConfig
+        Pipeline of the jobs.
+    device : str
+        Name of the device.
+    """
+
+    source: str
+    problem: Problem
+    objective: Objective
+    training: Training
+    schedule: str
+    config: PipelineConfig
+    device: str
+
+
+def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None,
                 wall_seconds: float) -> dict[str, Any]:
     """The report; every key is described in docs/report.md."""
-    data = problem.outputs[0]
+    problem, objective, training = request.problem, request.objective, request.training
+    rows, config = problem.request, request.config
     counters = report_counters(model.counters)
     cycles = counters["cycles"]
     coef, intercept = model.coefs[-1].tolist(), model.intercepts[-1].tolist()
@@ -45,18 +70,19 @@ def make_report(arguments: argparse.Namespace, problem: Problem, model: TrainedM
         coef, intercept = coef[0], intercept[0]
     return {
         "report_version": REPORT_VERSION,
-        "dataset": problem.describe(arguments.data),
+        "dataset": problem.describe(request.source),
         "config": {
             "model": problem.model, "loss": problem.kind.sklearn_loss,
-            "bits": data.bits, "encoding": data.encoding, "bus_width": data.bus_width,
-            "scaler": data.scaler.kind, "copies": data.copies, "epochs": model.epochs_done,
-            "batch": arguments.batch, "step": float(step), "schedule": arguments.schedule,
-            "l2": arguments.l2, "l1": arguments.l1, "box": arguments.box,
-            "refetch": problem.refetch, "fit_intercept": arguments.intercept,
-            "model_range": arguments.model_range, "shuffle": arguments.shuffle,
+            "bits": rows.bits, "encoding": rows.encoding, "bus_width": rows.bus_width,
+            "scaler": rows.scaler, "copies": rows.copies, "epochs": model.epochs_done,
+            "batch": training.batch, "step": float(training.steps[0]),
+            "schedule": request.schedule,
+            "l2": objective.l2, "l1": objective.l1, "box": objective.box,
+            "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
+            "model_range": model.model_range, "shuffle": rows.shuffle,
             "lookahead": config.lookahead, "pipeline": config.to_dict()},
-        "device": arguments.device,
-        "seed": arguments.seed,
+        "device": request.device,
+        "seed": rows.seed,
         "versions": versions(),
         "clock_hz": clock_hz,
         "device_seconds": None if cycles is None or not clock_hz else cycles / clock_hz,
@@ -88,8 +114,8 @@ def print_report(report: dict[str, Any]) -> None:
     print(table(list(columns), list(zip(*columns.values(), strict=True))))
     on = {"features": "", "codes": ", estimated from the codes (there are no features)",
           "full": " at full precision (there are no features)"}
-    print(f"Loss: {LOSSES[_loss(config)]} over K rows{on[report['loss_on']]}.")
-    if _loss(config) == "hinge" and config["encoding"] != "float":
+    print(f"Loss: {_loss(config).text} over K rows{on[report['loss_on']]}.")
+    if _loss(config).one_sided and config["encoding"] != "float":
         print(_refetched(report))
     if report["device_seconds"] is not None:
         waits = {cause: cycles for cause, cycles in counters["stall_cycles"].items() if cycles}
@@ -100,11 +126,12 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def _loss(config):
-    return config.get("loss", "squared_error")      # of reports written before there were others
+    # Reports have no name of it that were written before there were others.
+    return loss_named(config.get("loss", "squared_error"))
 
 
 def _refetched(report):
-    """How many of the rows that were visited were read again."""
+    """Share of the visited rows that were read again, as a sentence."""
     if not report["config"]["refetch"]:
         return "Refetching: no; every row was used as quantized."
     counters, config = report["counters"], PipelineConfig(**report["config"]["pipeline"])
@@ -115,7 +142,7 @@ def _refetched(report):
 
 
 def check_plot(path: str) -> None:
-    """Whether a drawing can be written to ``path``, before any long work.
+    """Check, before any long work, that a drawing can be written to ``path``.
 
     Raises
     ------
@@ -161,7 +188,7 @@ def plot(report: dict[str, Any], path: str) -> None:
     of = "loss" if len(losses) > 1 else "training loss"
     unit = "\n(squared units of the label)" if config["model"] == "linreg" else ""
     panels[0].set_ylabel(f"{of}{' from codes' if report['loss_on'] == 'codes' else ''}\n"
-                         f"{LOSSES[_loss(config)]}{unit}", fontsize=9)
+                         f"{_loss(config).text}{unit}", fontsize=9)
     if accuracy:
         panels[1].plot(epochs, [100 * share for share in tests], markersize=4, **styles["test"])
         panels[1].set_ylabel("test accuracy in %", fontsize=9)

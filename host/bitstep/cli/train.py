@@ -22,20 +22,19 @@ from bitstep.cli.options import (
 )
 from bitstep.cli.problem import prepare
 from bitstep.cli.progress import Bar
-from bitstep.cli.report import check_plot, make_report, plot, print_report
+from bitstep.cli.report import Request, check_plot, make_report, plot, print_report
 from bitstep.devices import open_device
+from bitstep.pipeline.device import Device
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError
+from bitstep.quantization import ENCODINGS
+from bitstep.training.choices import resolve_training
 from bitstep.training.model_file import LinearModel
-from bitstep.training.planning import (
-    CORRECTED_ENCODINGS,
-    MARGIN_RANGE,
-    MODEL_RANGE,
-    automatic_range,
-    pipeline_for,
-)
-from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
-from bitstep.training.train import TrainedModel, automatic_step, lost_updates, train_model
+from bitstep.training.objective import Objective
+from bitstep.training.pipelines import pipeline_of
+from bitstep.training.schedules import SCHEDULES, read_steps
+from bitstep.training.train import TrainedModel, lost_updates, train_model
 from bitstep.writing import write_json
 
 DEFAULT_EPOCHS = 20
@@ -51,7 +50,20 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "run.json; bitstep train cod-rna --model svm. The report is described in docs/report.md.")
     add_data_options(parser)
     add_pipeline_options(parser)
-    training = parser.add_argument_group("training")
+    _add_training_options(parser.add_argument_group("training"))
+    device = parser.add_argument_group("device")
+    add_device_options(device)
+    add_lookahead_option(device)        # type: ignore[arg-type]
+    device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
+                        "time without progress of the device in seconds (default: 600)")
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", metavar="FILE.npz", help="write the model")
+    output.add_argument("--report", metavar="FILE.json", help="write the report")
+    output.add_argument("--plot", metavar="FILE.png", help="draw the loss of every epoch")
+    return parser
+
+
+def _add_training_options(training: Any) -> None:
     training.add_argument("--epochs", type=integer(1), metavar="N",
                           help="passes over the rows (default: 20; with a file of steps: all of "
                           "them)")
@@ -81,18 +93,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     training.add_argument("--model-range", type=number(0), metavar="R",
                           help="largest weight that is representable, as a multiple of the labels' "
                           "half range (default: as far as the steps can reach, at most "
-                          f"{MODEL_RANGE:g} for linreg and ls-svm, {MARGIN_RANGE:g} for the "
-                          "other models)")
-    device = parser.add_argument_group("device")
-    add_device_options(device)
-    add_lookahead_option(device)        # type: ignore[arg-type]
-    device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
-                        "time without progress of the device in seconds (default: 600)")
-    output = parser.add_argument_group("output")
-    output.add_argument("--out", metavar="FILE.npz", help="write the model")
-    output.add_argument("--report", metavar="FILE.json", help="write the report")
-    output.add_argument("--plot", metavar="FILE.png", help="draw the loss of every epoch")
-    return parser
+                          f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg and ls-svm, "
+                          f"{LOSSES[Loss.HINGE].model_range:g} for the other models)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -102,6 +104,47 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         check_plot(arguments.plot)
     options = device_options(arguments)
+    request = make_request(arguments)
+    try:
+        device = open_device(request.device, request.config, **options)
+    finally:
+        if "progress" in options:
+            options["progress"].clear()
+    asked = arguments.step not in (None, "auto")
+    with device:
+        started = time.perf_counter()
+        model = _train(request, device, arguments.timeout, asked)
+        report = make_report(request, model, clock_hz=device.clock_hz,
+                             wall_seconds=time.perf_counter() - started)
+    print_report(report)
+    if arguments.out:
+        final(request.problem, model, report["config"]).save(arguments.out)
+    if arguments.report:
+        write_json(arguments.report, report)
+    if arguments.plot:
+        plot(report, arguments.plot)
+    for path in filter(None, (arguments.out, arguments.report, arguments.plot, arguments.wave)):
+        print(f"wrote {path}")
+    warning = warning_of(request, model, [entry["train_loss"] for entry in report["history"]],
+                         asked)
+    if warning:
+        print(f"bitstep train: warning: {warning}", file=sys.stderr)
+    if model.interrupted:
+        print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
+              f"{len(request.training.steps)}"
+              + (" of every class" if len(request.problem.outputs) > 1 else ""), file=sys.stderr)
+        return 1
+    return 0
+
+
+def make_request(arguments: argparse.Namespace) -> Request:
+    """Read and quantize the data, and resolve the options.
+
+    Raises
+    ------
+    UsageError
+        If options do not go together.
+    """
     by_name = arguments.schedule in SCHEDULES
     if not by_name and arguments.step is not None:
         raise UsageError("--step does not go together with a file of steps (--schedule "
@@ -112,78 +155,60 @@ def run(arguments: argparse.Namespace) -> int:
     epochs = arguments.epochs or (
         DEFAULT_EPOCHS if by_name else len(read_steps(Path(arguments.schedule))))
     problem = prepare(arguments)
-    data, loss = problem.outputs[0], problem.kind.loss
-    step = arguments.step
-    if by_name and step in (None, "auto"):
-        step = automatic_step(data, arguments.batch, arguments.intercept, loss=loss)
-    steps = schedule_steps(arguments.schedule, step=step, epochs=epochs)
+    rows = problem.outputs[0].rows
+    objective = Objective(loss=problem.kind.loss, l2=arguments.l2, l1=arguments.l1,
+                          box=arguments.box, refetch=problem.request.refetch)
+    training = resolve_training(
+        rows, objective, epochs=epochs, schedule=arguments.schedule, batch=arguments.batch,
+        step="auto" if arguments.step is None else arguments.step,
+        fit_intercept=arguments.intercept, model_range=arguments.model_range)
     try:
-        config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
-                              bus_width=data.bus_width, lookahead=arguments.lookahead, loss=loss,
-                              refetch=problem.refetch,
-                              proximal=arguments.l1 > 0 or arguments.box is not None)
+        config = pipeline_of(rows, objective, arguments.lookahead)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if arguments.model_range is None:
-        arguments.model_range = automatic_range(data, config, steps=steps, batch=arguments.batch,
-                                                loss=loss)
+    return Request(source=arguments.data, problem=problem, objective=objective, training=training,
+                   schedule=arguments.schedule, config=config, device=arguments.device)
+
+
+def _train(request: Request, device: Device, timeout_s: float, asked: bool) -> TrainedModel:
+    """Train with a progress bar; a saturation says what to try."""
+    outputs, training = request.problem.outputs, request.training
     try:
-        device = open_device(arguments.device, config, **options)
-    finally:
-        if "progress" in options:
-            options["progress"].clear()
-    with device:
-        started = time.perf_counter()
-        try:
-            with Bar(epochs * len(problem.outputs), "training", " epochs") as bar:
-                model = train_model(
-                    problem.outputs, device, config, steps=steps, batch=arguments.batch,
-                    loss=loss, refetch=problem.refetch, l2=arguments.l2, l1=arguments.l1,
-                    box=arguments.box, fit_intercept=arguments.intercept,
-                    model_range=arguments.model_range, timeout_s=arguments.timeout,
-                    on_epoch=bar.to)
-        except SaturationError as error:
-            error.args = (f"{error} ({remedy(arguments, steps[0])})",)
-            raise
-        wall_seconds = time.perf_counter() - started
-        clock_hz = device.clock_hz
-    report = make_report(arguments, problem, model, config=config, step=steps[0],
-                         clock_hz=clock_hz, wall_seconds=wall_seconds)
-    print_report(report)
-    if arguments.out:
-        final(problem, model, report["config"]).save(arguments.out)
-    if arguments.report:
-        write_json(arguments.report, report)
-    if arguments.plot:
-        plot(report, arguments.plot)
-    for path in filter(None, (arguments.out, arguments.report, arguments.plot, arguments.wave)):
-        print(f"wrote {path}")
-    losses = [entry["train_loss"] for entry in report["history"]]
-    lost = None if arguments.l1 or arguments.box else lost_updates(model, np.array(losses))
-    if lost:
-        print(f"bitstep train: warning: {lost}", file=sys.stderr)
-    last = losses[-1]
-    if not lost and last > 1.1 * problem.baseline:      # nothing to learn gives a little above 1
-        constant = "the labels' mean" if loss == Loss.LEAST_SQUARES else "the best constant"
-        held = "".join(f" or a {change} --{name}" for name, change in (
-            ("l2", "smaller"), ("l1", "smaller"), ("box", "larger")) if getattr(arguments, name))
-        print(f"bitstep train: warning: the training loss is {last:.6g}, but predicting "
-              f"{constant} has {problem.baseline:.6g}; {remedy(arguments, steps[0])}{held}",
-              file=sys.stderr)
-    if model.interrupted:
-        print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
-              f"{epochs}" + (" of every class" if len(problem.outputs) > 1 else ""),
-              file=sys.stderr)
-        return 1
-    return 0
+        with Bar(len(training.steps) * len(outputs), "training", " epochs") as bar:
+            return train_model(outputs, device, request.config, request.objective, training,
+                               timeout_s=timeout_s, on_epoch=bar.to)
+    except SaturationError as error:
+        error.args = (f"{error} ({remedy(request, asked)})",)
+        raise
 
 
-def remedy(arguments: argparse.Namespace, step: float) -> str:
-    """What to try if a training diverged, or left the range of its numbers."""
+def warning_of(request: Request, model: TrainedModel, losses: list[float],
+               asked: bool) -> str | None:
+    """A sentence on a training that learned nothing; None for others."""
+    objective, problem = request.objective, request.problem
+    lost = None if objective.proximal else lost_updates(model, np.array(losses))
+    if lost or losses[-1] <= 1.1 * problem.baseline:    # nothing to learn gives a little above 1
+        return lost
+    constant = "the labels' mean" if objective.rule.quadratic else "the best constant"
+    held = "".join(f" or a {change} --{name}" for name, change in (
+        ("l2", "smaller"), ("l1", "smaller"), ("box", "larger")) if getattr(objective, name))
+    return (f"the training loss is {losses[-1]:.6g}, but predicting {constant} has "
+            f"{problem.baseline:.6g}; {remedy(request, asked)}{held}")
+
+
+def remedy(request: Request, asked: bool) -> str:
+    """Ways out for a training that diverged, or left the range of its numbers.
+
+    Parameters
+    ----------
+    asked : bool
+        True if the step was asked for.
+    """
+    step, rows = request.training.steps[0], request.problem.request
     ways = [f"--step {rounded(step / 4, 2)}"]
-    if arguments.step not in (None, "auto"):
+    if asked:
         ways.append("--step auto")
-    if arguments.bits <= 3 and arguments.encoding in CORRECTED_ENCODINGS:
+    if rows.bits <= 3 and ENCODINGS[rows.encoding].corrected:
         ways.append("more --bits")      # the noise of few bits, amplified, asks for short steps
     return f"the first step was {rounded(step, 3)}, try {' or '.join(ways)}"
 

@@ -12,8 +12,9 @@ from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import quantize
+from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
-from bitstep.training.train import automatic_step
+from bitstep.training.schedules import automatic_step
 
 ENCODINGS = {"single": "nearest", "double": "double", "float": "float"}
 EPOCHS = 3
@@ -31,7 +32,8 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     initial : bool
         True for a start from a random model.
     options
-        For :func:`bitstep.training.planning.plan`, such as ``batch`` and ``l2``.
+        Of :class:`bitstep.training.objective.Objective` and ``Training``, such as ``l2`` and
+        ``batch``.
     """
     rng = np.random.default_rng(seed)
     if loss is None:
@@ -44,13 +46,16 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     data = quantize(features, values, bits=config.bits, encoding=ENCODINGS[config.family],
                     bus_width=config.bus_width, copies=copies, seed=seed, full=refetch,
                     task="classification" if classes else "regression")
-    step = automatic_step(data, options.get("batch", 1), True, loss=loss)
+    step = automatic_step(data.rows, options.get("batch", 1), True, loss=loss)
     if initial:
-        stored = unpack_labels(data.labels, data.label_format, n_rows)
+        stored = data.stored_labels()
         unit = 0.1 * data.label_scale * float(np.abs(stored).max())
         options["initial"] = (rng.uniform(-unit, unit, n_features), data.label_offset + unit)
-    return plan(data, config, steps=step / np.arange(1, epochs + 1), loss=loss, refetch=refetch,
-                **options).job
+    objective = Objective(loss=loss, refetch=refetch, **{
+        name: options.pop(name) for name in ("l2", "l1", "box") if name in options})
+    start = options.pop("initial", None)
+    training = Training(steps=step / np.arange(1, epochs + 1), **options)
+    return plan(data, config, objective, training, initial=start).job
 
 
 def features_of(config: PipelineConfig, beats: int) -> int:

@@ -66,8 +66,8 @@ class IntegerEpoch:
         self.bound = int(np.abs(self.model).max())
 
     def next_correction(self, row):
-        """What the next boundary adds; None if there is none, since what is never added cannot
-        leave its range.
+        """Correction that the next boundary adds; None if there is none, since what is never added
+        cannot leave its range.
         """
         if row + self.job.correction_period >= self.job.n_rows:
             return None
@@ -77,7 +77,7 @@ class IntegerEpoch:
         return exact.astype(np.int64)
 
     def undecided(self, levels, dot, target):
-        """Whether the row at full precision may be on either side of the hinge.
+        """True if the row at full precision may be on either side of the hinge.
 
         A value lies within ``refetch_cell`` half levels of its level q and within the ends of the
         grid, so twice its product with x lies between twice q x and that plus or minus

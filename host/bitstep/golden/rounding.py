@@ -11,7 +11,7 @@ def round_shift(value, shift: int):
 
 
 def fits(value, width: int) -> bool:
-    """Whether an integer, or every integer of an array, fits ``width`` bits, signed."""
+    """True if an integer, or every integer of an array, fits ``width`` bits, signed."""
     low, high = -(1 << width - 1), (1 << width - 1) - 1
     if isinstance(value, np.ndarray):
         return bool(value.size == 0 or (low <= value.min() and value.max() <= high))

@@ -73,16 +73,16 @@ class PipelineConfig:
         Cycles of the scalar recursion, the least distance between two rows: 2, 3 or 4, and 6 with
         solver ``logistic``.
     minibatch : bool
-        Whether batches of more than one row are possible (costs a second model memory).
+        True if batches of more than one row are possible (costs a second model memory).
     corrections : bool
-        Whether the diagonal corrections and L2 are possible (costs a memory and multipliers).
+        True if the diagonal corrections and L2 are possible (costs a memory and multipliers).
     solver : {"linear", "logistic"}
         ``linear``: losses whose derivative is piecewise linear (least squares, squared hinge,
         hinge). ``logistic``: the logistic loss.
     proximal : bool
-        Whether proximal steps (L1 and box constraint) are possible.
+        True if proximal steps (L1 and box constraint) are possible.
     refetch : bool
-        Whether rows that could be on either side of the hinge are read again at full precision
+        True if rows that could be on either side of the hinge are read again at full precision
         (costs memories, multipliers and a port). Needs family ``single`` and solver ``linear``.
 
     Raises
@@ -127,14 +127,14 @@ class PipelineConfig:
 
     @property
     def level_limit(self) -> int:
-        """What the value 1 of a scaled feature counts in a dot product: the largest level, or,
+        """Weight of the value 1 of a scaled feature in a dot product: the largest level, or,
         for family ``float``, 1 with all fraction bits of the sum.
         """
         return level_limit(self.bits, self.family)
 
     @property
     def gradient_limit(self) -> int:
-        """What the value 1 of a scaled feature counts in an update."""
+        """Weight of the value 1 of a scaled feature in an update."""
         return 1 if self.family == "float" else self.level_limit
 
     @property
@@ -149,7 +149,7 @@ class PipelineConfig:
 
     @property
     def has_zero_code(self) -> bool:
-        """Whether the code 0 decodes to level 0, so that padding needs no mask."""
+        """True if the code 0 decodes to level 0, so that padding needs no mask."""
         return self.bits > (1 if self.family == "single" else 2)
 
     @property
@@ -235,7 +235,7 @@ class PipelineConfig:
 
     @property
     def fast_clock(self) -> bool:
-        """Whether registers stand wherever a clock of 100 MHz and more on a slow FPGA needs them
+        """True if registers stand wherever a clock of 100 MHz and more on a slow FPGA needs them
         (``recursion`` 4, docs/pipeline.md).
         """
         return self.recursion == 4
@@ -325,7 +325,7 @@ class PipelineConfig:
         return min(self.lookahead, self.required_lookahead(beats))
 
     def allows_lookahead(self, lookahead: int, beats: int) -> bool:
-        """Whether rows of ``beats`` beats may use a look-ahead in this configuration."""
+        """True if rows of ``beats`` beats may use a look-ahead in this configuration."""
         return lookahead <= self.lookahead and beats <= self.line_depth(lookahead + 1)
 
     def keeps_lookahead(self, other: "PipelineConfig", beats: int) -> bool:
@@ -399,7 +399,7 @@ class PipelineConfig:
 
 
 def level_limit(bits: int, family: str) -> int:
-    """What the value 1 of a scaled feature counts in a dot product."""
+    """Weight of the value 1 of a scaled feature in a dot product."""
     if family == "float":
         return 1 << FLOAT_GUARD
     if family == "double":

@@ -17,12 +17,22 @@ from bitstep.pipeline.config import (
     MAX_SHIFT,
     MODEL_WIDTH,
     SHIFT_UNIT,
-    SIGMOID_FRACTION,
     PipelineConfig,
 )
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.shapes import check_fine_rows, check_labels, check_rows
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
+KEY_WIDTH = 32                                # bits of an epoch's key
+WORD_WIDTH = 64                               # bits of a word of the epoch table
+
+# Fields of an entry of the epoch table and their bits, lowest first, as in the memory that the
+# pipeline reads (docs/memory-layout.md); those of a leading underscore are 0.
+EPOCH_FIELDS = (
+    ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()), ("_unused", 11),
+    ("correction_mantissa", MANTISSA_WIDTH), ("correction_shift", MAX_SHIFT.bit_length()),
+    ("_reserved", 11), ("threshold", MODEL_WIDTH - 1), ("_rest", 1), ("key", KEY_WIDTH))
 
 
 @dataclass(frozen=True)
@@ -53,14 +63,17 @@ class EpochSteps:
         if not 0 <= self.threshold < 1 << MODEL_WIDTH - 1:
             raise ValueError(f"threshold must be in [0, 2**{MODEL_WIDTH - 1}), "
                              f"not {self.threshold}")
-        if not 0 <= self.key < 1 << 32:
-            raise ValueError(f"key must be in [0, 2**32), not {self.key}")
+        if not 0 <= self.key < 1 << KEY_WIDTH:
+            raise ValueError(f"key must be in [0, 2**{KEY_WIDTH}), not {self.key}")
 
-    def words(self) -> tuple[int, int]:
-        """The entry of the epoch table, two words of 64 bits (docs/memory-layout.md)."""
-        return (self.mantissa | self.shift << 18
-                | self.correction_mantissa << 32 | self.correction_shift << 50,
-                self.threshold | self.key << 32)
+    def words(self) -> tuple[int, ...]:
+        """The entry of the epoch table, two words of 64 bits (:data:`EPOCH_FIELDS`)."""
+        entry = position = 0
+        for name, width in EPOCH_FIELDS:
+            entry |= getattr(self, name, 0) << position
+            position += width
+        return tuple(entry >> start & (1 << WORD_WIDTH) - 1
+                     for start in range(0, position, WORD_WIDTH))
 
     @staticmethod
     def scale(mantissa: int, shift: int) -> float:
@@ -158,22 +171,12 @@ class TrainingJob:
             raise ValueError(
                 f"The data must have 1 to {config.capacity} features for this pipeline, not "
                 f"{self.n_features}; build one with a larger max_features")
-        if not self.rows or self.n_rows < 1:
-            raise ValueError("A training job needs at least one row")
+        check_rows(self.rows, config, self.n_features)
         if self.n_rows * self.beats >= 1 << 32:
             raise ValueError(f"The rows ({self.n_rows}) times the beats of a row ({self.beats}) "
                              f"must be below 2**32, not {self.n_rows * self.beats}; train on fewer "
                              "rows or on a wider bus")
-        shape = (self.n_rows, self.beats * config.beat_bytes)
-        for copy in self.rows:
-            if copy.shape != shape or copy.dtype != np.uint8:
-                raise ValueError(f"Packed rows must be uint8 of shape {shape}, "
-                                 f"not {copy.dtype} of shape {copy.shape}")
-        if len(self.rows) > 255:
-            raise ValueError(f"A job may have at most 255 copies of its rows, not {len(self.rows)}")
-        expected = label_bytes(self.n_rows, self.label_format)
-        if self.labels.dtype != np.uint8 or self.labels.shape != (expected,):
-            raise ValueError(f"Packed labels must be {expected} bytes, not {self.labels.shape}")
+        check_labels(self.labels, self.label_format, self.n_rows)
         if not 0 <= self.label_shift <= config.max_label_shift:
             raise ValueError(f"label_shift must be from 0 to {config.max_label_shift}, "
                              f"not {self.label_shift}")
@@ -211,15 +214,15 @@ class TrainingJob:
         self._check_full()
 
     def _check_loss(self):
-        wanted = "logistic" if self.loss == Loss.LOGISTIC else "linear"
-        if self.config.solver != wanted:
-            raise ValueError(f"A loss {self.loss.name} needs a pipeline with solver {wanted!r}, "
-                             f"not {self.config.solver!r}")
-        if self.loss != Loss.LEAST_SQUARES and self.label_format != LabelFormat.SIGN:
+        rule = LOSSES[self.loss]
+        if self.config.solver != rule.solver:
+            raise ValueError(f"A loss {self.loss.name} needs a pipeline with solver "
+                             f"{rule.solver!r}, not {self.config.solver!r}")
+        if rule.signs and self.label_format != LabelFormat.SIGN:
             raise ValueError(f"A loss {self.loss.name} needs labels of format SIGN, "
                              f"not {self.label_format.name}")
-        if self.loss == Loss.LOGISTIC and self.label_shift < SIGMOID_FRACTION + 1:
-            raise ValueError(f"label_shift must be at least {SIGMOID_FRACTION + 1} for the "
+        if self.label_shift < rule.least_label_shift:
+            raise ValueError(f"label_shift must be at least {rule.least_label_shift} for the "
                              f"logistic loss, not {self.label_shift}")
 
     def _check_proximal(self):
@@ -241,27 +244,13 @@ class TrainingJob:
         if not 1 <= self.refetch_cell <= MAX_REFETCH_CELL:
             raise ValueError(f"refetch_cell must be from 0 to {MAX_REFETCH_CELL}, "
                              f"not {self.refetch_cell}")
-        if self.loss != Loss.HINGE or self.batch != 1:
+        if not LOSSES[self.loss].one_sided or self.batch != 1:
             raise ValueError("Refetching is for the hinge loss and a batch of 1, not for "
                              f"{self.loss.name} and {self.batch}")
-        shape = (self.n_rows, self.n_features)
-        if self.full is None or self.full.dtype != np.int16 or self.full.shape != shape:
-            found = "nothing" if self.full is None \
-                else f"{self.full.dtype} of shape {self.full.shape}"
-            raise ValueError(f"Rows at full precision must be int16 of shape {shape}, not {found}")
+        check_fine_rows(self.full, self.n_rows, self.n_features)
 
     def _check_words(self, name, words, width):
         if words.shape != (self.n_features,):
             raise ValueError(f"{name} must have shape ({self.n_features},), not {words.shape}")
         if len(words) and (words.min() < -(1 << width - 1) or words.max() >= 1 << width - 1):
             raise ValueError(f"{name} must fit {width} bits, signed")
-
-
-def label_bits(label_format: LabelFormat) -> int:
-    """Stored bits of a label."""
-    return {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}[label_format]
-
-
-def label_bytes(n_rows: int, label_format: LabelFormat) -> int:
-    """Bytes of a packed label stream: whole 64-bit words."""
-    return -(-n_rows * label_bits(label_format) // 64) * 8

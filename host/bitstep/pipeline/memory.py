@@ -3,8 +3,8 @@
 import numpy as np
 
 from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, PipelineConfig, ceil_div
-from bitstep.pipeline.job import label_bytes
 from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.shapes import label_bytes
 
 
 def pack_codes(codes: np.ndarray, bits: int, bus_width: int) -> np.ndarray:

@@ -8,7 +8,6 @@ values themselves, in single precision.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,35 +17,58 @@ from bitstep.pipeline.config import FLOAT_BITS, level_limit
 FRACTION_BITS = 24
 
 
-class Encoding(NamedTuple):
-    """What sets an encoding apart.
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """Properties of an encoding.
 
-    ``family`` is the pipeline that decodes it, ``draws`` the random samples that a code holds,
-    ``min_bits`` the least bits of a code.
+    Attributes
+    ----------
+    family : str
+        Family of the pipelines that decode it (:mod:`bitstep.pipeline.config`).
+    draws : int
+        Random samples that a code holds.
+    min_bits, max_bits : int
+        Least and most bits of a code.
+    corrected : bool
+        True if diagonal corrections take the variance of the codes out of the gradient. They are
+        those of least squares, so no other loss can be trained on such codes.
+    cell : int
+        Largest distance of a value to the level of its code, in half intervals, for encodings
+        whose rows may be kept at full precision; 0 for the others.
+    label_bits : {16, 32}
+        Stored bits of a regression's label, if nothing else is asked for.
     """
 
-    family: str
+    family: str = "single"
     draws: int
-    min_bits: int
-
-    @property
-    def max_bits(self) -> int:
-        """The most bits of a code."""
-        return FLOAT_BITS if self.family == "float" else 8
+    min_bits: int = 1
+    max_bits: int = 8
+    corrected: bool = False
+    cell: int = 0
+    label_bits: int = 16
 
 
 ENCODINGS = {
-    "nearest": Encoding("single", 0, 1),
-    "stochastic": Encoding("single", 1, 1),
-    "compensated": Encoding("single", 1, 1),
-    "double-symmetric": Encoding("single", 2, 2),
-    "double": Encoding("double", 2, 2),
-    "float": Encoding("float", 0, FLOAT_BITS),
+    "nearest": Encoding(draws=0, cell=1),
+    "stochastic": Encoding(draws=1, cell=2),
+    "compensated": Encoding(draws=1, corrected=True),
+    "double-symmetric": Encoding(draws=2, min_bits=2, corrected=True),
+    "double": Encoding(family="double", draws=2, min_bits=2),
+    "float": Encoding(family="float", draws=0, min_bits=FLOAT_BITS, max_bits=FLOAT_BITS,
+                      label_bits=32),
 }
 
-# Encodings whose rows may be kept at full precision, and how many half intervals a value may lie
-# from the level of its code.
-FULL_CELLS = {"nearest": 1, "stochastic": 2}
+
+def fine_encodings(join: str = "and") -> str:
+    """Names of the encodings whose rows may be kept at full precision, for messages."""
+    return f" {join} ".join(repr(name) for name, encoding in ENCODINGS.items() if encoding.cell)
+
+
+def check_fine(encoding: str) -> None:
+    """Raise ValueError unless rows of an encoding may be kept at full precision."""
+    if not ENCODINGS[encoding].cell:
+        raise ValueError(f"Rows at full precision are kept for the encodings {fine_encodings()}, "
+                         f"not for {encoding!r}")
 
 
 @dataclass(frozen=True)
@@ -212,11 +234,9 @@ class Grid:
         Raises
         ------
         ValueError
-            If the encoding is not one of :data:`FULL_CELLS`.
+            If the encoding has no :attr:`Encoding.cell`.
         """
-        if self.encoding not in FULL_CELLS:
-            raise ValueError("Rows at full precision are kept for the encodings "
-                             f"{' and '.join(map(repr, FULL_CELLS))}, not for {self.encoding!r}")
+        check_fine(self.encoding)
         shift = FRACTION_BITS - fraction - (1 if self.bits == 1 else 0)     # 1 bit: 2 levels apart
         values = positions + np.uint32(1 << shift - 1)
         values >>= np.uint32(shift)

@@ -1,12 +1,14 @@
 """Labels to the integers that a pipeline compares with dot products."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from bitstep.data.dataset import TASKS, DataError
+from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.shapes import LABEL_BITS
 
 LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
 # Largest L by stored bits. A weight of 32 times the largest label must fit a model word with any
@@ -18,22 +20,85 @@ MAX_CLASSES = 256           # more different labels than this are a regression's
 
 @dataclass(frozen=True, eq=False)
 class LabelStream:
-    """Packed labels and what they stand for: ``y = offset + scale * L``.
+    """Packed labels, and the values that they stand for.
 
-    For two classes L is +1 for ``classes[1]`` and -1 for ``classes[0]``, for more it is the
-    class's number in ``classes``, from 0; scale 1 and offset 0.
+    Parameters
+    ----------
+    packed : ndarray of uint8
+        Packed labels, whole 8-byte words.
+    label_format : LabelFormat
+        ``SIGN`` for two classes, ``INT16`` for more, ``INT16`` or ``INT32`` for a regression.
+    scale, offset : float
+        A label is ``offset + scale * L``, with L the stored integer; 1 and 0 for classes.
+    classes : ndarray of float64, shape (n_classes,), or None
+        Two classes: those of L = -1 and L = +1; more: those of L = 0, 1, 2 and so on. In increasing
+        order; None for a regression. A pipeline trains on two; of more, one against the rest
+        (:func:`bitstep.training.train.class_outputs`).
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit each other.
     """
 
-    packed: np.ndarray
+    packed: np.ndarray = field(repr=False)
     label_format: LabelFormat
     scale: float
     offset: float
     classes: np.ndarray | None
 
+    @property
+    def task(self) -> str:
+        """``regression`` or ``classification``."""
+        return "regression" if self.classes is None else "classification"
 
-def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str, label_bits: int,
-                    center_labels: bool) -> LabelStream:
-    """The label stream of a data set.
+    def integers(self, n_rows: int) -> np.ndarray:
+        """The first stored labels L, shape (n_rows,); +1 and -1 for format ``SIGN``."""
+        return unpack_labels(self.packed, self.label_format, n_rows)
+
+    def __post_init__(self):
+        if not (np.isfinite(self.offset) and 0 < self.scale < np.inf):
+            raise ValueError("label_offset must be finite and label_scale finite and positive, not "
+                             f"{self.offset} and {self.scale}")
+        if self.classes is None:
+            if self.label_format == LabelFormat.SIGN:
+                raise ValueError("1-bit labels must have classes")
+            return
+        count = len(self.classes)
+        if self.classes.ndim != 1 or not 2 <= count <= MAX_CLASSES \
+                or not (np.diff(self.classes) > 0).all():
+            raise ValueError(f"classes must be 2 to {MAX_CLASSES} increasing numbers, "
+                             f"not {self.classes}")
+        expected = LabelFormat.SIGN if count == 2 else LabelFormat.INT16
+        if self.label_format != expected:
+            raise ValueError(f"labels of {count} classes must be {expected.name}, "
+                             f"not {LabelFormat(self.label_format).name}")
+        if count > 2:
+            # With the padding, whose zeros are a class's number, too.
+            numbers = self.integers(8 * self.packed.size // LABEL_BITS[expected])
+            if numbers.min() < 0 or numbers.max() >= count:
+                raise ValueError(f"labels of {count} classes must be numbers from 0 to "
+                                 f"{count - 1}, not {numbers.min()} to {numbers.max()}")
+
+
+def sign_labels(signs: np.ndarray) -> LabelStream:
+    """Labels +1 and -1 as one output of a classification has them.
+
+    Unlike :func:`quantize_labels` it accepts a single sign: in a part of the data some class may be
+    missing.
+
+    Parameters
+    ----------
+    signs : ndarray, shape (n_rows,)
+        One column of :func:`bitstep.training.train.class_targets`.
+    """
+    return LabelStream(pack_labels(signs.astype(np.int64), LabelFormat.SIGN), LabelFormat.SIGN,
+                       1.0, 0.0, np.array([-1.0, 1.0]))
+
+
+def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression",
+                    label_bits: int = 16, center_labels: bool = True) -> LabelStream:
+    """Store labels as integers, and pack them.
 
     Parameters
     ----------
@@ -48,7 +113,7 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str, label_bits: i
         Stored bits of a regression's label; L is rounded to nearest, at most 2**15 - 1 in
         magnitude with 16 bits and 2**26 - 1 with 32.
     center_labels : bool
-        Whether a regression's offset is the centre of the labels' range (else 0).
+        True for a regression's offset in the centre of the labels' range (else 0).
 
     Returns
     -------

@@ -15,6 +15,8 @@ from bitstep.pipeline.memory import unpack_floats
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization.blocks import row_blocks
 from bitstep.quantization.dataset import QuantizedDataset
+from bitstep.quantization.labels import LabelStream
+from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
 from bitstep.writing import whole_file
 
@@ -43,23 +45,24 @@ def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") ->
     OSError
         If the file cannot be written.
     """
+    data, labels = dataset.rows, dataset.labels
     arrays: dict[str, Any] = {
-        "labels": dataset.labels, "centre": dataset.scaler.centre, "scale": dataset.scaler.scale,
-        "variance": dataset.variance}
+        "labels": labels.packed, "centre": data.scaler.centre, "scale": data.scaler.scale,
+        "variance": data.variance}
     # Copies without draws are one array, which is stored once.
-    first = {id(rows): f"rows_{copy}" for copy, rows in reversed([*enumerate(dataset.rows)])}
-    arrays |= {first[id(rows)]: rows for rows in dataset.rows}
-    if dataset.full is not None:
-        arrays["full"] = dataset.full
-    classes = dataset.classes
+    first = {id(rows): f"rows_{copy}" for copy, rows in reversed([*enumerate(data.packed)])}
+    arrays |= {first[id(rows)]: rows for rows in data.packed}
+    if data.full is not None:
+        arrays["full"] = data.full
+    classes = labels.classes
     header = {
-        "magic": MAGIC, "version": VERSION, "bits": dataset.bits, "encoding": dataset.encoding,
-        "bus_width": dataset.bus_width, "n_features": dataset.n_features,
-        "rows": [first[id(rows)] for rows in dataset.rows],
-        "label_format": dataset.label_format.name,
-        "label_scale": dataset.label_scale, "label_offset": dataset.label_offset,
-        "classes": None if classes is None else classes.tolist(), "scaler": dataset.scaler.kind,
-        "seed": dataset.seed, "sha256": {name: _sha256(array) for name, array in arrays.items()},
+        "magic": MAGIC, "version": VERSION, "bits": data.bits, "encoding": data.encoding,
+        "bus_width": data.bus_width, "n_features": data.n_features,
+        "rows": [first[id(rows)] for rows in data.packed],
+        "label_format": labels.label_format.name,
+        "label_scale": labels.scale, "label_offset": labels.offset,
+        "classes": None if classes is None else classes.tolist(), "scaler": data.scaler.kind,
+        "seed": data.seed, "sha256": {name: _sha256(array) for name, array in arrays.items()},
     }
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
     with whole_file(os.fspath(path)) as temporary, temporary.open("wb") as file:
@@ -109,7 +112,7 @@ def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
     try:
         dataset = _assemble(header, arrays)
         for name in dict.fromkeys(header["rows"]):
-            _check_rows(dataset, name, arrays[name])
+            _check_codes(dataset.rows, name, arrays[name])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{path}: the parts of the file do not fit each other ({error}); "
                            "quantize again") from error
@@ -135,24 +138,25 @@ def _header(path: Path, stored: Any) -> dict[str, Any]:
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
     return QuantizedDataset(
-        bits=header["bits"], encoding=header["encoding"], bus_width=header["bus_width"],
-        n_features=header["n_features"],
-        rows=tuple(arrays[name] for name in header["rows"]),
-        labels=arrays["labels"], label_format=LabelFormat[header["label_format"]],
-        label_scale=header["label_scale"], label_offset=header["label_offset"],
-        classes=None if classes is None else np.array(classes, np.float64),
-        scaler=Scaler(header["scaler"], arrays["centre"], arrays["scale"]),
-        variance=arrays["variance"], seed=header["seed"], full=arrays.get("full"))
+        QuantizedRows(
+            bits=header["bits"], encoding=header["encoding"], bus_width=header["bus_width"],
+            n_features=header["n_features"],
+            packed=tuple(arrays[name] for name in header["rows"]),
+            scaler=Scaler(header["scaler"], arrays["centre"], arrays["scale"]),
+            variance=arrays["variance"], seed=header["seed"], full=arrays.get("full")),
+        LabelStream(
+            arrays["labels"], LabelFormat[header["label_format"]], header["label_scale"],
+            header["label_offset"], None if classes is None else np.array(classes, np.float64)))
 
 
-def _check_rows(dataset: QuantizedDataset, name: str, rows: np.ndarray) -> None:
+def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray) -> None:
     """Raise ValueError for a set bit of padding, a code that no encoder writes or a value at full
     precision that lies outside the cell of its code.
     """
-    config = dataset.row_config
-    real = np.zeros((config.beats(dataset.n_features), config.bus_width), np.uint8)
+    config = data.config
+    real = np.zeros((config.beats(data.n_features), config.bus_width), np.uint8)
     lanes = real[:, :config.lanes * config.bits].reshape(len(real), config.lanes, config.bits)
-    features = np.arange(lanes[:, :, 0].size).reshape(lanes.shape[:2]) < dataset.n_features
+    features = np.arange(lanes[:, :, 0].size).reshape(lanes.shape[:2]) < data.n_features
     lanes[features] = 1
     padding = ~np.packbits(real.reshape(-1), bitorder="little")
     impossible = 1 << config.bits - 1       # the level below -level_limit
@@ -160,24 +164,23 @@ def _check_rows(dataset: QuantizedDataset, name: str, rows: np.ndarray) -> None:
         if (rows[start:stop] & padding).any():
             raise ValueError(f"padding in {name} is not 0")
         if config.family == "float":
-            values = unpack_floats(rows[start:stop], dataset.n_features)
+            values = unpack_floats(rows[start:stop], data.n_features)
             if not (np.abs(values) <= 1).all():     # NaN is refused, too
                 raise ValueError(f"{name} holds a value that is not in [-1, 1]")
-        elif config.family == "single" and (config.bits > 1 or dataset.full is not None):
-            codes = unpack_codes(rows[start:stop], config, dataset.n_features)
+        elif config.family == "single" and (config.bits > 1 or data.full is not None):
+            codes = unpack_codes(rows[start:stop], config, data.n_features)
             if config.bits > 1 and (codes == impossible).any():
                 raise ValueError(f"{name} holds code {impossible}, which stands for no level")
-            if dataset.full is not None:
-                _check_cells(dataset, name, codes, dataset.full[start:stop])
+            if data.full is not None:
+                _check_cells(data, name, codes, data.full[start:stop])
 
 
-def _check_cells(dataset: QuantizedDataset, name: str, codes: np.ndarray,
-                 full: np.ndarray) -> None:
-    fraction = dataset.row_config.full_fraction
-    levels, _ = decode(codes, bits=dataset.bits, family="single")
+def _check_cells(data: QuantizedRows, name: str, codes: np.ndarray, full: np.ndarray) -> None:
+    fraction = data.config.full_fraction
+    levels, _ = decode(codes, bits=data.bits, family="single")
     values = full.astype(np.int64)
-    if (np.abs(2 * (values - (levels << fraction))) > dataset.refetch_cell << fraction).any() \
-            or (np.abs(values) > dataset.level_limit << fraction).any():
+    if (np.abs(2 * (values - (levels << fraction))) > data.refetch_cell << fraction).any() \
+            or (np.abs(values) > data.level_limit << fraction).any():
         raise ValueError(f"full holds a value outside the cell of its code in {name}")
 
 

@@ -92,7 +92,7 @@ class LinearModel:
 
 
 def is_model(path: str | Path) -> bool:
-    """Whether a file is an .npz with the members of a model file."""
+    """True if a file is an .npz with the members of a model file."""
     try:
         with zipfile.ZipFile(path) as file:
             return {"header.npy", "checksum.npy", "coef.npy"} <= set(file.namelist())

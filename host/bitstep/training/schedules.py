@@ -8,8 +8,12 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.checks import is_integer
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import QuantizedRows
 
 SCHEDULES = ("constant", "inverse", "inverse-sqrt")
+SAMPLE_ROWS = 2048          # rows that the automatic step looks at
 
 
 def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float | None,
@@ -87,3 +91,72 @@ def read_steps(path: Path) -> np.ndarray:
         except ValueError:
             raise ValueError(f"{path}, line {number}: expected one number, not {line!r}") from None
     return np.array(steps, dtype=np.float64)
+
+
+# How the factors of the automatic step were tuned.
+# Least squares is tuned on six data sets with 1 to 8 bits. The other losses are tuned with
+# float64 SGD, 20 epochs, ``step / epoch`` (breast_cancer, digits and wine one-vs-rest, 8 normal
+# features with 0, 9 and 25 % of the labels flipped by noise of the margin, 100 sparse ones),
+# against the best of a grid of powers of 2. With B = 1 the final loss is above that by at most
+# 3.1 % (squared hinge), 0.9 % (hinge) and 3.7 % (logistic) of the loss of a model of zeros. Few,
+# large batches want still longer steps than is safe in general: with B = 32 it is up to 19, 6 and
+# 12 % (the sparse set), so give more epochs, or a step.
+def automatic_step(rows: QuantizedRows, batch: int = 1, fit_intercept: bool = True,
+                   loss: Loss = Loss.LEAST_SQUARES) -> float:
+    """A first step that suits the data, in scaled feature space.
+
+    With R the mean of |q|^2 over the rows (q the decoded row, with the intercept's 1), m the
+    largest eigenvalue of the mean of q q' and D the largest quantization variance of a column::
+
+        step = f min(sqrt(B), g) B / (R + (B - 1) m)
+
+    ================  =================  ===
+    loss              f                  g
+    ================  =================  ===
+    least squares     0.2 / (1 + 12 D)   1
+    squared hinge     0.5                2
+    hinge             2                  4
+    logistic          4                  4
+    ================  =================  ===
+
+    An update of one row with step 1 / R removes its whole residual, on average; a large batch with
+    step 2 / m diverges, with 8 / m for the logistic loss, whose curvature is at most 1/4; and noise
+    of rounding, amplified by the corrections, asks for a shorter step (on cadata at 2 bits a five
+    times shorter one). A row's hinge or logistic derivative is at most 1, so the step is about what
+    a weight can change at once; it is at most 16, an eighth of the default ``model_range``. R and m
+    are taken from no more than 2,048 rows, evenly spaced.
+
+    Parameters
+    ----------
+    rows : QuantizedRows
+    batch : int
+    fit_intercept : bool
+    loss : Loss
+
+    Returns
+    -------
+    float
+    """
+    pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
+    sample, _ = rows.levels(pick)
+    if fit_intercept:
+        sample = np.hstack([sample, np.ones((len(sample), 1))])
+    mean_square = float((sample ** 2).sum(axis=1).mean())
+    if mean_square == 0.0:
+        return 1.0
+    largest = _largest_eigenvalue(sample) if batch > 1 else 0.0
+    rule = LOSSES[loss]
+    step = rule.step_fraction * min(batch ** 0.5, rule.batch_growth) * batch \
+        / (mean_square + (batch - 1) * largest)
+    step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
+    return min(step, rule.max_step)
+
+
+def _largest_eigenvalue(sample):
+    """Largest eigenvalue of the mean of q q' over rows q, by power iteration."""
+    vector, largest = np.ones(sample.shape[1]), 0.0
+    for _ in range(30):         # some per cent of accuracy are plenty
+        vector = sample.T @ (sample @ vector) / len(sample)
+        largest = float(np.linalg.norm(vector))
+        vector /= largest or 1.0
+    return largest

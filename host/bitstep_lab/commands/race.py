@@ -14,9 +14,10 @@ from bitstep.cli.options import (
     stored_bits,
 )
 from bitstep.cli.progress import StatusLine
+from bitstep.cli.request import usage_error
 from bitstep.pipeline.config import FLOAT_BITS
-from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS
+from bitstep.training.choices import ChoiceError, resolve_rows
 from bitstep.training.models import MODELS
 from bitstep.training.schedules import SCHEDULES
 from bitstep.writing import duration, table, write_json
@@ -138,28 +139,22 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
     UsageError
         If nobody does, or if an encoding does not suit the model.
     """
-    from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn, trains
+    from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
     from bitstep_lab.races.run_store import machine
     kind = MODELS[model]
-    if arguments.refetch and kind.loss != Loss.HINGE:
-        raise UsageError("--refetch needs --model svm")
-    if arguments.refetch and arguments.batch != 1:
-        raise UsageError(f"--refetch needs --batch 1, not {arguments.batch}")
     found: list[Any] = [FLOAT] if arguments.float else []
     encodings = arguments.encoding or [kind.encoding]
     for encoding in encodings:
         for bits in arguments.bits:
             if bits == FLOAT_BITS or encoding == "float":
                 continue        # the float pipeline, which takes part already
-            if bits < ENCODINGS[encoding].min_bits:
-                raise UsageError(f"--encoding {encoding} needs --bits of at least "
-                                 f"{ENCODINGS[encoding].min_bits}, not {bits}")
-            one = Pipeline(bits=bits, encoding=encoding, refetch=arguments.refetch,
-                           lookahead=arguments.lookahead)
-            if not trains(one, kind.loss):
-                raise UsageError(f"--encoding {encoding} is corrected for least squares, not for "
-                                 f"{model}; choose nearest, stochastic or double")
-            found.append(one)
+            try:
+                rows = resolve_rows(kind, bits=bits, encoding=encoding, refetch=arguments.refetch,
+                                    batch=arguments.batch)
+            except ChoiceError as error:
+                raise usage_error(error, arguments, encoding=encoding, model=model) from error
+            found.append(Pipeline(bits=bits, encoding=encoding, refetch=rows.refetch,
+                                  lookahead=arguments.lookahead))
     threads = arguments.threads or sorted({1, machine()["cores"]})
     for method in arguments.cpu:
         if method == "sklearn":

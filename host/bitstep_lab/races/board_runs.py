@@ -7,11 +7,13 @@ import numpy as np
 
 from bitstep.devices import open_device
 from bitstep.devices.register_device import ForwardingDevice
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS
 from bitstep.pipeline.results import SaturationError
-from bitstep.quantization import quantize
-from bitstep.training.planning import pipeline_for
-from bitstep.training.train import class_outputs, report_counters, train_model
+from bitstep.quantization import QuantizedDataset, QuantizedRows, quantize_rows
+from bitstep.training.objective import Objective, Training
+from bitstep.training.pipelines import pipeline_of
+from bitstep.training.train import report_counters, train_model
 from bitstep_lab.races.contestants import Pipeline, Task
 
 POLLS = 256             # looks at the device in the time that an epoch's beats take, at least
@@ -42,49 +44,62 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     """
     dataset, profile = task.data.dataset, task.profile
     started = time.perf_counter()
-    data = quantize(dataset.features, dataset.labels, bits=contestant.bits,
-                    encoding=contestant.encoding, bus_width=profile.bus_width, seed=task.seed,
-                    full=contestant.refetch)
+    rows = quantize_rows(dataset.features, bits=contestant.bits, encoding=contestant.encoding,
+                         bus_width=profile.bus_width, seed=task.seed, full=contestant.refetch)
+    outputs = task.outputs(rows)
     quantize_s = time.perf_counter() - started
-    outputs = [data] if task.kind.task == "regression" else class_outputs(
-        data, dataset.labels, task.classes)
-    moved = sum(copy.nbytes for copy in data.rows) + sum(each.labels.nbytes for each in outputs)
-    moved += 0 if data.full is None else data.full.nbytes
-    config = pipeline_for(
-        n_features=data.n_features, bits=data.bits, encoding=data.encoding,
-        bus_width=profile.bus_width, loss=task.kind.loss, refetch=contestant.refetch,
-        lookahead=0 if contestant.lookahead == "auto" else contestant.lookahead)
-    if contestant.lookahead == "auto":
-        config = config.with_lookahead()        # for rows of any length: fewer boards to compile
-    beats = config.beats(data.n_features)
+    objective = Objective(loss=task.kind.loss, l2=task.l2, refetch=contestant.refetch)
+    config = _config(rows, objective, contestant.lookahead)
+    beats, moved = config.beats(rows.n_features), _bytes_moved(outputs)
     result = {
         "host": {"quantize_s": quantize_s, "transfer_s": moved / profile.stream_gbps / 1e9,
                  "transfer_bytes": moved},
         "rows_ahead": config.effective_lookahead(beats), "beats_per_row": beats,
         "pipeline": config.name}
+    training = Training(steps=task.steps, batch=contestant.batch or task.batch)
     device = open_device("sim", config, clock_hz=profile.clock_hz,
                          memory_latency=profile.memory_latency, memory_gbps=profile.memory_gbps,
                          **options)
-    watched = EpochClock(device, max(64, data.n_rows * beats // POLLS), len(task.steps))
+    watched = EpochClock(device, max(64, rows.n_rows * beats // POLLS), len(task.steps))
     with watched:
         try:
-            model = train_model(
-                outputs, watched, config, steps=task.steps, batch=contestant.batch or task.batch,
-                l2=task.l2, loss=task.kind.loss, refetch=contestant.refetch, timeout_s=TIMEOUT_S,
-                on_epoch=watched.on_epoch)
+            model = train_model(outputs, watched, config, objective, training,
+                                timeout_s=TIMEOUT_S, on_epoch=watched.on_epoch)
         except SaturationError as error:
             return {**result, "status": str(error)}
     if model.interrupted:
         raise KeyboardInterrupt
     counters = report_counters(model.counters)
     cycles = watched.cycles(counters["cycles"])
-    visited = counters["beats"] // beats
     return {**result, "status": "ok",
             **task.judged(model.coefs, model.intercepts, model.weights),
-            "cycles": cycles.tolist(), "seconds": (cycles / profile.clock_hz).tolist(),
+            **_measured(counters, cycles, profile.clock_hz),
+            "refetched": counters["refetched_rows"] / (counters["beats"] // beats)
+            if contestant.refetch else None}
+
+
+def _measured(counters: dict[str, Any], cycles: np.ndarray, clock_hz: float) -> dict[str, Any]:
+    """Times and traffic of a run."""
+    return {"cycles": cycles.tolist(), "seconds": (cycles / clock_hz).tolist(),
             "stalls": counters["stall_cycles"], "bytes_read": counters["bytes_read"],
-            "gbps": counters["bytes_read"] / (cycles[-1] / profile.clock_hz) / 1e9,
-            "refetched": counters["refetched_rows"] / visited if contestant.refetch else None}
+            "gbps": counters["bytes_read"] / (cycles[-1] / clock_hz) / 1e9}
+
+
+def _config(rows: QuantizedRows, objective: Objective, lookahead: int | str) -> PipelineConfig:
+    """Pipeline of a contestant; ``auto`` has the look-ahead for rows of any length, so that there
+    are fewer boards to compile.
+    """
+    if lookahead == "auto":
+        return pipeline_of(rows, objective, 0).with_lookahead()
+    return pipeline_of(rows, objective, lookahead)
+
+
+def _bytes_moved(outputs: list[QuantizedDataset]) -> int:
+    """Bytes of the rows and of all labels."""
+    rows = outputs[0].rows
+    return sum(copy.nbytes for copy in rows.packed) \
+        + sum(each.labels.packed.nbytes for each in outputs) \
+        + (0 if rows.full is None else rows.full.nbytes)
 
 
 class EpochClock(ForwardingDevice):

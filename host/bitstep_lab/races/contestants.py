@@ -1,4 +1,4 @@
-"""What takes part in a race, and what every contestant is given.
+"""Contestants of a race, and the task that each is given.
 
 Every contestant sees the same rows in the same order, takes the same steps, and is judged by the
 same objective in float64: the mean loss on the features as they are, not as they were quantized,
@@ -11,11 +11,17 @@ from typing import Any
 import numpy as np
 
 from bitstep.pipeline.config import FLOAT_BITS
-from bitstep.pipeline.registers import Loss
-from bitstep.quantization import Scaler, fit_scaler
+from bitstep.quantization import (
+    ENCODINGS,
+    QuantizedDataset,
+    QuantizedRows,
+    Scaler,
+    fit_scaler,
+    quantize_labels,
+)
 from bitstep.training.losses import accuracies, mean_losses
 from bitstep.training.models import MODELS, Model
-from bitstep.training.train import class_targets
+from bitstep.training.train import class_outputs, class_targets
 from bitstep_lab.races.board_profiles import Profile
 from bitstep_lab.races.race_data import RaceData
 from bitstep_lab.races.run_store import digest
@@ -94,7 +100,7 @@ Contestant = Pipeline | Cpu | Sklearn
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What every contestant of a race is given.
+    """Task of every contestant of a race.
 
     Attributes
     ----------
@@ -136,6 +142,14 @@ class Task:
         return labels[:, None] if self.kind.task == "regression" else class_targets(
             labels, self.classes)
 
+    def outputs(self, rows: QuantizedRows) -> list[QuantizedDataset]:
+        """Quantized rows with the labels of each output."""
+        labels = self.data.dataset.labels
+        if len(self.classes):
+            return class_outputs(rows, labels, self.classes)
+        return [QuantizedDataset(rows, quantize_labels(
+            labels, rows.n_rows, label_bits=ENCODINGS[rows.encoding].label_bits))]
+
     def objective(self, coefs: np.ndarray, intercepts: np.ndarray,
                   weights: np.ndarray) -> np.ndarray:
         """Mean loss on the features plus penalty, of models of shape (n_models, n_outputs, ...).
@@ -153,7 +167,7 @@ class Task:
             return losses + self.l2 / 2 * (weights ** 2).sum(axis=2).mean(axis=1)
 
     def identity(self) -> list[Any]:
-        """What a run depends on besides contestant, profile and code."""
+        """Values that a run depends on, besides contestant, profile and code."""
         dataset = self.data.dataset
         return [digest(dataset.features, dataset.labels, self.steps), self.model, self.batch,
                 self.l2, self.seed]
@@ -182,9 +196,3 @@ def label_middle(targets: np.ndarray, task: str) -> float:
 def with_batch(contestant: Pipeline, batch: int) -> Pipeline:
     """The same pipeline with another batch."""
     return replace(contestant, batch=batch)
-
-
-def trains(contestant: Pipeline, loss: Loss) -> bool:
-    """Whether a pipeline's encoding suits a loss: corrections are those of least squares."""
-    return loss == Loss.LEAST_SQUARES or contestant.encoding in (
-        "nearest", "stochastic", "double", "float")

@@ -87,7 +87,9 @@ def experiments(quick: bool) -> list[Experiment]:
     quick : bool
         Few widths and rows, for a look: five pipelines to compile.
     """
-    return list(_quick() if quick else _full())
+    if quick:
+        return list(_quick())
+    return [*_main(), *_batches(), *_margins(), *_data_sets(), *_boards()]
 
 
 def _quick() -> Iterator[Experiment]:
@@ -120,7 +122,8 @@ def _quick() -> Iterator[Experiment]:
         plots=("epochs", "time", "refetched"))
 
 
-def _full() -> Iterator[Experiment]:
+def _main() -> Iterator[Experiment]:
+    """Regressions and least-squares SVMs of every width."""
     cpus = cpu_contestants()
     others = (Pipeline(bits=4, encoding="nearest"), Pipeline(bits=4, encoding="stochastic"),
               Pipeline(bits=4, encoding="double-symmetric"), Pipeline(bits=4, encoding="double"))
@@ -151,11 +154,19 @@ def _full() -> Iterator[Experiment]:
         data="mnist", model="ls-svm", epochs=10, l2=0.001,
         contestants=(FLOAT, *compensated(1, 2, 4, 8), *cpus),
         plots=("epochs", "time", "speedup", "widths", "cycles"))
+
+
+def _batches() -> Iterator[Experiment]:
+    """Mini-batches."""
     for batched, title in (("noisy-100", "Mini-batches, regression"),
                            ("synthetic-100", "Mini-batches, regression almost without noise")):
         yield Experiment(
             key=f"batch-{batched}", figure="6", title=title, text=BATCH_TEXT, data=batched,
             model="linreg", epochs=20, batch=16, contestants=BATCHED, plots=("epochs", "time"))
+
+
+def _margins() -> Iterator[Experiment]:
+    """Losses of classifiers, on rounded codes."""
     for model, figure, name in (("svm", "9a", "SVM"), ("logistic", "9b", "Logistic regression"),
                                 ("l2-svm", "", "SVM with squared hinge")):
         yield Experiment(
@@ -163,7 +174,12 @@ def _full() -> Iterator[Experiment]:
             text="8-bit codes rounded to nearest or at random, the straw man that the paper finds "
             "as good as its polynomials; `python -m bitstep_lab.negative_results` compares those.",
             data="cod-rna", model=model, epochs=10, contestants=(
-                FLOAT, *ROUNDED, Pipeline(bits=4, encoding="nearest"), *cpus))
+                FLOAT, *ROUNDED, Pipeline(bits=4, encoding="nearest"), *cpu_contestants()))
+
+
+def _data_sets() -> Iterator[Experiment]:
+    """Other data sets, and refetching."""
+    cpus = cpu_contestants()
     for data, rows, epochs in (("synthetic-10", None, 20), ("synthetic-1000", None, 10),
                                ("cadata", 10_000, 20), ("cpusmall", 6_000, 20),
                                ("YearPredictionMSD", None, 5)):
@@ -184,6 +200,10 @@ def _full() -> Iterator[Experiment]:
         data="cod-rna", model="svm", epochs=10,
         contestants=(FLOAT, *refetching(2, 3, 4, 5, 6, 7, 8)),
         plots=("epochs", "time", "speedup", "refetched"))
+
+
+def _boards() -> Iterator[Experiment]:
+    """Cycles of wide rows, and a board of 64 bits."""
     yield Experiment(
         key="cycles-4096", title="Cycles of wide rows",
         text="Rows of 4,096 features at every width, from a memory without a limit: what is left "
@@ -205,6 +225,7 @@ def _full() -> Iterator[Experiment]:
 
 def pipelines_of(chosen: Sequence[Experiment]) -> int:
     """Different pipelines that the races need, which is what a first run compiles."""
+    from bitstep.pipeline.losses import LOSSES
     from bitstep.quantization.encodings import ENCODINGS
     from bitstep.training.models import MODELS
     from bitstep_lab.races.board_profiles import profile
@@ -215,6 +236,6 @@ def pipelines_of(chosen: Sequence[Experiment]) -> int:
             if isinstance(one, Pipeline):
                 kinds.add((profile(experiment.profile).bus_width, one.bits,
                            ENCODINGS[one.encoding].family, one.lookahead, one.refetch,
-                           MODELS[experiment.model].loss.name == "LOGISTIC",
+                           LOSSES[MODELS[experiment.model].loss].solver,
                            COLUMNS.get(experiment.data, 0) > 4096))
     return len(kinds)

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.quantization import quantize
+from bitstep.quantization import quantize_rows
 from bitstep.training.losses import mean_losses
 from bitstep.training.models import MODELS
-from bitstep.training.schedules import schedule_steps
-from bitstep.training.train import automatic_step, class_targets
+from bitstep.training.schedules import automatic_step, schedule_steps
+from bitstep.training.train import class_targets
 from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_profiles import Profile
 from bitstep_lab.races.board_runs import run_pipeline
@@ -34,7 +34,7 @@ GRID = tuple(2.0 ** np.arange(-3, 5))   # of the automatic step
 
 @dataclass(frozen=True, eq=False)
 class Race:
-    """What is run, and how.
+    """A race: data, model, contestants and training.
 
     Attributes
     ----------
@@ -86,24 +86,9 @@ def run_race(race: Race, *, store: RunStore | None = None,
         pipeline and over the fastest CPU run.
     """
     store = store or RunStore(None)
-    dataset, kind = race.data.dataset, MODELS[race.model]
-    scaled = scale_rows(dataset.features)[1]
-    targets = dataset.labels[:, None] if kind.task == "regression" else class_targets(
-        dataset.labels, np.unique(dataset.labels))
-    identity = [digest(dataset.features, dataset.labels), race.model, race.l2]
-
-    memory = {}
-
-    def remembered(what, more, make):
-        key = digest([what, *identity, *more])
-        found = memory.get(key) or store.get(key)
-        if found is None:
-            progress(f"{race.data.key}, {race.model}: {what}")
-            found = {"value": make()}
-            store.put(key, found)
-        memory[key] = found
-        return found["value"]
-
+    kind = MODELS[race.model]
+    scaled, targets = scale_rows(race.data.dataset.features)[1], _targets(race)
+    remembered = _Memory(race, store, progress)
     best = remembered("optimum", [], lambda: optimum(scaled, targets, loss=kind.loss, l2=race.l2))
     results = []
     for contestant in race.contestants:
@@ -117,15 +102,50 @@ def run_race(race: Race, *, store: RunStore | None = None,
         result = _run(contestant, task, store, progress, device_options or {})
         results.append({"name": contestant.name, "kind": type(contestant).__name__.lower(),
                         **asdict(contestant), "batch": batch, "step": step, **result})
-    found = {
-        "data": race.data.title, "key": race.data.key, "rows": dataset.n_rows,
-        "full_rows": race.data.full_rows, "n_features": dataset.n_features,
-        "source": race.data.source, "outputs": targets.shape[1], "model": race.model,
-        "loss": kind.sklearn_loss, "profile": asdict(race.profile), "epochs": race.epochs,
-        "batch": race.batch, "schedule": race.schedule, "l2": race.l2, "seed": race.seed,
-        "step_tuned": race.step is None, "optimum": best, "results": results}
+    found = {**_description(race), "outputs": targets.shape[1], "optimum": best,
+             "results": results}
     judge(found)
     return found
+
+
+def _targets(race: Race) -> np.ndarray:
+    """Targets of the outputs, shape (n_rows, n_outputs)."""
+    labels = race.data.dataset.labels
+    if MODELS[race.model].task == "regression":
+        return labels[:, None]
+    return class_targets(labels, np.unique(labels))
+
+
+class _Memory:
+    """Values of a race that take long: each is computed once, and kept in the store."""
+
+    def __init__(self, race: Race, store: RunStore, progress: Callable[[str], None]):
+        self._race, self._store, self._progress = race, store, progress
+        dataset = race.data.dataset
+        self._identity = [digest(dataset.features, dataset.labels), race.model, race.l2]
+        self._known: dict[str, Any] = {}
+
+    def __call__(self, name: str, more: list[Any], compute: Callable[[], float]) -> float:
+        """The value of a name; ``more`` is what it depends on besides data, model and l2."""
+        key = digest([name, *self._identity, *more])
+        found = self._known.get(key) or self._store.get(key)
+        if found is None:
+            self._progress(f"{self._race.data.key}, {self._race.model}: {name}")
+            found = {"value": compute()}
+            self._store.put(key, found)
+        self._known[key] = found
+        return found["value"]
+
+
+def _description(race: Race) -> dict[str, Any]:
+    """Data and parameters of a race as JSON holds them."""
+    data, dataset = race.data, race.data.dataset
+    return {
+        "data": data.title, "key": data.key, "rows": dataset.n_rows, "full_rows": data.full_rows,
+        "n_features": dataset.n_features, "source": data.source, "model": race.model,
+        "loss": MODELS[race.model].sklearn_loss, "profile": asdict(race.profile),
+        "epochs": race.epochs, "batch": race.batch, "schedule": race.schedule, "l2": race.l2,
+        "seed": race.seed, "step_tuned": race.step is None}
 
 
 def _run(contestant, task, store, progress, device_options):
@@ -208,9 +228,9 @@ def tuned_step(race: Race, batch: int, scaled: np.ndarray, targets: np.ndarray,
     finishing line, or, where none does, has the least loss at the end. The float pipeline is that
     SGD but for the rounding of its arithmetic.
     """
-    data = quantize(race.data.dataset.features, race.data.dataset.labels, bits=32,
-                    encoding="float", seed=race.seed)
-    first = automatic_step(data, batch, loss=MODELS[race.model].loss) * np.array(GRID)
+    rows = quantize_rows(race.data.dataset.features, bits=FLOAT.bits, encoding=FLOAT.encoding,
+                         seed=race.seed)
+    first = automatic_step(rows, batch, loss=MODELS[race.model].loss) * np.array(GRID)
     shares = schedule_steps(race.schedule, step=1.0, epochs=race.epochs)
     middle = label_middle(targets, MODELS[race.model].task)
     weights, intercepts = sgd(scaled, targets - middle, first_steps=first, shares=shares,

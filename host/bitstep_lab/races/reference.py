@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 
 DENSE_COLUMNS = 1024        # that least squares of any rank are solved for by singular values
@@ -29,14 +30,14 @@ def optimum(features: np.ndarray, targets: np.ndarray, *, loss: Loss, l2: float)
     float
         The mean over the outputs.
     """
-    if loss == Loss.LEAST_SQUARES:
+    if LOSSES[loss].quadratic:
         return _least_squares(features, targets, l2)
     from scipy.optimize import minimize
     values = []
     rows = np.ascontiguousarray(features, np.float64)
     for target in targets.T:
         start = np.zeros(rows.shape[1] + 1)
-        for smoothing in SMOOTHING if loss == Loss.HINGE else (0.0,):
+        for smoothing in SMOOTHING if LOSSES[loss].one_sided else (0.0,):
             found = minimize(_objective, start, args=(rows, target, loss, l2, smoothing), jac=True,
                              method="L-BFGS-B", options={"maxiter": 5000, "maxfun": 10_000,
                                                          "maxcor": 30, "ftol": 1e-12,
@@ -65,20 +66,14 @@ def _least_squares(features, targets, l2):
 def _objective(model, rows, target, loss, l2, smoothing):
     """Value and gradient; ``smoothing`` rounds the hinge's corner off."""
     weights, intercept = model[:-1], model[-1]
-    margin = target * (rows @ weights + intercept)
-    if loss == Loss.LOGISTIC:
-        value, slope = np.logaddexp(0, -margin), -1 / (1 + np.exp(np.minimum(margin, 700)))
-    elif loss == Loss.SQUARED_HINGE:
-        short = np.maximum(1 - margin, 0)
-        value, slope = short ** 2 / 2, -short
+    outputs = rows @ weights + intercept
+    if smoothing:       # quadratic within this distance of the corner
+        short = np.maximum(1 - target * outputs, 0)
+        value = np.where(short < smoothing, short ** 2 / (2 * smoothing), short - smoothing / 2)
+        slope = -np.minimum(short / smoothing, 1) * target
     else:
-        short = np.maximum(1 - margin, 0)
-        if smoothing:       # quadratic within this distance of the corner
-            near = short < smoothing
-            value = np.where(near, short ** 2 / (2 * smoothing), short - smoothing / 2)
-            slope = -np.minimum(short / smoothing, 1)
-        else:
-            value, slope = short, -(short > 0).astype(float)
-    pull = slope * target / len(rows)
+        value = LOSSES[loss].value(outputs, target)
+        slope = LOSSES[loss].derivative(outputs, target)
+    pull = slope / len(rows)
     gradient = np.append(rows.T @ pull + l2 * weights, pull.sum())
     return value.mean() + l2 / 2 * weights @ weights, gradient

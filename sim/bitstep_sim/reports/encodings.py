@@ -15,9 +15,10 @@ from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import ENCODINGS, Scaler, fit_scaler, quantize
 from bitstep.training.losses import accuracies, squared_losses
-from bitstep.training.planning import pipeline_for
-from bitstep.training.schedules import schedule_steps
-from bitstep.training.train import automatic_step, class_outputs, class_targets, train_model
+from bitstep.training.objective import Objective, Training
+from bitstep.training.pipelines import pipeline_for
+from bitstep.training.schedules import automatic_step, schedule_steps
+from bitstep.training.train import class_outputs, class_targets, train_model
 from bitstep.writing import table
 from bitstep_lab.float_sgd import sgd
 
@@ -50,11 +51,12 @@ def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
     losses, scores, steps = [], [], []
     for bits in widths:
         data = quantize(dataset.features, dataset.labels, bits=bits, encoding=encoding)
-        outputs = class_outputs(data, dataset.labels, classes) if classification else [data]
-        steps.append(schedule_steps("inverse", step=automatic_step(data), epochs=EPOCHS))
+        outputs = class_outputs(data.rows, dataset.labels, classes) if classification else [data]
+        steps.append(schedule_steps("inverse", step=automatic_step(data.rows), epochs=EPOCHS))
         config = pipeline_for(n_features=data.n_features, bits=bits, encoding=encoding)
         try:
-            model = train_model(outputs, GoldenDevice(config), config, steps=steps[-1])
+            model = train_model(outputs, GoldenDevice(config), config, Objective(),
+                                Training(steps=steps[-1]))
         except SaturationError as error:
             losses.append(f"left range, epoch {error.epoch}")
             scores.append("-")

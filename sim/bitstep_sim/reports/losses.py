@@ -14,10 +14,12 @@ from bitstep.data import Dataset, load, split
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import fit_scaler, quantize
-from bitstep.training.losses import accuracies, code_levels, mean_losses
-from bitstep.training.planning import pipeline_for, plan
-from bitstep.training.schedules import schedule_steps
-from bitstep.training.train import automatic_step, class_outputs, train_model
+from bitstep.training.losses import accuracies, mean_losses
+from bitstep.training.objective import Objective, Training
+from bitstep.training.pipelines import pipeline_for
+from bitstep.training.planning import plan
+from bitstep.training.schedules import automatic_step, schedule_steps
+from bitstep.training.train import class_outputs, train_model
 from bitstep_lab.float_sgd import sgd
 from bitstep_sim.reports.markdown import row, table
 
@@ -38,10 +40,10 @@ def floating(home: str | None) -> None:
     for name, n_rows in FLOAT_ROWS.items():
         training, _ = split(load(name, data_home=home), n_rows)
         data = quantize(training.features, training.labels, bits=32, encoding="float")
-        steps = schedule_steps("inverse", step=automatic_step(data), epochs=EPOCHS)
+        steps = schedule_steps("inverse", step=automatic_step(data.rows), epochs=EPOCHS)
         config = pipeline_for(n_features=data.n_features, bits=32, encoding="float")
-        model = train_model([data], GoldenDevice(config), config, steps=steps,
-                            timeout_s=3600)
+        model = train_model([data], GoldenDevice(config), config, Objective(),
+                            Training(steps=steps), timeout_s=3600)
         rows = data.scaler.transform(training.features)
         targets = training.labels[:, None] - data.label_offset
         weights, intercepts = sgd(rows, targets, first_steps=steps[:1],
@@ -88,11 +90,12 @@ def _logistic_accuracy(training: Dataset, test: Dataset, epochs: int, seed: int)
     classes = np.unique(training.labels)
     config = pipeline_for(n_features=data.n_features, bits=8, encoding="stochastic",
                           loss=Loss.LOGISTIC)
-    steps = schedule_steps("inverse-sqrt", step=automatic_step(data, loss=Loss.LOGISTIC),
+    steps = schedule_steps("inverse-sqrt", step=automatic_step(data.rows, loss=Loss.LOGISTIC),
                            epochs=epochs)
-    model = train_model(class_outputs(data, training.labels, classes),
-                        GoldenDevice(config), config, steps=steps, loss=Loss.LOGISTIC,
-                        l2=1 / data.n_rows, timeout_s=3600)
+    model = train_model(class_outputs(data.rows, training.labels, classes),
+                        GoldenDevice(config), config,
+                        Objective(loss=Loss.LOGISTIC, l2=1 / data.n_rows), Training(steps=steps),
+                        timeout_s=3600)
     return 100 * float(accuracies(test.features, test.labels, classes, model.coefs[-1:],
                                   model.intercepts[-1:])[0])
 
@@ -132,10 +135,10 @@ def proximal(_: str | None) -> None:
     """L1 and box against float64 proximal SGD and against the optimum, on diabetes."""
     dataset = split(load("diabetes"))[0]
     data = quantize(dataset.features, dataset.labels, bits=8, encoding="nearest")
-    rows = code_levels(data, slice(None))[0]        # so rounding is no part of the difference
+    rows = data.rows.levels(slice(None))[0]        # so rounding is no part of the difference
     targets = dataset.labels - data.label_offset
     spread = float(dataset.labels.std())
-    steps = schedule_steps("inverse-sqrt", step=automatic_step(data) / 2, epochs=200)
+    steps = schedule_steps("inverse-sqrt", step=automatic_step(data.rows) / 2, epochs=200)
     config = pipeline_for(n_features=data.n_features, bits=8, encoding="nearest", proximal=True)
     limit = float(np.abs(optimum(rows, targets, l1=0.0, box=np.inf)[0]).max())
     print(f"\n## L1 and box: diabetes, {dataset.n_rows} rows of {dataset.n_features} features, 8 "
@@ -146,7 +149,8 @@ def proximal(_: str | None) -> None:
     cases = [(f"l1 {share:g} sd", share * spread, np.inf) for share in PENALTIES]
     cases += [(f"box {share:g} of the largest", 0.0, share * limit) for share in BOXES]
     for text, l1, box in cases:
-        made = plan(data, config, steps=steps, l1=l1, box=None if np.isinf(box) else box)
+        made = plan(data, config, Objective(l1=l1, box=None if np.isinf(box) else box),
+                    Training(steps=steps))
         result = GoldenDevice(config).train(made.job, timeout_s=3600)
         ours = made.units.weights(result.models[-1]), \
             float(made.units.intercepts(result.intercepts[-1:])[0]) - data.label_offset

@@ -15,9 +15,9 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, Scaler, fit_scaler, quantize
 from bitstep.training.losses import accuracies, mean_losses
+from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
-from bitstep.training.schedules import schedule_steps
-from bitstep.training.train import automatic_step
+from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep_lab.float_sgd import descend
 from bitstep_sim.board.device import SimDevice
 from bitstep_sim.reports.markdown import row, table
@@ -72,8 +72,8 @@ def train(device: SimDevice, data: QuantizedDataset, steps: np.ndarray, *, refet
     if last_after is not None:
         first = len(steps) - 1
         initial = last_after.weights[-2], float(last_after.intercepts[-2])
-    made = plan(data, device.config, steps=steps, loss=Loss.HINGE, refetch=refetch,
-                first_epoch=first, initial=initial)
+    made = plan(data, device.config, Objective(loss=Loss.HINGE, refetch=refetch),
+                Training(steps=steps), first_epoch=first, initial=initial)
     result = device.train(made.job, timeout_s=3600)
     return Run(made.units.weights(result.models), made.units.intercepts(result.intercepts),
                made.steps, len(made.steps) * data.n_rows, result.counters)
@@ -139,7 +139,8 @@ def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs
                                        encoding=encoding, full=True, task="classification")
             for encoding in ENCODINGS for bits in widths}
     finest = data[ENCODINGS[0], max(widths)]
-    steps = schedule_steps("inverse", step=automatic_step(finest, loss=Loss.HINGE), epochs=epochs)
+    steps = schedule_steps("inverse", step=automatic_step(finest.rows, loss=Loss.HINGE),
+                           epochs=epochs)
     print(f"\n## {name}: {training.n_rows:,} rows of {training.n_features} features, "
           f"{test.n_rows:,} to test; step {steps[0]:.4g} / epoch, {epochs} epochs", flush=True)
 

@@ -16,14 +16,13 @@ from unittest import mock
 import numpy as np
 
 from bitstep.devices.golden import GoldenDevice
-from bitstep.pipeline.levels import unpack_labels
-from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import QuantizedDataset, quantize
-from bitstep.training.losses import code_levels, mean_losses
+from bitstep.training.losses import mean_losses
 from bitstep.training.models import MODELS
-from bitstep.training.planning import pipeline_for, plan
-from bitstep.training.schedules import schedule_steps
-from bitstep.training.train import automatic_step
+from bitstep.training.objective import Objective, Training
+from bitstep.training.pipelines import pipeline_for
+from bitstep.training.planning import plan
+from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.writing import table
 from bitstep_lab.float_sgd import sgd
 
@@ -98,9 +97,10 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
     loss = MODELS[model].loss
     config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
                           loss=loss)
-    steps = schedule_steps("inverse", step=automatic_step(data, batch, loss=loss), epochs=epochs)
-    rows, _ = code_levels(data, np.arange(data.n_rows))
-    labels = unpack_labels(data.labels, LabelFormat(data.label_format), data.n_rows)
+    steps = schedule_steps("inverse", step=automatic_step(data.rows, batch, loss=loss),
+                           epochs=epochs)
+    rows, _ = data.rows.levels(np.arange(data.n_rows))
+    labels = data.stored_labels()
     targets = data.label_scale * labels[:, None].astype(float)
     firsts = steps[0] * (1 + 1e-3 * (np.arange(runs) - runs // 2))
     weights, intercepts = sgd(rows, targets, first_steps=firsts, shares=steps / steps[0], loss=loss,
@@ -110,8 +110,9 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
                           lambda key, n_rows: np.full(n_rows, NEAREST))
     trained = []
     for seed in range(runs):
-        made = plan(replace(data, seed=seed), config, steps=steps, batch=batch, loss=loss,
-                    model_range=model_range)
+        drawn = replace(data, rows=replace(data.rows, seed=seed))
+        made = plan(drawn, config, Objective(loss=loss),
+                    Training(steps=steps, batch=batch, model_range=model_range))
         with constant if nearest else nullcontext():
             result = GoldenDevice(config).train(made.job)
         trained.append(mean_losses(loss, rows, targets,

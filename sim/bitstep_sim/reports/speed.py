@@ -101,10 +101,10 @@ def quantization() -> None:
     for shape in shapes:
         features = rng.standard_normal(shape, np.float32)
         labels = rng.standard_normal(shape[0])
-        for encoding, (_, _, least) in ENCODINGS.items():
+        for encoding, kind in ENCODINGS.items():
             rates = []
             for bits in range(1, 9):
-                if bits < least:
+                if bits < kind.min_bits:
                     rates.append("")
                     continue
                 start = time.process_time()

@@ -209,7 +209,8 @@ def test_copy_at_full_precision_of_other_rows(tmp_path, capsys):
     assert main(["quantize", str(data), "--out", str(packed), "--model", "svm"]) == 0
     stored = load_quantized(packed)
     assert stored.full is not None
-    save_quantized(dataclasses.replace(stored, full=stored.full[::-1].copy()), packed)
+    rows = dataclasses.replace(stored.rows, full=stored.full[::-1].copy())
+    save_quantized(dataclasses.replace(stored, rows=rows), packed)
     assert "quantize again" in fails(capsys, "train", packed, "--model", "svm", "--device",
                                      "golden")
 

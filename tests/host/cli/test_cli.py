@@ -13,13 +13,14 @@ from fakes import FakeDevice
 import bitstep.devices
 from bitstep.cli import main
 from bitstep.cli.progress import StatusLine
-from bitstep.cli.report import LOSSES
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import COUNTERS, REGISTERS
 from bitstep.quantization import load_quantized
 from bitstep.training.model_file import load_model
 from bitstep.training.models import MODELS
+from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.writing import duration
 from bitstep.writing import numbers as column
@@ -86,7 +87,8 @@ def test_every_key_is_documented():
     text = (Path(__file__).resolve().parents[3] / "docs" / "report.md").read_text()
     stalls = [name.lower().removeprefix("stall_") for name, _ in COUNTERS
               if name.startswith("STALL")]
-    for key in [*REPORT_KEYS, *COUNTER_KEYS, *CONFIG_KEYS, *stalls, *MODELS, *LOSSES, "train_loss",
+    names = [loss.name for loss in LOSSES.values()]
+    for key in [*REPORT_KEYS, *COUNTER_KEYS, *CONFIG_KEYS, *stalls, *MODELS, *names, "train_loss",
                 "test_metric"]:
         assert f"`{key}`" in text, key
 
@@ -158,7 +160,7 @@ def test_quantized_file_of_several_classes(tmp_path, capsys):
     assert "classes          0, 1, 2, 3, 4, 5, 6, 7, 8, 9" in capsys.readouterr().out
     data = load_quantized(packed)
     with pytest.raises(ValueError, match="must be given two classes, not 10; train one class"):
-        plan(data, PipelineConfig(bits=3), steps=[0.1])
+        plan(data, PipelineConfig(bits=3), Objective(), Training(steps=[0.1]))
 
 
 def test_schedule_file(numbers, tmp_path):

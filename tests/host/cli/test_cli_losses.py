@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from bitstep.cli import main
-from bitstep.cli.problem import constant_loss
-from bitstep.cli.report import LOSSES
 from bitstep.data import load, split
+from bitstep.pipeline.losses import LOSSES, loss_named
 from bitstep.pipeline.registers import Loss
 from bitstep.training.losses import mean_losses
 from bitstep.training.model_file import load_model
@@ -50,7 +49,7 @@ def test_models(tmp_path, capsys, model, loss, bits, encoding):
         [model, loss, bits, encoding, model == "svm"]
     assert found["history"][-1]["test_metric"] > 0.94
     assert found["loss_on"] == "features"
-    assert f"Loss: {LOSSES[loss]} over K rows.\n" in capsys.readouterr().out
+    assert f"Loss: {loss_named(loss).text} over K rows.\n" in capsys.readouterr().out
     dataset, _ = split(load("breast_cancer"), 400, True, 0)
     margins = (2 * dataset.labels - 1) * (
         dataset.features @ found["coef"][0] + found["intercept"][0])
@@ -167,7 +166,7 @@ def test_quantized_floating_point_file(tmp_path, capsys):
     (Loss.LOGISTIC, 0.25, 0.562335), (Loss.LOGISTIC, 1.0, 0.0), (Loss.HINGE, 1.0, 0.0)])
 def test_loss_of_the_best_constant(loss, share, expected):
     targets = np.where(np.arange(100) < 100 * share, 1.0, -1.0)
-    assert constant_loss(loss, targets) == pytest.approx(expected, abs=1e-6)
+    assert LOSSES[loss].constant(targets) == pytest.approx(expected, abs=1e-6)
     models = np.linspace(-3, 3, 601)        # no constant is better, and the best is among these
     losses = mean_losses(loss, np.zeros((100, 1)), targets[:, None], np.zeros((601, 1, 1)),
                          models[:, None])

@@ -16,6 +16,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.quantization import quantize
+from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.training.train import train_model
 
@@ -192,7 +193,8 @@ def test_follows_float_sgd(batch):
     features = rng.normal(size=(301, 5))
     labels = features @ rng.normal(size=5) + 100 + rng.normal(size=301)
     data = quantize(features, labels, bits=8, encoding="nearest")
-    made = plan(data, PipelineConfig(bits=8), steps=[0.1, 0.05], batch=batch, l2=0.0)
+    made = plan(data, PipelineConfig(bits=8), Objective(),
+                Training(steps=[0.1, 0.05], batch=batch))
     levels = np.hstack([np.rint(np.clip(data.scaler.transform(features), -1, 1) * 127) / 127,
                         np.ones((301, 1))])
     stored = data.label_offset + data.label_scale * np.rint(
@@ -240,7 +242,8 @@ def test_point_of_convergence(correlated, encoding, bits, biased):
     assert distance > 0.3
     config = PipelineConfig(bits=bits, family=data.family)
     steps = 0.05 / np.sqrt(np.arange(1, 25))
-    trained = train_model([data], GoldenDevice(config), config, steps=steps)
+    trained = train_model([data], GoldenDevice(config), config, Objective(),
+                          Training(steps=steps))
     found = np.append(trained.weights[12:, 0].mean(axis=0),
                       trained.scaled_intercepts[12:, 0].mean())
     expected, other = (ridge_like, least_squares) if biased else (least_squares, ridge_like)
@@ -256,5 +259,5 @@ def test_l2_converges_to_the_ridge_point(correlated):
     ridge = np.linalg.solve(np.cov(u.T, bias=True) + 0.1 * np.eye(4),
                             (u - u.mean(axis=0)).T @ centred / len(u))
     trained = train_model([data], GoldenDevice(config := PipelineConfig(bits=8)), config,
-                          steps=0.03 / np.arange(1, 13), l2=0.1)
+                          Objective(l2=0.1), Training(steps=0.03 / np.arange(1, 13)))
     np.testing.assert_allclose(trained.weights[6:, 0].mean(axis=0), ridge, atol=0.02)

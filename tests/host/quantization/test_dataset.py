@@ -10,15 +10,19 @@ import pytest
 from bitstep.data import DataError
 from bitstep.golden import float32
 from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
-from bitstep.pipeline.levels import decode, unpack_codes, unpack_labels
+from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import (
     ENCODINGS,
     MAX_COPIES,
     Grid,
+    QuantizedDataset,
     encode,
     pack_codes,
     quantize,
+    quantize_labels,
+    quantize_rows,
+    sign_labels,
 )
 from bitstep.quantization.blocks import BLOCK_VALUES
 
@@ -33,20 +37,20 @@ def sample(n_rows=50, n_features=7, seed=0):
 
 
 def stored_labels(data):
-    return unpack_labels(data.labels, data.label_format, data.n_rows)
+    return data.stored_labels()
 
 
 def test_by_hand():
     features = np.array([[0, 10], [4, 30], [3, 20]])
     data = quantize(features, np.array([1, 2, 5]), bits=4, encoding="nearest")
     # u = -1, 1, 0.5 and -1, 1, 0; seven levels to 1, and 3.5 goes up to 4.
-    assert data.rows[0].tolist() == [[0x99, *[0] * 7], [0x77, *[0] * 7], [0x04, *[0] * 7]]
+    assert data.rows.packed[0].tolist() == [[0x99, *[0] * 7], [0x77, *[0] * 7], [0x04, *[0] * 7]]
     assert data.scaler.centre.tolist() == [2, 20]
     assert data.scaler.scale.tolist() == [2, 10]
     assert (data.label_offset, data.label_scale) == (3, 2 / 32767)
     assert stored_labels(data).tolist() == [-32767, -16384, 32767]      # -16383.5 goes to even
     assert (data.family, data.level_limit, data.n_rows, data.n_features) == ("single", 7, 3, 2)
-    assert (data.copies, data.task, data.classes, data.seed) == (1, "regression", None, 0)
+    assert (data.rows.copies, data.task, data.classes, data.rows.seed) == (1, "regression", None, 0)
     assert data.variance.tolist() == [0, 0]
 
 
@@ -56,9 +60,9 @@ def test_decoded_levels_are_next_to_the_features(encoding, bits, bus_width):
     features, labels = sample(n_features=bus_width // bits + 1)
     data = quantize(features, labels, bits=bits, encoding=encoding, bus_width=bus_width)
     config = PipelineConfig(bus_width=bus_width, bits=bits, family=data.family)
-    codes = unpack_codes(data.rows[0], config, data.n_features)
-    np.testing.assert_array_equal(codes, data.codes())
-    np.testing.assert_array_equal(codes[3:9], data.codes(start=3, stop=9))
+    codes = unpack_codes(data.rows.packed[0], config, data.n_features)
+    np.testing.assert_array_equal(codes, data.rows.codes())
+    np.testing.assert_array_equal(codes[3:9], data.rows.codes(start=3, stop=9))
     scaled = data.scaler.transform(features)
     interval = 2 / Grid(encoding, bits).intervals
     reach = interval / 2 if encoding == "nearest" else interval
@@ -79,7 +83,7 @@ def test_variance_is_the_mean_over_rows(encoding, bits):
     expected = (above * (1 - above)).mean(axis=0) * step ** 2 * factor
     np.testing.assert_allclose(data.variance, expected, rtol=1e-6, atol=1e-15)
     # And it is what the levels really do, by the mean over all values.
-    dot, _ = decode(data.codes(), bits=bits, family=data.family)
+    dot, _ = decode(data.rows.codes(), bits=bits, family=data.family)
     if factor:
         errors = ((dot / data.level_limit - scaled) ** 2).mean()
         assert errors == pytest.approx(data.variance.mean(), rel=0.06)
@@ -91,7 +95,7 @@ def test_blocks_have_streams_of_their_own(n_features):
     features, labels = sample(min(2 * size + 3, 70_000), n_features)
     data = quantize(features, labels, bits=3, encoding="double", copies=2, seed=9)
     scaled = data.scaler.transform(features)
-    for copy, rows in enumerate(data.rows):
+    for copy, rows in enumerate(data.rows.packed):
         for block, start in enumerate(range(0, len(features), size)):
             sequence = np.random.SeedSequence(9, spawn_key=(copy, block))
             codes = encode(scaled[start:start + size], bits=3, encoding="double",
@@ -104,8 +108,8 @@ def test_bytes_pinned():
     at = np.arange(3000 * 13, dtype=np.int64)
     features = (at * 2654435761 % 1009).reshape(3000, 13)
     data = quantize(features, features[:, 0], bits=3, encoding="compensated", copies=2, seed=5)
-    digest = hashlib.sha256(b"".join(rows.tobytes() for rows in data.rows))
-    digest.update(data.labels.tobytes())
+    digest = hashlib.sha256(b"".join(rows.tobytes() for rows in data.rows.packed))
+    digest.update(data.labels.packed.tobytes())
     assert digest.hexdigest() == "a97a9e340966c6e0e5ea24090b95ae58aabe0650c80a74de00dc5fda23b72bd8"
 
 
@@ -115,7 +119,7 @@ def test_bytes_pinned():
 def test_layout_of_the_features_does_not_matter(change):
     features = np.random.default_rng(0).integers(-1000, 1000, (5000, 9)).astype(float)
     expected, data = (quantize(x, np.arange(5000), bits=2) for x in (features, change(features)))
-    np.testing.assert_array_equal(data.rows[0], expected.rows[0])
+    np.testing.assert_array_equal(data.rows.packed[0], expected.rows.packed[0])
     np.testing.assert_array_equal(data.variance, expected.variance)
 
 
@@ -124,18 +128,18 @@ def test_seeds_and_copies(encoding):
     features, labels = sample()
     one, same, other = (quantize(features, labels, bits=3, encoding=encoding, copies=3, seed=seed)
                         for seed in (1, 1, 2))
-    assert len({rows.tobytes() for data in (one, other) for rows in data.rows}) == 6
-    for rows, again in zip(one.rows, same.rows, strict=True):
+    assert len({rows.tobytes() for data in (one, other) for rows in data.rows.packed}) == 6
+    for rows, again in zip(one.rows.packed, same.rows.packed, strict=True):
         np.testing.assert_array_equal(rows, again)
     # A data set with fewer copies has the first ones.
     alone = quantize(features, labels, bits=3, encoding=encoding, seed=1)
-    np.testing.assert_array_equal(alone.rows[0], one.rows[0])
+    np.testing.assert_array_equal(alone.rows.packed[0], one.rows.packed[0])
 
 
 def test_copies_of_nearest_share_memory():
     data = quantize(*sample(), bits=3, encoding="nearest", copies=MAX_COPIES)
-    assert data.copies == MAX_COPIES
-    assert all(rows is data.rows[0] for rows in data.rows)
+    assert data.rows.copies == MAX_COPIES
+    assert all(rows is data.rows.packed[0] for rows in data.rows.packed)
 
 
 def test_input_is_kept():
@@ -150,7 +154,7 @@ def test_constant_column():
     features, labels = sample()
     features[:, 2] = 7.5
     data = quantize(features, labels, bits=4)
-    assert (data.codes()[:, 2] == 0).all()
+    assert (data.rows.codes()[:, 2] == 0).all()
     assert data.variance[2] == 0
     assert data.scaler.scale[2] == 1
 
@@ -168,18 +172,17 @@ def test_float_rows(bus_width):
     features, labels = sample(5000, 7)
     data = quantize(features, labels, bits=32, encoding="float", bus_width=bus_width, copies=3)
     scaled = data.scaler.transform(features)
-    assert data.codes().dtype == np.float32
-    np.testing.assert_array_equal(data.codes(2, 3, 90), scaled[3:90].astype(np.float32))
-    mantissas, exponents = float32.decode(data.rows[0], make_view(data))
+    assert data.rows.codes().dtype == np.float32
+    np.testing.assert_array_equal(data.rows.codes(2, 3, 90), scaled[3:90].astype(np.float32))
+    mantissas, exponents = float32.decode(data.rows.packed[0], make_view(data))
     np.testing.assert_allclose(mantissas * 2.0 ** (exponents - 150), scaled, atol=2.0 ** -25)
-    assert (data.family, data.level_limit, data.copies) == ("float", 1 << 22, 3)
-    assert all(rows is data.rows[0] for rows in data.rows)
+    assert (data.family, data.level_limit, data.rows.copies) == ("float", 1 << 22, 3)
+    assert all(rows is data.rows.packed[0] for rows in data.rows.packed)
     assert not data.variance.any()
     assert data.label_format == LabelFormat.INT32
-    assert data.with_labels(labels, task="regression").label_format == LabelFormat.INT32
     assert quantize(features, labels, bits=32, encoding="float",
                     label_bits=16).label_format == LabelFormat.INT16
-    assert (data.full, data.refetch_cell) == (None, 0)
+    assert (data.full, data.rows.refetch_cell) == (None, 0)
 
 
 def make_view(data):
@@ -195,19 +198,18 @@ def test_full_precision(encoding, bits, cell):
     options = {"bits": bits, "encoding": encoding, "copies": 2}
     data = quantize(features, labels, full=True, **options)
     without = quantize(features, labels, **options)
-    assert all((a == b).all() for a, b in zip(data.rows, without.rows, strict=True))
+    assert all((a == b).all() for a, b in zip(data.rows.packed, without.rows.packed, strict=True))
     assert data.full is not None
     assert (data.full.dtype, data.full.shape) == (np.dtype(np.int16), features.shape)
-    assert data.refetch_cell == cell
-    assert (without.full, without.refetch_cell) == (None, 0)
-    fraction = data.row_config.full_fraction
+    assert data.rows.refetch_cell == cell
+    assert (without.full, without.rows.refetch_cell) == (None, 0)
+    fraction = data.rows.config.full_fraction
     np.testing.assert_allclose(data.full / (data.level_limit << fraction),
                                data.scaler.transform(features), atol=2.0 ** -14)
     for copy in range(2):
-        levels, _ = decode(data.codes(copy), bits=bits, family="single")
+        levels, _ = decode(data.rows.codes(copy), bits=bits, family="single")
         apart = np.abs(2 * (data.full.astype(int) - (levels << fraction)))
         assert apart.max() <= cell << fraction
-    assert data.with_labels(labels > 3).full is data.full
 
 
 @pytest.mark.parametrize("encoding", ["compensated", "double-symmetric", "double", "float"])
@@ -218,14 +220,14 @@ def test_full_precision_is_for_two_encodings(encoding):
         quantize(features, labels, bits=bits, encoding=encoding, full=True)
     data = quantize(features, labels, bits=bits, encoding=encoding)
     with pytest.raises(ValueError, match=f"kept for the .*'stochastic', not for {encoding!r}"):
-        dataclasses.replace(data, full=np.zeros((50, 7), np.int16))
+        dataclasses.replace(data.rows, full=np.zeros((50, 7), np.int16))
 
 
 @pytest.mark.parametrize("full", [np.zeros((50, 7), np.int32), np.zeros((50, 6), np.int16)])
 def test_full_precision_of_another_shape(full):
     data = quantize(*sample(), bits=4, encoding="nearest")
     with pytest.raises(ValueError, match=r"full must be int16 of shape \(50, 7\), not int"):
-        dataclasses.replace(data, full=full)
+        dataclasses.replace(data.rows, full=full)
 
 
 # Labels
@@ -280,20 +282,24 @@ def test_more_classes():
     np.testing.assert_allclose(number.label_values(), values, atol=1e-3)
 
 
-def test_with_labels_shares_rows():
+def test_streams_of_labels_share_rows():
     features, labels = sample(6)
-    data = quantize(features, labels[:6], bits=3, copies=2)
+    rows = quantize_rows(features, bits=3, copies=2)
     kinds = np.array([3, 4, 5, 3, 4, 5])
     for kind in (3, 4, 5):
-        other = data.with_labels(kinds == kind)
-        assert all(a is b for a, b in zip(other.rows, data.rows, strict=True))
-        assert other.scaler is data.scaler
-        assert stored_labels(other).tolist() == [1 if k == kind else -1 for k in kinds]
-    again = other.with_labels(labels[:6], task="regression")
-    np.testing.assert_array_equal(again.labels, data.labels)
-    assert again.classes is None
+        data = QuantizedDataset(rows, quantize_labels(kinds == kind, 6, task="classification"))
+        assert stored_labels(data).tolist() == [1 if k == kind else -1 for k in kinds]
+        signs = sign_labels(np.where(kinds == kind, 1, -1))
+        np.testing.assert_array_equal(signs.packed, data.labels.packed)
+    whole = quantize(features, labels, bits=3, copies=2)
+    for mine, theirs in zip(rows.packed, whole.rows.packed, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    np.testing.assert_array_equal(quantize_labels(labels, 6).packed, whole.labels.packed)
+    assert sign_labels(np.ones(6)).integers(6).tolist() == [1] * 6      # a class may be missing
     with pytest.raises(DataError, match=r"labels must have shape \(6,\), one a row"):
-        data.with_labels(kinds[:5] == 3)
+        quantize_labels(labels[:5], 6)
+    with pytest.raises(ValueError, match=r"labels must be uint8 of shape \(16,\), not uint8"):
+        QuantizedDataset(rows, quantize_labels(np.arange(20), 20))
 
 
 # What is refused

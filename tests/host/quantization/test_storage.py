@@ -52,13 +52,14 @@ def test_there_and_back(tmp_path, task, encoding, bits):
     assert [file.name for file in tmp_path.iterdir()] == ["set.bits"]   # nothing temporary is left
     again = load_quantized(str(path))
     for name in ("bits", "encoding", "bus_width", "n_features", "label_format", "label_scale",
-                 "label_offset", "seed", "family", "level_limit", "n_rows", "copies", "task"):
+                 "label_offset", "family", "level_limit", "n_rows", "task"):
         assert getattr(again, name) == getattr(data, name), name
+    assert (again.rows.seed, again.rows.copies) == (data.rows.seed, data.rows.copies)
     assert again.scaler.kind == data.scaler.kind
-    for mine, theirs in [(again.labels, data.labels), (again.variance, data.variance),
+    for mine, theirs in [(again.labels.packed, data.labels.packed), (again.variance, data.variance),
                          (again.scaler.centre, data.scaler.centre),
                          (again.scaler.scale, data.scaler.scale),
-                         *zip(again.rows, data.rows, strict=True)]:
+                         *zip(again.rows.packed, data.rows.packed, strict=True)]:
         np.testing.assert_array_equal(mine, theirs)
         assert mine.dtype == theirs.dtype
     if task == "classification":
@@ -70,7 +71,8 @@ def test_there_and_back(tmp_path, task, encoding, bits):
 def test_one_bit(tmp_path):
     data = make(bits=1)
     save_quantized(data, tmp_path / "set")
-    np.testing.assert_array_equal(load_quantized(tmp_path / "set").rows[1], data.rows[1])
+    again = load_quantized(tmp_path / "set")
+    np.testing.assert_array_equal(again.rows.packed[1], data.rows.packed[1])
 
 
 def test_shared_copies_are_stored_once(tmp_path):
@@ -78,8 +80,8 @@ def test_shared_copies_are_stored_once(tmp_path):
     save_quantized(data, tmp_path / "set")
     again = load_quantized(tmp_path / "set")
     assert (tmp_path / "set").stat().st_size < 10_000
-    assert again.copies == 200
-    assert all(rows is again.rows[0] for rows in again.rows)
+    assert again.rows.copies == 200
+    assert all(rows is again.rows.packed[0] for rows in again.rows.packed)
 
 
 def test_save_replaces_whole_files_only(tmp_path, monkeypatch):
@@ -98,7 +100,7 @@ def test_save_replaces_whole_files_only(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
     file_before = path.stat().st_ino
     save_quantized(make(seed=2), path)
-    assert load_quantized(path).seed == 2
+    assert load_quantized(path).rows.seed == 2
     assert path.stat().st_ino != file_before     # renamed, not written over
 
 
@@ -143,7 +145,7 @@ def test_cut_short(saved, kept):
 
 def test_a_flipped_bit(saved):
     content = bytearray(saved.read_bytes())
-    at = content.find(make().rows[1].tobytes())
+    at = content.find(make().rows.packed[1].tobytes())
     assert at > 0
     content[at + 5] ^= 1
     saved.write_bytes(content)
@@ -206,7 +208,7 @@ def test_parts_that_do_not_fit(saved, header, arrays, message):
 
 def test_missing_entry(saved):
     rewrite(saved)
-    assert load_quantized(saved).seed == 4
+    assert load_quantized(saved).rows.seed == 4
     with np.load(saved) as stored:
         content = json.loads(stored["header"].tobytes())
     for entry in set(content) - {"magic", "version", "sha256"}:
@@ -223,7 +225,7 @@ def test_missing_entry(saved):
 
 @pytest.mark.parametrize("code", [4])
 def test_impossible_code(saved, code):
-    codes = make().codes(1)
+    codes = make().rows.codes(1)
     codes[29, 24] = code
     rewrite(saved, rows_1=pack_codes(codes, 3, 64))
     refuse(saved, "rows_1 holds code 4, which stands for no level")
@@ -232,7 +234,7 @@ def test_impossible_code(saved, code):
 @pytest.mark.parametrize(("byte", "bit"), [(7, 7), (8 + 1, 4), (15, 0), (15, 7)])
 def test_padding(saved, byte, bit):
     """25 features of 3 bits: 63 bits in the first beat, 12 in the second."""
-    rows = make().rows[1].copy()
+    rows = make().rows.packed[1].copy()
     rows[17, byte] |= 1 << bit
     rewrite(saved, rows_1=rows)
     refuse(saved, "padding in rows_1 is not 0")
@@ -240,7 +242,7 @@ def test_padding(saved, byte, bit):
 
 def test_double_has_no_impossible_code(tmp_path):
     data = make(encoding="double", bits=3)
-    assert (data.codes() == 4).any()
+    assert (data.rows.codes() == 4).any()
     save_quantized(data, tmp_path / "set")
     assert load_quantized(tmp_path / "set").n_rows == 30
 
@@ -256,7 +258,7 @@ def test_full_precision_there_and_back(tmp_path, encoding, bits):
     assert again.full is not None
     assert again.full.dtype == np.int16
     np.testing.assert_array_equal(again.full, data.full)
-    assert again.refetch_cell == data.refetch_cell
+    assert again.rows.refetch_cell == data.rows.refetch_cell
     save_quantized(make(encoding=encoding, bits=bits), tmp_path / "set")
     assert load_quantized(tmp_path / "set").full is None
 
@@ -267,10 +269,11 @@ def test_full_precision_there_and_back(tmp_path, encoding, bits):
 def test_values_outside_their_cells(tmp_path, encoding, bits, copy, direction):
     data = make(encoding=encoding, bits=bits, full=True)
     assert data.full is not None
-    fraction = data.row_config.full_fraction
-    levels, _ = decode(data.codes(copy), bits=bits, family="single")
+    fraction = data.rows.config.full_fraction
+    levels, _ = decode(data.rows.codes(copy), bits=bits, family="single")
     row, column = np.argwhere((levels == -direction) if bits == 1 else (levels == 0))[0]
-    edge = (int(levels[row, column]) << fraction) + direction * (data.refetch_cell << fraction - 1)
+    half = data.rows.refetch_cell << fraction - 1
+    edge = (int(levels[row, column]) << fraction) + direction * half
     if bits > 1 and encoding == "nearest":
         full = data.full.copy()
         full[row, column] = edge
@@ -289,7 +292,7 @@ def test_values_outside_their_cells(tmp_path, encoding, bits, copy, direction):
 def test_values_beyond_the_grid(tmp_path, end):
     data = make(encoding="nearest", full=True)
     assert data.full is not None
-    levels, _ = decode(data.codes(), bits=3, family="single")
+    levels, _ = decode(data.rows.codes(), bits=3, family="single")
     row, column = np.argwhere(levels == 3 * end)[0]
     full = data.full.copy()
     full[row, column] = end * ((3 << 13) + 1)
@@ -326,11 +329,11 @@ def test_full_precision_of_an_encoding_without(saved):
 @pytest.mark.parametrize("value", [1.0000001, -2, np.nan, np.inf])
 def test_float_values_out_of_range(tmp_path, value):
     data = make(bits=32, encoding="float")
-    values = data.codes().copy()
+    values = data.rows.codes().copy()
     values[29, 24] = -1
     save_quantized(data, tmp_path / "set")
     rewrite(tmp_path / "set", rows_0=pack_floats(values, 64))
-    assert load_quantized(tmp_path / "set").codes()[29, 24] == -1
+    assert load_quantized(tmp_path / "set").rows.codes()[29, 24] == -1
     values[29, 24] = value
     rewrite(tmp_path / "set", rows_0=pack_floats(values, 64))
     refuse(tmp_path / "set", "rows_0 holds a value that is not in [-1, 1]")
@@ -338,7 +341,7 @@ def test_float_values_out_of_range(tmp_path, value):
 
 def test_float_padding(tmp_path):
     data = make(bits=32, encoding="float")
-    rows = data.rows[0].copy()
+    rows = data.rows.packed[0].copy()
     rows[3, 100] = 1        # the 26th value
     save_quantized(data, tmp_path / "set")
     rewrite(tmp_path / "set", rows_0=rows)

@@ -11,9 +11,10 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import quantize
 from bitstep.training.losses import mean_losses, squared_losses
-from bitstep.training.planning import pipeline_for
-from bitstep.training.schedules import schedule_steps
-from bitstep.training.train import automatic_step, train_model
+from bitstep.training.objective import Objective, Training
+from bitstep.training.pipelines import pipeline_for
+from bitstep.training.schedules import automatic_step, schedule_steps
+from bitstep.training.train import train_model
 from bitstep_lab.float_sgd import sgd
 
 STEPS = schedule_steps("inverse", step=0.05, epochs=20)
@@ -43,9 +44,10 @@ def float_loss(cadata):
 def loss(cadata, bits, encoding, steps: np.ndarray | None = STEPS):
     data = quantize(cadata.features, cadata.labels, bits=bits, encoding=encoding)
     config = pipeline_for(n_features=8, bits=bits, encoding=encoding)
-    steps = steps if steps is not None else schedule_steps("inverse", step=automatic_step(data),
-                                                           epochs=20)
-    model = train_model([data], GoldenDevice(config), config, steps=steps)
+    if steps is None:
+        steps = schedule_steps("inverse", step=automatic_step(data.rows), epochs=20)
+    model = train_model([data], GoldenDevice(config), config, Objective(),
+                        Training(steps=steps))
     return squared_losses(cadata.features, cadata.labels[:, None], model.coefs,
                           model.intercepts)[-1]
 
@@ -70,7 +72,8 @@ def test_floating_point_rows_are_within_a_tenth_of_a_per_cent(cadata):
     data = quantize(cadata.features[:rows], cadata.labels[:rows], bits=32, encoding="float")
     config = pipeline_for(n_features=8, bits=32, encoding="float")
     steps = schedule_steps("inverse", step=0.05, epochs=3)
-    model = train_model([data], GoldenDevice(config), config, steps=steps)
+    model = train_model([data], GoldenDevice(config), config, Objective(),
+                        Training(steps=steps))
     scaled = data.scaler.transform(cadata.features[:rows])
     targets = cadata.labels[:rows, None] - data.label_offset
     weights, intercepts = sgd(scaled, targets, first_steps=steps[:1],
@@ -87,10 +90,10 @@ def test_refetching_ends_where_float_does(encoding):
     features = rng.standard_normal((4000, 8))
     signs = np.where(features @ rng.standard_normal(8) + rng.standard_normal(4000) > 0, 1.0, -1.0)
     data = quantize(features, signs, bits=8, encoding=encoding, full=True, task="classification")
-    steps = schedule_steps("inverse", step=automatic_step(data, loss=Loss.HINGE), epochs=8)
+    steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=Loss.HINGE), epochs=8)
     config = pipeline_for(n_features=8, bits=8, encoding=encoding, refetch=True)
-    model = train_model([data], GoldenDevice(config), config, steps=steps,
-                        loss=Loss.HINGE, refetch=True)
+    model = train_model([data], GoldenDevice(config), config,
+                        Objective(loss=Loss.HINGE, refetch=True), Training(steps=steps))
     scaled = data.scaler.transform(features)
     weights, intercepts = sgd(scaled, signs[:, None], first_steps=steps[:1],
                               shares=steps / steps[0], loss=Loss.HINGE)
@@ -108,11 +111,11 @@ def test_strong_l1_leaves_the_best_constant():
     dataset = split(load("breast_cancer"))[0]
     signs = np.where(dataset.labels > 0, 1.0, -1.0)
     data = quantize(dataset.features, signs, bits=8, encoding="nearest", task="classification")
-    steps = schedule_steps("inverse", step=automatic_step(data, loss=Loss.HINGE), epochs=20)
+    steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=Loss.HINGE), epochs=20)
     config = pipeline_for(n_features=30, bits=8, encoding="nearest", loss=Loss.HINGE,
                           proximal=True)
-    model = train_model([data], GoldenDevice(config), config, steps=steps,
-                        loss=Loss.HINGE, l1=1.0)
+    model = train_model([data], GoldenDevice(config), config,
+                        Objective(loss=Loss.HINGE, l1=1.0), Training(steps=steps))
     best = 2 * min(np.mean(signs > 0), np.mean(signs < 0))
     found = mean_losses(Loss.HINGE, dataset.features, signs[:, None], model.coefs[-1:],
                         model.intercepts[-1:])[0]

@@ -5,15 +5,15 @@ import pytest
 
 import bitstep.training.losses
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import quantize
+from bitstep.quantization import quantize, quantize_rows
 from bitstep.training.losses import (
     accuracies,
-    code_levels,
     code_losses,
     mean_losses,
     squared_losses,
 )
-from bitstep.training.train import automatic_step, class_targets, report_counters, with_signs
+from bitstep.training.schedules import automatic_step
+from bitstep.training.train import class_targets, report_counters
 
 FEATURES = np.array([[1.0, 2.0], [3.0, -1.0], [0.0, 1.0]])
 
@@ -132,7 +132,7 @@ def test_losses_on_drawn_rows_are_too_large():
 @pytest.mark.parametrize("loss", [Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC])
 def test_losses_on_codes_are_those_of_their_first_sample(loss):
     data, found, _ = two_classes(encoding="double", bits=4)
-    rows, _ = code_levels(data, slice(None))
+    rows, _ = data.rows.levels(slice(None))
     weights = np.array([[[0.7, -1.0, 0.2]], [[2.0, -2.0, 1]]])
     expected = mean_losses(loss, rows, data.label_values()[:, None], weights,
                            np.array([[0.3], [-0.1]]))
@@ -141,10 +141,10 @@ def test_losses_on_codes_are_those_of_their_first_sample(loss):
 
 def test_levels_of_float_rows():
     data, *_ = two_classes(encoding="float", bits=32)
-    dots, gradients = code_levels(data, np.array([5, 2]))
+    dots, gradients = data.rows.levels(np.array([5, 2]))
     assert gradients is dots
     assert dots.dtype == np.float64
-    np.testing.assert_array_equal(dots, data.codes()[[5, 2]])
+    np.testing.assert_array_equal(dots, data.rows.codes()[[5, 2]])
 
 
 def test_targets_of_classes():
@@ -154,23 +154,17 @@ def test_targets_of_classes():
         [[1, -1, 1], [-1, -1, -1], [-1, 1, -1]]
 
 
-def test_signs_may_lack_one():
-    data = with_signs(quantize(FEATURES, np.zeros(3), bits=4), np.array([-1.0, -1.0, -1.0]))
-    assert not data.labels.any()
-    assert data.label_offset == 0
-
-
 def test_automatic_step():
     rng = np.random.default_rng(0)
     features = rng.uniform(-1, 1, (5000, 4))
     data = quantize(features, features[:, 0], bits=8, encoding="nearest")
     # R = 1 + 4 / 3, and the largest eigenvalue is that of the intercept, 1
-    assert automatic_step(data) == pytest.approx(0.2 / (7 / 3), rel=0.02)
-    assert automatic_step(data, fit_intercept=False) == pytest.approx(0.2 / (4 / 3), rel=0.03)
-    assert automatic_step(data, batch=100) == pytest.approx(20 / (7 / 3 + 99), rel=0.02)
+    assert automatic_step(data.rows) == pytest.approx(0.2 / (7 / 3), rel=0.02)
+    assert automatic_step(data.rows, fit_intercept=False) == pytest.approx(0.2 / (4 / 3), rel=0.03)
+    assert automatic_step(data.rows, batch=100) == pytest.approx(20 / (7 / 3 + 99), rel=0.02)
     noisy = quantize(features, features[:, 0], bits=1)
-    assert automatic_step(noisy) == pytest.approx(0.2 / 5 / (1 + 12 * 2 / 3), rel=0.03)
-    assert automatic_step(quantize(np.zeros((3, 1)), np.zeros(3), bits=4),
+    assert automatic_step(noisy.rows) == pytest.approx(0.2 / 5 / (1 + 12 * 2 / 3), rel=0.03)
+    assert automatic_step(quantize_rows(np.zeros((3, 1)), bits=4),
                           fit_intercept=False) == 1.0
 
 

@@ -5,24 +5,42 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fakes import quantized
+from fakes import planned as plan
+from fakes import quantized, settings
 
 from bitstep.golden.dither import epoch_key
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import quantize
-from bitstep.training.planning import Units, automatic_range, pipeline_for, plan
+from bitstep.training.pipelines import pipeline_for
+from bitstep.training.ranges import Units, automatic_range
+from bitstep.training.schedules import automatic_step
 from bitstep.training.stepping import (
     automatic_period,
     automatic_proximal_period,
     checked_unit,
     step_mantissa,
 )
-from bitstep.training.train import TrainedModel, automatic_step, lost_updates
+from bitstep.training.train import TrainedModel, lost_updates
 
 CONFIG = PipelineConfig(bits=4)     # s = 7
 DATA = quantized([[7, -7], [1, 2], [3, 4]], [100, -50, 25], label_scale=0.02)
+
+
+def range_of(data, *, initial=None, **options):
+    """The automatic range from the fields of objective and training."""
+    return automatic_range(data, CONFIG, *settings(**options), initial=initial)
+
+
+def with_rows(data, **changes):
+    """A data set with other rows."""
+    return dataclasses.replace(data, rows=dataclasses.replace(data.rows, **changes))
+
+
+def with_scale(data, scale):
+    """A data set with another unit of its labels."""
+    return dataclasses.replace(data, labels=dataclasses.replace(data.labels, scale=scale))
 
 
 def test_model_unit_by_hand():
@@ -226,7 +244,7 @@ def test_pipeline_for():
 
 def test_first_epoch_resumes():
     data = corrected()
-    data = dataclasses.replace(data, rows=(data.rows[0], 1 * data.rows[0]))
+    data = with_rows(data, packed=(data.rows.packed[0], 1 * data.rows.packed[0]))
     whole = plan(data, CONFIG, steps=[0.4, 0.2, 0.1])
     rest = plan(data, CONFIG, steps=[0.4, 0.2, 0.1], first_epoch=1)
     assert rest.job.epochs == whole.job.epochs[1:]
@@ -242,24 +260,24 @@ def test_first_epoch_resumes():
 def test_automatic_range_by_hand():
     # 3 rows: 3 batches of 1, or 2 of 2; at most 4 labels of derivative each; 16 epochs
     options: dict[str, Any] = {"steps": [0.05, 0.1]}
-    assert automatic_range(DATA, CONFIG, **options) == pytest.approx(4 * 3 * 1.6)
-    assert automatic_range(DATA, CONFIG, batch=2, **options) == pytest.approx(4 * 2 * 1.6)
-    assert automatic_range(SIGNS, CONFIG, loss=Loss.HINGE, **options) == pytest.approx(2 * 3 * 1.6)
+    assert range_of(DATA, **options) == pytest.approx(4 * 3 * 1.6)
+    assert range_of(DATA, batch=2, **options) == pytest.approx(4 * 2 * 1.6)
+    assert range_of(SIGNS, loss=Loss.HINGE, **options) == pytest.approx(2 * 3 * 1.6)
     # Only steps that add up to more than 16 of the largest count.
-    assert automatic_range(DATA, CONFIG, steps=[0.01] * 16) == pytest.approx(4 * 3 * 0.16)
-    assert automatic_range(DATA, CONFIG, steps=[0.01] * 17) == pytest.approx(4 * 3 * 2.56)
-    assert automatic_range(DATA, CONFIG, steps=[1e6]) == 32
-    assert automatic_range(SIGNS, CONFIG, steps=[1e6], loss=Loss.SQUARED_HINGE) == 128
+    assert range_of(DATA, steps=[0.01] * 16) == pytest.approx(4 * 3 * 0.16)
+    assert range_of(DATA, steps=[0.01] * 17) == pytest.approx(4 * 3 * 2.56)
+    assert range_of(DATA, steps=[1e6]) == 32
+    assert range_of(SIGNS, steps=[1e6], loss=Loss.SQUARED_HINGE) == 128
     # The largest label is 2, so this model is 9.7 of them: more than half of 19.2.
     start = (np.array([-19.4, 1.0]), 0.5)
-    assert automatic_range(DATA, CONFIG, initial=start, **options) == pytest.approx(9.7 + 19.2)
+    assert range_of(DATA, initial=start, **options) == pytest.approx(9.7 + 19.2)
     # One that an epoch of the same training made asks for no other range.
-    assert automatic_range(DATA, CONFIG, initial=(np.array([-19.0, 1.0]), 0.5),
+    assert range_of(DATA, initial=(np.array([-19.0, 1.0]), 0.5),
                            **options) == pytest.approx(19.2)
-    assert automatic_range(DATA, CONFIG, initial=(np.array([100.0, 1.0]), 0.5), **options) == 100
+    assert range_of(DATA, initial=(np.array([100.0, 1.0]), 0.5), **options) == 100
     # What labels of many bits leave.
     fine = quantized([[1], [1]], [2**31 - 1, 0], label_format=LabelFormat.INT32)
-    assert automatic_range(fine, CONFIG, steps=[50]) == pytest.approx(7, rel=1e-6)
+    assert range_of(fine, steps=[50]) == pytest.approx(7, rel=1e-6)
 
 
 @pytest.mark.parametrize("bits", [1, 4, 8])
@@ -277,7 +295,7 @@ def test_automatic_settings_go_together(bits, loss, batch):
                     task="regression" if loss == Loss.LEAST_SQUARES else "classification",
                     label_bits=32 if loss == Loss.LEAST_SQUARES else None)
     config = pipeline_for(n_features=300, bits=bits, encoding="nearest", loss=loss)
-    steps = automatic_step(data, batch, loss=loss) / np.arange(1, 101)
+    steps = automatic_step(data.rows, batch, loss=loss) / np.arange(1, 101)
     made = plan(data, config, steps=steps, batch=batch, loss=loss)
     assert made.step_error < 0.002
     largest = 1 if loss != Loss.LEAST_SQUARES else (1 << 26) - 1
@@ -291,7 +309,7 @@ def test_epochs_without_an_update():
     def trained(still, error):
         none = np.zeros((3, 1, 2))
         return TrainedModel(none, none[..., 0], none, none[..., 0], np.ones(3), {},
-                            np.array(still), error)
+                            np.array(still), error, model_range=32.0)
 
     losses = np.array([2.0, 1.0, 1.0])
     found = lost_updates(trained([False, True, True], 0.5), losses)
@@ -304,7 +322,7 @@ def test_epochs_without_an_update():
 
 def test_keys_of_the_epochs():
     """Each epoch has a key of its own, from the seed of the data; a resumed run has the same."""
-    seeded = dataclasses.replace(DATA, seed=(5 << 32) + 7)
+    seeded = with_rows(DATA, seed=(5 << 32) + 7)
     keys = [epoch.key for epoch in plan(seeded, CONFIG, steps=[0.1] * 4).job.epochs]
     assert keys == [epoch_key(7, epoch) for epoch in range(4)]
     assert len(set(keys)) == 4
@@ -403,7 +421,7 @@ def test_losses_need_signs(loss):
 @pytest.mark.parametrize("loss", MARGINS)
 @pytest.mark.parametrize("encoding", ["compensated", "double-symmetric"])
 def test_losses_without_corrections(loss, encoding):
-    data = dataclasses.replace(SIGNS, encoding=encoding)
+    data = with_rows(SIGNS, encoding=encoding)
     with pytest.raises(ValueError, match=f"Encoding '{encoding}' is corrected for the squared loss "
                                          f"alone, not for {loss.name}; quantize with 'nearest'"):
         plan(data, config_of(loss), steps=[0.1], loss=loss)
@@ -411,7 +429,7 @@ def test_losses_without_corrections(loss, encoding):
 
 @pytest.mark.parametrize("loss", MARGINS)
 def test_l2_of_every_loss(loss):
-    data = dataclasses.replace(SIGNS, variance=np.array([0.1, 0.2]))    # without effect
+    data = with_rows(SIGNS, variance=np.array([0.1, 0.2]))    # without effect
     job = plan(data, config_of(loss), steps=[0.49], loss=loss, l2=0.05, correction_period=1).job
     assert job.coefficients.tolist() == [-131071, -131071]
     factor = EpochSteps.scale(job.epochs[0].correction_mantissa, job.epochs[0].correction_shift)
@@ -456,7 +474,7 @@ PROXIMAL = dataclasses.replace(CONFIG, proximal=True)
 
 def test_thresholds_by_hand():
     # 33 rows with P = 8 are 5 steps, of 6.6 rows each on average
-    data = dataclasses.replace(corrected(encoding="nearest"), label_scale=0.02)
+    data = with_scale(corrected(encoding="nearest"), 0.02)
     made = plan(data, PROXIMAL, steps=[0.4, 0.2], l1=0.01, proximal_period=8)
     unit = made.units.model_unit
     assert made.job.proximal_period == 8
@@ -505,7 +523,7 @@ def test_automatic_proximal_period(n_rows, batch, period):
 
 def test_strong_l1_makes_short_periods():
     # Labels up to 2, steps of 0.4: a batch adds 0.4 l1 to a threshold, a fifth of l1 labels.
-    data = dataclasses.replace(corrected(2000, encoding="nearest"), label_scale=2.0)
+    data = with_scale(corrected(2000, encoding="nearest"), 2.0)
     for l1, period in ((0.001, 128), (0.01, 64), (0.1, 8), (1.0, 1), (100.0, 1)):
         assert plan(data, PROXIMAL, steps=[0.4, 0.2], l1=l1).job.proximal_period == period
     assert plan(data, PROXIMAL, steps=[0.4], box=1.0).job.proximal_period == 128

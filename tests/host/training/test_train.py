@@ -5,17 +5,20 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from fakes import planned as plan
+from fakes import settings
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.dither import dithers
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import ENCODINGS, Grid, quantize
-from bitstep.training.losses import code_levels, mean_losses
+from bitstep.training.losses import mean_losses
 from bitstep.training.models import MODELS
-from bitstep.training.planning import pipeline_for, plan
-from bitstep.training.schedules import schedule_steps
+from bitstep.training.pipelines import pipeline_for
+from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.training.stepping import automatic_proximal_period
-from bitstep.training.train import automatic_step, train_model
+from bitstep.training.train import train_model
 from bitstep_lab.float_sgd import sgd
 
 MARGINS = (Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC)
@@ -34,8 +37,8 @@ def run(data, *, loss, steps, refetch=False, **options):
     proximal = "l1" in options or "box" in options
     config = pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
                           loss=loss, refetch=refetch, proximal=proximal)
-    return train_model([data], GoldenDevice(config), config, steps=np.asarray(steps),
-                       loss=loss, refetch=refetch, **options)
+    return train_model([data], GoldenDevice(config), config,
+                       *settings(loss=loss, refetch=refetch, steps=steps, **options))
 
 
 def chords(values, signs):
@@ -59,9 +62,9 @@ def float_sgd(rows, signs, *, loss, steps, **options):
 def test_losses_against_float64(loss, encoding, bits, batch):
     features, signs = problem()
     data = quantize(features, signs, bits=bits, encoding=encoding, task="classification")
-    steps = schedule_steps("inverse", step=automatic_step(data, batch, loss=loss), epochs=4)
+    steps = schedule_steps("inverse", step=automatic_step(data.rows, batch, loss=loss), epochs=4)
     model = run(data, loss=loss, steps=steps, batch=batch)
-    rows, _ = code_levels(data, slice(None))
+    rows, _ = data.rows.levels(slice(None))
     weights, intercept = float_sgd(rows, signs, loss=loss, steps=model.steps, batch=batch)
     # Updates are integers, of which a derivative of 1 is some ten thousand.
     tolerance = 3e-4 * np.abs(weights).max()
@@ -76,7 +79,7 @@ def test_l2_against_float64(loss, encoding, bits):
     data = quantize(features, signs, bits=bits, encoding=encoding, task="classification")
     steps = schedule_steps("inverse", step=0.05, epochs=3)
     model = run(data, loss=loss, steps=steps, l2=0.05)
-    rows, _ = code_levels(data, slice(None))
+    rows, _ = data.rows.levels(slice(None))
     weights, _ = float_sgd(rows, signs, loss=loss, steps=steps, l2=0.05)
     free, _ = float_sgd(rows, signs, loss=loss, steps=steps)
     # Corrections are made every so many rows and act one period later.
@@ -94,9 +97,9 @@ def test_proximal_steps_against_float64(loss, encoding, bits, batch, penalties):
     steps = schedule_steps("inverse", step=0.1 * batch, epochs=4)
     # Of hinge, K of some thousands is rounded for 1,200 active rows: the intercept of a run has a
     # standard deviation of 2e-4.
-    models = [run(replace(data, seed=seed), loss=loss, steps=steps, batch=batch, **penalties)
-              for seed in range(4)]
-    rows, _ = code_levels(data, slice(None))
+    models = [run(replace(data, rows=replace(data.rows, seed=seed)), loss=loss, steps=steps,
+                  batch=batch, **penalties) for seed in range(4)]
+    rows, _ = data.rows.levels(slice(None))
     period = automatic_proximal_period(600, batch, penalties.get("l1", 0.0) * steps[0])
     weights, intercept = float_sgd(rows, signs, loss=loss, steps=models[0].steps, batch=batch,
                                    period=period, **penalties)
@@ -197,36 +200,37 @@ def test_automatic_step_by_hand(loss, one, four, many):
     for batch, factor in ((1, one), (4, four), (100, many)):
         expected = min(factor / (7 / 3 + batch - 1),
                        16 if loss in (Loss.HINGE, Loss.LOGISTIC) else np.inf)
-        assert automatic_step(data, batch, loss=loss) == pytest.approx(expected, rel=0.02)
+        assert automatic_step(data.rows, batch, loss=loss) == pytest.approx(expected, rel=0.02)
 
 
 def test_noise_shortens_the_step_of_least_squares_alone():
     features = np.random.default_rng(0).uniform(-1, 1, (5000, 4))
     noisy = quantize(features, features[:, 0], bits=1, encoding="stochastic")    # R = 5
-    assert automatic_step(noisy) == pytest.approx(0.2 / 5 / 9, rel=0.03)
-    assert automatic_step(noisy, loss=Loss.HINGE) == pytest.approx(2 / 5)
+    assert automatic_step(noisy.rows) == pytest.approx(0.2 / 5 / 9, rel=0.03)
+    assert automatic_step(noisy.rows, loss=Loss.HINGE) == pytest.approx(2 / 5)
 
 
 def test_small_rows_have_no_endless_step():
     features = np.zeros((100, 3))
     features[0] = 1
     data = quantize(features, features[:, 0], bits=8, encoding="nearest", scaler="maxabs")
-    assert automatic_step(data, fit_intercept=False, loss=Loss.HINGE) == 16
-    assert automatic_step(data, fit_intercept=False, loss=Loss.SQUARED_HINGE) == \
+    assert automatic_step(data.rows, fit_intercept=False, loss=Loss.HINGE) == 16
+    assert automatic_step(data.rows, fit_intercept=False, loss=Loss.SQUARED_HINGE) == \
         pytest.approx(0.5 * 100 / 3)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models_have_rows_that_suit_them(name):
     model = MODELS[name]
+    refetch = LOSSES[model.loss].one_sided
     Grid(model.encoding, model.bits)
     features, signs = problem()
     labels = signs if model.task == "classification" else features[:, 0]
     data = quantize(features, labels, bits=model.bits, encoding=model.encoding, task=model.task,
-                    full=model.refetch)
+                    full=refetch)
     assert (data.label_format == LabelFormat.SIGN) == (model.task == "classification")
-    steps = schedule_steps("inverse", step=automatic_step(data, loss=model.loss), epochs=5)
-    trained = run(data, loss=model.loss, steps=steps, refetch=model.refetch)
+    steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=model.loss), epochs=5)
+    trained = run(data, loss=model.loss, steps=steps, refetch=refetch)
     loss = mean_losses(model.loss, features, labels[:, None], trained.coefs, trained.intercepts)
     zero = mean_losses(model.loss, features, labels[:, None], np.zeros((1, 1, 5)), np.zeros((1, 1)))
     assert loss[-1] < 0.7 * zero[0]

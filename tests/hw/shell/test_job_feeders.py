@@ -84,7 +84,7 @@ def test_auxiliary_blocks(stall, model, coefficients, epochs):
     (LabelFormat.SIGN, (1 << 32) - 1, 1 << 26), (LabelFormat.INT16, (1 << 32) - 1, 1 << 30),
     (LabelFormat.INT32, (1 << 32) - 1, 1 << 31)])
 def test_beats_of_the_labels(label_format, rows, beats):
-    """As :func:`bitstep.pipeline.job.label_bytes`, without overflow."""
+    """As :func:`bitstep.pipeline.shapes.label_bytes`, without overflow."""
     blocks = collect(AuxFeeder(), 2, epochs=1, rows=rows, label_format=label_format.value,
                      **ADDRESSES)
     assert blocks[1] == (0x4000, beats)

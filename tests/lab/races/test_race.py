@@ -14,7 +14,7 @@ from bitstep.pipeline.registers import OFFSETS, Loss
 from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_profiles import PROFILES, profile
 from bitstep_lab.races.board_runs import EpochClock
-from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn, Task, trains
+from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn, Task
 from bitstep_lab.races.experiments import experiments, pipelines_of
 from bitstep_lab.races.race import finish, judge
 from bitstep_lab.races.race_data import GENERATORS, RaceData, is_at_hand, race_data
@@ -268,12 +268,6 @@ def test_experiments(quick):
     for experiment in chosen:
         names = [contestant.name for contestant in experiment.contestants]
         assert len(set(names)) == len(names)
-
-
-def test_which_encodings_suit_a_loss():
-    assert trains(Pipeline(bits=4, encoding="compensated"), Loss.LEAST_SQUARES)
-    assert not trains(Pipeline(bits=4, encoding="compensated"), Loss.HINGE)
-    assert trains(FLOAT, Loss.LOGISTIC)
 
 
 def test_results_are_json():

@@ -153,9 +153,9 @@ def test_run_curves(tmp_path, monkeypatch):
 @pytest.mark.parametrize("options, message", [
     (["noisy-8", "--model", "ls-svm"], "--model ls-svm is for a classification, and noisy-8"),
     (["noisy-8", "--bits", "1", "--encoding", "double"],
-     "--encoding double needs --bits of at least 2, not 1"),
+     "bits must be an integer from 2 to 8 for encoding 'double', not 1"),
     (["breast_cancer", "--model", "svm", "--encoding", "compensated"],
-     "--encoding compensated is corrected for least squares, not for svm"),
+     "--model svm does not go together with --encoding compensated, which is corrected"),
     (["noisy-8", "--refetch"], "--refetch needs --model svm"),
     (["noisy-8", "--no-float", "--bits", "32", "--cpu"], "Nobody takes part")])
 def test_wrong_use_of_bench(options, message, capsys):

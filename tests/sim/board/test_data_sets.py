@@ -14,9 +14,9 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, quantize
+from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
-from bitstep.training.schedules import schedule_steps
-from bitstep.training.train import automatic_step
+from bitstep.training.schedules import automatic_step, schedule_steps
 
 DATA_SETS = {"cadata": "cadata.svm", "cpusmall": "cpusmall.svm", "breast_cancer": None}
 EPOCHS = 3
@@ -49,8 +49,9 @@ def check(config, dataset, encoding, *, loss=Loss.LEAST_SQUARES, **options):
     """
     data = quantize(dataset.features, dataset.labels, bits=config.bits, encoding=encoding,
                     task=dataset.task, seed=config.bits, full=options.get("refetch", False))
-    steps = schedule_steps("inverse", step=automatic_step(data, loss=loss), epochs=EPOCHS)
-    job = plan(data, config, steps=steps, loss=loss, **options).job
+    steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=loss), epochs=EPOCHS)
+    training = Training(steps=steps, batch=options.pop("batch", 1))
+    job = plan(data, config, Objective(loss=loss, **options), training).job
     expected = GoldenDevice(config).train(job)
     with open_board(config) as board:
         found = board.train(job)

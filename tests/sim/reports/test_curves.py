@@ -6,7 +6,8 @@ import pytest
 from bitstep.cli import main
 from bitstep.devices import open_device
 from bitstep.quantization import quantize
-from bitstep.training.planning import pipeline_for
+from bitstep.training.objective import Objective, Training
+from bitstep.training.pipelines import pipeline_for
 from bitstep.training.train import train_model
 from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
@@ -48,7 +49,8 @@ def test_losses_are_golden():
     rows = quantize(data.features, data.labels, bits=8)
     config = pipeline_for(n_features=10, bits=8, encoding="compensated")
     with open_device("golden", config) as device:
-        model = train_model([rows], device, config, steps=np.full(3, 0.02))
+        model = train_model([rows], device, config, Objective(),
+                            Training(steps=np.full(3, 0.02)))
     values = data.features @ model.coefs[:, 0].T + model.intercepts[:, 0]
     assert ((values - data.labels[:, None]) ** 2).mean(axis=0) / 2 == pytest.approx(found)
 

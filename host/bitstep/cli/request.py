@@ -1,0 +1,140 @@
+"""Requests: the options of a command with every default filled in."""
+
+import argparse
+from dataclasses import dataclass
+
+from bitstep.cli.options import DEFAULT_MODELS, UsageError
+from bitstep.quantization import ENCODINGS, QuantizedDataset
+from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows
+from bitstep.training.models import MODELS
+
+# Those that do not depend on the model. A file of `bitstep quantize` says all of them, so the
+# parser's default is None: an option that contradicts a file can be told from one not given.
+ROW_DEFAULTS = {"bus_width": 64, "scaler": "minmax", "copies": 1, "shuffle": True, "seed": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowRequest:
+    """Rows as options, or a quantized file, describe them.
+
+    Attributes
+    ----------
+    bits, encoding, bus_width, scaler, copies, seed
+        See :func:`bitstep.quantization.quantize_rows`.
+    refetch : bool
+        True if rows are fetched again at full precision.
+    shuffle : bool or None
+        True if rows are drawn at random; None of a quantized file, which does not say.
+    """
+
+    bits: int
+    encoding: str
+    refetch: bool
+    bus_width: int
+    scaler: str
+    copies: int
+    seed: int
+    shuffle: bool | None
+
+
+def request_rows(arguments: argparse.Namespace, *, refetch: bool | None = False,
+                 batch: int = 1) -> RowRequest:
+    """Resolve the options for rows of features.
+
+    Parameters
+    ----------
+    refetch, batch
+        See :func:`bitstep.training.choices.resolve_rows`.
+
+    Raises
+    ------
+    UsageError
+        If options do not go together.
+    """
+    given = {name: getattr(arguments, name, None) for name in ROW_DEFAULTS}
+    others = {name: ROW_DEFAULTS[name] if value is None else value
+              for name, value in given.items()}
+    model = MODELS[getattr(arguments, "model", None) or "linreg"]
+    try:
+        choice = resolve_rows(model, bits=arguments.bits, encoding=arguments.encoding,
+                              refetch=refetch, batch=batch)
+    except ChoiceError as error:
+        raise usage_error(error, arguments) from error
+    return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch, **others)
+
+
+def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowRequest:
+    """Check the options against a quantized file; the request is what it holds.
+
+    Raises
+    ------
+    UsageError
+        If an option contradicts the file, or another one.
+    """
+    source, rows = arguments.data, data.rows
+    for option, given in (("--train-rows", arguments.train_rows), ("--shuffle", arguments.shuffle),
+                          ("--seed", arguments.seed)):
+        if given is not None:
+            raise UsageError(f"{option} needs features, but {source} is quantized already: "
+                             "choose rows, order and seed with `bitstep quantize`")
+    stored = {"bits": rows.bits, "encoding": rows.encoding, "copies": rows.copies,
+              "bus_width": rows.bus_width, "scaler": rows.scaler.kind}
+    for name, value in stored.items():
+        given = getattr(arguments, name)
+        if given not in (None, value):
+            raise UsageError(f"--{name.replace('_', '-')} {given} does not fit {source}, "
+                             f"which was quantized with {value}: leave the option out, or "
+                             "quantize again")
+    name = arguments.model or DEFAULT_MODELS[data.task]
+    try:
+        check_corrected(rows.encoding, MODELS[name].loss)
+        if MODELS[name].task != data.task:
+            raise UsageError(f"--model {name} does not fit {source}, which was quantized for "
+                             f"a {data.task}")
+        choice = resolve_rows(MODELS[name], bits=rows.bits, encoding=rows.encoding,
+                              refetch=arguments.refetch, batch=arguments.batch,
+                              has_full=data.full is not None)
+    except ChoiceError as error:
+        raise usage_error(error, arguments, encoding=rows.encoding, model=name,
+                          stored=True) from error
+    return RowRequest(**stored, refetch=choice.refetch, seed=rows.seed, shuffle=arguments.shuffle)
+
+
+def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: str | None = None,
+                model: str | None = None, stored: bool = False) -> UsageError:
+    """A broken rule in the words of the command line.
+
+    Parameters
+    ----------
+    encoding, model : str or None
+        None for those of the options.
+    stored : bool
+        True if the encoding is that of a file.
+    """
+    asked = getattr(arguments, "model", None)
+    encoding, model = encoding or arguments.encoding, model or asked
+    if error.rule == "bits":
+        return UsageError(str(error))
+    if error.rule == "float":
+        return UsageError(f"--bits {arguments.bits} does not go together with --encoding "
+                          f"{encoding}: 32 bits are floating-point numbers, encoding float; leave "
+                          "one of the two out")
+    if error.rule == "corrected":
+        source = f"the encoding of {arguments.data}, {encoding}" if stored \
+            else f"--encoding {encoding}"
+        others = [name for name, other in ENCODINGS.items() if not other.corrected]
+        return UsageError(f"--model {model} does not go together with {source}, which is corrected "
+                          f"for the squared error alone: choose one of {', '.join(others)}")
+    other = f", not --model {asked}" if asked else ""
+    messages = {
+        "refetch-loss": f"--refetch needs --model svm{other}: the other losses depend on more of a "
+                        "row than the side of a bound it is on",
+        "refetch-float": "--refetch does not go together with floating-point rows (--bits 32), "
+                         "which are at full precision; leave one of the two out",
+        "refetch-encoding": "--refetch needs --encoding nearest or stochastic, whose codes bound "
+                            f"the value, not {encoding}",
+        "refetch-rows": f"--refetch needs rows at full precision, which {arguments.data} does not "
+                        "hold: write it with `bitstep quantize --full`",
+        "refetch-batch": "Refetching needs --batch 1, because every row is decided with the model "
+                         f"before it, not {arguments.batch}; --no-refetch uses the codes alone"}
+    return UsageError(messages[error.rule])

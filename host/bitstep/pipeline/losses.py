@@ -1,0 +1,152 @@
+"""The losses that a pipeline minimises: formulas, and what each asks of hardware and training.
+
+z is the output of a model for a row and y its target: any number for least squares, +1 or -1 for
+the other losses.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitstep.pipeline.config import SIGMOID_FRACTION
+from bitstep.pipeline.registers import Loss
+
+Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
+MAX_EXPONENT = 700.0        # of a number that is finite in 64 bits
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LossFunction:
+    """A loss.
+
+    Attributes
+    ----------
+    name : str
+        Its name in reports and estimators, and in scikit-learn's SGD estimators, whose
+        ``squared_hinge`` is twice ours: it lacks the factor 1/2.
+    text : str
+        Mean over the K rows as a formula.
+    value, derivative : callable
+        Loss of every output z with target y, and its derivative by z; arrays of equal shape.
+    constant : callable
+        Least mean loss that a constant z can have, from all targets.
+    solver : str
+        Solver of the pipelines that minimise it.
+    quadratic : bool
+        True if its derivative is linear in z, so that corrections can free the gradient from the
+        noise of codes (docs/number-formats.md).
+    signs : bool
+        True if targets must be +1 and -1.
+    one_sided : bool
+        True if its derivative depends on nothing but the side of a bound that z is on, so that
+        refetching decides it.
+    bounded : bool
+        True if its derivative is at most 1 in magnitude.
+    least_label_shift : int
+        Least LABEL_SHIFT of its solver.
+    max_derivative : float
+        Largest mean derivative of a batch that the automatic range of a model has room for, in
+        units of the largest label. A bounded derivative is at most 1; the other half is for its
+        rounding.
+    model_range : float
+        Largest automatic range of a model, in the same units.
+    step_fraction, batch_growth, noise_weight, max_step : float
+        Of the automatic step, see :func:`bitstep.training.schedules.automatic_step`: its fraction
+        of 1 / R, how much longer the batch may make it, how much quantization noise shortens it,
+        and its largest value.
+    """
+
+    name: str
+    text: str
+    value: Rule
+    derivative: Rule
+    constant: Callable[[np.ndarray], float]
+    solver: str = "linear"
+    quadratic: bool = False
+    signs: bool = True
+    one_sided: bool = False
+    bounded: bool = False
+    least_label_shift: int = 0
+    max_derivative: float
+    model_range: float
+    step_fraction: float
+    batch_growth: float
+    noise_weight: float = 0.0
+    max_step: float = math.inf
+
+
+def _squared_error(values, targets):
+    residuals = values - targets
+    residuals *= residuals
+    residuals /= 2
+    return residuals
+
+
+def _hinge(values, targets):
+    short = values * targets
+    np.subtract(1, short, out=short)
+    return np.maximum(short, 0, out=short)
+
+
+def _squared_hinge(values, targets):
+    short = _hinge(values, targets)
+    return short * short / 2
+
+
+def _log_loss(values, targets):
+    return np.logaddexp(0, -(values * targets))     # no overflow, however wrong a row is
+
+
+def _log_derivative(values, targets):
+    return -targets / (1 + np.exp(np.minimum(values * targets, MAX_EXPONENT)))
+
+
+def _half_variance(targets):
+    return float(np.var(targets)) / 2
+
+
+def _rarer_class(targets):
+    share = np.mean(targets > 0)
+    return 2 * float(min(share, 1 - share))
+
+
+def _entropy(targets):
+    share = np.mean(targets > 0)
+    return -float(sum(part * np.log(part) for part in (share, 1 - share) if part > 0))
+
+
+# Where a plane separates the classes, the logistic loss makes weights grow as long as it is
+# trained: to 36 in 20 epochs on 8 normal features. So ranges are larger but for least squares.
+_MARGIN_RANGE = 128.0
+_BOUNDED_STEP = 16.0        # about what a weight can change at once
+
+LOSSES = {
+    Loss.LEAST_SQUARES: LossFunction(
+        name="squared_error", text="1/(2K) sum of squared residuals", value=_squared_error,
+        derivative=np.subtract, constant=_half_variance, quadratic=True, signs=False,
+        max_derivative=4.0, model_range=32.0, step_fraction=0.2, batch_growth=1.0,
+        noise_weight=12.0),
+    Loss.SQUARED_HINGE: LossFunction(
+        name="squared_hinge", text="1/(2K) sum of max(0, 1 - y f(x))^2", value=_squared_hinge,
+        derivative=lambda values, targets: np.where(values * targets < 1, values - targets, 0.0),
+        constant=_half_variance,        # as of least squares: the best one is within [-1, 1]
+        max_derivative=4.0, model_range=_MARGIN_RANGE, step_fraction=0.5, batch_growth=2.0),
+    Loss.HINGE: LossFunction(
+        name="hinge", text="1/K sum of max(0, 1 - y f(x))", value=_hinge,
+        derivative=lambda values, targets: np.where(values * targets < 1, -targets, 0.0),
+        constant=_rarer_class, one_sided=True, bounded=True, max_derivative=2.0,
+        model_range=_MARGIN_RANGE, step_fraction=2.0, batch_growth=4.0, max_step=_BOUNDED_STEP),
+    Loss.LOGISTIC: LossFunction(
+        name="log_loss", text="1/K sum of log(1 + exp(-y f(x)))", value=_log_loss,
+        derivative=_log_derivative, constant=_entropy, solver="logistic", bounded=True,
+        # The sigmoid's argument is a dot product shifted right.
+        least_label_shift=SIGMOID_FRACTION + 1, max_derivative=2.0, model_range=_MARGIN_RANGE,
+        step_fraction=4.0, batch_growth=4.0, max_step=_BOUNDED_STEP),
+}
+
+
+def loss_named(name: str) -> LossFunction:
+    """The loss of a name; KeyError if there is none."""
+    return {loss.name: loss for loss in LOSSES.values()}[name]

@@ -1,0 +1,49 @@
+"""Shapes of the arrays that a pipeline reads, and the checks of them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import LabelFormat
+
+MAX_COPIES = 255            # of the rows, which the epochs read in turn
+LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
+
+
+def label_bytes(n_rows: int, label_format: LabelFormat) -> int:
+    """Bytes of a packed label stream: whole 64-bit words."""
+    return -(-n_rows * LABEL_BITS[label_format] // 64) * 8
+
+
+def check_rows(copies: Sequence[np.ndarray], config: PipelineConfig, n_features: int) -> None:
+    """Raise ValueError unless copies of packed rows are what a pipeline reads.
+
+    Parameters
+    ----------
+    copies : sequence of ndarray
+        Should be uint8 of shape (n_rows, beats * beat_bytes), the same for all.
+    """
+    if not 1 <= len(copies) <= MAX_COPIES or copies[0].ndim != 2 or len(copies[0]) < 1:
+        raise ValueError(f"rows must be 1 to {MAX_COPIES} arrays of at least one row")
+    for copy in copies:
+        _check("rows", copy, np.uint8,
+               (len(copies[0]), config.beats(n_features) * config.beat_bytes))
+
+
+def check_labels(packed: np.ndarray, label_format: LabelFormat, n_rows: int) -> None:
+    """Raise ValueError unless a packed label stream has a label for each row."""
+    _check("labels", packed, np.uint8, (label_bytes(n_rows, label_format),))
+
+
+def check_fine_rows(full: np.ndarray | None, n_rows: int, n_features: int) -> None:
+    """Raise ValueError unless there are rows at full precision, 16 bits a value."""
+    if full is None:
+        raise ValueError("full must hold the rows at full precision, not nothing")
+    _check("full", full, np.int16, (n_rows, n_features))
+
+
+def _check(name, array, dtype, shape):
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"{name} must be {np.dtype(dtype)} of shape {shape}, not {array.dtype} of "
+                         f"shape {array.shape}")

@@ -1,0 +1,153 @@
+"""Choices of a training: defaults for what a user leaves open, and which choices go together.
+
+Estimators, the command line and races resolve their parameters here.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import ENCODINGS, Grid, QuantizedRows
+from bitstep.quantization.encodings import fine_encodings
+from bitstep.training.models import Model
+from bitstep.training.objective import Objective, Training
+from bitstep.training.schedules import SCHEDULES, automatic_step, schedule_steps
+
+
+class ChoiceError(ValueError):
+    """Choices that do not go together.
+
+    Attributes
+    ----------
+    rule : str
+        The rule that is broken, for messages in the words of another interface: ``float`` (bits and
+        encoding of floating-point rows), ``bits``, ``corrected``, ``refetch-loss``,
+        ``refetch-float``, ``refetch-encoding``, ``refetch-rows`` or ``refetch-batch``.
+    """
+
+    def __init__(self, rule: str, message: str):
+        super().__init__(message)
+        self.rule = rule
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChoice:
+    """Rows that a model is trained on.
+
+    Attributes
+    ----------
+    bits, encoding : int, str
+        See :func:`bitstep.quantization.quantize_rows`.
+    refetch : bool
+        True if rows are fetched again at full precision.
+    """
+
+    bits: int
+    encoding: str
+    refetch: bool
+
+
+def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None = None,
+                 refetch: bool | None = None, batch: int = 1,
+                 has_full: bool = True) -> RowChoice:
+    """Fill in what is left open, and check that all goes together.
+
+    Parameters
+    ----------
+    model : Model
+        Gives the defaults and the loss.
+    bits, encoding
+        None for the model's; 32 bits and encoding ``float`` imply each other.
+    refetch : bool or None
+        None: wherever loss and encoding allow it, and the rows are there.
+    batch : int
+        Rows of a batch.
+    has_full : bool
+        True if rows at full precision are there or can be made.
+
+    Raises
+    ------
+    ChoiceError
+        If choices do not go together.
+    """
+    if bits is None:
+        bits = FLOAT_BITS if encoding == "float" else model.bits
+    if encoding is None:
+        encoding = "float" if bits == FLOAT_BITS else model.encoding
+    try:
+        Grid(encoding, bits)
+    except ValueError as error:
+        apart = encoding in ENCODINGS and (bits == FLOAT_BITS) != (encoding == "float")
+        raise ChoiceError("float" if apart else "bits", str(error)) from error
+    check_corrected(encoding, model.loss)
+    return RowChoice(bits=bits, encoding=encoding,
+                     refetch=_refetches(model, encoding, refetch, batch, has_full))
+
+
+def check_corrected(encoding: str, loss: Loss) -> None:
+    """Raise ChoiceError if an encoding is corrected for another loss."""
+    if ENCODINGS[encoding].corrected and not LOSSES[loss].quadratic:
+        raise ChoiceError("corrected", f"Encoding {encoding!r} is corrected for the squared loss "
+                          f"alone, not for {Loss(loss).name}; quantize with 'nearest', "
+                          "'stochastic' or 'double'")
+
+
+def _refetches(model, encoding, asked, batch, has_full):
+    loss = LOSSES[model.loss]
+    if not loss.one_sided:
+        if asked:
+            raise ChoiceError("refetch-loss", "refetch=True needs loss='hinge', whose update "
+                              f"depends on one side of a bound only, not {loss.name!r}")
+        return False
+    if not ENCODINGS[encoding].cell:
+        if asked:
+            rule = "refetch-float" if encoding == "float" else "refetch-encoding"
+            raise ChoiceError(rule, f"refetch=True needs encoding {fine_encodings('or')}, "
+                              f"whose codes bound the value, not {encoding!r}")
+        return False
+    if asked is False or (asked is None and not has_full):
+        return False
+    if not has_full:
+        raise ChoiceError("refetch-rows", "Refetching needs rows at full precision, and the data "
+                          "have none; quantize with full=True")
+    if batch != 1:
+        raise ChoiceError("refetch-batch", "Refetching needs batch=1, because every row is decided "
+                          f"with the model before it, not {batch}; refetch=False uses the codes "
+                          "alone")
+    return True
+
+
+def resolve_training(rows: QuantizedRows, objective: Objective, *, epochs: int,
+                     step: float | str | None = "auto",
+                     schedule: str | os.PathLike | Sequence[float] = "inverse", batch: int = 1,
+                     fit_intercept: bool = True, **options: Any) -> Training:
+    """Steps for rows and an objective.
+
+    Parameters
+    ----------
+    epochs, schedule
+        See :func:`bitstep.training.schedules.schedule_steps`.
+    step : float, "auto" or None
+        First step of a named schedule; ``"auto"``:
+        :func:`bitstep.training.schedules.automatic_step`. A list of steps has none.
+    batch, fit_intercept, options
+        See :class:`bitstep.training.objective.Training`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    """
+    if isinstance(step, str):
+        if step != "auto":
+            raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
+        named = isinstance(schedule, str) and schedule in SCHEDULES
+        step = automatic_step(rows, batch, fit_intercept, loss=objective.loss) if named else None
+    steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
+    return Training(steps=steps, batch=batch, fit_intercept=fit_intercept, **options)

@@ -1,0 +1,125 @@
+"""A training run as a user describes it: what is minimised, and how."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitstep.checks import is_integer
+from bitstep.pipeline.losses import LOSSES, LossFunction
+from bitstep.pipeline.registers import Loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objective:
+    """Objective of a training, over scaled features u and with |x_j| <= box::
+
+        mean over the rows of loss(u.x + intercept, y) + l2/2 |x|_2^2 + l1 |x|_1
+
+    The intercept is free of all three (ZipML, section 1: the regulariser R).
+
+    Parameters
+    ----------
+    loss : Loss
+        All but least squares need labels of two classes, and an encoding without corrections
+        (``nearest``, ``stochastic``, ``double`` or ``float``).
+    l2 : float
+        Ridge penalty on the scaled weights; at least 0. For every loss it is part of the diagonal
+        corrections.
+    l1 : float
+        Lasso penalty on the scaled weights; at least 0.
+    box : float or None
+        Largest magnitude of a scaled weight, in label units; None for no limit.
+    refetch : bool
+        True to fetch rows again at full precision that could be on either side of the hinge (ZipML,
+        appendix G.4); for the hinge loss, a batch of 1 and data with ``full``.
+
+    Raises
+    ------
+    ValueError
+        If a penalty is out of range, or the loss cannot be decided by refetching.
+    """
+
+    loss: Loss = Loss.LEAST_SQUARES
+    l2: float = 0.0
+    l1: float = 0.0
+    box: float | None = None
+    refetch: bool = False
+
+    def __post_init__(self):
+        object.__setattr__(self, "loss", Loss(self.loss))
+        for name, value in (("l2", self.l2), ("l1", self.l1)):
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be at least 0, not {value!r}")
+        if self.box is not None and not (math.isfinite(self.box) and self.box > 0):
+            raise ValueError(f"box must be positive, or None for no limit, not {self.box!r}")
+        if self.refetch and not self.rule.one_sided:
+            raise ValueError(f"Refetching is for the hinge loss, not for {self.loss.name}; "
+                             "choose refetch=False")
+
+    @property
+    def rule(self) -> LossFunction:
+        """Formula and needs of the loss."""
+        return LOSSES[self.loss]
+
+    @property
+    def proximal(self) -> bool:
+        """True if training takes proximal steps."""
+        return self.l1 > 0 or self.box is not None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Training:
+    """Steps of a training, x <- x - step (mean gradient of a batch), and their precision.
+
+    Parameters
+    ----------
+    steps : array of float, shape (epochs,)
+        Step of every epoch, in scaled feature space, from the first one on.
+    batch : int
+        Rows of a batch, 1 to 2**32 - 1.
+    fit_intercept : bool
+        True to train an intercept.
+    correction_period : int or "auto"
+        Rows between diagonal corrections, a multiple of ``batch`` and less than the rows;
+        ``"auto"``: see :func:`bitstep.training.stepping.automatic_period`. Without effect if
+        nothing is to be corrected.
+    proximal_period : int or "auto"
+        Rows between proximal steps, a multiple of ``batch``; ``"auto"``: see
+        :func:`bitstep.training.stepping.automatic_proximal_period`. Without effect if there is
+        neither ``l1`` nor ``box``. The steps of an epoch, one of which follows its last row, add up
+        to its number of rows.
+    model_range : float or None
+        Largest weight that must be representable, as a multiple of the largest label. A smaller
+        one gives a finer model; a weight beyond it ends the run with an error. None:
+        :func:`bitstep.training.ranges.automatic_range`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+    """
+
+    steps: np.ndarray | Sequence[float]
+    batch: int = 1
+    fit_intercept: bool = True
+    correction_period: int | str = "auto"
+    proximal_period: int | str = "auto"
+    model_range: float | None = None
+
+    def __post_init__(self):
+        steps = np.asarray(self.steps, np.float64)
+        if steps.ndim != 1 or not len(steps) or not (np.isfinite(steps) & (steps > 0)).all():
+            raise ValueError(f"steps must be positive numbers, one an epoch, not {steps.tolist()}")
+        object.__setattr__(self, "steps", steps)
+        check_batch(self.batch)
+        if self.model_range is not None and not (
+                math.isfinite(self.model_range) and self.model_range > 0):
+            raise ValueError(f"model_range must be positive, not {self.model_range!r}")
+
+
+def check_batch(batch: int) -> None:
+    """Raise ValueError unless ``batch`` is a number of rows."""
+    if not is_integer(batch, 1, (1 << 32) - 1):
+        raise ValueError(f"batch must be an integer from 1 to 2**32 - 1, not {batch!r}")

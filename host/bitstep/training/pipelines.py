@@ -1,0 +1,78 @@
+"""Pipelines that suit data and an objective."""
+
+
+from bitstep.checks import is_integer
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import ENCODINGS, QuantizedRows
+from bitstep.training.objective import Objective
+
+# Where refetching and look-ahead go together by themselves (docs/results/refetching.md).
+REFETCH_AHEAD_BITS = 7      # with fewer, too many rows are left open
+REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes again
+
+
+def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
+                 lookahead: int | str = "auto", loss: Loss = Loss.LEAST_SQUARES,
+                 refetch: bool = False, proximal: bool = False) -> PipelineConfig:
+    """Pipeline that trains such data: the default one where that is large enough.
+
+    More features than the default's 4,096 are rounded up to a power of two, so that few different
+    pipelines need to be built. The recursion takes 2 cycles, 4 for floating-point rows and 6 for
+    the logistic loss, whose sigmoid needs them.
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a row, at least 1.
+    bits, encoding, bus_width
+        Of the data, see :func:`bitstep.quantization.quantize`.
+    lookahead : int or "auto"
+        ``"auto"`` takes what rows of ``n_features`` need so that they never wait; with
+        ``refetch`` only from 7 bits on, and for rows of at most 8 beats, and else 0: a row that
+        look-ahead leaves open drains the pipeline, so where more than some 10 % of the rows are
+        (or fewer, if rows are long), waiting for every update is faster
+        (docs/results/refetching.md).
+    loss : Loss
+        What is to be minimised.
+    refetch : bool
+        True if rows can be fetched again at full precision.
+    proximal : bool
+        True if proximal steps (L1 and box constraint) are possible.
+
+    Returns
+    -------
+    PipelineConfig
+
+    Raises
+    ------
+    ValueError
+        If there is no such pipeline.
+    """
+    if not is_integer(n_features, 1):
+        raise ValueError(f"n_features must be at least 1, not {n_features!r}")
+    if encoding not in ENCODINGS:
+        raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
+    family = ENCODINGS[encoding].family
+    automatic = lookahead == "auto"
+    features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
+    solver = LOSSES[loss].solver
+    recursion = 6 if solver == "logistic" else 4 if family == "float" \
+        else PipelineConfig().recursion
+    config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features, family=family,
+                            lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
+                            recursion=recursion, solver=solver,
+                            proximal=proximal, refetch=refetch)
+    if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
+                                      or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
+        return config
+    return config.with_lookahead(int(n_features))
+
+
+def pipeline_of(rows: QuantizedRows, objective: Objective,
+                lookahead: int | str = "auto") -> PipelineConfig:
+    """The pipeline of :func:`pipeline_for` for quantized rows and an objective."""
+    return pipeline_for(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,
+                        bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
+                        refetch=objective.refetch, proximal=objective.proximal)
