@@ -400,10 +400,8 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
 
         Raises
         ------
-        ValueError
-            If data or a parameter cannot be used.
-        bitstep.pipeline.results.SaturationError
-            If a number left its range; it names the epoch. Choose a smaller step.
+        ValueError, bitstep.pipeline.results.SaturationError
+            As :meth:`LowPrecisionRegressor.fit` does.
         KeyboardInterrupt
             On Ctrl-C; with two classes, the model is that of the last finished epoch, if there
             is one. With more, it is unchanged unless the last class was in training.
