@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitstep.checks import is_integer
+from bitstep.data.blocks import Workspace, row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.config import MAX_FEATURES, PipelineConfig, level_limit
 from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.memory import pack_codes, pack_floats, unpack_floats
 from bitstep.pipeline.shapes import MAX_COPIES, check_fine_rows, check_rows
-from bitstep.quantization.blocks import Workspace, row_blocks
 from bitstep.quantization.encodings import ENCODINGS, Grid, check_fine, fine_encodings
 from bitstep.quantization.scaling import Scaler, fit_scaler
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bitstep.data.blocks import Workspace, row_blocks
 from bitstep.data.dataset import DataError, first_not_finite
-from bitstep.quantization.blocks import Workspace, row_blocks
 
 SCALERS = ("minmax", "maxabs")
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.quantization.blocks import row_blocks
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.labels import LabelStream
 from bitstep.quantization.rows import QuantizedRows

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bitstep.data import DataError
+from bitstep.data.blocks import BLOCK_VALUES
 from bitstep.golden import float32
 from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
 from bitstep.pipeline.levels import decode, unpack_codes
@@ -24,7 +25,6 @@ from bitstep.quantization import (
     quantize_rows,
     sign_labels,
 )
-from bitstep.quantization.blocks import BLOCK_VALUES
 
 CHOICES = [(name, bits) for name, encoding in ENCODINGS.items()
            for bits in range(encoding.min_bits, 9)]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bitstep.data import DataError
+from bitstep.data.blocks import BLOCK_VALUES
 from bitstep.quantization import Scaler, fit_scaler
-from bitstep.quantization.blocks import BLOCK_VALUES
 
 
 def test_minmax_by_hand():
