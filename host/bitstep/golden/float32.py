@@ -59,7 +59,7 @@ def total(terms: np.ndarray) -> int:
 
 
 class FloatEpoch:
-    """Model and intercept on their way through one pass over the rows.
+    """Model and intercept during one pass over the rows.
 
     Attributes
     ----------

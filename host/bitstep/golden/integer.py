@@ -9,7 +9,7 @@ from bitstep.pipeline.registers import Saturation
 
 
 class IntegerEpoch:
-    """Model and intercept on their way through one pass over the rows."""
+    """Model and intercept during one pass over the rows."""
 
     def __init__(self, job, steps, model, intercept):
         self.job, self.steps = job, steps

@@ -26,7 +26,7 @@ MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
 FLOAT_BITS = 32             # stored bits of a value of family ``float``
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
 FULL_WIDTH = 16             # bits of a value of a row at full precision, signed
-SLACK_WIDTH = 63            # bits of what updates on their way may change, unsigned
+SLACK_WIDTH = 63            # bits of what updates in flight may change, unsigned
 MAX_REFETCH_CELL = 4        # largest half-width of an encoding's cell, in half levels
 SIGMOID_FRACTION = 12       # fraction bits of the sigmoid's argument
 AUX_WIDTH = 64              # bits of the bus that carries labels, tables and models
@@ -249,7 +249,7 @@ class PipelineConfig:
 
     @property
     def always_read(self) -> bool:
-        """Whether memories are read in every cycle: an enable comes late and drives a lot, so a
+        """True if memories are read in every cycle: an enable comes late and drives a lot, so a
         fast clock does without.
         """
         return self.fast_clock
@@ -263,7 +263,7 @@ class PipelineConfig:
 
     @property
     def registered_streams(self) -> bool:
-        """Whether streams between parts of the hardware pass registers that cut every path, for
+        """True if streams between parts of the hardware pass registers that cut every path, for
         the same reason.
         """
         return self.fast_clock

@@ -140,7 +140,7 @@ REGISTERS = tuple([
              "its codes, in half levels, 1 to 4; 0 for no refetching"),
     *_pair("FULL_ADDRESS", 0x0C0, "rw", "Address of the rows at full precision, aligned to 8 "
            "bytes"),
-    Register("REFETCH_SLACK", 0x0C8, "rw", 32, "Bound of what the updates on their way add to the "
+    Register("REFETCH_SLACK", 0x0C8, "rw", 32, "Bound of what the updates in flight add to the "
              "reach of a row's cells, in units of K rounded up: REFETCH_CELL times LOOKAHEAD times "
              "the largest possible sum of a row's levels; 0 without refetching"),
 ] + [

@@ -1,4 +1,4 @@
-"""Numbers of a run and of its epochs, on their way from the shell to the pipeline."""
+"""Numbers of a run and of its epochs: what the shell gives to the pipeline."""
 
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out

@@ -246,7 +246,7 @@ class Pipeline(wiring.Component):
 
     def _refetch(self, m, dotted):
         """Refetch rows that their codes do not decide. With look-ahead the codes are judged by a
-        bound for every model that the updates on their way may make; a row that this leaves open
+        bound for every model that the updates in flight may make; a row that this leaves open
         comes again alone. Nothing else moves while a row at full precision is applied. Returns the
         strobe that such a row has left the range.
         """

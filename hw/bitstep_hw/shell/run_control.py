@@ -4,18 +4,15 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, MODEL_WIDTH
+from bitstep.pipeline.config import AUX_WIDTH
+from bitstep.pipeline.job import EPOCH_FIELDS
 from bitstep.pipeline.registers import Error
 from bitstep_hw.axi.buses import JOB_LAYOUT
-from bitstep_hw.parts.dither import KEY_WIDTH
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
 from bitstep_hw.shell.run_check import REGISTERS_LAYOUT, RunCheck
 
-TABLE_LAYOUT = data.StructLayout({
-    "mantissa": 18, "shift": 3, "_unused": 11, "correction_mantissa": 18, "correction_shift": 3,
-    "_reserved": 11, "threshold": MODEL_WIDTH - 1, "_rest": 1, "key": KEY_WIDTH,
-})
+TABLE_LAYOUT = data.StructLayout(dict(EPOCH_FIELDS))
 _SETTLE = 64    # cycles: longer than anything may still move in the pipeline once inputs have ended
 
 

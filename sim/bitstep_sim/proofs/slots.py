@@ -122,7 +122,7 @@ def update(recursion):
 
 
 def done(s: Surrounding):
-    """An epoch ends only when no row is on its way and every update met its words."""
+    """An epoch ends only when no row is in flight and every update met its words."""
     dut, fragment, config, lookahead, _ = _sequencer(s, 2)
     places = _on_their_way(s, dut, fragment, config, lookahead)
     phase, flush_left = (inside(fragment, f"phases.{name}") for name in ("phase", "flush_left"))
@@ -156,7 +156,7 @@ PROPERTIES = [
           (4, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)")))),
     *(Property(f"slots-update-{recursion}", "Sequencer",
                "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
-               "D + 1 rows are on their way",
+               "D + 1 rows are in flight",
                update(recursion), mutation, depth=2, breaks_at=24)
       for recursion, mutation in (
           (2, Mutation(_GATE, "self.outstanding - finished > self.lookahead)",
@@ -164,7 +164,7 @@ PROPERTIES = [
           (4, Mutation(_GATE, "delay(m, row_ends, self.config.latency - 1",
                        "delay(m, row_ends, self.config.latency - 2")))),
     Property("slots-done", "Sequencer",
-             "done and proximal steps: no row on its way, D + 1 rows without data after the last",
+             "done and proximal steps: no row in flight, D + 1 rows without data after the last",
              done, Mutation("pipeline/rows/phases.py", "with m.If(flush_left == 1):",
                             "with m.If(flush_left <= 2):"),
              depth=2, breaks_at=30),

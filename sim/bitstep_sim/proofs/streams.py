@@ -134,7 +134,7 @@ def stream_register(s: Surrounding):
 def registers(s: Surrounding):
     dut = RegisterBank()
     fragment = s.add(dut)
-    # One read at a time, on its way or answered.
+    # One read at a time, under way or answered.
     s.helper(implies(dut.bus.rvalid, ~inside(fragment, "selected")))
     s.held(dut.bus.bvalid, dut.bus.bready, dut.bus.bresp)
     s.held(dut.bus.rvalid, dut.bus.rready, dut.bus.rdata, dut.bus.rresp)

@@ -47,7 +47,7 @@ class DelayLines(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        late = int(self.config.fast_clock)      # what was read waits before it is written
+        late = self.config.memory_wait      # what was read waits before it is written
         writing = delay(m, self.valid, 1 + late, name="writing")
         index = delay(m, self.index, 1 + late, name="index")
         newer = delay(m, self.beat, late, name="beat")
@@ -60,7 +60,7 @@ class DelayLines(wiring.Component):
             m.d.comb += [
                 read.addr.eq(self.index),
                 # No enable with a fast clock, as in parts.arithmetic.enable_of.
-                read.en.eq(self.valid | C(self.config.fast_clock)),
+                read.en.eq(self.valid | C(self.config.always_read)),
                 self.previous_beats[line].eq(read.data),
                 write.addr.eq(index),
                 write.data.eq(newer),

@@ -1,4 +1,4 @@
-"""Rows and labels on their way to the sequencer."""
+"""Streams of rows and labels in front of the sequencer."""
 
 from amaranth import Module, signed
 from amaranth.lib import stream, wiring
@@ -8,14 +8,14 @@ from bitstep.pipeline.config import LABEL_WIDTH, MAX_FEATURES
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.rows.replay import Replay
 
-_LABELS_KEPT = 64       # more than rows on their way
+_LABELS_KEPT = 64       # more than rows in flight
 
 
 class RowInputs(wiring.Component):
     """Stage that hands rows and labels on: with ``refetch`` from queues out of which they can come
     again, else at once or, for a fast clock, a cycle later.
 
-    One beat and one label a cycle. Storage: with ``refetch`` the rows that can be on their way.
+    One beat and one label a cycle. Storage: with ``refetch`` the rows that can be in flight.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class RowInputs(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        # Rows on their way, and the one that is being read.
+        # Rows in flight, and the one that is being read.
         rows_kept = 1 << (2 * self.config.max_beats + 63).bit_length()
         # The label reader may run past the epoch's end; the row reader never does.
         for name, source, target, depth, amount, clear in (
