@@ -57,7 +57,22 @@ def read_file(path: Path, n_features: int | None, label_column: str, task: str |
 
 def read_arrays(path: Path, suffix: str, n_features: int | None,
                 label_column: str = "last") -> _Arrays:
-    """Features, labels and feature names of a file that holds what ``suffix`` says."""
+    """Features, labels and feature names of a file.
+
+    Parameters
+    ----------
+    path : Path
+        The file; the end of its name tells how it is compressed.
+    suffix : str
+        Kind of the file: ``.csv``, ``.npz``, or a suffix of LIBSVM text.
+    n_features, label_column
+        As in :func:`bitstep.data.load`.
+
+    Raises
+    ------
+    DataError
+        If the file is cut short or malformed.
+    """
     opener: Any = PACKED_SUFFIXES.get(path.suffix.lower(), open)
     try:
         if suffix == ".npz":

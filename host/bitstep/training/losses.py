@@ -70,7 +70,18 @@ def accuracies(features: np.ndarray, labels: np.ndarray, classes: np.ndarray, co
 
 
 def outputs(features: np.ndarray, coefs: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
-    """Outputs of the models, shape (n_rows, *intercepts.shape); parameters as above."""
+    """Outputs of models for every row.
+
+    Parameters
+    ----------
+    features : ndarray, shape (n_rows, n_features)
+    coefs : ndarray, shape (..., n_features)
+    intercepts : ndarray, shape (...)
+
+    Returns
+    -------
+    ndarray, shape (n_rows, ...)
+    """
     flat = features @ coefs.reshape(-1, features.shape[1]).T
     return flat.reshape(len(features), *intercepts.shape) + intercepts
 

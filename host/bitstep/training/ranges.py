@@ -110,6 +110,17 @@ def label_shift(data: QuantizedDataset, config: PipelineConfig, objective: Objec
                 model_range: float) -> int:
     """Largest label shift that keeps ``model_range`` times the largest label in a model word.
 
+    Parameters
+    ----------
+    data : QuantizedDataset
+        Gives the largest stored label.
+    config : PipelineConfig
+        Gives widths and the largest shift.
+    objective : Objective
+        Gives the loss; the logistic one needs room for its sigmoid.
+    model_range : float
+        Largest weight that must fit, as a multiple of the largest label.
+
     Raises
     ------
     ValueError

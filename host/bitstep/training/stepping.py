@@ -54,6 +54,15 @@ def checked_unit(mantissa: int, exponent: int, label_shift: int, step: float) ->
     """K, the update of a derivative of 1, with 16 fraction bits
     (:func:`bitstep.golden.steps.unit_update`).
 
+    Parameters
+    ----------
+    mantissa, exponent : int
+        Step of the updates, as the hardware takes it: mantissa 2^(-8 exponent).
+    label_shift : int
+        Shift from a stored label to the units of a dot product.
+    step : float
+        The step that a user asked for, for the message.
+
     Raises
     ------
     ValueError
@@ -121,6 +130,17 @@ def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
                       above: int) -> int:
     """Rows between diagonal corrections: what was asked for, or :func:`automatic_period`.
 
+    Parameters
+    ----------
+    asked : int or "auto"
+        What a user asked for.
+    n_rows, batch : int
+        Rows of an epoch and of a batch.
+    growth : float
+        See :func:`automatic_period`.
+    above : int
+        Rows that the period must exceed: the look-ahead of floating-point rows, else 0.
+
     Raises
     ------
     ValueError
@@ -146,6 +166,15 @@ def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
 
 def proximal_period(asked: int | str, n_rows: int, batch: int, shrinking: float) -> int:
     """Rows between proximal steps: what was asked for, or :func:`automatic_proximal_period`.
+
+    Parameters
+    ----------
+    asked : int or "auto"
+        What a user asked for.
+    n_rows, batch : int
+        Rows of an epoch and of a batch.
+    shrinking : float
+        See :func:`automatic_proximal_period`.
 
     Raises
     ------
