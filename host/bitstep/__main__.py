@@ -1,8 +1,18 @@
-"""``python -m bitstep``: the command line."""
+"""``python -m bitstep`` and ``bitstep``: the command line."""
 
 import sys
 
-from bitstep.cli import main
+
+def main() -> int:
+    """Run the command line; Ctrl-C ends it with one line, while it is being imported too."""
+    try:
+        from bitstep.cli import main as run
+        return run()
+    except KeyboardInterrupt:
+        if sys.stderr is not None:
+            print("bitstep: interrupted", file=sys.stderr)
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,7 +8,7 @@ import pytest
 from fakes import FakeDevice
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import LinearRegression, SGDClassifier
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -327,3 +327,14 @@ def test_missing_scikit_learn(monkeypatch):
     with pytest.raises(AttributeError, match="has no attribute 'Regressor'"):
         _ = bitstep.Regressor
     assert "LowPrecisionClassifier" in dir(bitstep)
+
+
+def test_numbers_of_numpy_as_parameters():
+    X, y = load_diabetes(return_X_y=True)
+    search = GridSearchCV(LowPrecisionRegressor(epochs=np.int64(2), device="golden",
+                                                random_state=np.int32(1)),
+                          {"bits": np.arange(2, 4), "batch": np.array([1, 2])}, cv=2)
+    search.fit(X[:60], y[:60])
+    plain = LowPrecisionRegressor(epochs=2, device="golden", random_state=1,
+                                  **{name: int(n) for name, n in search.best_params_.items()})
+    np.testing.assert_array_equal(search.best_estimator_.coef_, plain.fit(X[:60], y[:60]).coef_)

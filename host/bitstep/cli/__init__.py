@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bitstep.cli.options import UsageError
+from bitstep.cli.options import INTERRUPTED, UsageError
 from bitstep.plugins import entry_points
 
 GROUP = "bitstep.commands"
@@ -66,7 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="bitstep", description="Train dense linear models on FPGAs, or on a simulated board, "
         "from data streamed at 1 to 8 bits per value.",
         epilog="`bitstep COMMAND --help` explains a command. Exit code: 0, 1 (it failed), 2 (wrong "
-        "use).")
+        "use), 130 (Ctrl-C).")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in subcommands():
@@ -82,6 +82,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _open_streams() -> None:
+    """Give a closed standard output or error (``>&-``) a place to write to: nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))     # noqa: SIM115
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
@@ -93,13 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, or 1 if the command failed.
+        0, 1 if the command failed, or 130 after Ctrl-C.
 
     Raises
     ------
     SystemExit
         With code 2 for wrong use, and 0 after ``--help``.
     """
+    _open_streams()
     parsed = build_parser().parse_args(arguments)
     try:
         code = parsed.run(parsed)
@@ -118,4 +126,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"bitstep {parsed.command}: {error if str(error) else 'interrupted'}",
               file=sys.stderr)
+        return INTERRUPTED
     return 1

@@ -17,6 +17,7 @@ from bitstep.quantization.labels import MAX_CLASSES
 from bitstep.quantization.scaling import SCALERS
 from bitstep.training.models import MODELS
 
+INTERRUPTED = 130           # exit code after Ctrl-C, as shells have it: 128 + SIGINT
 DEFAULT_MODELS = {"regression": "linreg", "classification": "ls-svm"}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.options import (
+    INTERRUPTED,
     UsageError,
     add_data_options,
     add_lookahead_option,
@@ -133,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
               f"{len(request.training.steps)}"
               + (" of every class" if len(request.problem.outputs) > 1 else ""), file=sys.stderr)
-        return 1
+        return INTERRUPTED
     return 0
 
 

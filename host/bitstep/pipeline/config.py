@@ -10,6 +10,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+
 BUS_WIDTHS = (64, 128, 256, 512)
 FAMILIES = ("single", "double", "float")
 SOLVERS = ("linear", "logistic")
@@ -104,6 +106,12 @@ class PipelineConfig:
     refetch: bool = False
 
     def __post_init__(self):
+        for name in ("bus_width", "bits", "max_features", "lookahead", "recursion"):
+            if isinstance(value := getattr(self, name), np.integer):
+                object.__setattr__(self, name, int(value))
+        for name in ("minibatch", "corrections", "proximal", "refetch"):
+            if isinstance(value := getattr(self, name), np.bool_):
+                object.__setattr__(self, name, bool(value))
         _choice("bus_width", self.bus_width, BUS_WIDTHS)
         _choice("family", self.family, FAMILIES)
         if self.family == "float":

@@ -214,8 +214,10 @@ def _key(verilog: str, trace: bool, compiler: str, verilator: Verilator) -> str:
 
 @functools.cache
 def _target(compiler: str) -> str:
-    """The target that ``-march=native`` stands for on this machine."""
-    return _output(compiler, "-march=native", "-Q", "--help=target")
+    """The target that ``-march=native`` stands for on this machine: words alone, since the compiler
+    wraps its text at the width of the terminal.
+    """
+    return " ".join(_output(compiler, "-march=native", "-Q", "--help=target").split())
 
 
 class _Reporter:

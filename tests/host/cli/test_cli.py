@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -202,7 +203,7 @@ def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, c
     monkeypatch.setattr("bitstep.cli.train.open_device",
                         lambda name, config, **options: FakeDevice(config, interrupt=4))
     out, report = tmp_path / "model.npz", tmp_path / "run.json"
-    assert train(numbers[0], "--out", out, "--report", report) == 1
+    assert train(numbers[0], "--out", out, "--report", report) == 130
     assert "interrupted; the model is that of epoch 4 of 20" in capsys.readouterr().err
     found = json.loads(report.read_text())
     assert found["interrupted"]
@@ -210,7 +211,7 @@ def test_ctrl_c_writes_the_last_finished_epoch(numbers, tmp_path, monkeypatch, c
     assert load_model(out).coef[0].tolist() == found["coef"]
     monkeypatch.setattr("bitstep.cli.train.open_device",
                         lambda name, config, **options: FakeDevice(config, interrupt=0))
-    assert train(numbers[0], "--out", out) == 1
+    assert train(numbers[0], "--out", out) == 130
     assert capsys.readouterr().err == ("bitstep train: interrupted in the first epoch: there is "
                                        "no model yet, so none was kept\n")
 
@@ -246,7 +247,7 @@ def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoc
         lambda name, config, **options: InterruptedLater(config, run=run, epoch=epoch))
     out, report = tmp_path / "model.npz", tmp_path / "run.json"
     assert train(tmp_path / "three.csv", "--model", "ls-svm", "--out", out,
-                 "--report", report) == 1
+                 "--report", report) == 130
     error = capsys.readouterr().err
     assert f"bitstep train: {message}" in error
     assert out.exists() == report.exists() == bool(epochs)
@@ -271,9 +272,33 @@ def test_ctrl_c_of_a_process(tmp_path):
     run = subprocess.run([sys.executable, "-c", program, "train", str(data), "--device", "golden",
                           "--epochs", "1000", "--out", str(out)], capture_output=True, text=True,
                          timeout=60)
-    assert run.returncode == 1
+    assert run.returncode == 130
     assert run.stderr == ("bitstep train: interrupted; the model is that of epoch 3 of 1000\n")
     assert load_model(out).n_features == 2
+
+
+def test_ctrl_c_while_the_command_is_imported(tmp_path):
+    program = ("import sys\n"
+               "class Interrupt:\n"
+               "    def find_spec(self, name, path=None, target=None):\n"
+               "        if name == 'bitstep.cli': raise KeyboardInterrupt\n"
+               "sys.meta_path.insert(0, Interrupt())\n"
+               "from bitstep.__main__ import main\n"
+               "sys.exit(main())\n")
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         timeout=60)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "bitstep: interrupted\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams(numbers, tmp_path, closed):
+    out = tmp_path / "model.npz"
+    command = shlex.join([sys.executable, "-m", "bitstep", "train", str(numbers[0]), "--device",
+                          "golden", "--epochs", "2", "--out", str(out)])
+    run = subprocess.run(["sh", "-c", f"{command} {closed}"], capture_output=True, text=True,
+                         timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert load_model(out).n_features == 3
 
 
 # Exit code 2: wrong use

