@@ -335,6 +335,7 @@ def test_numbers_of_numpy_as_parameters():
                                                 random_state=np.int32(1)),
                           {"bits": np.arange(2, 4), "batch": np.array([1, 2])}, cv=2)
     search.fit(X[:60], y[:60])
+    best = search.best_params_
     plain = LowPrecisionRegressor(epochs=2, device="golden", random_state=1,
-                                  **{name: int(n) for name, n in search.best_params_.items()})
+                                  bits=int(best["bits"]), batch=int(best["batch"]))
     np.testing.assert_array_equal(search.best_estimator_.coef_, plain.fit(X[:60], y[:60]).coef_)
