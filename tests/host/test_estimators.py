@@ -2,6 +2,7 @@
 
 import doctest
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -331,8 +332,9 @@ def test_missing_scikit_learn(monkeypatch):
 
 def test_numbers_of_numpy_as_parameters():
     X, y = load_diabetes(return_X_y=True)
-    search = GridSearchCV(LowPrecisionRegressor(epochs=np.int64(2), device="golden",
-                                                random_state=np.int32(1)),
+    whole: Any = np.int64(2), np.int32(1)
+    search = GridSearchCV(LowPrecisionRegressor(epochs=whole[0], device="golden",
+                                                random_state=whole[1]),
                           {"bits": np.arange(2, 4), "batch": np.array([1, 2])}, cv=2)
     search.fit(X[:60], y[:60])
     best = search.best_params_

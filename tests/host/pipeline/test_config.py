@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -203,9 +204,10 @@ def test_pipelines_that_run_the_jobs_of_another(present, wanted, runs):
 
 def test_numbers_of_numpy_are_numbers():
     plain = C(bits=4, bus_width=128, max_features=90, lookahead=2, recursion=4, minibatch=False)
-    same = C(**{name: np.bool_(value) if isinstance(value, bool) else
-                np.int64(value) if isinstance(value, int) else value
-                for name, value in plain.to_dict().items()})
+    values: Any = {name: np.bool_(value) if isinstance(value, bool) else
+                   np.int64(value) if isinstance(value, int) else value
+                   for name, value in plain.to_dict().items()}
+    same = C(**values)
     assert same == plain
     assert same.digest() == plain.digest()
     assert all(type(value) in (int, bool, str) for value in same.to_dict().values())
