@@ -1,0 +1,159 @@
+"""The native device: every job of the golden model, compiled by numba."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bitstep.devices.cpu import float32, integer
+from bitstep.devices.cpu.arithmetic import Rule, fill_dithers
+from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
+from bitstep.devices.software import SoftwareDevice
+from bitstep.golden.sgd import EpochModel
+from bitstep.golden.steps import MAX_UNIT, unit_update
+from bitstep.pipeline.config import SHIFT_UNIT
+from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.levels import unpack_labels
+from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+
+PORTION_VALUES = 1 << 24    # values between two looks at clock and keyboard: some 10 milliseconds
+PORTION_ROWS = 1 << 16
+LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
+
+
+class CpuDevice(SoftwareDevice):
+    """The golden model's integers in compiled loops: the same models, bit for bit, at native speed.
+
+    Rows are read as they are packed, so a job needs no more memory than they do. Time is checked
+    every few milliseconds.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Pipeline whose limits apply to the jobs.
+    """
+
+    name = "cpu"
+    portion = "a portion of an epoch"
+
+    def epochs(self, job: TrainingJob) -> Iterator[EpochModel | None]:
+        """Compute a job; yield the model after each epoch, and None every few milliseconds."""
+        floats = job.config.family == "float"
+        model = (FloatModel if floats else IntegerModel)(job)
+        for number, steps in enumerate(job.epochs):
+            unit = unit_update(job, steps)
+            linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
+            if unit >= MAX_UNIT and not linear:
+                yield model.result(Saturation.UPDATE)
+                return
+            rule = Rule(int(job.loss), steps.mantissa, SHIFT_UNIT * steps.shift,
+                        0 if linear else unit, job.label_shift)
+            take = model.begin(_read_only(job.rows[number % len(job.rows)]), rule, steps)
+            saturation = 0
+            for first, targets, dithers in portions(job, steps.key):
+                saturation = take(targets, dithers, first)
+                if saturation:
+                    break
+                yield None
+            yield model.result(Saturation(saturation))
+            if saturation:
+                return
+
+
+def portions(job: TrainingJob, key: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Targets and dithers of an epoch, a portion at a time, with the number of its first row."""
+    size = min(PORTION_ROWS, max(8, PORTION_VALUES // job.n_features // 8 * 8))
+    for first in range(0, job.n_rows, size):
+        n_rows = min(size, job.n_rows - first)
+        labels = job.labels[first * LABEL_BITS[job.label_format] // 8:]
+        targets = unpack_labels(labels, job.label_format, n_rows) << job.label_shift
+        dithers = np.empty(n_rows, np.int64)
+        fill_dithers(key, first, dithers)
+        yield first, targets, dithers
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """A view that may not be written: one type for the compiler, be it mapped from a file or not."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def _epoch_numbers(job: TrainingJob, steps: EpochSteps) -> integer.Epoch:
+    return integer.Epoch(
+        job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,
+        steps.threshold, job.box_limit, job.refetch_cell, steps.correction_mantissa,
+        SHIFT_UNIT * steps.correction_shift, job.config.level_limit, job.config.full_fraction)
+
+
+class IntegerModel:
+    """Model of a job on integer levels, between epochs and during one.
+
+    Parameters
+    ----------
+    job : TrainingJob
+    """
+
+    def __init__(self, job: TrainingJob):
+        self.job = job
+        self.shape = row_format(job.config, job.n_features)
+        length = padded(job.n_features)
+        levels = np.zeros(length, np.int8)
+        self.arrays = integer.Arrays(
+            *(np.zeros(length, np.int32) for _ in range(3)), np.zeros(length, np.int64), levels,
+            levels.copy() if self.shape.two_levels else levels, byte_tables(job.config),
+            np.zeros(5, np.int64))
+        self.arrays.model[:job.n_features] = job.model
+        self.arrays.coefficients[:job.n_features] = job.coefficients
+        self.arrays.state[integer.INTERCEPT] = job.intercept
+        self.fine = _read_only(np.empty((0, job.n_features), np.int16) if job.full is None
+                               else job.full)
+
+    def begin(self, rows: np.ndarray, rule: Rule, steps: EpochSteps) -> Callable[..., int]:
+        """Begin an epoch over these packed rows; return the function that takes a portion."""
+        state = self.arrays.state
+        state[[integer.BOUND, integer.PENDING, integer.REFETCHED]] = integer.LIMIT, 0, 0
+        numbers = _epoch_numbers(self.job, steps)
+        return lambda *portion: integer.take_rows(
+            rows, self.fine, self.shape, rule, numbers, self.arrays, *portion)
+
+    def result(self, saturation: Saturation) -> EpochModel:
+        """The model as it is now."""
+        state = self.arrays.state
+        return EpochModel(self.arrays.model[:self.job.n_features].copy(),
+                          int(state[integer.INTERCEPT]), saturation,
+                          int(state[integer.REFETCHED]))
+
+
+class FloatModel:
+    """Model of a job on floating-point rows, between epochs and during one.
+
+    Parameters
+    ----------
+    job : TrainingJob
+    """
+
+    def __init__(self, job: TrainingJob):
+        self.job = job
+        n_features, depth = job.n_features, job.lookahead + 1
+        arrays: list[Any] = [np.zeros(n_features, np.int64) for _ in range(5)]
+        self.arrays = float32.FloatArrays(
+            *arrays, np.zeros((depth, n_features), np.int64),
+            np.zeros((depth, n_features), np.int64), np.zeros(depth, np.int64),
+            np.zeros(5, np.int64))
+        self.arrays.model[:] = job.model
+        self.arrays.coefficients[:] = job.coefficients
+        self.arrays.state[float32.INTERCEPT] = job.intercept
+
+    def begin(self, rows: np.ndarray, rule: Rule, steps: EpochSteps) -> Callable[..., int]:
+        """Begin an epoch over these packed rows; return the function that takes a portion."""
+        self.arrays.updates[:] = self.arrays.correction[:] = 0
+        self.arrays.state[[float32.PENDING, float32.SINCE, float32.OLDEST]] = 0, -1, 0
+        numbers = _epoch_numbers(self.job, steps)
+        return lambda *portion: float32.take_float_rows(
+            rows, rule, numbers, self.arrays, *portion)
+
+    def result(self, saturation: Saturation) -> EpochModel:
+        """The model as it is now."""
+        return EpochModel(self.arrays.model.astype(np.int32),
+                          int(self.arrays.state[float32.INTERCEPT]), saturation)
