@@ -29,9 +29,10 @@ def compiled(function: Any) -> Any:
 
 def kernel(function: Any) -> Any:
     """Compile a function that Python calls, on its first call ever; then load it from the cache."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _cache_folder()
+    settings: Any = numba.config    # pyright: ignore[reportPrivateImportUsage]  # documented
+    before = settings.CACHE_DIR
+    settings.CACHE_DIR = _cache_folder()
     try:
         return numba.njit(nogil=True, cache=True)(function)
     finally:
-        numba.config.CACHE_DIR = before
+        settings.CACHE_DIR = before

@@ -4,9 +4,9 @@ A level is computed from its code by the same steps for every width and family::
 
     level = ((code >> drop ^ sign) + (code >> sample & both)) * double - offset
 
-Codes of 8 and 4 bits take them one by one, which compiles to vectors; 1 and 2 bits look up all codes
-of a byte at once; the other widths, whose codes straddle bytes, spread 8 codes to the bytes of a
-64-bit word.
+Codes of 8 and 4 bits take them one by one, which compiles to vectors. For 1 and 2 bits a table has
+the levels of all codes in a byte. The other widths, whose codes straddle bytes, spread 8 codes to
+the bytes of a 64-bit word.
 """
 
 from typing import Any, NamedTuple
@@ -83,10 +83,18 @@ def padded(n_features: int) -> int:
 def row_format(config: PipelineConfig, n_features: int) -> RowFormat:
     """The format of rows of integer codes."""
     bits, two = config.bits, config.family == "double"
-    spread = (np.uint64(sum((1 << codes * bits) - 1 << start for start in range(0, 64, 16 * codes)))
-              for codes in (4, 2, 1)) if bits < 8 else [np.uint64(0)] * 3
     dot, gradient = (_level(bits, sample if two else None) for sample in (0, 1))
-    return RowFormat(bits, config.lanes, config.beat_bytes, n_features, *spread, dot, gradient, two)
+    return RowFormat(
+        bits=bits, lanes=config.lanes, beat_bytes=config.beat_bytes, n_features=n_features,
+        four=_places(4, bits), two=_places(2, bits), one=_places(1, bits),
+        dot=dot, gradient=gradient, two_levels=two)
+
+
+def _places(codes, bits):
+    """Bits of every other group of so many codes, each at the start of 8 bits a code."""
+    if bits == 8:
+        return np.uint64(0)                 # bytes already
+    return np.uint64(sum((1 << codes * bits) - 1 << start for start in range(0, 64, 16 * codes)))
 
 
 def _level(bits, sample):

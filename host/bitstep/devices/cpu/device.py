@@ -1,7 +1,6 @@
 """The native device: every job of the golden model, compiled by numba."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -73,7 +72,7 @@ def portions(job: TrainingJob, key: int) -> Iterator[tuple[int, np.ndarray, np.n
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
-    """A view that may not be written: one type for the compiler, be it mapped from a file or not."""
+    """A view that may not be written: one type for the compiler, mapped from a file or not."""
     view = np.asarray(array).view()
     view.flags.writeable = False
     return view
@@ -100,9 +99,10 @@ class IntegerModel:
         length = padded(job.n_features)
         levels = np.zeros(length, np.int8)
         self.arrays = integer.Arrays(
-            *(np.zeros(length, np.int32) for _ in range(3)), np.zeros(length, np.int64), levels,
-            levels.copy() if self.shape.two_levels else levels, byte_tables(job.config),
-            np.zeros(5, np.int64))
+            model=np.zeros(length, np.int32), seen=np.zeros(length, np.int32),
+            pending=np.zeros(length, np.int32), coefficients=np.zeros(length, np.int64),
+            dot_levels=levels, gradient_levels=levels.copy() if self.shape.two_levels else levels,
+            tables=byte_tables(job.config), state=np.zeros(5, np.int64))
         self.arrays.model[:job.n_features] = job.model
         self.arrays.coefficients[:job.n_features] = job.coefficients
         self.arrays.state[integer.INTERCEPT] = job.intercept
@@ -136,13 +136,11 @@ class FloatModel:
     def __init__(self, job: TrainingJob):
         self.job = job
         n_features, depth = job.n_features, job.lookahead + 1
-        arrays: list[Any] = [np.zeros(n_features, np.int64) for _ in range(5)]
+        shapes = dict.fromkeys(("correction", "pending", "seen"), (n_features,)) | dict.fromkeys(
+            ("mantissas", "exponents"), (depth, n_features)) | {"updates": (depth,), "state": (5,)}
         self.arrays = float32.FloatArrays(
-            *arrays, np.zeros((depth, n_features), np.int64),
-            np.zeros((depth, n_features), np.int64), np.zeros(depth, np.int64),
-            np.zeros(5, np.int64))
-        self.arrays.model[:] = job.model
-        self.arrays.coefficients[:] = job.coefficients
+            model=job.model.astype(np.int64), coefficients=job.coefficients.astype(np.int64),
+            **{name: np.zeros(shape, np.int64) for name, shape in shapes.items()})
         self.arrays.state[float32.INTERCEPT] = job.intercept
 
     def begin(self, rows: np.ndarray, rule: Rule, steps: EpochSteps) -> Callable[..., int]:

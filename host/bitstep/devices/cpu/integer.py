@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, Rule, update_of
+from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, update_of
 from bitstep.devices.cpu.compiling import compiled, kernel
 from bitstep.devices.cpu.decoding import decode_row
 from bitstep.pipeline.config import MODEL_WIDTH
