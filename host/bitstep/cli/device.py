@@ -6,7 +6,7 @@ from typing import Any
 
 from bitstep.cli.options import UsageError, integer, number
 from bitstep.cli.progress import StatusLine
-from bitstep.devices import available, device_class
+from bitstep.devices import available, default_device, device_class
 
 # Options of the command line and the parameters of a device's class.
 _PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
@@ -16,8 +16,9 @@ _PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
 
 def add_device_options(group: Any) -> None:
     """Declare the options of :func:`device_options`."""
-    group.add_argument("--device", default="sim", metavar="NAME",
-                       help="sim, golden or another of `bitstep devices` (default: sim)")
+    group.add_argument("--device", default=default_device(), metavar="NAME",
+                       help="cpu, sim, golden or another of `bitstep devices` (default: "
+                       "%(default)s)")
     group.add_argument("--clock-mhz", type=number(0), metavar="F", help="clock of the pipeline")
     group.add_argument("--memory-latency", type=integer(1), metavar="N",
                        help="sim: cycles from an address to its data")
