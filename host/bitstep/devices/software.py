@@ -29,7 +29,7 @@ class SoftwareDevice(Device):
         Pipeline whose limits apply to the jobs.
     """
 
-    clock_hz = None
+    clock_hz: float | None = None
 
     def __init__(self, config: PipelineConfig):
         self.config = config

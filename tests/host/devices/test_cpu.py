@@ -24,7 +24,7 @@ from bitstep_sim.testing.random_jobs import random_job
 
 pytest.importorskip("numba", reason="the native device needs numba")
 
-from bitstep.devices.cpu import arithmetic, decoding, device, integer
+from bitstep.devices.cpu import arithmetic, decoding, device, words
 from bitstep.devices.cpu.device import CpuDevice
 
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
@@ -242,7 +242,7 @@ def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shi
 def test_correction(word, coefficient, mantissa, shift):
     exact = word * coefficient * mantissa
     expected = exact + (1 << 8 * shift - 1) >> 8 * shift
-    assert integer.correction(word, coefficient * mantissa, 8 * shift) == expected
+    assert words.correction(word, coefficient * mantissa, 8 * shift) == expected
 
 
 @pytest.mark.parametrize("family, bits", FORMATS[:-1])

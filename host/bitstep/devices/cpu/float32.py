@@ -6,7 +6,7 @@ import numpy as np
 
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, update_of
 from bitstep.devices.cpu.compiling import compiled, kernel
-from bitstep.devices.cpu.integer import LIMIT, correction, proximal
+from bitstep.devices.cpu.words import LIMIT, correction, proximal
 from bitstep.pipeline.config import FLOAT_GUARD
 from bitstep.pipeline.registers import Saturation
 
