@@ -126,7 +126,7 @@ class RunClock:
         shape, fetched = self.shape, self.epochs.fetched
         models = shape.warm + (shape.correction_period > 0)
         words = epochs * (2 + shape.label_words) + models * shape.model_words \
-            + fetched * shape.full_words
+            + fetched * shape.fine_words
         beats = epochs * shape.row_beats
         counters: dict[str, int | None] = dict.fromkeys(COUNTER_NAMES, 0)
         counters.update(zip(CAUSES, self.epochs.sequencer.counts, strict=True))

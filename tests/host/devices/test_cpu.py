@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.dither import dithers
 from bitstep.golden.sigmoid import sigmoid
-from bitstep.golden.steps import MAX_UNIT, Saturated, unit_update, update_rule
+from bitstep.golden.steps import MAX_UNIT, Saturated, derivative_step, update_rule
 from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.levels import decode
@@ -28,7 +28,7 @@ from bitstep.devices.cpu import arithmetic, decoding, device, words
 from bitstep.devices.cpu.device import CpuDevice
 
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
-FORMATS = [("single", bits) for bits in range(1, 9)] \
+FORMATS = [("one_level", bits) for bits in range(1, 9)] \
     + [("double", bits) for bits in range(2, 9)] + [("float", 32)]
 
 
@@ -54,20 +54,20 @@ def compare(job):
 @st.composite
 def jobs(draw):
     """A job of any kind; one in some saturates."""
-    family, bits = draw(st.sampled_from(FORMATS))
+    row_format, bits = draw(st.sampled_from(FORMATS))
     solver = draw(st.sampled_from(["linear", "linear", "logistic"]))
     n_features = draw(st.one_of(st.sampled_from([1, 7, 8, 9, 31, 32, 33, 64]),
                                 st.integers(1, 200)))
     batch = draw(st.sampled_from([1, 1, 2, 3, 16]))
     cell = 0
-    if family == "single" and solver == "linear" and draw(st.booleans()):
+    if row_format == "one_level" and solver == "linear" and draw(st.booleans()):
         cell, batch = draw(st.integers(1, 2)) * (2 if bits == 1 else 1), 1
     config = PipelineConfig(
-        bits=bits, family=family, bus_width=draw(st.sampled_from(BUS_WIDTHS)),
-        max_features=n_features, solver=solver, recursion=6 if solver == "logistic" else 2,
+        bits=bits, row_format=row_format, bus_width=draw(st.sampled_from(BUS_WIDTHS)),
+        max_features=n_features, solver=solver, cycles_per_update=6 if solver == "logistic" else 2,
         lookahead=draw(st.integers(0, 8)), proximal=True, refetch=cell > 0)
     beats = config.beats(n_features)
-    least = config.effective_lookahead(beats) + 1 if family == "float" else 1
+    least = config.effective_lookahead(beats) + 1 if row_format == "float32" else 1
     periods = st.integers(0, 5).map(lambda count: count and batch * (count + least))
     proximal_period = draw(periods)
     # Proximal steps are made for updates that fit.
@@ -77,7 +77,7 @@ def jobs(draw):
     return random_job(
         config, n_features=n_features, n_rows=draw(st.integers(1, 50)), loss=loss, batch=batch,
         seed=draw(st.integers(0, 1 << 30)), epochs=draw(st.integers(1, 3)),
-        correction_period=draw(periods), proximal_period=proximal_period, refetch_cell=cell,
+        correction_period=draw(periods), proximal_period=proximal_period, cell_half_levels=cell,
         label_format=draw(st.sampled_from(list(LabelFormat))), copies=draw(st.integers(1, 3)),
         intercept=draw(st.booleans()), warm=draw(st.booleans()),
         speed=draw(st.sampled_from(speeds)))
@@ -90,20 +90,21 @@ def test_any_job(job):
     compare(job)
 
 
-@pytest.mark.parametrize("family, bits", FORMATS)
+@pytest.mark.parametrize("row_format, bits", FORMATS)
 @pytest.mark.parametrize("n_features, batch, period", [(256, 64, 64), (256, 256, 256), (4096, 1, 7),
                                                        (4095, 64, 128), (1000, 1, 0)])
-def test_sizes_that_users_have(family, bits, n_features, batch, period):
-    config = PipelineConfig(bits=bits, family=family, bus_width=512, max_features=4096, lookahead=2)
+def test_sizes_that_users_have(row_format, bits, n_features, batch, period):
+    config = PipelineConfig(bits=bits, row_format=row_format, bus_width=512, max_features=4096,
+                            lookahead=2)
     job = random_job(config, n_features=n_features, n_rows=300, batch=batch, seed=n_features + bits,
                      correction_period=period, epochs=2, speed=0.2)
     assert compare(job) is None
 
 
-@pytest.mark.parametrize("family, bits", FORMATS)
-def test_more_rows_than_a_portion(family, bits, monkeypatch):
+@pytest.mark.parametrize("row_format, bits", FORMATS)
+def test_more_rows_than_a_portion(row_format, bits, monkeypatch):
     monkeypatch.setattr(device, "PORTION_ROWS", 24)
-    config = PipelineConfig(bits=bits, family=family, max_features=24, proximal=True)
+    config = PipelineConfig(bits=bits, row_format=row_format, max_features=24, proximal=True)
     for label_format in LabelFormat:
         compare(random_job(config, n_features=21, n_rows=1003, batch=5, correction_period=35,
                            proximal_period=20, label_format=label_format, seed=bits))
@@ -113,8 +114,8 @@ def test_more_rows_than_a_portion(family, bits, monkeypatch):
 @pytest.mark.parametrize("n_features", [256, 1000])
 def test_refetching_of_many_rows(bits, cell, n_features):
     config = PipelineConfig(bits=bits, max_features=n_features, lookahead=3, refetch=True)
-    job = random_job(config, n_features=n_features, n_rows=400, loss=Loss.HINGE, refetch_cell=cell,
-                     seed=bits, speed=0.1)
+    job = random_job(config, n_features=n_features, n_rows=400, loss=Loss.HINGE,
+                     cell_half_levels=cell, seed=bits, speed=0.1)
     compare(job)
     fetched = CpuDevice(config).train(job).counters["refetched_rows"]
     assert fetched is not None
@@ -122,18 +123,18 @@ def test_refetching_of_many_rows(bits, cell, n_features):
     assert fetched > 0 or bits == 8         # a row of 8 bits is hardly ever undecided
 
 
-def extreme_job(family, bits, sign, loss, n_features=1024):
+def extreme_job(row_format, bits, sign, loss, n_features=1024):
     """The largest levels against the largest words: every sum at the end of its range."""
-    config = PipelineConfig(bits=bits, family=family, bus_width=512, max_features=1024,
+    config = PipelineConfig(bits=bits, row_format=row_format, bus_width=512, max_features=1024,
                             lookahead=3, solver="logistic" if loss == Loss.LOGISTIC else "linear",
-                            recursion=6 if loss == Loss.LOGISTIC else 2)
+                            cycles_per_update=6 if loss == Loss.LOGISTIC else 2)
     job = random_job(config, n_features=n_features, n_rows=12, seed=bits, loss=loss, epochs=2,
                      label_format=LabelFormat.SIGN)
-    if family == "float":
+    if row_format == "float32":
         rows = pack_floats(np.full((12, n_features), sign, np.float32), 512)
     else:
         level = np.arange(1 << bits, dtype=np.uint8)
-        dots, _ = decode(level, bits=bits, family=family)
+        dots, _ = decode(level, bits=bits, row_format=row_format)
         code = level[dots.argmax() if sign > 0 else dots.argmin()]
         rows = pack_codes(np.full((12, n_features), code, np.uint8), bits, 512)
     limit = (1 << 31) - 1
@@ -144,22 +145,22 @@ def extreme_job(family, bits, sign, loss, n_features=1024):
         epochs=tuple(EpochSteps(mantissa, 7, key=bits) for mantissa in (1, (1 << 18) - 1)))
 
 
-@pytest.mark.parametrize("family, bits", FORMATS)
+@pytest.mark.parametrize("row_format, bits", FORMATS)
 @pytest.mark.parametrize("sign", [-1, 1])
 @pytest.mark.parametrize("loss", Loss)
-def test_sums_at_the_ends_of_their_ranges(family, bits, sign, loss):
-    compare(extreme_job(family, bits, sign, loss))
+def test_sums_at_the_ends_of_their_ranges(row_format, bits, sign, loss):
+    compare(extreme_job(row_format, bits, sign, loss))
 
 
-@pytest.mark.parametrize("family, bits", [("single", 4), ("double", 5), ("float", 32)])
+@pytest.mark.parametrize("row_format, bits", [("one_level", 4), ("two_levels", 5), ("float32", 32)])
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_words_at_the_ends_of_their_range(family, bits, sign):
+def test_words_at_the_ends_of_their_range(row_format, bits, sign):
     """A word that just fits, and one that just does not, moved outwards by the same updates."""
-    job = extreme_job(family, bits, 1, Loss.LEAST_SQUARES, n_features=2)
+    job = extreme_job(row_format, bits, 1, Loss.LEAST_SQUARES, n_features=2)
     job = dataclasses.replace(
         job, labels=pack_labels(np.full(12, sign), LabelFormat.SIGN), intercept=0,
-        label_shift=24 + (22 if family == "float" else 0),
-        epochs=(EpochSteps(1 << 14, 3 + 3 * (family == "float")),))
+        label_shift=24 + (22 if row_format == "float32" else 0),
+        epochs=(EpochSteps(1 << 14, 3 + 3 * (row_format == "float32")),))
 
     def start(size):        # their dot product is 0, so updates follow the label
         return dataclasses.replace(job, model=np.array([sign * size, -sign * size], np.int32))
@@ -177,7 +178,7 @@ def test_unit_update_that_does_not_fit():
     job = random_job(config, n_features=8, n_rows=5, loss=Loss.HINGE)
     steps = (EpochSteps(1, 7), EpochSteps(1 << 17, 1))
     job = dataclasses.replace(job, label_shift=38, epochs=steps)
-    assert unit_update(job, job.epochs[1]) >= MAX_UNIT
+    assert derivative_step(job, job.epochs[1]) >= MAX_UNIT
     assert compare(job) == (2, Saturation.UPDATE)
 
 
@@ -225,7 +226,7 @@ WIDE = st.one_of(st.integers(-(1 << 75), 1 << 75), st.integers(-(1 << 40), 1 << 
 def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shift):
     job = random_job(PipelineConfig(bits=4, max_features=8), n_features=8, n_rows=1, loss=loss)
     steps = EpochSteps(mantissa, shift)
-    unit = unit_update(job, steps)
+    unit = derivative_step(job, steps)
     if unit >= MAX_UNIT:
         return
     rule = arithmetic.Rule(int(loss), mantissa, 8 * shift, unit, job.label_shift)
@@ -245,10 +246,11 @@ def test_correction(word, coefficient, mantissa, shift):
     assert words.correction(word, coefficient * mantissa, 8 * shift) == expected
 
 
-@pytest.mark.parametrize("family, bits", FORMATS[:-1])
+@pytest.mark.parametrize("row_format, bits", FORMATS[:-1])
 @pytest.mark.parametrize("bus_width", BUS_WIDTHS)
-def test_levels_of_every_code_in_every_place(family, bits, bus_width):
-    config = PipelineConfig(bits=bits, family=family, bus_width=bus_width, max_features=4096)
+def test_levels_of_every_code_in_every_place(row_format, bits, bus_width):
+    config = PipelineConfig(bits=bits, row_format=row_format, bus_width=bus_width,
+                            max_features=4096)
     codes = np.random.default_rng(bits).permutation(np.arange(1100) % (1 << bits))
     for n_features in (1, 7, 8, config.lanes, config.lanes + 1, 1100):
         rows = pack_codes(codes[None, :n_features].astype(np.uint8), bits, bus_width)
@@ -256,7 +258,8 @@ def test_levels_of_every_code_in_every_place(family, bits, bus_width):
         levels = np.full(decoding.padded(n_features), 99, np.int8)
         for use, level in enumerate((shape.dot, shape.gradient)):
             decoding.decode_row(rows, 0, shape, level, decoding.byte_tables(config)[use], levels)
-            expected = decode(codes[:n_features].astype(np.uint8), bits=bits, family=family)[use]
+            expected = decode(codes[:n_features].astype(np.uint8), bits=bits,
+                              row_format=row_format)[use]
             assert np.array_equal(levels[:n_features], expected)
             assert not levels[n_features:n_features + 8].any()
 

@@ -69,7 +69,7 @@ class AmpleStreams:
         return time + 4 + 4 * self.late + words + self.latency
 
     def fetch(self, time, row, active):
-        """Fetch a row at full precision, asked for at ``time``; return the cycle in which it is
+        """Fetch a fine row, asked for at ``time``; return the cycle in which it is
         decided and, if it is ``active``, applied.
         """
         first = time + 1 + READ_CYCLES + self.latency

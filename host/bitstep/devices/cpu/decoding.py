@@ -1,6 +1,6 @@
 """Levels of one packed row at a time (docs/memory-layout.md), as int8.
 
-A level is computed from its code by the same steps for every width and family::
+A level is computed from its code by the same steps for every width and row format::
 
     level = ((code >> drop ^ sign) + (code >> sample & both)) * double - offset
 
@@ -82,7 +82,7 @@ def padded(n_features: int) -> int:
 
 def row_format(config: PipelineConfig, n_features: int) -> RowFormat:
     """The format of rows of integer codes."""
-    bits, two = config.bits, config.family == "double"
+    bits, two = config.bits, config.row_format == "two_levels"
     dot, gradient = (_level(bits, sample if two else None) for sample in (0, 1))
     return RowFormat(
         bits=bits, lanes=config.lanes, beat_bytes=config.beat_bytes, n_features=n_features,
@@ -122,7 +122,8 @@ def byte_tables(config: PipelineConfig) -> np.ndarray:
     tables = np.zeros((2, 256, 8), np.int8)
     if (bits := config.bits) <= 2:
         codes = np.arange(256)[:, None] >> bits * np.arange(8 // bits) & (1 << bits) - 1
-        tables[:, :, :8 // bits] = decode(codes.astype(np.uint8), bits=bits, family=config.family)
+        tables[:, :, :8 // bits] = decode(codes.astype(np.uint8), bits=bits,
+                                          row_format=config.row_format)
     return tables.view(np.uint64)[:, :, 0]
 
 

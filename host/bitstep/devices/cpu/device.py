@@ -12,7 +12,7 @@ from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
 from bitstep.devices.cpu.refetching import COUNT, OUTCOME, ROW, Flight
 from bitstep.devices.software import SoftwareDevice
 from bitstep.golden.sgd import EpochModel
-from bitstep.golden.steps import MAX_UNIT, unit_update
+from bitstep.golden.steps import MAX_UNIT, derivative_step
 from bitstep.pipeline.config import SHIFT_UNIT, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
@@ -74,11 +74,11 @@ class CpuDevice(SoftwareDevice):
 
     def epochs(self, job: TrainingJob) -> Iterator[EpochModel | None]:
         """Compute a job; yield the model after each epoch, and None every few milliseconds."""
-        floats = job.config.family == "float"
+        floats = job.config.row_format == "float32"
         lookahead = self.config.effective_lookahead(job.beats)
         model = FloatModel(job) if floats else IntegerModel(job, lookahead)
         for number, steps in enumerate(job.epochs):
-            unit = unit_update(job, steps)
+            unit = derivative_step(job, steps)
             linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
             if unit >= MAX_UNIT and not linear:
                 yield model.result(Saturation.UPDATE)
@@ -117,11 +117,11 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 
 def _epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> integer.Epoch:
-    margin = job.refetch_cell * lookahead * job.n_features * job.config.level_limit
+    margin = job.cell_half_levels * lookahead * job.n_features * job.config.level_limit
     return integer.Epoch(
         job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,
-        steps.threshold, job.box_limit, job.refetch_cell, steps.correction_mantissa,
-        SHIFT_UNIT * steps.correction_shift, job.config.level_limit, job.config.full_fraction,
+        steps.threshold, job.box_limit, job.cell_half_levels, steps.correction_mantissa,
+        SHIFT_UNIT * steps.correction_shift, job.config.level_limit, job.config.fine_fraction,
         margin)
 
 
@@ -148,10 +148,10 @@ class IntegerModel:
         self.arrays.model[:job.n_features] = job.model
         self.arrays.coefficients[:job.n_features] = job.coefficients
         self.arrays.state[words.INTERCEPT] = job.intercept
-        self.fine = _read_only(np.empty((0, job.n_features), np.int16) if job.full is None
-                               else job.full)
+        self.fine = _read_only(np.empty((0, job.n_features), np.int16) if job.fine_rows is None
+                               else job.fine_rows)
 
-        depth, portion = (lookahead + 1, PORTION_ROWS) if job.refetch_cell else (0, 0)
+        depth, portion = (lookahead + 1, PORTION_ROWS) if job.cell_half_levels else (0, 0)
         self.flight = Flight(levels=np.zeros((depth, length), np.int8),
                              updates=np.zeros(depth, np.int64),
                              opened=np.zeros((portion, 2), np.int64), place=np.zeros(3, np.int64))
@@ -168,7 +168,7 @@ class IntegerModel:
             self.flight.place[COUNT] = 0
             saturation = integer.take_rows(rows, self.fine, self.shape, rule, numbers, self.arrays,
                                            self.flight, *portion)
-            if self.job.refetch_cell:
+            if self.job.cell_half_levels:
                 self.opened.append(self.flight.opened[:self.flight.place[COUNT]].copy())
             return saturation
         return take
