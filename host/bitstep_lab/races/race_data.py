@@ -30,21 +30,21 @@ class RaceData:
         The rows to train on, in the order in which they are visited.
     source : str
         Where they are from: a file's name, or "synthetic, shaped like ...".
-    full_rows : int
+    all_rows : int
         Rows that there are; more than the data set's if some were left out.
     """
 
     key: str
     dataset: Dataset
     source: str
-    full_rows: int
+    all_rows: int
 
     @property
     def title(self) -> str:
         """Name, size and origin, for headings."""
         rows = f"{self.dataset.n_rows:,}"
-        if self.dataset.n_rows < self.full_rows:
-            rows += f" of {self.full_rows:,}"
+        if self.dataset.n_rows < self.all_rows:
+            rows += f" of {self.all_rows:,}"
         return f"{self.key} ({rows} x {self.dataset.n_features:,}; {self.source})"
 
 
@@ -86,9 +86,9 @@ def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None
             "bundled with scikit-learn" if key in BUNDLED else Path(key).name
         if key.startswith("synthetic-"):    # the paper trains on half of it
             dataset = split(dataset, dataset.n_rows // 2, shuffle=False)[0]
-    full = dataset.n_rows
-    dataset = split(dataset, min(rows or full, full), seed=seed)[0]
-    return RaceData(Path(key).stem if source == Path(key).name else key, dataset, source, full)
+    all_rows = dataset.n_rows
+    dataset = split(dataset, min(rows or all_rows, all_rows), seed=seed)[0]
+    return RaceData(Path(key).stem if source == Path(key).name else key, dataset, source, all_rows)
 
 
 def is_at_hand(key: str, data_home: str | Path | None = None) -> bool:
