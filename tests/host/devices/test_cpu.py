@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.dither import dithers
 from bitstep.golden.sigmoid import sigmoid
-from bitstep.golden.steps import MAX_UNIT, Saturated, derivative_step, update_rule
+from bitstep.golden.steps import MAX_DERIVATIVE_STEP, Saturated, derivative_step, update_rule
 from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.levels import decode
@@ -29,7 +29,7 @@ from bitstep.devices.cpu.device import CpuDevice
 
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
 FORMATS = [("one_level", bits) for bits in range(1, 9)] \
-    + [("double", bits) for bits in range(2, 9)] + [("float", 32)]
+    + [("two_levels", bits) for bits in range(2, 9)] + [("float32", 32)]
 
 
 def outcome(kind, job):
@@ -173,12 +173,12 @@ def test_words_at_the_ends_of_their_range(row_format, bits, sign):
     assert fits > 1 << 30
 
 
-def test_unit_update_that_does_not_fit():
+def test_derivative_step_that_does_not_fit():
     config = PipelineConfig(bits=4, max_features=8)
     job = random_job(config, n_features=8, n_rows=5, loss=Loss.HINGE)
     steps = (EpochSteps(1, 7), EpochSteps(1 << 17, 1))
     job = dataclasses.replace(job, label_shift=38, epochs=steps)
-    assert derivative_step(job, job.epochs[1]) >= MAX_UNIT
+    assert derivative_step(job, job.epochs[1]) >= MAX_DERIVATIVE_STEP
     assert compare(job) == (2, Saturation.UPDATE)
 
 
@@ -226,10 +226,10 @@ WIDE = st.one_of(st.integers(-(1 << 75), 1 << 75), st.integers(-(1 << 40), 1 << 
 def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shift):
     job = random_job(PipelineConfig(bits=4, max_features=8), n_features=8, n_rows=1, loss=loss)
     steps = EpochSteps(mantissa, shift)
-    unit = derivative_step(job, steps)
-    if unit >= MAX_UNIT:
+    step = derivative_step(job, steps)
+    if step >= MAX_DERIVATIVE_STEP:
         return
-    rule = arithmetic.Rule(int(loss), mantissa, 8 * shift, unit, job.label_shift)
+    rule = arithmetic.Rule(int(loss), mantissa, 8 * shift, step, job.label_shift)
     own = arithmetic.update_of(rule, value >> 24, value & (1 << 24) - 1, target, dither)
     try:
         expected = update_rule(job, steps)(value, target, dither)

@@ -38,7 +38,7 @@ class Rule(NamedTuple):
     loss : int
     mantissa, shift : int
         An update of least squares is ``mantissa * difference / 2**shift``; shift from 8 to 56.
-    unit : int
+    derivative_step : int
         Update of a derivative of 1, with 16 fraction bits.
     label_shift : int
     """
@@ -46,7 +46,7 @@ class Rule(NamedTuple):
     loss: int
     mantissa: int
     shift: int
-    unit: int
+    derivative_step: int
     label_shift: int
 
 
@@ -107,7 +107,8 @@ def update_of(rule, high, low, target, dither):
     if rule.loss > _HINGE:
         shift = rule.label_shift - SIGMOID_FRACTION
         argument = scaled(-sign, high, low, 1 << shift - 1, shift)
-        return -sign * scaled(rule.unit, 0, sigmoid(argument), dither_addend(dither, 32), 32)
+        addend = dither_addend(dither, 32)
+        return -sign * scaled(rule.derivative_step, 0, sigmoid(argument), addend, 32)
     low -= target & LOW_MASK
     high += (low >> PAIR_BITS) - (target >> PAIR_BITS)
     low &= LOW_MASK
@@ -116,7 +117,7 @@ def update_of(rule, high, low, target, dither):
         if not active:
             return 0
         if rule.loss == _HINGE:
-            return -sign * ((rule.unit + dither) >> 16)
+            return -sign * ((rule.derivative_step + dither) >> 16)
     update = scaled(rule.mantissa, high, low, dither_addend(dither, rule.shift), rule.shift)
     return update if -_UPDATE_LIMIT <= update < _UPDATE_LIMIT else TOO_LARGE
 

@@ -12,7 +12,7 @@ from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
 from bitstep.devices.cpu.refetching import COUNT, OUTCOME, ROW, Flight
 from bitstep.devices.software import SoftwareDevice
 from bitstep.golden.sgd import EpochModel
-from bitstep.golden.steps import MAX_UNIT, derivative_step
+from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
 from bitstep.pipeline.config import SHIFT_UNIT, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
@@ -78,13 +78,13 @@ class CpuDevice(SoftwareDevice):
         lookahead = self.config.effective_lookahead(job.beats)
         model = FloatModel(job) if floats else IntegerModel(job, lookahead)
         for number, steps in enumerate(job.epochs):
-            unit = derivative_step(job, steps)
+            step = derivative_step(job, steps)
             linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
-            if unit >= MAX_UNIT and not linear:
+            if step >= MAX_DERIVATIVE_STEP and not linear:
                 yield model.result(Saturation.UPDATE)
                 return
             rule = Rule(int(job.loss), steps.mantissa, SHIFT_UNIT * steps.shift,
-                        0 if linear else unit, job.label_shift)
+                        0 if linear else step, job.label_shift)
             take = model.begin(_read_only(job.rows[number % len(job.rows)]), rule, steps)
             saturation = 0
             for first, targets, dithers in portions(job, steps.key):

@@ -34,7 +34,7 @@ class Epoch(NamedTuple):
     level_limit, fine_fraction : int
         Of the configuration.
     lookahead_margin : int
-        With refetching: what a unit update of every row in flight can change of twice a product.
+        With refetching: what updates of 1 by all rows in flight can change of twice a product.
     """
 
     n_rows: int

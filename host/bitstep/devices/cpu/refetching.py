@@ -148,7 +148,7 @@ def _left_open(rule, epoch, model, flight, difference):
                 other = (oldest + age) % depth
                 word += flight.updates[other] * np.int64(flight.levels[other, j])
         total += abs(word)
-    margin = ((rule.unit >> 16) + 1) * epoch.lookahead_margin
+    margin = ((rule.derivative_step >> 16) + 1) * epoch.lookahead_margin
     return abs(2 * difference) <= epoch.cell * total + margin
 
 

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from bitstep.devices.cpu.arithmetic import TOO_LARGE
 from bitstep.devices.cpu.compiling import compiled
-from bitstep.pipeline.config import MODEL_WIDTH
+from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH
 from bitstep.pipeline.registers import Saturation
 
 LIMIT = 1 << MODEL_WIDTH - 1
+UPDATE_LIMIT = 1 << UPDATE_WIDTH - 1
 # Numbers that go on from one call to the next, in the array ``state``.
 INTERCEPT, BOUND, PENDING, SEEN_INTERCEPT, REFETCHED = range(5)
 UPDATE, MODEL, CORRECTION = (
@@ -30,7 +30,7 @@ def apply(epoch, model, levels, update, state):
     """Subtract ``update * levels``; return 0 or a Saturation."""
     if update == 0:
         return 0
-    if update == TOO_LARGE:
+    if update < -UPDATE_LIMIT or update >= UPDATE_LIMIT:
         return UPDATE
     state[BOUND] += abs(update) * epoch.level_limit
     if state[BOUND] < LIMIT:                # no word can leave 32 bits
