@@ -95,6 +95,7 @@ class EpochClock:
         if self.row <= self.event or sequencer.limit != NEVER:
             return
         self.seen.clear()
+        self.seen_far.clear()
         if self.shape.lookahead:
             sequencer.limit = sequencer.decided
             return
@@ -137,7 +138,6 @@ class EpochClock:
         decided = self._decide()
         sequencer.counts[REFETCH] += decided - began + 1
         sequencer.time = self.flush_from = decided + 1
-        self.seen.clear()
 
     def _skip_rows(self):
         """Skip rows that enter as those before did, up to what is next to happen."""
