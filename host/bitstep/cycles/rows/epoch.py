@@ -98,6 +98,7 @@ class EpochClock:
         self.seen_far.clear()
         if self.shape.lookahead:
             sequencer.limit = sequencer.decided
+            self.streams.keep()
             return
         first, last = sequencer.decided, self._decide()
         sequencer.hold = (first, last) if last > first else None
@@ -142,7 +143,7 @@ class EpochClock:
     def _skip_rows(self):
         """Skip rows that enter as those before did, up to what is next to happen."""
         sequencer, periods = self.sequencer, self.sequencer.periods
-        if sequencer.limit != NEVER or sequencer.hold or self.row % self.streams.anchor(self.shape):
+        if sequencer.limit != NEVER or sequencer.hold or self.row % self.streams.anchor():
             return
         room = min(self.to_step, self.shape.rows - self.row, self.event - self.row,
                    self.streams.steady_rows())

@@ -122,7 +122,7 @@ class Sequencer:
         last = self.ends[-1]
         oldest = last - self.latency - self.beats       # what ended before holds up nobody
         return (self.time - last, *[max(end, oldest) - last for end in self.ends],
-                self.periods.state(last), self.streams.state())
+                self.periods.state(last), self.streams.state(self.time))
 
     def shift(self, cycles):
         """Move everything into the future."""
