@@ -67,12 +67,7 @@ def count_cycles(job: TrainingJob, memory: Memory | None = None, *,
     if not saturated:
         shape = replace(shape, epochs=epochs)
     clock = RunClock(shape, _streams(shape, memory or Memory(), saturated))
-    clock.load()
-    for number in range(epochs + saturated):
-        clock.epoch(open_rows[number] if shape.refetching else ())
-        if number < epochs:
-            clock.write()
-    clock.end()
+    clock.run(epochs, saturated, open_rows if shape.refetching else None)
     return clock.counters(None if saturated else 0)
 
 
@@ -98,6 +93,21 @@ class RunClock:
         self.late = shape.config.strobe_delay      # of a strobe
         self.time = 0
         self.model_io = 0
+
+    def run(self, epochs: int, saturated: bool, open_rows: Sequence[OpenRows] | None):
+        """Run so many epochs, and another one that leaves the range if ``saturated``."""
+        self.load()
+        number, seen = 0, {}
+        while number < epochs + saturated:
+            if open_rows is None:
+                number += self._skip_epochs(seen, number, epochs - number)
+                if number == epochs + saturated:
+                    break
+            self.epoch(() if open_rows is None else open_rows[number])
+            if number < epochs:
+                self.write()
+            number += 1
+        self.end()
 
     def load(self):
         """From the start to the first epoch: checks, then model and coefficients."""
@@ -140,6 +150,27 @@ class RunClock:
                 "cycles": self.time, "model_io": self.model_io,
                 "beats": self.streams.beats_entered, "bytes_read": self.streams.bytes_read,
                 "refetched_rows": self.epochs.fetched, "saturations": saturations}
+
+    def _skip_epochs(self, seen, number, most):
+        """Skip at most so many epochs if they are as those before; return how many."""
+        streams, sequencer = self.streams, self.epochs.sequencer
+        key = streams.epoch_state(self.time)
+        counts = (self.model_io, *sequencer.counts, *streams.totals)
+        before = seen.setdefault(key, (number, self.time, counts))
+        period = number - before[0]
+        if not period:
+            return 0
+        times = max(min(most, streams.epochs_left), 0) // period
+        cycles = times * (self.time - before[1])
+        self.time += cycles
+        more = [times * (new - old) for new, old in zip(counts, before[2], strict=True)]
+        self.model_io += more[0]
+        causes = len(sequencer.counts)
+        sequencer.counts = [old + new for old, new in
+                            zip(sequencer.counts, more[1:causes + 1], strict=True)]
+        sequencer.shift(cycles)
+        streams.skip_epochs(times * period, more[causes + 1:])
+        return times * period
 
     def _moved(self, began, end):
         """Count the cycles from ``began`` to ``end``, in which models or tables moved."""

@@ -28,6 +28,10 @@ class AmpleStreams:
         self.label_delay = 2 + late + self.queue        # two in the unpacker
         self.first_job = 1 if shape.warm else 2 if shape.correction_period else 3
         self.fetched = 0        # rows at full precision
+        self.anchor = shape.lookahead + 1       # rows after which a state may come again
+        self.steady_rows = 1 << 60              # rows that may be skipped then
+        self.window = 0                         # least cycles of a period that is multiplied
+        self.label_rows = 0                     # likewise if only the labels' words are the same
         self.words_from = self.rows_from = self.labels_from = 0
 
     def begin(self, time):
@@ -87,15 +91,7 @@ class AmpleStreams:
         """Stop at ``time``; return the first cycle in which it is known that no bus is in use."""
         return time
 
-    def anchor(self):
-        """Rows after which the state may be the same again."""
-        return self.shape.lookahead + 1
-
-    def steady_rows(self):
-        """Rows that may be skipped."""
-        return 1 << 60
-
-    def skip(self, rows):
+    def skip(self, rows, *, labels=False):
         """Nothing is counted here."""
 
     @property
@@ -115,6 +111,16 @@ class AmpleStreams:
     def state(self, time):
         """Nothing: what decides here is constant."""
         return ()
+
+    def epoch_state(self, time):
+        """What decides about the epochs that follow: the first one waits for its rows."""
+        return time > self.rows_from
+
+    totals = ()             # what is counted cycle by cycle
+    epochs_left = 1 << 60   # epochs that may be skipped
+
+    def skip_epochs(self, epochs, totals):
+        """Nothing is counted here."""
 
     def shift(self, cycles):
         """Nothing depends on the time any more."""

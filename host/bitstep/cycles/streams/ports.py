@@ -45,10 +45,11 @@ class Address:
     def __init__(self, jobs, most, late):
         self.jobs, self.most, self.late = jobs, most, late
         self.stored = deque()       # in the register: blocks, with the cycle in which they are seen
-        self.offered = None         # block, and cycle in which it is offered
+        self.offered: tuple[int, int, int] | None = None    # block, from a cycle on
         self.left = self.first = 0
         self.allowed = True
         self.under_way = 0
+        self.number = 0             # blocks that were offered
 
     def begin(self, time):
         """Start the feeder; the strobe arrives at ``time``."""
@@ -56,7 +57,8 @@ class Address:
 
     def _next(self, time):
         job = next(self.jobs, None)
-        self.offered = None if job is None else (time + job[0], *job[1:])
+        self.number += job is not None
+        self.offered = None if job is None else (time + job[0], job[1], job[2])
 
     def step(self, time, room, issued, ended):
         """Return the beats of the burst that is issued in this cycle, 0 for none.
@@ -99,6 +101,17 @@ class Address:
         if not full and self.offered is not None and self.offered[0] <= time:
             stored.append((time, *self.offered[1:]))
             self._next(time)
+
+    @property
+    def more(self):
+        """True if a burst will be issued some time."""
+        return bool(self.left or self.offered is not None or self.stored)
+
+    def skip(self, blocks):
+        """Skip blocks that are as those before."""
+        self.number += blocks
+        for _ in range(blocks):
+            next(self.jobs)
 
     def stop(self):
         """Forget all that is not issued."""
@@ -183,11 +196,28 @@ class Reader:
         address = self.address
         if self.issued or self.bursts or self.valid or (self.inner and not self.out):
             return False
-        more = address.left or address.offered is not None or address.stored
-        return not more or (self.room < BURST and bool(address.left) and not address.allowed)
+        return not address.more or (self.room < BURST and address.left > 0 and not address.allowed)
+
+    @property
+    def spare(self):
+        """Beats that may come and go before anything but their number changes."""
+        if self.address.left:
+            return max(self.address.left - 2 * BURST, 0)
+        return max(self.inner - 2, 0) if self.quiet else 0
+
+    def skip(self, beats):
+        """Let beats come and go, at most ``spare``; if all have come, they only go."""
+        if self.address.left:
+            self.address.left -= beats
+            self.accepted += beats
+        else:
+            self.inner -= beats
+            self.room += beats
 
     def state(self, time):
-        """What decides about the next cycles."""
+        """What decides about the next cycles, without numbers that :meth:`skip` changes."""
+        if self.quiet and not self.address.more:
+            return (self.out, self.inner > 0)
         return (self.address.state(time), self.room, self.issued, self.valid, self.is_last,
                 self.inner, self.out,
                 tuple((max(due - time, 0), beats) for due, beats in self.bursts))
@@ -198,7 +228,8 @@ class Reader:
             burst[0] += cycles
         address = self.address
         if address.offered is not None:
-            address.offered = (address.offered[0] + cycles, *address.offered[1:])
+            when, first, beats = address.offered
+            address.offered = (when + cycles, first, beats)
         address.stored = deque((when + cycles, *rest) for when, *rest in address.stored)
 
 

@@ -5,11 +5,15 @@ from collections import deque
 from bitstep.cycles.refetching import decision_delay, first_take
 from bitstep.cycles.shape import WORD_BYTES, Shape
 from bitstep.cycles.streams.memory import Memory
-from bitstep.cycles.streams.ports import Address, Reader, SharedMemory, Writer
+from bitstep.cycles.streams.ports import BURST, Address, Reader, SharedMemory, Writer
 from bitstep.cycles.streams.stages import Direct, Queue, Register
 
 _LABELS_KEPT = 64       # labels in the queue out of which they can come again
 _NEVER = 1 << 60
+# A bandwidth that is no simple number of bytes has long periods or none. From so many simulated
+# cycles on, states count as the same if debts differ by less than so many beats (0: if about as
+# many beats are stored), and if they are so many cycles apart. One cycle in 8,192 is 0.01 %.
+_TOLERANCES = ((16384, 0, 8192), (8192, 1 / 64, 1024), (0, 1e-4, 0))
 
 
 class SimulatedStreams:
@@ -23,6 +27,8 @@ class SimulatedStreams:
 
     def __init__(self, shape: Shape, memory: Memory):
         self.shape, self.memory = shape, SharedMemory(memory)
+        # Places of blocks in 16 beats count where nothing else makes epochs differ.
+        self.exact = memory.is_ample(shape.config.beat_bytes)
         config, self.late = shape.config, int(shape.registered)
         self.rows = Reader(self.memory, Address(_row_jobs(shape), 15, self.late), 256,
                            config.beat_bytes)
@@ -37,6 +43,8 @@ class SimulatedStreams:
             self.row_stage, self.label_stage = Direct(), Direct()
         self.aux_stage, self.word_stage = (
             (Register(), Register()) if self.late else (Direct(), Direct()))
+        self.anchor = max(1 << (BURST // shape.beats).bit_length() >> 1, 1)
+        self.steps = 0              # cycles that were simulated
         self.time = 0               # cycle that comes next
         self.beats_entered = 0
         self.labels = 0             # in the unpacker
@@ -56,6 +64,7 @@ class SimulatedStreams:
     def step(self, beat=False, label=False, word=False):
         """Pass a cycle, in which a beat, a label or a word of a model or table may be taken."""
         time = self.time
+        self.steps += 1
         self.memory.tick()
         if self.writer is not None and self.writer.step(time):
             self.writer = None
@@ -230,11 +239,59 @@ class SimulatedStreams:
 
     def state(self, time):
         """State in cycle ``time`` that decides about what follows."""
+        aux = self.aux.state(time) if self._tolerance[0] else ()
+        return (self.labels, self.words_left > 0, aux, self.aux_stage.state(),
+                self.word_stage.state(), self.rows_state(time)[1:])
+
+    def rows_state(self, time):
+        """The same as long as the label that is wanted is there."""
         self.advance(time)
-        return (self.rows.state(time), self.aux.state(time), self.row_stage.state(),
-                self.label_stage.state(), self.aux_stage.state(), self.word_stage.state(),
-                self.labels, self.words_left > 0, self.memory.debt, self.memory.available,
+        stages = self.row_stage.state(), self.label_stage.state()
+        quantum = self._tolerance[0] * self.rows.beat_bytes
+        if not quantum:
+            return self.words_left, stages, self.rows.inner // 8, self.rows.address.left > 0
+        return (self.words_left, stages, self.rows.state(time),
+                round(self.memory.debt / quantum), self.memory.available,
                 tuple(release - time for release in self.releases))
+
+    @property
+    def _tolerance(self):
+        """Debt that counts as none, in beats of rows, and least cycles of a period."""
+        return next(rest for steps, *rest in _TOLERANCES if self.steps >= steps)
+
+    @property
+    def window(self):
+        """Least cycles of a period that may be multiplied."""
+        return self._tolerance[1]
+
+    def epoch_state(self, time):
+        """State in cycle ``time``, before an epoch's entry of the table is taken, that decides
+        about the epochs that follow.
+        """
+        self.words_left = self.labels = 0       # these are forgotten, and not a part of it
+        address, aux = self.rows.address, self.aux.address
+        place = (self.models % 16, self.models % self.shape.copies) if self.exact else ()
+        return (place, self.state(time), address.left, address.number - self.models, aux.left,
+                aux.number - 2 * self.models)
+
+    @property
+    def totals(self):
+        """What is counted cycle by cycle."""
+        return self.rows.accepted, self.aux.accepted, self.beats_entered
+
+    @property
+    def epochs_left(self):
+        """Epochs that may be skipped before the readers have no further blocks."""
+        return self.shape.epochs - 2 - max(self.rows.address.number, self.aux.address.number // 2)
+
+    def skip_epochs(self, epochs, totals):
+        """Skip epochs, with what they count."""
+        self.rows.accepted += totals[0]
+        self.aux.accepted += totals[1]
+        self.beats_entered += totals[2]
+        self.models += epochs
+        for reader, blocks in ((self.rows, epochs), (self.aux, 2 * epochs)):
+            reader.address.skip(blocks)
 
     def shift(self, cycles):
         """Move everything into the future."""
@@ -243,17 +300,32 @@ class SimulatedStreams:
             reader.shift(cycles)
         self.releases = deque(release + cycles for release in self.releases)
 
-    def anchor(self):
-        """Rows after which the state may be the same again."""
-        return self.shape.labels_per_word
-
+    @property
     def steady_rows(self):
-        """Rows that may be skipped without an end of a block."""
-        shape = self.shape
-        return 0
+        """Rows that may be skipped if a state was there before."""
+        words = min(self.aux.spare, self.words_left - 2)
+        return max(min(self.rows.spare // self.shape.beats, words * self.shape.labels_per_word), 0)
 
-    def skip(self, rows):
-        """Skip rows that are as those before."""
+    @property
+    def label_rows(self):
+        """Rows that may be skipped until another word of labels is taken, if only the rows' state
+        was there before.
+        """
+        if not self.aux.quiet or self.labels < 3:
+            return 0
+        return min(self.rows.spare // self.shape.beats, self.labels - 2)
+
+    def skip(self, rows, *, labels=False):
+        """Skip rows that are as those before; ``labels``: no word is taken."""
+        beats = rows * self.shape.beats
+        self.rows.skip(beats)
+        self.beats_entered += beats
+        if labels:
+            self.labels -= rows
+        else:
+            words = rows // self.shape.labels_per_word
+            self.aux.skip(words)
+            self.words_left -= words
 
 
 def _row_jobs(shape):

@@ -20,7 +20,11 @@ class Direct:
     def clear(self):
         """Forget everything."""
 
-    def state(self):
+    def rewind(self):
+        """Only a :class:`Queue` returns to its oldest item."""
+        raise AssertionError("items do not come again out of this stage")
+
+    def state(self) -> tuple:
         """What decides about the next cycles."""
         return ()
 
@@ -49,7 +53,7 @@ class Register(Direct):
 
     def state(self):
         """Items."""
-        return self.items
+        return (self.items,)
 
 
 class Queue(Direct):
