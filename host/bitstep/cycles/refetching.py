@@ -63,12 +63,9 @@ def first_take(shape: Shape, time: int) -> int:
     return time + 2 + shape.config.memory_wait
 
 
-def refetch_end(shape: Shape, first: int, active: bool) -> int:
-    """Return the cycle of the decision on a row whose first pair is taken at ``first`` and whose
-    other pairs never keep it waiting, or, if it is ``active``, of its last word.
+def decision_delay(shape: Shape, active: bool) -> int:
+    """Return the cycles from a row's last pair to the decision on it or, if it is ``active``, to
+    its last word.
     """
-    breaks = (shape.beats - 1) * (1 + shape.config.memory_wait)     # between beats
-    last = first + shape.pairs - 1 + breaks
-    if not active:
-        return last + 6
-    return last + 7 + shape.config.memory_wait + 2 * shape.pairs + breaks
+    wait = shape.config.memory_wait
+    return 7 + wait + 2 * shape.pairs + (shape.beats - 1) * (1 + wait) if active else 6

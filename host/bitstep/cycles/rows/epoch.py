@@ -41,7 +41,7 @@ class EpochClock:
         self.events = iter(events)
         self.event, self.outcome = next(self.events, (NEVER, BY_CODES))
         self.to_step = shape.proximal_period or shape.rows
-        self.seen, self.seen_far = {}, {}
+        self.seen, self.seen_labels, self.seen_far = {}, {}, {}
         sequencer.periods.begin(shape.rows)
         sequencer.time = start + 1
         while True:
@@ -56,6 +56,7 @@ class EpochClock:
                 return time
             self.to_step = shape.proximal_period
             self.seen.clear()
+            self.seen_labels.clear()
             if not sequencer.periods.at_boundary:
                 self._skip_periods()
 
@@ -72,6 +73,7 @@ class EpochClock:
             else:
                 if periods.at_boundary:
                     self.seen.clear()
+                    self.seen_labels.clear()
                     self._skip_periods()
                 self.slots = sequencer.data_row()
                 if self.slots == sequencer.beats:
@@ -94,9 +96,11 @@ class EpochClock:
         self.flush_from = sequencer.time
         if self.row <= self.event or sequencer.limit != NEVER:
             return
-        self.seen.clear()
+        for seen in (self.seen, self.seen_labels, self.seen_far):
+            seen.clear()
         if self.shape.lookahead:
             sequencer.limit = sequencer.decided
+            self.streams.keep()
             return
         first, last = sequencer.decided, self._decide()
         sequencer.hold = (first, last) if last > first else None
@@ -137,19 +141,28 @@ class EpochClock:
         decided = self._decide()
         sequencer.counts[REFETCH] += decided - began + 1
         sequencer.time = self.flush_from = decided + 1
-        self.seen.clear()
 
     def _skip_rows(self):
         """Skip rows that enter as those before did, up to what is next to happen."""
-        sequencer, periods = self.sequencer, self.sequencer.periods
-        if sequencer.limit != NEVER or sequencer.hold or self.row % self.streams.anchor(self.shape):
+        sequencer, periods, streams = self.sequencer, self.sequencer.periods, self.streams
+        if sequencer.limit != NEVER or sequencer.hold or self.row % streams.anchor:
             return
-        room = min(self.to_step, self.shape.rows - self.row, self.event - self.row,
-                   self.streams.steady_rows())
+        room = min(self.to_step, self.shape.rows - self.row, self.event - self.row)
         if periods.period:
             room = min(room, periods.to_boundary)
-        if room > 1:
-            self._skip(self.seen, sequencer.state(), room - 1, periods.skip)
+        if room < 2:
+            return
+        state = sequencer.state()
+        for labels, most in ((False, streams.steady_rows), (True, streams.label_rows)):
+            most = min(room - 1, most)
+            if most > 0:
+                streamed = (streams.rows_state if labels else streams.state)(sequencer.time)
+                seen = self.seen_labels if labels else self.seen
+                if rows := self._skip(seen, (state, streamed), most):
+                    self.to_step -= rows
+                    periods.skip(rows)
+                    streams.skip(rows, labels=labels)
+                    return
 
     def _skip_periods(self):
         """Skip whole periods between corrections or proximal steps that are as those before."""
@@ -157,30 +170,31 @@ class EpochClock:
         if sequencer.limit != NEVER or sequencer.hold:
             return
         room = min(shape.rows - self.row - shape.proximal_period - periods.period,
-                   self.event - self.row, self.streams.steady_rows())
+                   self.event - self.row, self.streams.steady_rows)
         if room > 0:
             to_step = self.to_step if shape.proximal_period else 0
-            key = (sequencer.state(), to_step, periods.to_boundary)
-            self._skip(self.seen_far, key, room, periods.skip_periods, to_step)
+            key = (sequencer.state(), self.streams.state(sequencer.time), to_step,
+                   periods.to_boundary)
+            if rows := self._skip(self.seen_far, key, room):
+                periods.skip_periods(rows)
+                self.streams.skip(rows)
+                if not shape.proximal_period:
+                    self.to_step -= rows
+                self.seen.clear()
+                self.seen_labels.clear()
 
-    def _skip(self, seen, key, room, skip, to_step=None):
-        """Skip at most ``room`` rows if the state ``key`` was ``seen`` before."""
+    def _skip(self, seen, key, most):
+        """Skip at most ``most`` rows if the state ``key`` was ``seen`` before; return how many."""
         sequencer = self.sequencer
-        now = (self.row, sequencer.ends[-1], *sequencer.counts)
+        now = (self.row, sequencer.time, *sequencer.counts)
         before = seen.setdefault(key, now)
-        if before is now:
-            return
         rows, cycles, *counts = (new - old for new, old in zip(now, before, strict=True))
-        times = room // rows
-        if not times:
-            return
-        self.row += times * rows
-        if to_step is None:
-            self.to_step -= times * rows
-        skip(times * rows)
-        sequencer.shift(times * cycles)
-        self.streams.skip(times * rows)
-        self.flush_from += times * cycles
-        for cause, count in enumerate(counts):
-            sequencer.counts[cause] += times * count
-        seen.clear()
+        times = most // rows if rows and cycles >= self.streams.window else 0
+        if times:
+            self.row += times * rows
+            self.flush_from += times * cycles
+            sequencer.shift(times * cycles)
+            for cause, count in enumerate(counts):
+                sequencer.counts[cause] += times * count
+            seen.clear()
+        return times * rows
