@@ -56,8 +56,8 @@ class SimulatedStreams:
         self.models = 0             # that were written
         self.keeping = False        # rows are not decided: they come again
         self.writer = None
-        self.full = None
-        self.full_bytes = 0
+        self.fine_rows = None
+        self.fine_bytes = 0
 
     # One cycle
 
@@ -94,8 +94,8 @@ class SimulatedStreams:
         taken = self.aux_stage.takes(self.aux.out, used)
         self.aux_stage.step(taken, used, 0)
         self.aux.step(time, taken)
-        if self.full is not None:
-            self.full.step(time, self.full_taken)
+        if self.fine_rows is not None:
+            self.fine_rows.step(time, self.full_taken)
         self.time = time + 1
 
     def advance(self, time):
@@ -178,17 +178,17 @@ class SimulatedStreams:
         self.keeping = False
 
     def fetch(self, time, row, active):
-        """Fetch a row at full precision, asked for at ``time``; return the cycle in which it is
+        """Fetch a fine row, asked for at ``time``; return the cycle in which it is
         decided and, if it is ``active``, applied.
         """
         shape = self.shape
         self.releases.pop()
         self.advance(time)
-        words = shape.full_words
+        words = shape.fine_words
         reader = Reader(self.memory, Address(iter([(1, row * words, words)]), 8, 0), 64, WORD_BYTES)
         reader.address.begin(time)
         ready, pairs, per_beat = first_take(shape, time), 0, shape.config.model_lanes // 2
-        self.full = reader
+        self.fine_rows = reader
         while True:
             self.full_taken = False
             taken = self.time >= ready and reader.out
@@ -200,8 +200,8 @@ class SimulatedStreams:
             self.step()
             if pairs == shape.pairs:
                 break
-        self.full = None
-        self.full_bytes += words * WORD_BYTES
+        self.fine_rows = None
+        self.fine_bytes += words * WORD_BYTES
         end = self.time - 1 + decision_delay(shape, active)
         self.releases.append(end)
         return end
@@ -235,7 +235,7 @@ class SimulatedStreams:
     @property
     def bytes_read(self):
         """Bytes that came over all buses."""
-        return self.full_bytes + sum(reader.accepted * reader.beat_bytes for reader in self.readers)
+        return self.fine_bytes + sum(reader.accepted * reader.beat_bytes for reader in self.readers)
 
     def state(self, time):
         """State in cycle ``time`` that decides about what follows."""

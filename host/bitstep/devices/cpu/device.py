@@ -64,7 +64,9 @@ class CpuDevice(SoftwareDevice):
 
     def counters(self, job: TrainingJob, epochs: list[EpochModel], *,
                  saturated: bool) -> dict[str, int | None]:
-        """Counters that the pipeline would show; of a run that saturated, those without time."""
+        """Counters that the pipeline would show, and what the golden model knows of a run that
+        saturated.
+        """
         known = super().counters(job, epochs, saturated=saturated)
         if saturated:
             return known
