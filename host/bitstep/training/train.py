@@ -48,6 +48,8 @@ class TrainedModel:
         the outputs.
     interrupted : bool
         True if Ctrl-C ended the training.
+    epoch_cycles : ndarray of int64, shape (epochs_done,), or None
+        Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
     """
 
     coefs: np.ndarray
@@ -60,6 +62,7 @@ class TrainedModel:
     step_error: float
     model_range: float
     interrupted: bool = False
+    epoch_cycles: np.ndarray | None = None
 
     @property
     def epochs_done(self) -> int:
@@ -157,7 +160,15 @@ def _collect(scaler: Scaler, plans: list[Plan], results: list[RunResult],
         _sum([result.counters for result in results]),
         np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
         max(made.step_error for made in plans), max(made.model_range for made in plans),
-        interrupted)
+        interrupted, _epoch_cycles(results, epochs))
+
+
+def _epoch_cycles(results, epochs):
+    """Cycles to the end of each epoch, the sum over the runs; None where not known."""
+    ends = [result.epoch_cycles for result in results]
+    if any(run is None for run in ends):
+        return None
+    return np.array([run[:epochs] for run in ends], np.int64).sum(axis=0)
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:
