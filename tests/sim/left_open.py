@@ -8,7 +8,7 @@ from bitstep.cycles import OpenRows
 from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE
 from bitstep.golden.dither import dithers
 from bitstep.golden.integer import IntegerEpoch
-from bitstep.golden.steps import UNIT_FRACTION, proximal_step, unit_update, update_rule
+from bitstep.golden.steps import STEP_FRACTION, proximal_step, derivative_step, update_rule
 from bitstep.pipeline.levels import decode, unpack_codes, unpack_labels
 
 
@@ -22,8 +22,8 @@ class StoreEpoch(IntegerEpoch):
         # Updates that the store has not met yet, of the latest rows with and without data.
         self.waiting = deque()
         self.since = 0
-        slack = job.refetch_cell * lookahead * job.n_features * job.config.level_limit
-        self.slack = ((unit_update(job, steps) >> UNIT_FRACTION) + 1) * slack
+        slack = job.cell_half_levels * lookahead * job.n_features * job.config.level_limit
+        self.slack = ((derivative_step(job, steps) >> STEP_FRACTION) + 1) * slack
         self.rows, self.outcomes = [], []
 
     def pass_row(self):
@@ -40,7 +40,7 @@ class StoreEpoch(IntegerEpoch):
 
     def is_open(self, dot, target):
         """True if the row is replayed."""
-        margin = self.job.refetch_cell * int(np.abs(self.store).sum()) + self.slack
+        margin = self.job.cell_half_levels * int(np.abs(self.store).sum()) + self.slack
         return abs(2 * (dot - target)) <= margin or not self.steps.mantissa
 
     def take(self, row, values, pending):
@@ -60,10 +60,10 @@ class StoreEpoch(IntegerEpoch):
             assert outcome is not None or not self.lookahead
             before = self.model.copy(), self.intercept
             self.refetch(row, target, dither, update_of)
-            exact = job.full[row].astype(np.int64)
+            exact = job.fine_rows[row].astype(np.int64)
             z = int(exact.dot(before[0])) + (job.intercept_level * before[1]
-                                             << job.config.full_fraction)
-            side = target << job.config.full_fraction
+                                             << job.config.fine_fraction)
+            side = target << job.config.fine_fraction
             outcome = ACTIVE if (z < side if target > 0 else z > side) else INACTIVE
             self.store = self.store + self.model - before[0]
         else:
@@ -105,7 +105,7 @@ def open_rows(job, lookahead):
     model, intercept, result = job.model.astype(np.int64), int(job.intercept), []
     for number, steps in enumerate(job.epochs):
         codes = unpack_codes(job.rows[number % len(job.rows)], job.config, job.n_features)
-        values = decode(codes, bits=job.config.bits, family=job.config.family)
+        values = decode(codes, bits=job.config.bits, row_format=job.config.row_format)
         epoch = StoreEpoch(job, steps, model, intercept, lookahead)
         epoch.run(zip(*values, labels.tolist(), dithers(steps.key, job.n_rows).tolist(),
                       strict=True))

@@ -29,12 +29,12 @@ class Shape:
         64-bit words of a model in memory.
     pairs : int
         Pairs of model words that hold features.
-    full_words : int
-        64-bit words of a row at full precision.
+    fine_words : int
+        64-bit words of a fine row.
     warm : bool
         The run reads an initial model.
     refetching : bool
-        The run has a REFETCH_CELL.
+        The run has a CELL_HALF_LEVELS.
     """
 
     config: PipelineConfig
@@ -49,7 +49,7 @@ class Shape:
     labels_per_word: int
     model_words: int
     pairs: int
-    full_words: int
+    fine_words: int
     warm: bool
     refetching: bool
 
@@ -60,7 +60,7 @@ class Shape:
         """
         beats = job.beats
         if lookahead is None:
-            lookahead = job.lookahead if config.family == "float" \
+            lookahead = job.lookahead if config.row_format == "float32" \
                 else config.effective_lookahead(beats)
         last_lanes = job.n_features - (beats - 1) * config.lanes
         per_beat = config.model_lanes // 2
@@ -72,8 +72,8 @@ class Shape:
             label_words=label_words, labels_per_word=(64, 4, 2)[job.label_format],
             model_words=beats * per_beat + 1,
             pairs=(beats - 1) * per_beat + ceil_div(last_lanes, 2),
-            full_words=config.full_words(job.n_features) // 4,
-            warm=bool(job.model.any() or job.intercept), refetching=job.refetch_cell > 0)
+            fine_words=config.fine_words(job.n_features) // 4,
+            warm=bool(job.model.any() or job.intercept), refetching=job.cell_half_levels > 0)
 
     @property
     def row_beats(self) -> int:
@@ -82,7 +82,7 @@ class Shape:
 
     @property
     def registered(self) -> bool:
-        """True if streams pass registers and strobes take a cycle (``recursion`` 4)."""
+        """True if streams pass registers and strobes take a cycle (``cycles_per_update`` 4)."""
         return self.config.registered_streams
 
     @property

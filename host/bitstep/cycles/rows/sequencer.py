@@ -17,7 +17,7 @@ class Sequencer:
     """Sequencer of one run: when every row begins and ends, and what it waited for.
 
     Times are cycles since the run's first. A row is known by the cycle of its last slot. Its
-    first slot waits until the row D + 1 before has its update, its last one until ``recursion``
+    first slot waits until the row D + 1 before has its update, its last one until ``cycles_per_update``
     cycles after the last slot of the row before, both for what the streams give.
 
     Parameters
@@ -35,7 +35,7 @@ class Sequencer:
     def __init__(self, shape: Shape, streams):
         self.shape, self.streams = shape, streams
         config = shape.config
-        self.latency, self.recursion = config.latency, config.recursion
+        self.latency, self.cycles_per_update = config.latency, config.cycles_per_update
         self.beats, self.depth = shape.beats, shape.lookahead + 1
         # With a fast clock slots with the same index are 4 cycles apart.
         self.distance = {2: 3, 3: 2}.get(shape.beats, 1) if config.fast_clock else 1
@@ -59,7 +59,8 @@ class Sequencer:
         stuck = self.periods.ready
         if self.shape.config.refetch and self.periods.at_boundary:
             stuck = max(stuck, self.decided + 1)
-        close = self.ends[-1] + (max(self.recursion, self.distance) if single else self.distance)
+        close = self.ends[-1] + (max(self.cycles_per_update,
+                                     self.distance) if single else self.distance)
         causes = ((CORRECTION, stuck), (RECURSION, close),
                   (LOOKAHEAD, self.ends[0] + self.latency))
         if self.hold is not None:
@@ -83,7 +84,7 @@ class Sequencer:
             self.counts[ROWS] += self.time - start - taken
             if taken < slots:
                 return taken
-            self._wait(RECURSION, self.ends[-1] + self.recursion)
+            self._wait(RECURSION, self.ends[-1] + self.cycles_per_update)
         start = self.time
         with_beat, end = self.streams.last(start, self.limit)
         self.counts[ROWS] += with_beat - start
@@ -107,7 +108,7 @@ class Sequencer:
         if self.hold is not None:
             start = max(start, self.hold[1] + 1)
             self.hold = None
-        end = max(start + self.beats - slots - 1, self.ends[-1] + self.recursion)
+        end = max(start + self.beats - slots - 1, self.ends[-1] + self.cycles_per_update)
         if end >= self.limit:
             entered = min(max(self.limit - start, 0), self.beats - slots - 1)
             self.time = self.limit

@@ -27,7 +27,7 @@ class AmpleStreams:
         self.queue = 2 if shape.config.refetch else late
         self.label_delay = 2 + late + self.queue        # two in the unpacker
         self.first_job = 1 if shape.warm else 2 if shape.correction_period else 3
-        self.fetched = 0        # rows at full precision
+        self.fetched = 0        # fine rows
         self.anchor = shape.lookahead + 1       # rows after which a state may come again
         self.steady_rows = 1 << 60              # rows that may be skipped then
         self.window = 0                         # least cycles of a period that is multiplied
@@ -74,7 +74,7 @@ class AmpleStreams:
         return time + 4 + 4 * self.late + words + self.latency
 
     def fetch(self, time, row, active):
-        """Fetch a row at full precision, asked for at ``time``; return the cycle in which it is
+        """Fetch a fine row, asked for at ``time``; return the cycle in which it is
         decided and, if it is ``active``, applied.
         """
         self.fetched += 1
@@ -111,7 +111,7 @@ class AmpleStreams:
         shape = self.shape
         models = shape.warm + (shape.correction_period > 0)
         words = shape.epochs * (2 + shape.label_words) + models * shape.model_words \
-            + self.fetched * shape.full_words
+            + self.fetched * shape.fine_words
         return self.beats_entered * shape.config.beat_bytes + words * WORD_BYTES
 
     def state(self, time):

@@ -54,9 +54,9 @@ class StreamCycle:
         self.models = 0             # that were written
         self.keeping = False        # rows are not decided: they come again
         self.writer: Writer | None = None
-        self.full: Reader | None = None     # of the row that is fetched again
+        self.fine_rows: Reader | None = None     # of the row that is fetched again
         self.full_taken = False             # one of its words is taken in this cycle
-        self.full_bytes = 0
+        self.fine_bytes = 0
 
     def step(self, beat=False, label=False, word=False):
         """Pass a cycle, in which a beat, a label or a word of a model or table may be taken."""
@@ -91,8 +91,8 @@ class StreamCycle:
         taken = self.aux_stage.takes(self.aux.out, used)
         self.aux_stage.step(taken, used, 0)
         self.aux.step(time, taken)
-        if self.full is not None:
-            self.full.step(time, self.full_taken)
+        if self.fine_rows is not None:
+            self.fine_rows.step(time, self.full_taken)
         self.time = time + 1
 
     def advance(self, time):

@@ -89,17 +89,17 @@ class SimulatedStreams(StreamCycle):
         self.keeping = False
 
     def fetch(self, time, row, active):
-        """Fetch a row at full precision, asked for at ``time``; return the cycle in which it is
+        """Fetch a fine row, asked for at ``time``; return the cycle in which it is
         decided and, if it is ``active``, applied.
         """
         shape = self.shape
         self.releases.pop()
         self.advance(time)
-        words = shape.full_words
+        words = shape.fine_words
         reader = Reader(self.memory, Address(iter([(1, row * words, words)]), 8, 0), 64, WORD_BYTES)
         reader.address.begin(time)
         ready, pairs, per_beat = first_take(shape, time), 0, shape.config.model_lanes // 2
-        self.full = reader
+        self.fine_rows = reader
         while True:
             self.full_taken = False
             taken = self.time >= ready and reader.out
@@ -111,8 +111,8 @@ class SimulatedStreams(StreamCycle):
             self.step()
             if pairs == shape.pairs:
                 break
-        self.full = None
-        self.full_bytes += words * WORD_BYTES
+        self.fine_rows = None
+        self.fine_bytes += words * WORD_BYTES
         end = self.time - 1 + decision_delay(shape, active)
         self.releases.append(end)
         return end
@@ -146,7 +146,7 @@ class SimulatedStreams(StreamCycle):
     @property
     def bytes_read(self):
         """Bytes that came over all buses."""
-        return self.full_bytes + sum(reader.accepted * reader.beat_bytes for reader in self.readers)
+        return self.fine_bytes + sum(reader.accepted * reader.beat_bytes for reader in self.readers)
 
     def state(self, time):
         """State in cycle ``time`` that decides about what follows."""
