@@ -55,7 +55,7 @@ class StreamCycle:
         self.keeping = False        # rows are not decided: they come again
         self.writer: Writer | None = None
         self.fine_rows: Reader | None = None     # of the row that is fetched again
-        self.full_taken = False             # one of its words is taken in this cycle
+        self.fine_taken = False             # one of its words is taken in this cycle
         self.fine_bytes = 0
 
     def step(self, beat=False, label=False, word=False):
@@ -92,7 +92,7 @@ class StreamCycle:
         self.aux_stage.step(taken, used, 0)
         self.aux.step(time, taken)
         if self.fine_rows is not None:
-            self.fine_rows.step(time, self.full_taken)
+            self.fine_rows.step(time, self.fine_taken)
         self.time = time + 1
 
     def advance(self, time):

@@ -101,11 +101,11 @@ class SimulatedStreams(StreamCycle):
         ready, pairs, per_beat = first_take(shape, time), 0, shape.config.model_lanes // 2
         self.fine_rows = reader
         while True:
-            self.full_taken = False
+            self.fine_taken = False
             taken = self.time >= ready and reader.out
             if taken:
                 pairs += 1
-                self.full_taken = pairs % 2 == 0 or pairs == shape.pairs
+                self.fine_taken = pairs % 2 == 0 or pairs == shape.pairs
                 if pairs % per_beat == 0:
                     ready = self.time + 2 + shape.config.memory_wait
             self.step()
