@@ -18,9 +18,9 @@ class OpenRows:
     With look-ahead D > 0 these are the rows that are *replayed*: a row i that enters in company and
     for which, in integers of :mod:`bitstep.golden`,
 
-        |2 (z - y)| <= cell sum_j |U_j| + (floor(K / 2^16) + 1) slack,   or mantissa = 0
+        |2 (z - y)| <= cell sum over j of |U_j| + (floor(K / 2^16) + 1) slack,   or mantissa = 0
 
-    with cell = cell_half_levels, slack = cell D n_features level_limit (register LOOKAHEAD_MARGIN), K
+    with cell = cell_half_levels, slack = cell D n_features level_limit (the register LOOKAHEAD_MARGIN), K
     the unit update of the epoch with its 16 fraction bits, y = L << label_shift, and z the dot
     product of the row's codes with the model that it must see, intercept included, as golden has
     it. U are the words in the store that the row meets: the model, with a pending correction, but

@@ -1,5 +1,6 @@
 """Cycles of an epoch: rows, rows without data, proximal steps and rows that come again."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from bitstep.cycles.refetching import ACTIVE, BY_CODES
@@ -20,6 +21,11 @@ class EpochClock:
         self.shape, self.streams = shape, streams
         self.sequencer = Sequencer(shape, streams)
         self.fetched = 0        # rows of the run that were fetched again
+        # A replay ends with an empty pipeline. What follows, up to the end of the next one, depends
+        # on the rows between and on the outcome alone, if nothing else is periodic.
+        self.is_simple = streams.constant and shape.lookahead > 0 \
+            and not shape.correction_period and not shape.proximal_period
+        self.known = {}         # cycles by rows between and outcome
 
     def run(self, start: int, events: Iterable[tuple[int, int]] = ()) -> int:
         """Run an epoch.
@@ -37,7 +43,7 @@ class EpochClock:
             Cycle in which every update is applied.
         """
         sequencer, shape = self.sequencer, self.shape
-        self.row = 0
+        self.row, self.mark = 0, None
         self.events = iter(events)
         self.event, self.outcome = next(self.events, (NEVER, BY_CODES))
         self.to_step = shape.proximal_period or shape.rows
@@ -141,6 +147,35 @@ class EpochClock:
         decided = self._decide()
         sequencer.counts[REFETCH] += decided - began + 1
         sequencer.time = self.flush_from = decided + 1
+        if self.is_simple:
+            self._skip_replays()
+
+    def _skip_replays(self):
+        """Skip replays that come as long after another, and end, as one before."""
+        sequencer, known, times = self.sequencer, self.known, Counter()
+        now = (sequencer.time, *sequencer.counts)
+        if self.mark is not None:
+            key, before = self.mark
+            known[key] = [new - old for new, old in zip(now, before, strict=True)]
+        first = self.row
+        end = self.shape.rows - sequencer.depth     # up to here nothing of the epoch's end is seen
+        while self.event < end and (key := (self.event - self.row, self.outcome)) in known:
+            times[key] += 1
+            self.row = self.event + 1
+            self.event, self.outcome = next(self.events, (NEVER, BY_CODES))
+        changes = [sum(number * known[key][place] for key, number in times.items())
+                   for place in range(len(now))]
+        sequencer.shift(changes[0])
+        sequencer.counts = [old + new for old, new in
+                            zip(sequencer.counts, changes[1:], strict=True)]
+        sequencer.periods.skip_periods(self.row - first)
+        self.to_step -= self.row - first
+        self.flush_from = sequencer.time
+        fetched = sum(number for (_, outcome), number in times.items() if outcome != BY_CODES)
+        self.fetched += fetched
+        self.streams.skip_fetches(fetched)
+        self.mark = None if self.event >= end else (
+            (self.event - self.row, self.outcome), (sequencer.time, *sequencer.counts))
 
     def _skip_rows(self):
         """Skip rows that enter as those before did, up to what is next to happen."""

@@ -84,6 +84,12 @@ class AmpleStreams:
         last = max(first, first_take(shape, time)) + shape.pairs - 1 + breaks
         return last + decision_delay(shape, active)
 
+    constant = True         # nothing that is waited for depends on the time
+
+    def skip_fetches(self, number):
+        """Count rows that are fetched as those before."""
+        self.fetched += number
+
     def keep(self):
         """Keep the latest row and those after it, since they come again."""
 

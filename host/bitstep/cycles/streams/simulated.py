@@ -3,20 +3,19 @@
 from collections import deque
 
 from bitstep.cycles.refetching import decision_delay, first_take
-from bitstep.cycles.shape import WORD_BYTES, Shape
-from bitstep.cycles.streams.memory import Memory
-from bitstep.cycles.streams.ports import BURST, Address, Reader, SharedMemory, Writer
-from bitstep.cycles.streams.stages import Direct, Queue, Register
+from bitstep.cycles.shape import WORD_BYTES
+from bitstep.cycles.streams.bus import Address
+from bitstep.cycles.streams.cycle import StreamCycle
+from bitstep.cycles.streams.reader import Reader
+from bitstep.cycles.streams.writer import Writer
 
-_LABELS_KEPT = 64       # labels in the queue out of which they can come again
-_NEVER = 1 << 60
 # A bandwidth that is no simple number of bytes has long periods or none. From so many simulated
 # cycles on, states count as the same if debts differ by less than so many beats (0: if about as
 # many beats are stored), and if they are so many cycles apart. One cycle in 8,192 is 0.01 %.
 _TOLERANCES = ((16384, 0, 8192), (8192, 1 / 64, 1024), (0, 1e-4, 0))
 
 
-class SimulatedStreams:
+class SimulatedStreams(StreamCycle):
     """Streams as :class:`bitstep.cycles.streams.ample.AmpleStreams`, for every memory.
 
     Parameters
@@ -25,95 +24,7 @@ class SimulatedStreams:
     memory : Memory
     """
 
-    def __init__(self, shape: Shape, memory: Memory):
-        self.shape, self.memory = shape, SharedMemory(memory)
-        # Places of blocks in 16 beats count where nothing else makes epochs differ.
-        self.exact = memory.is_ample(shape.config.beat_bytes)
-        config, self.late = shape.config, int(shape.registered)
-        self.rows = Reader(self.memory, Address(_row_jobs(shape), 15, self.late), 256,
-                           config.beat_bytes)
-        self.aux = Reader(self.memory, Address(_aux_jobs(shape), 8, self.late), 64, WORD_BYTES)
-        self.readers = [self.rows, self.aux]
-        if config.refetch:
-            kept = 1 << (2 * config.max_beats + 63).bit_length()
-            self.row_stage, self.label_stage = Queue(kept), Queue(_LABELS_KEPT)
-        elif self.late:
-            self.row_stage, self.label_stage = Register(), Register()
-        else:
-            self.row_stage, self.label_stage = Direct(), Direct()
-        self.aux_stage, self.word_stage = (
-            (Register(), Register()) if self.late else (Direct(), Direct()))
-        self.anchor = max(1 << (BURST // shape.beats).bit_length() >> 1, 1)
-        self.steps = 0              # cycles that were simulated
-        self.time = 0               # cycle that comes next
-        self.beats_entered = 0
-        self.labels = 0             # in the unpacker
-        self.labels_from = _NEVER   # cycle from which words are labels
-        self.words_left = 0         # of the epoch's labels
-        self.restart = -1           # cycle in which labels are forgotten
-        self.releases = deque()     # cycles in which rows are decided
-        self.release = config.latency if config.refetch else 0
-        self.models = 0             # that were written
-        self.keeping = False        # rows are not decided: they come again
-        self.writer = None
-        self.fine_rows = None
-        self.fine_bytes = 0
-
-    # One cycle
-
-    def step(self, beat=False, label=False, word=False):
-        """Pass a cycle, in which a beat, a label or a word of a model or table may be taken."""
-        time = self.time
-        self.steps += 1
-        self.memory.tick()
-        if self.writer is not None and self.writer.step(time):
-            self.writer = None
-        released = bool(self.releases) and self.releases[0] == time
-        if released:
-            self.releases.popleft()
-        entered = self.row_stage.takes(self.rows.out, beat)
-        self.row_stage.step(entered, beat, self.shape.beats * released)
-        self.beats_entered += entered
-        self.rows.step(time, entered)
-        restart = time == self.restart
-        # From the last stage to the first, since each asks the one behind it for room.
-        given = self.labels > 0 and not restart and self.label_stage.takes(True, label)
-        room = not restart and (self.labels == 0 or (self.labels == 1 and given))
-        is_label = self.words_left > 0 and time >= self.labels_from
-        offered = is_label and self.aux_stage.offers(self.aux.out)
-        moved = self.word_stage.takes(offered, room and self.word_stage.offers(offered))
-        unpacked = room and self.word_stage.offers(offered)
-        self.word_stage.step(moved, unpacked, 0)
-        self.words_left -= moved
-        self.label_stage.step(given, label, released)
-        self.labels += self.shape.labels_per_word * unpacked - given
-        if restart:
-            self.labels = 0
-            self.label_stage.clear()
-        used = word or moved
-        taken = self.aux_stage.takes(self.aux.out, used)
-        self.aux_stage.step(taken, used, 0)
-        self.aux.step(time, taken)
-        if self.fine_rows is not None:
-            self.fine_rows.step(time, self.full_taken)
-        self.time = time + 1
-
-    def advance(self, time):
-        """Pass the cycles before ``time``."""
-        while self.time < time:
-            self.step()
-
-    @property
-    def has_beat(self):
-        """True if a beat is offered in this cycle."""
-        return self.row_stage.offers(self.rows.out)
-
-    @property
-    def has_label(self):
-        """True if a label is offered in this cycle."""
-        return self.label_stage.offers(self.labels > 0 and self.time != self.restart)
-
-    # What the run and the sequencer ask for
+    constant = False        # what is waited for depends on the time
 
     def begin(self, time):
         """Start the readers; the strobe arrives at ``time``."""
@@ -190,11 +101,11 @@ class SimulatedStreams:
         ready, pairs, per_beat = first_take(shape, time), 0, shape.config.model_lanes // 2
         self.fine_rows = reader
         while True:
-            self.full_taken = False
+            self.fine_taken = False
             taken = self.time >= ready and reader.out
             if taken:
                 pairs += 1
-                self.full_taken = pairs % 2 == 0 or pairs == shape.pairs
+                self.fine_taken = pairs % 2 == 0 or pairs == shape.pairs
                 if pairs % per_beat == 0:
                     ready = self.time + 2 + shape.config.memory_wait
             self.step()
@@ -326,22 +237,3 @@ class SimulatedStreams:
             words = rows // self.shape.labels_per_word
             self.aux.skip(words)
             self.words_left -= words
-
-
-def _row_jobs(shape):
-    """Blocks of the rows: an epoch's copy each."""
-    for epoch in range(shape.epochs):
-        yield 2 if epoch else 1, epoch % shape.copies * shape.row_beats, shape.row_beats
-
-
-def _aux_jobs(shape):
-    """Blocks of all else."""
-    wait = 1
-    for wanted in (shape.warm, shape.correction_period):
-        if wanted:
-            yield wait, 0, shape.model_words
-            wait = 0
-        wait += 1
-    for epoch in range(shape.epochs):
-        yield (1 if epoch else wait), 2 * epoch, 2
-        yield 2, 0, shape.label_words
