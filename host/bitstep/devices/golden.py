@@ -43,37 +43,39 @@ class GoldenDevice(Device):
         self.config = config
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
-              on_epoch: Callable[[int], None] | None = None) -> RunResult:
+              on_epoch: Callable[[int], None] | None = None,
+              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
         """Run a job; see :meth:`bitstep.pipeline.device.Device.train`. Time is checked between
         epochs.
         """
         check_job(job, self.config)
-        on_epoch = on_epoch or (lambda epochs_done: None)
-        models, intercepts, refetched, started = [], [], [], time.monotonic()
+        finished, started = [], time.monotonic()
 
         def result(saturations=0):
             counters = dict.fromkeys(COUNTER_NAMES) | {
-                "beats": len(models) * job.n_rows * job.beats, "saturations": saturations,
-                "refetched_rows": sum(refetched)}
-            return collect(models, intercepts, job.n_features, counters)
+                "beats": len(finished) * job.n_rows * job.beats, "saturations": saturations,
+                "refetched_rows": sum(epoch.refetched_rows for epoch in finished)}
+            return collect([epoch.model for epoch in finished],
+                           [epoch.intercept for epoch in finished], job.n_features, counters)
 
         try:
             for epoch in train(job):
                 if epoch.saturation:
                     raise run_error(Error.SATURATED, epoch.saturation, result(1), len(job.epochs))
-                models.append(epoch.model)
-                intercepts.append(epoch.intercept)
-                refetched.append(epoch.refetched_rows)
-                on_epoch(len(models))
+                finished.append(epoch)      # one step: Ctrl-C comes before or after it
+                if on_epoch:
+                    on_epoch(len(finished))
+                if on_models:
+                    on_models(result())
                 elapsed, started = time.monotonic() - started, time.monotonic()
-                if elapsed > timeout_s and len(models) < len(job.epochs):
+                if elapsed > timeout_s and len(finished) < len(job.epochs):
                     raise RunTimeoutError(
                         f"Device 'golden' took {elapsed:.1f} s for an epoch, more than the limit "
-                        f"of {timeout_s:g} s, with {len(models)} of {len(job.epochs)} epochs "
+                        f"of {timeout_s:g} s, with {len(finished)} of {len(job.epochs)} epochs "
                         "done; give it more time or use fewer rows", result())
+            return result()
         except KeyboardInterrupt:
             raise TrainingInterrupted(result()) from None
-        return result()
 
     def close(self) -> None:
         """Nothing to release."""
