@@ -183,8 +183,8 @@ def make_writer(start: Start, arguments: argparse.Namespace, settings: dict[str,
 
 def _check_same(path: str, state: Checkpoint, settings: dict[str, Any],
                 data: dict[str, Any]) -> None:
-    wrong = [f"--{name} is {_text(settings[name])}, the checkpoint's {_text(value)}"
-             for name, value in state.settings.items() if settings.get(name) != value]
+    wrong = [f"--{name} is {_text(value)}, the checkpoint's {_text(state.settings.get(name))}"
+             for name, value in settings.items() if state.settings.get(name) != value]
     if wrong:
         raise UsageError(f"{path} is the checkpoint of a training with other options: "
                          f"{'; '.join(wrong)}. Give its options, or begin a new training with "

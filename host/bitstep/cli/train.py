@@ -235,8 +235,8 @@ def _train(request: Request, device: Device, timeout_s: float, asked: bool,
     try:
         with Bar(epochs, "training", " epochs") as bar:
             def on_epoch(done):
-                bar.to(done)
                 stop_signals.deferred = done == epochs      # the last one: nothing is to be stopped
+                bar.to(done)
 
             return train_model(outputs, device, request.config, request.objective, training,
                                initial=initial, timeout_s=timeout_s, on_epoch=on_epoch,

@@ -95,14 +95,13 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     Returns
     -------
     TrainedModel
-        On Ctrl-C, which stops the output in training, the epochs that every output has finished,
-        with ``interrupted`` set. Outputs are trained one after the other, each through all epochs.
+        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set. Outputs are
+        trained one after the other, each through all epochs.
 
     Raises
     ------
     TrainingInterrupted
-        On Ctrl-C before every output has finished an epoch, so that there is no whole model. Its
-        ``result`` is that of the output in training.
+        On Ctrl-C before every output has finished an epoch, with the result of the one in training.
     DeviceError
         See :meth:`bitstep.pipeline.device.Device.train`; a saturation names one of several outputs.
     ValueError
