@@ -159,7 +159,7 @@ def describe_data(outputs: Sequence[QuantizedDataset]) -> dict[str, Any]:
     return {"rows": rows.n_rows, "features": rows.n_features, "classes": len(outputs),
             "scaling": digest_of(rows.scaler.centre, rows.scaler.scale),
             "codes": digest_of(*rows.packed),
-            "rows at full precision": None if rows.full is None else digest_of(rows.full),
+            "fine rows": None if rows.fine_rows is None else digest_of(rows.fine_rows),
             "labels": [[digest_of(data.labels.packed), data.label_scale, data.label_offset]
                        for data in outputs]}
 
@@ -172,9 +172,9 @@ def describe_job(job: TrainingJob) -> dict[str, Any]:
             "correction period": job.correction_period,
             "table of coefficients": digest_of(job.coefficients), "epoch table": digest_of(table),
             "proximal period": job.proximal_period, "box limit": job.box_limit,
-            "refetching": job.refetch_cell,
+            "refetching": job.cell_half_levels,
             # Only floating-point rows depend on it.
-            "look-ahead": job.lookahead if job.config.family == "float" else None}
+            "look-ahead": job.lookahead if job.config.row_format == "float32" else None}
 
 
 def digest_of(*arrays: np.ndarray) -> str:

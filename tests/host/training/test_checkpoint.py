@@ -153,7 +153,7 @@ class StoppedDevice(Device):
 def test_one_vs_rest_goes_on_in_any_class(tmp_path, kind, each, expected):
     """Three classes, stopped after every ``each`` epochs until they are done."""
     path = tmp_path / "run.ckpt"
-    rows = quantize_rows(FEATURES, bits=8, encoding="nearest", full=True, copies=2, seed=3)
+    rows = quantize_rows(FEATURES, bits=8, encoding="nearest", fine_rows=True, copies=2, seed=3)
     outputs = class_outputs(rows, np.arange(len(FEATURES)) % 3, np.arange(3.0))
     _, _, objective, training = problem("hinge, refetching")
     config = pipeline_of(rows, objective)
