@@ -134,7 +134,7 @@ def settings_of(arguments: argparse.Namespace, problem: Problem, objective: Obje
     """
     rows = problem.request
     by_name = arguments.schedule in SCHEDULES
-    floats = problem.outputs[0].family == "float"
+    floats = problem.outputs[0].row_format == "float32"
     beats = config.beats(problem.outputs[0].n_features)
     return {
         "model": problem.model, "bits": rows.bits, "encoding": rows.encoding,
