@@ -51,10 +51,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
                        {"proximal_period": 7}),
     "no intercept": ({"bits": 6, "encoding": "nearest", "scaler": "maxabs"}, {},
                      {"fit_intercept": False}),
-    "hinge, refetching": ({"bits": 4, "encoding": "nearest", "full": True, "copies": 2},
+    "hinge, refetching": ({"bits": 4, "encoding": "nearest", "fine_rows": True, "copies": 2},
                           {"loss": "HINGE", "refetch": True, "l2": 0.01}, {}),
     "hinge, refetching of drawn codes": (
-        {"bits": 2, "encoding": "stochastic", "full": True, "copies": 2},
+        {"bits": 2, "encoding": "stochastic", "fine_rows": True, "copies": 2},
         {"loss": "HINGE", "refetch": True, "l1": 0.001}, {}),
     "squared hinge": ({"bits": 1, "encoding": "stochastic", "copies": 2},
                       {"loss": "SQUARED_HINGE"}, {"batch": 4}),
