@@ -1,18 +1,18 @@
 """Quantized rows: from features to packed codes, and back to the numbers that they stand for."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitstep.checks import is_integer
-from bitstep.data.blocks import Workspace, row_blocks
+from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.config import MAX_FEATURES, PipelineConfig, level_limit
 from bitstep.pipeline.levels import decode, unpack_codes
-from bitstep.pipeline.memory import pack_codes, pack_floats, unpack_floats
-from bitstep.pipeline.shapes import MAX_COPIES, check_fine_rows, check_rows
-from bitstep.quantization.encodings import ENCODINGS, Grid, check_fine, fine_encodings
+from bitstep.pipeline.memory import unpack_floats
+from bitstep.pipeline.shapes import check_fine_rows, check_rows
+from bitstep.quantization.encoder import RowEncoder, RowOptions
+from bitstep.quantization.encodings import ENCODINGS, Grid, check_fine
 from bitstep.quantization.scaling import Scaler, fit_scaler
 
 
@@ -191,73 +191,21 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     ValueError
         If another argument is out of range.
     """
-    grid = Grid(encoding, bits)
+    options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=scaler,
+                         copies=copies, seed=seed, full=full)
     features = checked_features(features)
-    config = PipelineConfig(bus_width=bus_width, bits=bits, family=grid.family,
-                            max_features=features.shape[1])
-    _check_options(encoding, copies, seed, full)
-    scaling = fit_scaler(features, scaler)
-    draws = ENCODINGS[encoding].draws
-    row_bytes = config.beats(features.shape[1]) * config.beat_bytes
-    packed = tuple(np.empty((len(features), row_bytes), np.uint8)
-                   for _ in range(copies if draws else 1))
-    fine = np.empty(features.shape, np.int16) if full else None
-    total = 0.0
-    for block, (start, stop, positions, noise) in enumerate(_blocks(features, scaling, grid)):
-        total = total + noise
-        for copy, rows in enumerate(packed):
-            rows[start:stop] = _pack(grid, positions, bus_width, (seed, copy, block))
-        if fine is not None:
-            fine[start:stop] = grid.full_precision(positions, config.full_fraction)
+    options.config(features.shape[1])
+    encoder = RowEncoder(options, fit_scaler(features, scaler), len(features))
+    arrays = {name: np.empty(shape, kind) for name, (kind, shape) in encoder.shapes().items()}
+    for _, start, stop in row_blocks(*features.shape):
+        for name, part in encoder.encode(encoder.positions(features[start:stop])).items():
+            arrays[name][start:stop] = part
         if progress is not None:
             progress(stop)
     return QuantizedRows(
         bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=features.shape[1],
-        packed=packed if draws else packed * copies, scaler=scaling, seed=int(seed), full=fine,
-        variance=np.reshape(total, (-1, features.shape[1])).sum(axis=0) / len(features))
-
-
-def _pack(grid: Grid, positions: np.ndarray, bus_width: int,
-          stream: tuple[int, int, int]) -> np.ndarray:
-    """Packed codes of a block; the stream of its draws is that of seed, copy and block."""
-    seed, *key = stream
-    rng = None
-    if ENCODINGS[grid.encoding].draws:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
-    codes = grid.codes(positions, rng)
-    return pack_floats(codes, bus_width) if grid.family == "float" \
-        else pack_codes(codes, grid.bits, bus_width)
-
-
-def _blocks(features: np.ndarray, scaling: Scaler, grid: Grid) \
-        -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-    """First row, end row, positions on the grid, and sum of the variances of each block of rows.
-
-    The sums have as many entries as some rows have values together; entry i is of column
-    ``i % n_features``.
-    """
-    n_rows, n_features = features.shape
-    work = Workspace(n_rows, n_features)
-    centre, scale = (np.tile(part, work.joined) for part in (scaling.centre, scaling.scale))
-    draws = ENCODINGS[grid.encoding].draws
-    for _, start, stop in row_blocks(n_rows, n_features):
-        work.fill(features[start:stop])
-        np.subtract(work.wide, centre, out=work.wide)
-        np.divide(work.wide, scale, out=work.wide)
-        positions = grid.positions(work.rows)[:stop - start]
-        work.rows[:stop - start] = grid.variance(positions) if draws else 0
-        work.rows[stop - start:] = 0
-        yield start, stop, positions, work.wide.sum(axis=0)
-
-
-def _check_options(encoding, copies, seed, full):
-    for name, value, low, high in (("copies", copies, 1, MAX_COPIES), ("seed", seed, 0, np.inf)):
-        if not is_integer(value, low, high):
-            limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
-            raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
-    if full and not ENCODINGS[encoding].cell:
-        raise ValueError(f"full must be False for encoding {encoding!r}, not {full!r}: rows are "
-                         f"kept at full precision for the encodings {fine_encodings()}")
+        packed=tuple(arrays[name] for name in encoder.array_names), scaler=encoder.scaler,
+        seed=int(seed), full=arrays.get("full"), variance=encoder.variance)
 
 
 def checked_features(features: np.ndarray) -> np.ndarray:
