@@ -8,7 +8,7 @@ import numpy as np
 
 from bitstep.cli.options import check_writable, is_quantized
 from bitstep.data import load
-from bitstep.data.files import is_libsvm
+from bitstep.data.tables.files import is_libsvm
 from bitstep.quantization import load_quantized
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
 from bitstep.writing import write_text

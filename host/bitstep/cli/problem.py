@@ -135,9 +135,9 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         return _from_codes(arguments)
     request = request_rows(arguments, refetch=arguments.refetch, batch=arguments.batch)
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
-    task = task_of(arguments, dataset)
+    task = task_of(arguments, dataset.name, dataset.task, dataset.labels)
     train, test = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
-    task_of(arguments, dataset, train.labels)
+    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train.labels)
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.

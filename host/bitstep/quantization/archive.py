@@ -69,10 +69,12 @@ class ArchiveWriter:
         Descriptor of the file to write.
     arrays : dict of str to (dtype, shape)
         Arrays that :meth:`append` writes, in the order of the file.
+    path : Path
+        Its name, for messages.
     """
 
-    def __init__(self, file: int, arrays: Arrays):
-        self._file, self._members, self._end = file, {}, 0
+    def __init__(self, file: int, arrays: Arrays, path: Path):
+        self._file, self._path, self._members, self._end = file, path, {}, 0
         for name, (dtype, shape) in arrays.items():
             self._place(name, dtype, shape)
 
@@ -119,7 +121,7 @@ class ArchiveWriter:
             assert member.written == member.size, f"{name} is not complete"
 
     def _write(self, offset, content):
-        write_at(self._file, offset, content)
+        write_at(self._file, offset, content, self._path)
 
 
 @contextlib.contextmanager
@@ -138,36 +140,34 @@ def open_archive(path: Path, arrays: Arrays) -> Iterator[ArchiveWriter]:
         If the file cannot be written; the message names it.
     """
     with whole_file(path) as temporary, temporary.open("wb", buffering=0) as file:
-        writer = ArchiveWriter(file.fileno(), arrays)
-        with naming(path):
-            yield writer
-            writer.finish()
+        writer = ArchiveWriter(file.fileno(), arrays, path)
+        yield writer
+        writer.finish()
 
 
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Make an error of the operating system without a file's name one of ``path``."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None or error.filename is not None:
-            raise
-        raise OSError(f"{path} cannot be written ({error.strerror}); a file that was there is "
-                      "unchanged") from error
-
-
-def write_at(file: int, offset: int, content: "bytes | memoryview") -> None:
+def write_at(file: int, offset: int, content: "bytes | memoryview", path: Path) -> None:
     """Write bytes at an offset of a file.
 
     Parameters
     ----------
     file : int
         Its descriptor.
+    path : Path
+        File that a user asked for, for the message of an error.
+
+    Raises
+    ------
+    OSError
+        If they cannot be written; the message names ``path``.
     """
     view = memoryview(content)
-    while len(view):
-        done = os.pwrite(file, view, offset)
-        view, offset = view[done:], offset + done
+    try:
+        while len(view):
+            done = os.pwrite(file, view, offset)
+            view, offset = view[done:], offset + done
+    except OSError as error:
+        raise OSError(f"{path} cannot be written ({error.strerror}); a file that was there is "
+                      "unchanged") from error
 
 
 def archive_bytes(arrays: Arrays) -> int:
