@@ -19,6 +19,20 @@ _INDEX_ZERO = re.compile(rb"[ \t]0+:")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
+class WidthError(DataError):
+    """An index beyond the columns that a text may have.
+
+    Attributes
+    ----------
+    found : int
+        Columns up to the index.
+    """
+
+    def __init__(self, found: int, message: str):
+        super().__init__(message)
+        self.found = found
+
+
 class SparseRows(NamedTuple):
     """Rows of some text: the pairs of all rows one after the other, ``counts`` to each row."""
 
@@ -96,13 +110,15 @@ def checked_width(found: int, n_features: int | None, path: Path) -> int:
 
     Raises
     ------
+    WidthError
+        If there are more.
     DataError
-        If there are more, or none.
+        If there are none.
     """
     width = found if n_features is None else n_features
     if found > width:
-        raise DataError(f"{path}: found {found} features, but n_features is {width}; all indices "
-                        "must fit n_features, so raise it or leave it out")
+        raise WidthError(found, f"{path}: found {found} features, but n_features is {width}; all "
+                         "indices must fit n_features, so raise it or leave it out")
     if width == 0:
         raise DataError(f"{path}: no row has an index:value pair; if all features are zero, say "
                         "how many there are with n_features")

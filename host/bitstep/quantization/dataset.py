@@ -115,15 +115,15 @@ class QuantizedDataset:
         """Stored labels L as integers, shape (n_rows,); +1 and -1 for two classes."""
         return self.labels.integers(self.n_rows)
 
-    def label_values(self) -> np.ndarray:
-        """Labels of the rows: the elements of ``classes``, or, of a regression, the values that
-        the stored integers stand for.
+    def label_values(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Labels of the rows from ``start`` to ``stop``: the elements of ``classes``, or, of a
+        regression, the values that the stored integers stand for.
 
         Returns
         -------
-        ndarray of float64, shape (n_rows,)
+        ndarray of float64, shape (stop - start,)
         """
-        stored = self.stored_labels()
+        stored = self.labels.part(start, self.n_rows if stop is None else stop)
         if self.classes is None:
             return self.label_offset + self.label_scale * stored
         return self.classes[stored if len(self.classes) > 2 else (stored > 0).astype(int)]

@@ -17,6 +17,7 @@ LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
 LABEL_LIMITS = {16: (1 << 15) - 1, 32: (1 << 26) - 1}
 MAX_LABEL = 1e100           # squares of residuals must stay finite
 _BLOCK = 1 << 16            # labels of a block: whole words of every format
+_WORD_ROWS = 64             # labels that fill whole words of every format
 MAX_CLASSES = 256           # more different labels than this are a regression's
 
 
@@ -58,20 +59,20 @@ class LabelStream:
         """The first stored labels L, shape (n_rows,); +1 and -1 for format ``SIGN``."""
         return unpack_labels(self.packed, self.label_format, n_rows)
 
-    def blocks(self, n_rows: int, size: int = _BLOCK) -> Iterator[tuple[int, np.ndarray]]:
-        """First row and stored labels of each block of rows.
+    def part(self, start: int, stop: int) -> np.ndarray:
+        """Stored labels of the rows from ``start`` to ``stop``, as :meth:`integers`."""
+        base = start - start % _WORD_ROWS
+        first, last = (label_bytes(row, self.label_format) for row in (base, stop))
+        return unpack_labels(self.packed[first:last], self.label_format, stop - base)[start - base:]
 
-        Parameters
-        ----------
-        n_rows : int
-            Rows of the data set.
-        size : int
-            Rows of a block; a multiple of 64.
-        """
-        for start in range(0, n_rows, size):
-            stop = min(start + size, n_rows)
-            first, last = (label_bytes(row, self.label_format) for row in (start, stop))
-            yield start, unpack_labels(self.packed[first:last], self.label_format, stop - start)
+    def blocks(self, n_rows: int) -> Iterator[np.ndarray]:
+        """Stored labels of all rows of a data set, a block at a time."""
+        for start in range(0, n_rows, _BLOCK):
+            yield self.part(start, min(start + _BLOCK, n_rows))
+
+    def largest(self, n_rows: int) -> int:
+        """Largest magnitude of a stored label of a data set."""
+        return max(int(np.abs(part).max()) for part in self.blocks(n_rows))
 
     def __post_init__(self):
         if not (np.isfinite(self.offset) and 0 < self.scale < np.inf):
@@ -93,7 +94,7 @@ class LabelStream:
         if count > 2:
             # With the padding, whose zeros are a class's number, too.
             stored = 8 * self.packed.size // LABEL_BITS[expected]
-            ends = [(part.min(), part.max()) for _, part in self.blocks(stored)]
+            ends = [(part.min(), part.max()) for part in self.blocks(stored)]
             low, high = min(low for low, _ in ends), max(high for _, high in ends)
             if low < 0 or high >= count:
                 raise ValueError(f"labels of {count} classes must be numbers from 0 to "
@@ -172,10 +173,9 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression"
     if not scale > 0 or largest > MAX_LABEL:
         raise DataError("labels must have a range that fits 64-bit floating point, below "
                         f"{MAX_LABEL:g} in magnitude, not {low:g} to {high:g}; scale them")
-    label_format = LABEL_FORMATS[label_bits]
-    packed = _pack(values, label_format, lambda part: np.clip(
+    packed = _pack(values, LABEL_FORMATS[label_bits], lambda part: np.clip(
         np.rint((part - offset) / scale), -limit, limit).astype(np.int64))
-    return LabelStream(packed, label_format, scale, offset, None)
+    return LabelStream(packed, LABEL_FORMATS[label_bits], scale, offset, None)
 
 
 def _classes(values: np.ndarray) -> LabelStream:

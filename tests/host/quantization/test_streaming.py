@@ -48,7 +48,7 @@ def write_svm(path, base=1):
 
 def write_parquet(path):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    import pyarrow.parquet as parquet
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     columns = {f"f{column}": FEATURES[:, column] for column in range(N_FEATURES)}
     parquet.write_table(arrow.table({**columns, "label": LABELS.astype(int)}), path,
                         row_group_size=70)
@@ -407,7 +407,7 @@ def test_damaged_compressed_members(tmp_path, capsys):
 
 def test_arrow_errors(tmp_path, capsys):
     arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    import pyarrow.parquet as parquet
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
     path = tmp_path / "set.parquet"
     numbers = [1.0, 2.0, 3.0]
     for columns, message in (

@@ -30,11 +30,6 @@ def has_known_suffix(path: Path) -> bool:
         suffix in (".npy", ".npz", *ARROW_SUFFIXES) and not packed)
 
 
-def is_libsvm(path: Path) -> bool:
-    """Return True for the name of LIBSVM text, which leaves out zeros."""
-    return _suffix(path) in TEXT_SUFFIXES
-
-
 def read_file(path: Path, n_features: int | None, label_column: str, task: str | None) -> Dataset:
     """The data set of a file, read as its suffix asks; parameters as in ``bitstep.data.load``.
 

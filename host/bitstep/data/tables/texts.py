@@ -100,8 +100,14 @@ class LibsvmTable(TextTable):
         return self._count(count_libsvm_rows)
 
     def fix_columns(self, n_features: int) -> None:
-        """Set the columns of a text without a survey, from a quick pass."""
-        self._base, self.n_features = self._count(first_index), n_features
+        """Find the first index, by a quick pass that takes the place of a survey.
+
+        Parameters
+        ----------
+        n_features : int
+            Columns, unless they are known.
+        """
+        self._base, self.n_features = self._count(first_index), self._asked or n_features
 
     def survey(self, chosen: np.ndarray | None = None,
                progress: Progress | None = None) -> Survey:
