@@ -131,7 +131,7 @@ class _LowPrecisionModel(BaseEstimator):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
         return quantize_rows(features, bits=choice.bits, encoding=choice.encoding,
                              bus_width=bus_width, scaler=self.scaler, copies=self.copies,
-                             seed=int(seed), full=choice.refetch)
+                             seed=int(seed), fine_rows=choice.refetch)
 
     def _device_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto"}

@@ -16,7 +16,7 @@ from bitstep.cli.progress import Bar
 from bitstep.cli.request import RowRequest, request_rows
 from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
-from bitstep.pipeline.config import FULL_WIDTH
+from bitstep.pipeline.config import FINE_WIDTH
 from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import ENCODINGS, quantize_labels
 from bitstep.quantization.encoder import RowOptions
@@ -34,7 +34,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "cod-rna --model svm --out cod-rna.npz")
     add_data_options(parser)
     add_pipeline_options(parser)
-    parser.add_argument("--full", action=argparse.BooleanOptionalAction,
+    parser.add_argument("--fine-rows", action=argparse.BooleanOptionalAction,
                         help="add a copy at 16 bits, from which `bitstep train --model svm` reads "
                         "rows again (default: yes with --model svm and --encoding nearest or "
                         "stochastic)")
@@ -49,14 +49,14 @@ def run(arguments: argparse.Namespace) -> int:
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
     cells = bool(ENCODINGS[request.encoding].cell)
-    if arguments.full and not cells:
-        raise UsageError("--full needs --encoding nearest or stochastic, whose codes bound the "
+    if arguments.fine_rows and not cells:
+        raise UsageError("--fine-rows needs --encoding nearest or stochastic, whose codes bound the "
                          f"value, not {request.encoding}")
-    full = LOSSES[MODELS[arguments.model or "linreg"].loss].one_sided and cells \
-        if arguments.full is None else arguments.full
+    fine_rows = LOSSES[MODELS[arguments.model or "linreg"].loss].one_sided and cells \
+        if arguments.fine_rows is None else arguments.fine_rows
     options = RowOptions(
         bits=request.bits, encoding=request.encoding, bus_width=request.bus_width,
-        scaler=request.scaler, copies=request.copies, seed=request.seed, full=full)
+        scaler=request.scaler, copies=request.copies, seed=request.seed, fine_rows=fine_rows)
     table = open_table(arguments.data, data_home=arguments.data_home, progress=True)
     survey, chosen = _survey(table, arguments.train_rows, request)
     own = table.task or task_of_labels(survey.labels)
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     kind = "a regression" if labels.classes is None else f"{len(labels.classes)} classes"
     print(f"{table.name}: {packed.n_rows} rows of {packed.n_features} features for {kind}, "
           f"{packed.bits} bits {packed.encoding}, {copies}{packed.row_bytes:,} bytes of rows"
-          + (f", and a copy at {FULL_WIDTH} bits" if full else ""))
+          + (f", and a copy at {FINE_WIDTH} bits" if fine_rows else ""))
     print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
     return 0
 

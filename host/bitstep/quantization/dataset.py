@@ -47,9 +47,9 @@ class QuantizedDataset:
         return self.rows.encoding
 
     @property
-    def family(self) -> str:
-        """See :attr:`bitstep.quantization.rows.QuantizedRows.family`."""
-        return self.rows.family
+    def row_format(self) -> str:
+        """See :attr:`bitstep.quantization.rows.QuantizedRows.row_format`."""
+        return self.rows.row_format
 
     @property
     def bus_width(self) -> int:
@@ -82,9 +82,9 @@ class QuantizedDataset:
         return self.rows.variance
 
     @property
-    def full(self) -> np.ndarray | None:
-        """Rows at full precision, or None."""
-        return self.rows.full
+    def fine_rows(self) -> np.ndarray | None:
+        """Fine rows, or None."""
+        return self.rows.fine_rows
 
     @property
     def label_format(self) -> LabelFormat:

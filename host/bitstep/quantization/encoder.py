@@ -38,9 +38,9 @@ class RowOptions:
             if not is_integer(value, low, high):
                 limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
                 raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
-        if self.full and not ENCODINGS[self.encoding].cell:
+        if self.fine_rows and not ENCODINGS[self.encoding].cell:
             raise ValueError(f"full must be False for encoding {self.encoding!r}, not "
-                             f"{self.full!r}: rows are kept at full precision for the encodings "
+                             f"{self.fine_rows!r}: rows are kept as fine rows for the encodings "
                              f"{fine_encodings()}")
         if self.scaler not in SCALERS:
             raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {self.scaler!r}")
@@ -48,7 +48,8 @@ class RowOptions:
     def config(self, n_features: int) -> PipelineConfig:
         """The least pipeline that reads the rows."""
         return PipelineConfig(bus_width=self.bus_width, bits=self.bits,
-                              family=ENCODINGS[self.encoding].family, max_features=n_features)
+                              row_format=ENCODINGS[self.encoding].row_format,
+                              max_features=n_features)
 
 
 class RowEncoder:
@@ -85,7 +86,7 @@ class RowEncoder:
         draws = ENCODINGS[self.encoding].draws
         self.n_arrays = options.copies if draws else 1
         self._names = [f"rows_{copy if draws else 0}" for copy in range(options.copies)]
-        self._config, self._full = options.config(self.n_features), options.full
+        self._config, self._full = options.config(self.n_features), options.fine_rows
         self._grid, self._draws = Grid(self.encoding, self.bits), draws
         self._work = Workspace(n_rows, self.n_features)
         self._centre, self._scale = (np.tile(part, self._work.joined)
@@ -109,13 +110,13 @@ class RowEncoder:
         return self._noise.reshape(-1, self.n_features).sum(axis=0) / self.n_rows
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
-        """Type and shape of the arrays of all rows: ``rows_0`` and so on, and ``full``."""
+        """Type and shape of the arrays of all rows: ``rows_0`` and so on, and ``fine_rows``."""
         row_bytes = self._config.beats(self.n_features) * self._config.beat_bytes
         arrays: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
             f"rows_{copy}": (np.dtype(np.uint8), (self.n_rows, row_bytes))
             for copy in range(self.n_arrays)}
         if self._full:
-            arrays["full"] = (np.dtype(np.int16), (self.n_rows, self.n_features))
+            arrays["fine_rows"] = (np.dtype(np.int16), (self.n_rows, self.n_features))
         return arrays
 
     def positions(self, features: np.ndarray) -> np.ndarray:
@@ -155,7 +156,7 @@ class RowEncoder:
         self._noise += self._work.wide.sum(axis=0)
         parts = {f"rows_{copy}": self._pack(positions, copy) for copy in range(self.n_arrays)}
         if self._full:
-            parts["full"] = self._grid.full_precision(positions, self._config.full_fraction)
+            parts["fine_rows"] = self._grid.fine_values(positions, self._config.fine_fraction)
         self._blocks += 1
         return parts
 

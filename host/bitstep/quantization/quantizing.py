@@ -45,7 +45,7 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     seed : int
         At least 0.
     full : bool
-        True to keep the rows at full precision, too (16 bits a value), so that a pipeline can
+        True to keep the fine rows, too (16 bits a value), so that a pipeline can
         fetch them again; for encodings ``nearest`` and ``stochastic``.
     progress : callable, optional
         Called after each block of rows with the number of rows done.
@@ -62,7 +62,7 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
         If another argument is out of range.
     """
     options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=scaler,
-                         copies=copies, seed=seed, full=full)
+                         copies=copies, seed=seed, fine_rows=full)
     features = _checked(features)
     options.config(features.shape[1])
     encoder = RowEncoder(options, fit_scaler(features, scaler), len(features))
@@ -75,7 +75,7 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     return QuantizedRows(
         bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=features.shape[1],
         packed=tuple(arrays[name] for name in encoder.array_names), scaler=encoder.scaler,
-        seed=int(seed), full=arrays.get("full"), variance=encoder.variance)
+        seed=int(seed), fine_rows=arrays.get("fine_rows"), variance=encoder.variance)
 
 
 def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
@@ -97,7 +97,7 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
     center_labels : bool
         True to count a regression's labels from the centre of their range (else from 0).
     options
-        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``, ``full``,
+        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``, ``fine_rows``,
         ``progress``.
 
     Returns

@@ -31,9 +31,9 @@ class QuantizedRows:
         the stored level (for ``double`` of one sample, for ``nearest`` and ``float`` 0).
     seed : int
         Seed of the draws.
-    full : ndarray of int16, shape (n_rows, n_features), or None
-        The rows at full precision, for refetching: in units of ``2 ** -full_fraction`` of a level
-        (:attr:`bitstep.pipeline.config.PipelineConfig.full_fraction`), each value in the cells of
+    fine_rows : ndarray of int16, shape (n_rows, n_features), or None
+        The fine rows, for refetching: in units of ``2 ** -fine_fraction`` of a level
+        (:attr:`bitstep.pipeline.config.PipelineConfig.fine_fraction`), each value in the cells of
         its codes. Encodings ``nearest`` and ``stochastic`` only.
 
     Raises
@@ -50,7 +50,7 @@ class QuantizedRows:
     scaler: Scaler
     variance: np.ndarray = field(repr=False)
     seed: int
-    full: np.ndarray | None = field(default=None, repr=False)
+    fine_rows: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self):
         Grid(self.encoding, self.bits)
@@ -61,9 +61,9 @@ class QuantizedRows:
                              f"{self.scaler.centre.shape} and {self.variance.shape}")
         if not (np.isfinite(self.variance).all() and (self.variance >= 0).all()):
             raise ValueError("variance must be finite and not negative")
-        if self.full is not None:
+        if self.fine_rows is not None:
             check_fine(self.encoding)
-            check_fine_rows(self.full, self.n_rows, self.n_features)
+            check_fine_rows(self.fine_rows, self.n_rows, self.n_features)
 
     @property
     def n_rows(self) -> int:
@@ -76,27 +76,27 @@ class QuantizedRows:
         return len(self.packed)
 
     @property
-    def family(self) -> str:
-        """Family of pipelines that decode the codes: ``single``, ``double`` or ``float``."""
-        return ENCODINGS[self.encoding].family
+    def row_format(self) -> str:
+        """Row format of pipelines that decode the codes: ``one_level``, ``two_levels`` or ``float32``."""
+        return ENCODINGS[self.encoding].row_format
 
     @property
     def config(self) -> PipelineConfig:
-        """The least pipeline that reads the rows: their bus width, bits, family and features."""
-        return PipelineConfig(bus_width=self.bus_width, bits=self.bits, family=self.family,
+        """The least pipeline that reads the rows: their bus width, bits, row format and features."""
+        return PipelineConfig(bus_width=self.bus_width, bits=self.bits, row_format=self.row_format,
                               max_features=self.n_features)
 
     @property
     def level_limit(self) -> int:
         """Weight of u = 1 in a dot product: the largest level, or 2**22 for ``float``."""
-        return level_limit(self.bits, self.family)
+        return level_limit(self.bits, self.row_format)
 
     @property
-    def refetch_cell(self) -> int:
+    def cell_half_levels(self) -> int:
         """Largest difference of a value at full precision to the level of its code, in half
-        levels (1, 2 or 4); 0 if there are no rows at full precision.
+        levels (1, 2 or 4); 0 if there are no fine rows.
         """
-        if self.full is None:
+        if self.fine_rows is None:
             return 0
         return ENCODINGS[self.encoding].cell * (2 if self.bits == 1 else 1)
 
@@ -116,13 +116,13 @@ class QuantizedRows:
         Returns
         -------
         dots, gradients : ndarray of float64, shape (rows chosen, n_features)
-            Both samples of family ``double``; the same array twice for the others.
+            Both samples of row format ``two_levels``; the same array twice for the others.
         """
         codes = self._unpack(np.ascontiguousarray(self.packed[0][rows]))
-        if self.family == "float":
+        if self.row_format == "float32":
             values = codes.astype(np.float64)
             return values, values
-        dots, gradients = decode(codes, bits=self.bits, family=self.family)
+        dots, gradients = decode(codes, bits=self.bits, row_format=self.row_format)
         scaled = dots / self.level_limit
         return scaled, scaled if gradients is dots else gradients / self.level_limit
 
@@ -130,13 +130,13 @@ class QuantizedRows:
         """Scaled features of some rows, as exactly as they are known: at full precision where there
         is such a copy, else :meth:`levels`, whose shapes these are.
         """
-        if self.full is None:
+        if self.fine_rows is None:
             return self.levels(rows)
-        scale = self.level_limit * 2.0 ** self.config.full_fraction
-        values = self.full[rows] / scale
+        scale = self.level_limit * 2.0 ** self.config.fine_fraction
+        values = self.fine_rows[rows] / scale
         return values, values
 
     def _unpack(self, packed):
-        if self.family == "float":
+        if self.row_format == "float32":
             return unpack_floats(packed, self.n_features)
         return unpack_codes(packed, self.config, self.n_features)

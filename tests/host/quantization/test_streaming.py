@@ -140,9 +140,9 @@ def every_option():
 @pytest.mark.parametrize(("encoding", "bits"), list(every_option()))
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_options(tmp_path, small_pieces, encoding, bits, shuffle):
-    """Each encoding at each number of bits, with copies, rows at full precision, scalers, buses."""
+    """Each encoding at each number of bits, with copies, fine rows, scalers, buses."""
     fine = bool(ENCODINGS[encoding].cell)
-    options = {"bits": bits, "encoding": encoding, "copies": 1 + bits % 3, "full": fine,
+    options = {"bits": bits, "encoding": encoding, "copies": 1 + bits % 3, "fine_rows": fine,
                "scaler": ("minmax", "maxabs")[bits % 2], "bus_width": (64, 256)[bits // 2 % 2]}
     source, expected = tmp_path / "set.npy", tmp_path / "expected.npz"
     np.save(source, whole())
