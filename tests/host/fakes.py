@@ -32,7 +32,7 @@ IDENTITY = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677
 
 
 def pack_levels(levels, config):
-    """Packed rows of integer levels, one Python integer a beat (row_format single)."""
+    """Packed rows of integer levels, one Python integer a beat (row format one_level)."""
     rows = []
     for row in np.asarray(levels):
         codes = [(int(level) + 1) // 2 if config.bits == 1 else int(level) % (1 << config.bits)

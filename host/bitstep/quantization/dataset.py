@@ -83,7 +83,7 @@ class QuantizedDataset:
 
     @property
     def fine_rows(self) -> np.ndarray | None:
-        """Fine rows, or None."""
+        """Rows with 16 bits a value, or None."""
         return self.rows.fine_rows
 
     @property

@@ -29,7 +29,7 @@ class RowOptions:
     scaler: str = "minmax"
     copies: int = 1
     seed: int = 0
-    full: bool = False
+    fine_rows: bool = False
 
     def __post_init__(self):
         Grid(self.encoding, self.bits)
@@ -39,8 +39,8 @@ class RowOptions:
                 limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
                 raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
         if self.fine_rows and not ENCODINGS[self.encoding].cell:
-            raise ValueError(f"full must be False for encoding {self.encoding!r}, not "
-                             f"{self.fine_rows!r}: rows are kept as fine rows for the encodings "
+            raise ValueError(f"fine_rows must be False for encoding {self.encoding!r}, not "
+                             f"{self.fine_rows!r}: they are kept for the encodings "
                              f"{fine_encodings()}")
         if self.scaler not in SCALERS:
             raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {self.scaler!r}")
@@ -86,7 +86,7 @@ class RowEncoder:
         draws = ENCODINGS[self.encoding].draws
         self.n_arrays = options.copies if draws else 1
         self._names = [f"rows_{copy if draws else 0}" for copy in range(options.copies)]
-        self._config, self._full = options.config(self.n_features), options.fine_rows
+        self._config, self._fine_rows = options.config(self.n_features), options.fine_rows
         self._grid, self._draws = Grid(self.encoding, self.bits), draws
         self._work = Workspace(n_rows, self.n_features)
         self._centre, self._scale = (np.tile(part, self._work.joined)
@@ -115,7 +115,7 @@ class RowEncoder:
         arrays: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
             f"rows_{copy}": (np.dtype(np.uint8), (self.n_rows, row_bytes))
             for copy in range(self.n_arrays)}
-        if self._full:
+        if self._fine_rows:
             arrays["fine_rows"] = (np.dtype(np.int16), (self.n_rows, self.n_features))
         return arrays
 
@@ -155,7 +155,7 @@ class RowEncoder:
         rows[len(positions):] = 0
         self._noise += self._work.wide.sum(axis=0)
         parts = {f"rows_{copy}": self._pack(positions, copy) for copy in range(self.n_arrays)}
-        if self._full:
+        if self._fine_rows:
             parts["fine_rows"] = self._grid.fine_values(positions, self._config.fine_fraction)
         self._blocks += 1
         return parts

@@ -18,7 +18,7 @@ from bitstep.quantization.scaling import fit_scaler
 
 def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensated",
                   bus_width: int = 64, scaler: str = "minmax", copies: int = 1, seed: int = 0,
-                  full: bool = False,
+                  fine_rows: bool = False,
                   progress: Callable[[int], None] | None = None) -> QuantizedRows:
     """Scale, encode and pack rows.
 
@@ -44,9 +44,9 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
         so their copies share one array.
     seed : int
         At least 0.
-    full : bool
-        True to keep the fine rows, too (16 bits a value), so that a pipeline can
-        fetch them again; for encodings ``nearest`` and ``stochastic``.
+    fine_rows : bool
+        True to keep fine rows, too (16 bits a value), so that a pipeline can fetch them again; for
+        encodings ``nearest`` and ``stochastic``.
     progress : callable, optional
         Called after each block of rows with the number of rows done.
 
@@ -62,7 +62,7 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
         If another argument is out of range.
     """
     options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=scaler,
-                         copies=copies, seed=seed, fine_rows=full)
+                         copies=copies, seed=seed, fine_rows=fine_rows)
     features = _checked(features)
     options.config(features.shape[1])
     encoder = RowEncoder(options, fit_scaler(features, scaler), len(features))
@@ -97,8 +97,8 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
     center_labels : bool
         True to count a regression's labels from the centre of their range (else from 0).
     options
-        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``, ``fine_rows``,
-        ``progress``.
+        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``,
+        ``fine_rows``, ``progress``.
 
     Returns
     -------
