@@ -57,7 +57,7 @@ rtl: $(VENV)/.stamp             ## Verilog of the default pipeline
 bench: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantization; half an hour
 	$(BIN)/python -m bitstep_sim.reports.speed
 
-curves: $(VENV)/.stamp          ## every race of the speedup report, into build/curves; hours
+curves: $(VENV)/.stamp          ## every race of the speedup report, into build/curves
 	@mkdir -p build
 	$(BIN)/bitstep curves --out build/curves
 

@@ -131,7 +131,8 @@ def print_report(report: dict[str, Any]) -> None:
         print(_refetched(report))
     if report["device_seconds"] is not None:
         waits = {cause: cycles for cause, cycles in counters["stall_cycles"].items() if cycles}
-        print(f"Device: {duration(report['device_seconds'])} ({counters['cycles']:,} cycles at "
+        source = "Pipeline, by the cycle model" if report["device"] == "cpu" else "Device"
+        print(f"{source}: {duration(report['device_seconds'])} ({counters['cycles']:,} cycles at "
               f"{report['clock_hz'] / 1e6:g} MHz) for {counters['beats']:,} beats of rows; waits: "
               + (", ".join(f"{cause} {cycles:,}" for cause, cycles in waits.items()) or "none"))
     print(f"Wall clock: {duration(report['wall_seconds'])}")

@@ -1,0 +1,82 @@
+"""The native device beside the simulated board: models, and every counter by the cycle model."""
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+
+from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.results import SaturationError
+from bitstep_sim.board.device import SimDevice
+from bitstep_sim.testing.random_jobs import random_job
+
+pytest.importorskip("numba", reason="the native device needs numba")
+
+from drawn_jobs import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH, WIDE, losses
+
+from bitstep.devices.cpu.device import CpuDevice
+
+JOBS = 12
+
+
+def draw(config, rng):
+    """A job of a size that the configuration allows, with everything that costs cycles."""
+    n_features = int(rng.integers(1, config.capacity + 1))
+    loss = Loss(int(rng.choice(losses(config))))
+    batch = int(rng.choice([1, 1, 4, 64])) if config.minibatch else 1
+    options = {}
+    if config.refetch and rng.random() < 0.8:
+        loss, batch = Loss.HINGE, 1
+        options["cell_half_levels"] = int(rng.integers(1, 3))
+    least = 1 + config.effective_lookahead(config.beats(n_features)) \
+        if config.row_format == "float32" else 1
+    period = batch * int(rng.choice([0, least, least + 4, 20]))
+    return random_job(
+        config, n_features=n_features, n_rows=int(rng.integers(1, 300)), epochs=3, loss=loss,
+        seed=int(rng.integers(1 << 30)), batch=batch, correction_period=period,
+        proximal_period=batch * int(rng.choice([0, 7])) if config.proximal else 0,
+        warm=bool(rng.integers(2)), copies=int(rng.integers(1, 3)), speed=0.1, **options)
+
+
+def outcome(device, job):
+    """Result of a job, and the epoch in which it left the range, or None."""
+    try:
+        return device.train(job), None
+    except SaturationError as error:
+        return error.result, error.epoch
+
+
+@pytest.mark.parametrize("memory", [{}, {"memory_gbps": 0.4}, {"memory_latency": 100}],
+                         ids=["plain", "narrow", "far"])
+@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *WIDE, LARGE],
+                         ids=lambda config: config.name)
+def test_models_and_counters(config, memory):
+    rng = np.random.default_rng(int(os.environ["BITSTEP_TEST_SEED"]))
+    with SimDevice(config, **memory) as board:
+        native = CpuDevice(config, **memory)
+        for _ in range(JOBS):
+            job = draw(config, rng)
+            (expected, ending), (result, own_ending) = outcome(board, job), outcome(native, job)
+            assert own_ending == ending
+            assert np.array_equal(result.models, expected.models)
+            assert np.array_equal(result.intercepts, expected.intercepts)
+            if ending:
+                continue
+            if not memory:
+                assert result.counters == expected.counters
+            else:
+                cycles = (result.counters.pop("cycles"), expected.counters.pop("cycles"))
+                assert cycles[0] == pytest.approx(cycles[1], rel=0.005)
+                for name in ("beats", "bytes_read", "saturations", "refetched_rows"):
+                    assert result.counters[name] == expected.counters[name]
+            assert result.epoch_cycles is not None
+            assert len(result.epoch_cycles) == 3
+
+
+def test_another_pipeline_than_the_jobs():
+    """Cycles are those of the device's pipeline, with its own look-ahead."""
+    job = random_job(CONFIGS[0], n_features=64, n_rows=100)
+    waits = [CpuDevice(dataclasses.replace(CONFIGS[0], lookahead=lookahead)).train(job).counters
+             ["stall_lookahead"] or 0 for lookahead in (0, 8)]
+    assert waits[0] > waits[1]
