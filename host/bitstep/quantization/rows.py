@@ -13,7 +13,7 @@ from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.memory import pack_codes, pack_floats, unpack_floats
 from bitstep.pipeline.shapes import MAX_COPIES, check_fine_rows, check_rows
 from bitstep.quantization.encodings import ENCODINGS, Grid, check_fine, fine_encodings
-from bitstep.quantization.scaling import Scaler, fit_scaler
+from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,8 +147,8 @@ class QuantizedRows:
 
 
 def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensated",
-                  bus_width: int = 64, scaler: str = "minmax", copies: int = 1, seed: int = 0,
-                  full: bool = False,
+                  bus_width: int = 64, scaler: str | Scaler = "minmax", copies: int = 1,
+                  seed: int = 0, full: bool = False,
                   progress: Callable[[int], None] | None = None) -> QuantizedRows:
     """Scale, encode and pack rows.
 
@@ -167,8 +167,9 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
         See docs/number-formats.md.
     bus_width : {64, 128, 256, 512}
         Bits of a beat.
-    scaler : {"minmax", "maxabs"}
-        How columns are taken to [-1, 1].
+    scaler : {"minmax", "maxabs"} or Scaler
+        How columns are taken to [-1, 1]; values that a given scaler takes beyond count as the
+        nearer end.
     copies : int
         Independently drawn copies of the rows, 1 to 255. ``nearest`` and ``float`` draw nothing,
         so their copies share one array.
@@ -196,7 +197,7 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     config = PipelineConfig(bus_width=bus_width, bits=bits, family=grid.family,
                             max_features=features.shape[1])
     _check_options(encoding, copies, seed, full)
-    scaling = fit_scaler(features, scaler)
+    scaling = _scaling(features, scaler)
     draws = ENCODINGS[encoding].draws
     row_bytes = config.beats(features.shape[1]) * config.beat_bytes
     packed = tuple(np.empty((len(features), row_bytes), np.uint8)
@@ -215,6 +216,17 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
         bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=features.shape[1],
         packed=packed if draws else packed * copies, scaler=scaling, seed=int(seed), full=fine,
         variance=np.reshape(total, (-1, features.shape[1])).sum(axis=0) / len(features))
+
+
+def _scaling(features: np.ndarray, scaler: str | Scaler) -> Scaler:
+    """Scaler of the features: fitted to them, or the given one."""
+    if not isinstance(scaler, Scaler):
+        return fit_scaler(features, scaler)
+    if scaler.centre.shape != features.shape[1:]:
+        raise ValueError(f"scaler must be for {features.shape[1]} features, as the rows have, not "
+                         f"for {len(scaler.centre)}")
+    column_ranges(features)         # raises for what is not finite
+    return scaler
 
 
 def _pack(grid: Grid, positions: np.ndarray, bus_width: int,
@@ -242,9 +254,10 @@ def _blocks(features: np.ndarray, scaling: Scaler, grid: Grid) \
     draws = ENCODINGS[grid.encoding].draws
     for _, start, stop in row_blocks(n_rows, n_features):
         work.fill(features[start:stop])
-        np.subtract(work.wide, centre, out=work.wide)
-        np.divide(work.wide, scale, out=work.wide)
-        positions = grid.positions(work.rows)[:stop - start]
+        with np.errstate(over="ignore"):    # infinity, beyond a given scaler, counts as the end
+            np.subtract(work.wide, centre, out=work.wide)
+            np.divide(work.wide, scale, out=work.wide)
+            positions = grid.positions(work.rows)[:stop - start]
         work.rows[:stop - start] = grid.variance(positions) if draws else 0
         work.rows[stop - start:] = 0
         yield start, stop, positions, work.wide.sum(axis=0)

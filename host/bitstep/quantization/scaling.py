@@ -89,8 +89,7 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
     features : ndarray of numbers, shape (n_rows, n_features)
         Read in blocks, so it may be a memory map.
     kind : {"minmax", "maxabs"}
-        ``minmax``: centre and half of the range; ``maxabs``: centre 0 and the largest magnitude.
-        A column without a range (``maxabs``: of zeros) has scale 1, so that u is 0.
+        See :func:`range_scaler`.
 
     Returns
     -------
@@ -103,8 +102,28 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
     ValueError
         If the kind is unknown.
     """
-    if kind not in SCALERS:
+    if kind not in SCALERS:         # before a pass over the features
         raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {kind!r}")
+    return range_scaler(*column_ranges(features), kind)
+
+
+def column_ranges(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest value of each column.
+
+    Parameters
+    ----------
+    features : ndarray of numbers, shape (n_rows, n_features)
+        Read in blocks, so it may be a memory map.
+
+    Returns
+    -------
+    low, high : ndarray of float64, shape (n_features,)
+
+    Raises
+    ------
+    DataError
+        If a value is not finite; the message names its row and column.
+    """
     n_rows, n_features = features.shape
     work = Workspace(n_rows, n_features)
     low = np.full(work.wide.shape[1], np.inf)
@@ -120,8 +139,31 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
         row, column = first_not_finite(features) or (0, 0)
         raise DataError(f"features must be finite, not {features[row, column]} (row {row}, column "
                         f"{column}, counted from 0); remove the row or fill in a value")
+    return low, high
+
+
+def range_scaler(low: np.ndarray, high: np.ndarray, kind: str = "minmax") -> Scaler:
+    """The scaler that takes given ranges to [-1, 1].
+
+    Parameters
+    ----------
+    low, high : ndarray of float64, shape (n_features,)
+        Ends of each column's range, finite, no ``low`` above its ``high``.
+    kind : {"minmax", "maxabs"}
+        ``minmax``: centre and half of the range; ``maxabs``: centre 0 and the largest magnitude.
+        A column without a range (``maxabs``: of zeros) has scale 1, so that u is 0.
+
+    Returns
+    -------
+    Scaler
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown.
+    """
     if kind == "maxabs":
-        centre, scale = np.zeros(n_features), np.maximum(-low, high)
+        centre, scale = np.zeros(len(low)), np.maximum(-low, high)
     else:
         centre = np.where(low == high, low, low / 2 + high / 2)     # their sum may overflow
         # The centre is rounded; the larger side keeps every u within [-1, 1].

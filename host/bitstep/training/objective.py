@@ -83,8 +83,9 @@ class Training:
         True to train an intercept.
     correction_period : int or "auto"
         Rows between diagonal corrections, a multiple of ``batch`` and less than the rows;
-        ``"auto"``: see :func:`bitstep.training.stepping.automatic_period`. Without effect if
-        nothing is to be corrected.
+        ``"auto"``: see :func:`bitstep.training.stepping.automatic_period`; where no such multiple
+        is less than the rows, :func:`bitstep.training.epochs.run_plan` corrects between epochs.
+        Without effect if nothing is to be corrected.
     proximal_period : int or "auto"
         Rows between proximal steps, a multiple of ``batch``; ``"auto"``: see
         :func:`bitstep.training.stepping.automatic_proximal_period`. Without effect if there is

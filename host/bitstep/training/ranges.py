@@ -102,7 +102,9 @@ def automatic_range(data: QuantizedDataset, config: PipelineConfig, objective: O
 
 
 def largest_stored(data: QuantizedDataset) -> int:
-    """Largest magnitude of a stored label, at least 1."""
+    """Largest magnitude of a stored label, or, in a range that was given, of any; at least 1."""
+    if data.labels.limit is not None:
+        return data.labels.limit
     return max(int(np.abs(data.stored_labels()).max(initial=0)), 1)
 
 

@@ -96,10 +96,18 @@ def automatic_period(n_rows: int, batch: int, growth: float, above: int = 0) -> 
     above : int
         Look-ahead that the period must be more than.
     """
+    period = least_period(batch, above)
+    while 2 * period <= n_rows / 16 and 2 * period / batch * growth <= MAX_GROWTH:
+        period *= 2
+    return period
+
+
+def least_period(batch: int, above: int = 0) -> int:
+    """The least of :func:`automatic_period`: the least ``batch * 2**n`` that is more than
+    ``above``.
+    """
     period = batch
     while period <= above:
-        period *= 2
-    while 2 * period <= n_rows / 16 and 2 * period / batch * growth <= MAX_GROWTH:
         period *= 2
     return period
 

@@ -11,13 +11,9 @@ import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import (
-    COUNTER_NAMES,
-    RunResult,
-    SaturationError,
-    TrainingInterrupted,
-)
+from bitstep.pipeline.results import RunResult, SaturationError, TrainingInterrupted
 from bitstep.quantization import QuantizedDataset, QuantizedRows, Scaler, sign_labels
+from bitstep.training.epochs import run_plan, sum_counters
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import Plan, plan
 
@@ -70,7 +66,7 @@ class TrainedModel:
 def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
                 objective: Objective, training: Training, *,
                 initial: tuple[np.ndarray, Any] | None = None, first_epoch: int = 0,
-                timeout_s: float = 60.0,
+                timeout_s: float = 60.0, between_epochs: bool = True,
                 on_epoch: Callable[[int], None] | None = None) -> TrainedModel:
     """Train one linear model for each output.
 
@@ -86,6 +82,9 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         Model to start from, in the units of the features.
     timeout_s : float
         See :meth:`bitstep.pipeline.device.Device.train`.
+    between_epochs : bool
+        False to refuse, with a ValueError, epochs that are too short for diagonal corrections
+        within them, for which the device is started anew for each epoch.
     on_epoch : callable
         Called with the finished epochs, summed over the outputs.
 
@@ -111,22 +110,27 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     for number, data in enumerate(outputs):
         start = None if initial is None else _scaled(data, initial[0][number], initial[1][number])
         plans.append(plan(data, config, objective, training, initial=start,
-                          first_epoch=first_epoch))
+                          first_epoch=first_epoch, between_epochs=between_epochs))
         before = number * n_epochs
         report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
         try:
-            results.append(device.train(plans[-1].job, timeout_s=timeout_s, on_epoch=report))
+            results.append(run_plan(device, plans[-1], timeout_s=timeout_s, on_epoch=report))
         except TrainingInterrupted as stopped:
-            if number + 1 < len(outputs) or not stopped.result.epochs_done:
-                stopped.args = (_nothing_kept(number + 1, len(outputs)),)
-                raise
-            results.append(stopped.result)
+            results.append(_kept(stopped, number + 1, len(outputs)))
             interrupted = True
         except SaturationError as error:
             if len(outputs) > 1:
                 error.args = (f"Class {number + 1} of {len(outputs)}: {error.args[0]}",)
             raise
     return _collect(outputs[0].scaler, plans, results, interrupted)
+
+
+def _kept(stopped: TrainingInterrupted, number: int, count: int) -> RunResult:
+    """Result of the last output, if it has epochs; else raise, since there is no whole model."""
+    if number < count or not stopped.result.epochs_done:
+        stopped.args = (_nothing_kept(number, count),)
+        raise stopped
+    return stopped.result
 
 
 def _scaled(data, coef, intercept):
@@ -154,7 +158,7 @@ def _collect(scaler: Scaler, plans: list[Plan], results: list[RunResult],
             "scale the column")
     return TrainedModel(
         coefs, offsets, weights, intercepts, plans[-1].steps[:epochs],
-        _sum([result.counters for result in results]),
+        sum_counters([result.counters for result in results]),
         np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
         max(made.step_error for made in plans), max(made.model_range for made in plans),
         interrupted)
@@ -239,10 +243,3 @@ def _still(job, result):
                              np.append(job.intercept, result.intercepts)])
     return (np.diff(words, axis=0) == 0).all(axis=1)
 
-
-def _sum(counters):
-    total = {}
-    for name in COUNTER_NAMES:
-        values = [run.get(name) for run in counters]
-        total[name] = None if None in values else sum(values)
-    return total

@@ -64,7 +64,8 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     with watched:
         try:
             model = train_model(outputs, watched, config, objective, training,
-                                timeout_s=TIMEOUT_S, on_epoch=watched.on_epoch)
+                                timeout_s=TIMEOUT_S, on_epoch=watched.on_epoch,
+                                between_epochs=False)   # the clock times the epochs of one run
         except SaturationError as error:
             return {**result, "status": str(error)}
     if model.interrupted:
