@@ -260,7 +260,7 @@ def test_a_refused_chunk_leaves_the_model():
 
 
 @pytest.mark.parametrize("parameters, message", [
-    ({"feature_range": 3}, r"a pair \(low, high\) of two numbers or two arrays of shape \(10,\), n"),
+    ({"feature_range": 3}, r"a pair \(low, high\) of two numbers or two arrays of shape"),
     ({"feature_range": (0, np.zeros(9))}, "feature_range must be 'auto' or a pair"),
     ({"feature_range": "wide"}, "feature_range must be 'auto' or a pair"),
     ({"feature_range": (1, 1)}, r"the first below the second, not 1 and 1 \(column 0, counted"),
