@@ -187,7 +187,7 @@ class _LowPrecisionModel(BaseEstimator):
         scaler = range_scaler(columns.bounds.low, columns.bounds.high, self.scaler)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
                              bus_width=bus_width, scaler=scaler, copies=self.copies,
-                             seed=int(seed), full=choice.refetch)
+                             seed=int(seed), fine_rows=choice.refetch)
 
     def _device_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto"}

@@ -41,8 +41,8 @@ class Top(wiring.Component):
         Rows, ``bus_width`` bits a beat.
     m_axi_aux_* : Out(AxiRead), Out(AxiWrite)
         Labels, tables and models, 64 bits a beat.
-    m_axi_full_* : Out(AxiRead)
-        With ``refetch``: rows at full precision, 64 bits a beat.
+    m_axi_fine_* : Out(AxiRead)
+        With ``refetch``: fine rows, 64 bits a beat.
     interrupt : Out(1)
         A run is done, until the next one starts.
     """
@@ -55,7 +55,7 @@ class Top(wiring.Component):
             **flat_members("m_axi_rows", Out(AxiRead(data_width=config.bus_width))),
             **flat_members("m_axi_aux", Out(AxiRead(data_width=AUX_WIDTH))),
             **flat_members("m_axi_aux", Out(AxiWrite(data_width=AUX_WIDTH))),
-            **(flat_members("m_axi_full", Out(AxiRead(data_width=AUX_WIDTH)))
+            **(flat_members("m_axi_fine", Out(AxiRead(data_width=AUX_WIDTH)))
                if config.refetch else {}),
             "interrupt": Out(1),
         })
@@ -79,11 +79,11 @@ class Top(wiring.Component):
         readers = [rows, aux]
         if config.refetch:
             # A row at a time: a short queue is enough.
-            m.submodules.full = full = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
-            readers.append(full)
-            wiring.connect(m, pipeline.full_job, full.i_job)
-            wiring.connect(m, full.o, pipeline.i_full)
-            m.d.comb += connect_flat(self, "m_axi_full", full.bus)
+            m.submodules.fine = fine = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
+            readers.append(fine)
+            wiring.connect(m, pipeline.fine_job, fine.i_job)
+            wiring.connect(m, fine.o, pipeline.i_fine)
+            m.d.comb += connect_flat(self, "m_axi_fine", fine.bus)
         for name in REGISTERS_LAYOUT.members:
             m.d.comb += getattr(control.registers, name).eq(getattr(bank, name))
         m.d.comb += [

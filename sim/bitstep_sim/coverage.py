@@ -152,11 +152,11 @@ def describe(job, lookahead: int | None = None) -> dict[str, str]:
         return "yes" if flag else "no"
 
     return {
-        "bits": str(config.bits), "family": config.family, "solver": config.solver,
-        "bus": str(config.bus_width), "recursion": str(config.recursion),
+        "bits": str(config.bits), "row_format": config.row_format, "solver": config.solver,
+        "bus": str(config.bus_width), "cycles_per_update": str(config.cycles_per_update),
         "look-ahead": used, "batch": several(job.batch), "loss": job.loss.name,
         "corrections": yes(job.correction_period), "proximal": yes(job.proximal_period),
-        "refetch": yes(job.refetch_cell), "labels": job.label_format.name,
+        "refetch": yes(job.cell_half_levels), "labels": job.label_format.name,
         "intercept": yes(job.intercept_level), "beats": several(job.beats),
         "rows": several(job.n_rows), "copies": several(len(job.rows)),
         "epochs": several(len(job.epochs)), "warm": yes(job.model.any()),
@@ -165,7 +165,7 @@ def describe(job, lookahead: int | None = None) -> dict[str, str]:
 
 
 # Aspects of which every pair of values should meet, and pairs that no pipeline has.
-_CROSSED = ("family", "look-ahead", "batch", "loss", "corrections", "proximal", "refetch",
+_CROSSED = ("row_format", "look-ahead", "batch", "loss", "corrections", "proximal", "refetch",
             "labels", "beats")
 
 
@@ -176,7 +176,7 @@ def impossible(pair: dict[str, str]) -> bool:
 
     return (is_a(refetch=["yes"], loss=["LEAST_SQUARES", "SQUARED_HINGE", "LOGISTIC"])
             or is_a(refetch=["yes"], batch=["several"])
-            or is_a(refetch=["yes"], family=["double", "float"])
+            or is_a(refetch=["yes"], row_format=["two_levels", "float32"])
             or is_a(refetch=["yes"], labels=["INT16", "INT32"])
             or is_a(loss=["HINGE", "SQUARED_HINGE", "LOGISTIC"], labels=["INT16", "INT32"]))
 

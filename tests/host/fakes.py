@@ -32,7 +32,7 @@ IDENTITY = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677
 
 
 def pack_levels(levels, config):
-    """Packed rows of integer levels, one Python integer a beat (family single)."""
+    """Packed rows of integer levels, one Python integer a beat (row_format single)."""
     rows = []
     for row in np.asarray(levels):
         codes = [(int(level) + 1) // 2 if config.bits == 1 else int(level) % (1 << config.bits)
@@ -233,15 +233,15 @@ class FakeDevice(RegisterDevice):
             coefficients=coefficients[positions].astype(np.int32), epochs=epochs,
             model=words[positions].astype(np.int32), intercept=int(words[-2]),
             loss=Loss(self.get("LOSS")), proximal_period=self.get("PROXIMAL_PERIOD"),
-            box_limit=self.get("BOX_LIMIT"), full=self.full_rows(positions),
-            refetch_cell=self.get("REFETCH_CELL"))
+            box_limit=self.get("BOX_LIMIT"), fine_rows=self.fine_rows(positions),
+            cell_half_levels=self.get("CELL_HALF_LEVELS"))
 
-    def full_rows(self, positions):
-        """Rows at full precision; None if no row may be fetched again."""
-        if not self.get("REFETCH_CELL"):
+    def fine_rows(self, positions):
+        """Fine rows; None if no row may be fetched again."""
+        if not self.get("CELL_HALF_LEVELS"):
             return None
         n_rows, n_words = self.get("ROWS"), -(-(positions[-1] + 1) // 4) * 4
-        words = self.take(self.pair("FULL_ADDRESS"), 2 * n_rows * n_words).view("<i2")
+        words = self.take(self.pair("FINE_ADDRESS"), 2 * n_rows * n_words).view("<i2")
         return words.reshape(n_rows, n_words)[:, positions].astype(np.int16)
 
     def step(self):

@@ -234,11 +234,11 @@ def beats_of(rows, beat_bytes):
             for row in rows for at in range(0, rows.shape[1], beat_bytes)]
 
 
-def full_beats(job):
-    """64-bit beats of all rows at full precision, in the layout of docs/memory-layout.md."""
+def fine_beats(job):
+    """64-bit beats of all fine rows, in the layout of docs/memory-layout.md."""
     config, feature = job.config, np.arange(job.n_features)
-    words = np.zeros((job.n_rows, config.full_words(job.n_features)), "<i2")
-    words[:, feature // config.lanes * config.model_lanes + feature % config.lanes] = job.full
+    words = np.zeros((job.n_rows, config.fine_words(job.n_features)), "<i2")
+    words[:, feature // config.lanes * config.model_lanes + feature % config.lanes] = job.fine_rows
     return words.reshape(-1).view("<u8").tolist()
 
 
@@ -261,20 +261,20 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
         "correction_period": job.correction_period, "intercept_level": job.intercept_level,
         "label_shift": job.label_shift, "loss": job.loss,
         "proximal_period": job.proximal_period, "box_limit": job.box_limit,
-        "refetch_cell": job.refetch_cell}
-    constant["refetch_slack"] = \
-        job.refetch_cell * constant["lookahead"] * job.n_features * config.level_limit
+        "cell_half_levels": job.cell_half_levels}
+    constant["lookahead_margin"] = \
+        job.cell_half_levels * constant["lookahead"] * job.n_features * config.level_limit
 
-    full = full_beats(job) if job.refetch_cell else []
+    fine_rows = fine_beats(job) if job.cell_half_levels else []
 
     async def epoch(ctx, beats):
         put(ctx, dut.start, 1)
         await ctx.tick()
         put(ctx, dut.start, 0)
         waiting = {"i_rows": list(beats), "i_labels": list(labels)}
-        if job.refetch_cell:
-            waiting["i_full"] = []
-            ctx.set(dut.full_job.ready, 1)
+        if job.cell_half_levels:
+            waiting["i_fine"] = []
+            ctx.set(dut.fine_job.ready, 1)
         saturated = 0
         for cycle in range(limit):
             for name, values in waiting.items():
@@ -287,10 +287,10 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
                 port = getattr(dut, name)
                 if ctx.get(port.valid) and ctx.get(port.ready):
                     values.pop(0)
-            if job.refetch_cell and ctx.get(dut.full_job.valid):
-                first, count = (ctx.get(dut.full_job.payload.address) // 8,
-                                ctx.get(dut.full_job.payload.beats))
-                waiting["i_full"] += full[first:first + count]
+            if job.cell_half_levels and ctx.get(dut.fine_job.valid):
+                first, count = (ctx.get(dut.fine_job.payload.address) // 8,
+                                ctx.get(dut.fine_job.payload.beats))
+                waiting["i_fine"] += fine_rows[first:first + count]
             saturated |= ctx.get(dut.saturated)
             done = ctx.get(dut.done)
             await ctx.tick()

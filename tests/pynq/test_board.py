@@ -39,7 +39,7 @@ VERSION = tuple(map(int, pynq.__version__.split(".")[:2]))
 # pynq 4 no longer knows Zynq-7000.
 NAMES = [name for name, board in BOARDS.items() if VERSION < (4, 0) or board.family.name != "zynq"]
 CONFIGS = {
-    "4 bits": PipelineConfig(bits=4, max_features=64, lookahead=2, recursion=4),
+    "4 bits": PipelineConfig(bits=4, max_features=64, lookahead=2, cycles_per_update=4),
     "128-bit bus": PipelineConfig(bits=8, bus_width=128, max_features=64, lookahead=1),
     "three ports": PipelineConfig(bits=2, max_features=64, lookahead=0, refetch=True),
 }
@@ -107,7 +107,7 @@ def test_job_is_golden(folder, switched_on, name):
     if config.bus_width > folder[0].family.memory_width:
         pytest.skip("the board's memory ports are narrower")
     simulated = switched_on()
-    changes = {"loss": Loss.HINGE, "refetch_cell": 2} if config.refetch else \
+    changes = {"loss": Loss.HINGE, "cell_half_levels": 2} if config.refetch else \
         {"correction_period": 20, "warm": True, "copies": 2}
     job = random_job(config, n_features=43, n_rows=101, epochs=3, **changes)
     device = PynqDevice(config, bitfile=path_of(folder, config))

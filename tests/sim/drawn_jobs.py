@@ -18,22 +18,24 @@ PROFILE = {"deadline": None, "database": None, "suppress_health_check": list(Hea
 CONFIGS = [
     PipelineConfig(bits=1, max_features=80, lookahead=8),
     PipelineConfig(bits=3, max_features=80, lookahead=2),
-    PipelineConfig(bits=4, family="double", max_features=80, lookahead=8, recursion=3),
+    PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8,
+                   cycles_per_update=3),
     PipelineConfig(bits=8, max_features=80, lookahead=0),
-    PipelineConfig(bits=2, family="double", max_features=80, lookahead=8, recursion=4),
+    PipelineConfig(bits=2, row_format="two_levels", max_features=80, lookahead=8,
+                   cycles_per_update=4),
     PipelineConfig(bits=5, max_features=80, lookahead=8),
 ]
 REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, proximal=True)
-FLOAT = PipelineConfig(bits=32, family="float", max_features=6, lookahead=6, proximal=True)
-LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic", recursion=6,
-                          proximal=True)
+FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True)
+LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic",
+                          cycles_per_update=6, proximal=True)
 # Wider buses, at the sizes that users have: rows of 256 features, batches of 64 and 256 rows.
 WIDE = [
-    PipelineConfig(bits=8, bus_width=128, max_features=256, lookahead=1, recursion=4),
-    PipelineConfig(bits=7, bus_width=256, family="double", max_features=256, lookahead=3),
-    PipelineConfig(bits=8, bus_width=512, max_features=256, lookahead=3, recursion=4),
+    PipelineConfig(bits=8, bus_width=128, max_features=256, lookahead=1, cycles_per_update=4),
+    PipelineConfig(bits=7, bus_width=256, row_format="two_levels", max_features=256, lookahead=3),
+    PipelineConfig(bits=8, bus_width=512, max_features=256, lookahead=3, cycles_per_update=4),
 ]
-LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, recursion=4)
+LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, cycles_per_update=4)
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
 
 
@@ -41,10 +43,11 @@ def _every_width():
     """Every width of code and of bus; look-ahead 0, some, or more than any row needs."""
     for number, (bus_width, bits) in enumerate(itertools.product(BUS_WIDTHS, range(1, 9))):
         lanes = bus_width // bits
-        lookahead, recursion = [(0, 2), (1, 3), (8, 4), (5, 2), (11, 3)][number % 5]
+        lookahead, cycles_per_update = [(0, 2), (1, 3), (8, 4), (5, 2), (11, 3)][number % 5]
         yield PipelineConfig(
-            bits=bits, bus_width=bus_width, max_features=3 * lanes, recursion=recursion,
-            family="double" if bits > 1 and (bits + number // 8) % 3 == 0 else "single",
+            bits=bits, bus_width=bus_width, max_features=3 * lanes,
+            cycles_per_update=cycles_per_update,
+            row_format="two_levels" if bits > 1 and (bits + number // 8) % 3 == 0 else "one_level",
             lookahead=lookahead if lanes < 100 else min(lookahead, 2))  # else compiled for minutes
 
 
@@ -53,18 +56,22 @@ MORE_CONFIGS = [
     PipelineConfig(bits=4, bus_width=128, max_features=100, minibatch=False),
     PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False),
     PipelineConfig(bits=2, max_features=100, lookahead=3, minibatch=False, corrections=False),
-    *(PipelineConfig(bits=bits, max_features=60, lookahead=lookahead, recursion=recursion,
+    *(PipelineConfig(bits=bits, max_features=60, lookahead=lookahead,
+                     cycles_per_update=cycles_per_update,
                      refetch=True, proximal=bits % 2 == 0, corrections=bits != 6)
-      for bits, lookahead, recursion in ((1, 7, 2), (1, 0, 4), (2, 4, 3), (4, 7, 4), (5, 0, 2),
+      for bits, lookahead, cycles_per_update in ((1, 7, 2), (1, 0, 4), (2, 4, 3), (4, 7, 4),
+                                                 (5, 0, 2),
                                          (6, 9, 3), (7, 3, 2), (8, 7, 2))),
     PipelineConfig(bits=4, bus_width=256, max_features=200, lookahead=7, refetch=True),
-    *(PipelineConfig(bits=32, family="float", bus_width=bus_width, max_features=3 * lanes - 1,
-                     lookahead=lookahead, recursion=recursion, proximal=recursion == 3)
-      for bus_width, lanes, lookahead, recursion in (
+    *(PipelineConfig(bits=32, row_format="float32", bus_width=bus_width, max_features=3 * lanes - 1,
+                     lookahead=lookahead, cycles_per_update=cycles_per_update,
+                     proximal=cycles_per_update == 3)
+      for bus_width, lanes, lookahead, cycles_per_update in (
           (64, 2, 0, 2), (64, 2, 12, 3), (128, 4, 4, 4), (256, 8, 2, 2), (512, 16, 7, 3))),
-    *(PipelineConfig(bits=bits, family=family, max_features=40, lookahead=lookahead,
-                     solver="logistic", recursion=6, proximal=lookahead in (2, 4))
-      for bits, family, lookahead in ((1, "single", 2), (8, "single", 0), (3, "double", 4),
+    *(PipelineConfig(bits=bits, row_format=row_format, max_features=40, lookahead=lookahead,
+                     solver="logistic", cycles_per_update=6, proximal=lookahead in (2, 4))
+      for bits, row_format, lookahead in ((1, "one_level", 2), (8, "one_level", 0),
+                                          (3, "two_levels", 4),
                                       (32, "float", 3))),
 ]
 
@@ -106,20 +113,20 @@ def jobs(draw, config):
                  if config.minibatch and not cell else st.just(1))
     multiple = draw(st.sampled_from([0, 1, 2, 3, 7, 40]) if config.corrections else st.just(0))
     steps = draw(st.sampled_from([0, 1, 2, 5, 30]) if config.proximal else st.just(0))
-    if config.family == "float":
+    if config.row_format == "float32":
         config = dataclasses.replace(config, lookahead=lookahead)
         if multiple and batch * multiple <= lookahead:
             multiple += lookahead
     job = random_job(
         config, n_features=n_features, n_rows=n_rows, batch=batch,
         correction_period=batch * multiple, proximal_period=batch * steps,
-        seed=draw(st.integers(0, (1 << 32) - 1)), loss=loss, refetch_cell=cell,
+        seed=draw(st.integers(0, (1 << 32) - 1)), loss=loss, cell_half_levels=cell,
         epochs=draw(st.integers(1, 4)), label_format=draw(st.sampled_from(LabelFormat)),
         copies=draw(st.integers(1, 3)), intercept=draw(st.booleans()), warm=draw(st.booleans()))
     if cell and steps:      # a box as narrow as it is for a test of it leaves few rows undecided
         limit = draw(st.sampled_from([job.box_limit, 1 << 20, MODEL_LIMIT]))
         job = dataclasses.replace(job, box_limit=limit)
-    return job, job.lookahead if config.family == "float" else lookahead
+    return job, job.lookahead if config.row_format == "float32" else lookahead
 
 
 def fresh_seed(name):

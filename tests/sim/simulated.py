@@ -72,7 +72,7 @@ def check_against_golden(device, job):
 def lookahead_registers(job, lookahead):
     """Registers that a run with another look-ahead needs; the result is the same."""
     return {"LOOKAHEAD": lookahead,
-            "REFETCH_SLACK": job.refetch_cell * lookahead * job.n_features
+            "LOOKAHEAD_MARGIN": job.cell_half_levels * lookahead * job.n_features
             * job.config.level_limit}
 
 

@@ -9,7 +9,7 @@ from bitstep.cli.options import (
     integer,
 )
 from bitstep.cli.request import request_rows
-from bitstep.pipeline.config import MAX_FEATURES, RECURSIONS, SOLVERS, PipelineConfig
+from bitstep.pipeline.config import MAX_FEATURES, CYCLES_PER_UPDATE, SOLVERS, PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS
 from bitstep.training.pipelines import pipeline_for
@@ -29,11 +29,11 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--solver", choices=SOLVERS, default=default.solver,
                         help="linear: least squares, squared hinge and hinge; logistic: log loss "
                         f"(default: {default.solver})")
-    parser.add_argument("--recursion", type=int, metavar="R",
-                        choices=sorted({r for some in RECURSIONS.values() for r in some}),
+    parser.add_argument("--cycles-per-update", type=int, metavar="R",
+                        choices=sorted({r for some in CYCLES_PER_UPDATE.values() for r in some}),
                         help="cycles of the scalar recursion: " + "; ".join(
                             f"{', '.join(map(str, some))} with solver {solver}"
-                            for solver, some in RECURSIONS.items())
+                            for solver, some in CYCLES_PER_UPDATE.items())
                         + " (default: what `bitstep train` takes)")
     parser.add_argument("--minibatch", action=argparse.BooleanOptionalAction, default=True,
                         help="batches of more than one row are possible (default: yes)")
@@ -42,7 +42,7 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--proximal", action=argparse.BooleanOptionalAction, default=False,
                         help="L1 and a box constraint are possible (default: no)")
     parser.add_argument("--refetch", action=argparse.BooleanOptionalAction, default=False,
-                        help="rows can be read again at full precision (default: no)")
+                        help="rows can be read again with 16 bits a value (default: no)")
 
 
 def configuration(arguments: argparse.Namespace) -> PipelineConfig:
@@ -53,16 +53,16 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     usual = pipeline_for(
         n_features=1, bits=rows.bits, encoding=rows.encoding,
         loss=Loss.LOGISTIC if arguments.solver == "logistic" else Loss.LEAST_SQUARES)
-    recursion = arguments.recursion or usual.recursion
+    cycles_per_update = arguments.cycles_per_update or usual.cycles_per_update
     if arguments.features is not None and arguments.features > arguments.max_features:
         raise UsageError(f"--features must be at most --max-features ({arguments.max_features}), "
                          f"not {arguments.features}")
     try:
         config = PipelineConfig(
             bus_width=rows.bus_width, bits=rows.bits,
-            family=ENCODINGS[rows.encoding].family,
+            row_format=ENCODINGS[rows.encoding].row_format,
             max_features=arguments.max_features, lookahead=0 if auto else arguments.lookahead,
-            recursion=recursion, minibatch=arguments.minibatch,
+            cycles_per_update=cycles_per_update, minibatch=arguments.minibatch,
             corrections=arguments.corrections, solver=arguments.solver,
             proximal=arguments.proximal, refetch=arguments.refetch)
     except ValueError as error:

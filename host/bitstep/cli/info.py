@@ -71,12 +71,13 @@ def _show(values: dict[str, Any]) -> None:
 
 
 def _show_configuration(config: PipelineConfig) -> None:
-    level = {"largest level": config.level_limit} if config.family != "float" else \
+    level = {"largest level": config.level_limit} if config.row_format != "float32" else \
         {"fraction of sums": f"{FLOAT_GUARD} bits"}
     _show({"pipeline": config.name, "lanes": config.lanes, **level,
            "capacity": f"{config.capacity} features, {config.max_beats} beats",
            "dot product": f"{config.dot_width} bits", "latency": f"{config.latency} cycles",
-           "recursion": f"{config.recursion} cycles", "look-ahead": f"{config.lookahead} rows"})
+           "cycles_per_update": f"{config.cycles_per_update} cycles",
+           "look-ahead": f"{config.lookahead} rows"})
     print()
     rows = []
     for features in FEATURES:
@@ -94,7 +95,7 @@ def _pitch(config, beats):
     look-ahead than needed, that of waiting for updates.
     """
     span = (config.latency + beats - 1) / (config.effective_lookahead(beats) + 1)
-    return max(beats, config.recursion, span)
+    return max(beats, config.cycles_per_update, span)
 
 
 def _show_file(path: str) -> None:
@@ -114,8 +115,8 @@ def _show_quantized(path):
            "rows": data.n_rows, "features": data.n_features, "bits": data.bits,
            "encoding": data.encoding, "bus width": data.bus_width, "copies": data.rows.copies,
            "bytes per epoch": f"{data.rows.packed[0].nbytes:,}",
-           "full precision": "a copy at 16 bits" if data.full is not None else
-           "of all rows" if data.family == "float" else "no",
+           "full precision": "a copy at 16 bits" if data.fine_rows is not None else
+           "of all rows" if data.row_format == "float32" else "no",
            "task": data.task, "labels": data.label_format.name.lower() if data.classes is not None
            else f"{data.label_format.name.lower()}, {data.label_offset:g} + "
            f"{data.label_scale:g} L",

@@ -68,13 +68,13 @@ class Problem:
 
     @property
     def loss_on(self) -> str:
-        """Rows that the training loss is computed on: ``features``, ``codes``, or ``full``: the
+        """Rows that the training loss is computed on: ``features``, ``codes``, or ``fine_rows``: the
         rows at 16 bits, or the floating-point rows, of a quantized data set.
         """
         if self.train is not None:
             return "features"
         data = self.outputs[0]
-        return "codes" if data.full is None and data.family != "float" else "full"
+        return "codes" if data.fine_rows is None and data.row_format != "float32" else "fine_rows"
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
         """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``test_metric``."""
@@ -143,28 +143,28 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         # Labels first: rows may take minutes.
         label_bits = ENCODINGS[request.encoding].label_bits
         labels = quantize_labels(train.labels, train.n_rows, label_bits=label_bits)
-        outputs = [QuantizedDataset(rows_of(request, train, full=request.refetch), labels)]
+        outputs = [QuantizedDataset(rows_of(request, train, fine_rows=request.refetch), labels)]
     else:
         classes = np.unique(train.labels)
-        rows = rows_of(request, train, full=request.refetch)
+        rows = rows_of(request, train, fine_rows=request.refetch)
         outputs = class_outputs(rows, train.labels, classes)
     return Problem(dataset.name, arguments.model or DEFAULT_MODELS[task], request, outputs, classes,
                    train, test)
 
 
-def rows_of(request: RowRequest, dataset: Dataset, *, full: bool) -> QuantizedRows:
+def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows:
     """Quantize the rows of a data set.
 
     Parameters
     ----------
-    full : bool
+    fine_rows : bool
         True for a copy at full precision, for refetching.
     """
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         return quantize_rows(
             dataset.features, bits=request.bits, encoding=request.encoding,
             bus_width=request.bus_width, scaler=request.scaler, copies=request.copies,
-            seed=request.seed, full=full, progress=bar.to)
+            seed=request.seed, fine_rows=fine_rows, progress=bar.to)
 
 
 def _from_codes(arguments):
@@ -173,8 +173,8 @@ def _from_codes(arguments):
     model = arguments.model or DEFAULT_MODELS[data.task]
     if LOSSES[MODELS[model].loss].one_sided and arguments.refetch is None and not request.refetch \
             and ENCODINGS[data.encoding].cell:
-        print(f"bitstep train: note: {arguments.data} has no rows at full precision, so rows are "
-              "used as quantized; `bitstep quantize --full` writes a file for refetching",
+        print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are "
+              "used as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)

@@ -15,7 +15,7 @@ from bitstep.cli.options import (
 from bitstep.cli.problem import rows_of
 from bitstep.cli.request import request_rows
 from bitstep.data import load, split
-from bitstep.pipeline.config import FULL_WIDTH
+from bitstep.pipeline.config import FINE_WIDTH
 from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import (
     ENCODINGS,
@@ -36,7 +36,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "cod-rna --model svm --out cod-rna.npz")
     add_data_options(parser)
     add_pipeline_options(parser)
-    parser.add_argument("--full", action=argparse.BooleanOptionalAction,
+    parser.add_argument("--fine-rows", action=argparse.BooleanOptionalAction,
                         help="add a copy at 16 bits, from which `bitstep train --model svm` reads "
                         "rows again (default: yes with --model svm and --encoding nearest or "
                         "stochastic)")
@@ -51,23 +51,23 @@ def run(arguments: argparse.Namespace) -> int:
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
     cells = bool(ENCODINGS[request.encoding].cell)
-    if arguments.full and not cells:
-        raise UsageError("--full needs --encoding nearest or stochastic, whose codes bound the "
+    if arguments.fine_rows and not cells:
+        raise UsageError("--fine-rows needs --encoding nearest or stochastic, whose codes bound the "
                          f"value, not {request.encoding}")
-    full = LOSSES[MODELS[arguments.model or "linreg"].loss].one_sided and cells \
-        if arguments.full is None else arguments.full
+    fine_rows = LOSSES[MODELS[arguments.model or "linreg"].loss].one_sided and cells \
+        if arguments.fine_rows is None else arguments.fine_rows
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
     task = task_of(arguments, dataset)
     train, _ = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
     task_of(arguments, dataset, train.labels)
     labels = quantize_labels(train.labels, train.n_rows, task=task,
                              label_bits=ENCODINGS[request.encoding].label_bits)
-    data = QuantizedDataset(rows_of(request, train, full=full), labels)
+    data = QuantizedDataset(rows_of(request, train, fine_rows=fine_rows), labels)
     save_quantized(data, arguments.out)
     copies = f"{data.rows.copies} copies of " if data.rows.copies > 1 else ""
     kind = "a regression" if data.classes is None else f"{len(data.classes)} classes"
     print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features for {kind}, "
           f"{data.bits} bits {data.encoding}, {copies}{data.rows.packed[0].nbytes:,} bytes of rows"
-          + ("" if data.full is None else f", and a copy at {FULL_WIDTH} bits"))
+          + ("" if data.fine_rows is None else f", and a copy at {FINE_WIDTH} bits"))
     print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
     return 0

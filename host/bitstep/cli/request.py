@@ -22,7 +22,7 @@ class RowRequest:
     bits, encoding, bus_width, scaler, copies, seed
         See :func:`bitstep.quantization.quantize_rows`.
     refetch : bool
-        True if rows are fetched again at full precision.
+        True if rows are fetched again with 16 bits a value.
     shuffle : bool or None
         True if rows are drawn at random; None of a quantized file, which does not say.
     """
@@ -93,7 +93,7 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
                              f"a {data.task}")
         choice = resolve_rows(MODELS[name], bits=rows.bits, encoding=rows.encoding,
                               refetch=arguments.refetch, batch=arguments.batch,
-                              has_full=data.full is not None)
+                              has_fine_rows=data.fine_rows is not None)
     except ChoiceError as error:
         raise usage_error(error, arguments, encoding=rows.encoding, model=name,
                           stored=True) from error
@@ -133,8 +133,8 @@ def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: 
                          "which are at full precision; leave one of the two out",
         "refetch-encoding": "--refetch needs --encoding nearest or stochastic, whose codes bound "
                             f"the value, not {encoding}",
-        "refetch-rows": f"--refetch needs rows at full precision, which {arguments.data} does not "
-                        "hold: write it with `bitstep quantize --full`",
+        "refetch-rows": f"--refetch needs fine rows, which {arguments.data} does not "
+                        "hold: write it with `bitstep quantize --fine-rows`",
         "refetch-batch": "Refetching needs --batch 1, because every row is decided with the model "
                          f"before it, not {arguments.batch}; --no-refetch uses the codes alone"}
     return UsageError(messages[error.rule])

@@ -157,8 +157,8 @@ class Run:
         first = self._buffer("first model", self.layout.n_bytes) if warm else None
         coefficients = self._buffer("coefficients", self.layout.n_bytes) \
             if job.correction_period else None
-        full = self._buffer("rows at full precision", job.n_rows * self.layout.full_bytes) \
-            if job.refetch_cell else None
+        fine_rows = self._buffer("fine rows", job.n_rows * self.layout.fine_bytes) \
+            if job.cell_half_levels else None
 
         for index, copy in enumerate(job.rows):
             rows.array[index * copy.nbytes:(index + 1) * copy.nbytes] = copy.reshape(-1)
@@ -169,14 +169,14 @@ class Run:
             first.array[:self.layout.n_bytes] = self.layout.pack(job.model, job.intercept)
         if coefficients:
             coefficients.array[:self.layout.n_bytes] = self.layout.pack(job.coefficients, 0)
-        if full and job.full is not None:
-            packed = self.layout.pack_full(job.full)
-            full.array[:packed.size] = packed
-        for buffer in (rows, labels, table, first, coefficients, full):
+        if fine_rows and job.fine_rows is not None:
+            packed = self.layout.pack_fine(job.fine_rows)
+            fine_rows.array[:packed.size] = packed
+        for buffer in (rows, labels, table, first, coefficients, fine_rows):
             if buffer:
                 buffer.to_device()
 
-        lookahead = job.lookahead if config.family == "float" \
+        lookahead = job.lookahead if config.row_format == "float32" \
             else config.effective_lookahead(job.beats)
         for name, value in {
             "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
@@ -184,10 +184,10 @@ class Run:
             "EPOCHS": len(job.epochs), "BATCH": job.batch, "LABEL_FORMAT": job.label_format,
             "LABEL_SHIFT": job.label_shift, "INTERCEPT_LEVEL": job.intercept_level,
             "LOOKAHEAD": lookahead,
-            "REFETCH_SLACK": job.refetch_cell * lookahead * job.n_features * config.level_limit,
+            "LOOKAHEAD_MARGIN": job.cell_half_levels * lookahead * job.n_features * config.level_limit,
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
-            "BOX_LIMIT": job.box_limit, "REFETCH_CELL": job.refetch_cell,
+            "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
         }.items():
             self.write(name, value)
         for name, value in {
@@ -195,7 +195,7 @@ class Run:
             "LABELS_ADDRESS": labels.address, "EPOCH_TABLE_ADDRESS": table.address,
             "MODEL_IN_ADDRESS": first.address if first else 0,
             "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
-            "FULL_ADDRESS": full.address if full else 0,
+            "FINE_ADDRESS": fine_rows.address if fine_rows else 0,
             "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": self.layout.n_bytes,
         }.items():
             self.write_pair(name, value)

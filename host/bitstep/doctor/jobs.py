@@ -16,7 +16,7 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step
 
-ENCODINGS = {"single": "nearest", "double": "double", "float": "float"}
+ENCODINGS = {"one_level": "nearest", "double": "double", "float": "float"}
 EPOCHS = 3
 
 
@@ -43,8 +43,8 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     classes = loss != Loss.LEAST_SQUARES
     if classes:
         values = np.where(values > np.median(values), 1.0, -1.0)
-    data = quantize(features, values, bits=config.bits, encoding=ENCODINGS[config.family],
-                    bus_width=config.bus_width, copies=copies, seed=seed, full=refetch,
+    data = quantize(features, values, bits=config.bits, encoding=ENCODINGS[config.row_format],
+                    bus_width=config.bus_width, copies=copies, seed=seed, fine_rows=refetch,
                     task="classification" if classes else "regression")
     step = automatic_step(data.rows, options.get("batch", 1), True, loss=loss)
     if initial:
@@ -83,7 +83,7 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
         jobs["L1 and a box"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
                                         l1=0.01, box=0.5)
     if config.refetch:
-        jobs["rows read again at full precision"] = make_job(
+        jobs["rows read again with 16 bits a value"] = make_job(
             config, n_features=features_of(config, 2), n_rows=50, loss=Loss.HINGE, refetch=True)
     return jobs
 

@@ -38,7 +38,7 @@ class IntegerEpoch:
                 seen = self.model.copy() if batch > 1 else self.model
                 seen_intercept = self.intercept
             dot = int(dot_row.dot(seen)) + level * seen_intercept
-            if job.refetch_cell and self.undecided(dot_row, dot, target):
+            if job.cell_half_levels and self.undecided(dot_row, dot, target):
                 self.refetch(row, target, dither, update_of)
             else:
                 update = update_of(dot, target, dither)
@@ -77,25 +77,25 @@ class IntegerEpoch:
         return exact.astype(np.int64)
 
     def undecided(self, levels, dot, target):
-        """True if the row at full precision may be on either side of the hinge.
+        """True if the fine row may be on either side of the hinge.
 
-        A value lies within ``refetch_cell`` half levels of its level q and within the ends of the
+        A value lies within ``cell_half_levels`` half levels of its level q and within the ends of the
         grid, so twice its product with x lies between twice q x and that plus or minus
-        ``refetch_cell |x|``, where the end of the grid does not forbid it.
+        ``cell_half_levels |x|``, where the end of the grid does not forbid it.
         """
         limit, size = self.job.config.level_limit, np.abs(self.model)
         outwards = np.where(self.model > 0, levels, -levels)    # limit: q x is the largest there is
-        high = 2 * dot + self.job.refetch_cell * int(size[outwards != limit].sum())
-        low = 2 * dot - self.job.refetch_cell * int(size[outwards != -limit].sum())
+        high = 2 * dot + self.job.cell_half_levels * int(size[outwards != limit].sum())
+        low = 2 * dot - self.job.cell_half_levels * int(size[outwards != -limit].sum())
         if target > 0:      # active below the target
             return low < 2 * target <= high
         return low <= 2 * target < high
 
     def refetch(self, row, target, dither, update_of):
-        """Decide and apply a row at full precision, on the model that its codes met."""
-        fraction, level = self.job.config.full_fraction, self.job.intercept_level
+        """Decide and apply a fine row, on the model that its codes met."""
+        fraction, level = self.job.config.fine_fraction, self.job.intercept_level
         self.refetched_rows += 1
-        values = self.job.full[row].astype(np.int64)
+        values = self.job.fine_rows[row].astype(np.int64)
         dot = int(values.dot(self.model)) + (level * self.intercept << fraction)
         # The side of the hinge is what matters, and a shift of both sides keeps it.
         update = update_of(dot, target << fraction, dither)

@@ -27,7 +27,7 @@ class EpochModel:
     saturation : Saturation
         What left its range in this epoch; a run ends with the first such epoch.
     refetched_rows : int
-        Rows of this epoch that were fetched again at full precision.
+        Rows of this epoch that were fetched again with 16 bits a value.
     """
 
     model: np.ndarray
@@ -48,7 +48,7 @@ def train(job: TrainingJob) -> Iterator[EpochModel]:
 
     and, before a row whose number is a multiple of the correction period, the correction computed
     at the previous such row is added and the next one is computed; after the rows of a proximal
-    period, and after the last one, every model word takes a proximal step. Rows of family
+    period, and after the last one, every model word takes a proximal step. Rows of row format
     ``float`` follow :mod:`bitstep.golden.float32` instead, whose products are rounded. The run
     ends after an epoch in which a value leaves its range.
 
@@ -62,12 +62,12 @@ def train(job: TrainingJob) -> Iterator[EpochModel]:
     intercept = int(job.intercept)
     for number, steps in enumerate(job.epochs):
         packed = job.rows[number % len(job.rows)]
-        if job.config.family == "float":
+        if job.config.row_format == "float32":
             epoch = float32.FloatEpoch(job, steps, model, intercept)
             values = float32.decode(packed, job)
         else:
             codes = unpack_codes(packed, job.config, job.n_features)
-            values = decode(codes, bits=job.config.bits, family=job.config.family)
+            values = decode(codes, bits=job.config.bits, row_format=job.config.row_format)
             epoch = IntegerEpoch(job, steps, model, intercept)
         rows = zip(*values, labels.tolist(), dithers(steps.key, job.n_rows).tolist(), strict=True)
         saturation = Saturation(0)

@@ -11,9 +11,9 @@ from bitstep.pipeline.config import SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Loss, Saturation
 
-UNIT_FRACTION = DITHER_WIDTH        # fraction bits of K
+STEP_FRACTION = DITHER_WIDTH        # fraction bits of K
 # A smaller K ends with zeros, since a mantissa has 18 bits: rounded up it still fits an update.
-MAX_UNIT = 1 << UPDATE_WIDTH - 1 + UNIT_FRACTION
+MAX_STEP = 1 << UPDATE_WIDTH - 1 + STEP_FRACTION
 
 
 class Saturated(Exception):
@@ -24,11 +24,11 @@ class Saturated(Exception):
         self.kind = kind
 
 
-def unit_update(job: TrainingJob, steps: EpochSteps) -> int:
+def derivative_step(job: TrainingJob, steps: EpochSteps) -> int:
     """K, the update of a derivative of 1, with 16 fraction bits:
     round(mantissa 2^(label_shift + 16) / 2^(8 shift)).
     """
-    return round_shift(steps.mantissa << job.label_shift + UNIT_FRACTION, SHIFT_UNIT * steps.shift)
+    return round_shift(steps.mantissa << job.label_shift + STEP_FRACTION, SHIFT_UNIT * steps.shift)
 
 
 def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int], int]:
@@ -41,7 +41,7 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         hinge             -y R(K / 2^16) for active rows, else 0
         logistic          -y R(K sigmoid(-y z / 2^label_shift) / 2^32)
 
-    with K of :func:`unit_update`, the piecewise-linear sigmoid of :mod:`bitstep.golden.sigmoid`,
+    with K of :func:`derivative_step`, the piecewise-linear sigmoid of :mod:`bitstep.golden.sigmoid`,
     and R the rounding by the row's dither (:func:`bitstep.golden.dither.round_dithered`).
 
     Raises
@@ -68,21 +68,21 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         return least_squares
     if job.loss == Loss.SQUARED_HINGE:
         return squared_hinge
-    unit = unit_update(job, steps)
-    if unit >= MAX_UNIT:
+    unit = derivative_step(job, steps)
+    if unit >= MAX_STEP:
         raise Saturated(Saturation.UPDATE)
 
     def hinge(dot, target, dither):
         if not active(dot, target):
             return 0
-        update = round_dithered(unit, UNIT_FRACTION, dither)
+        update = round_dithered(unit, STEP_FRACTION, dither)
         return -update if target > 0 else update
 
     def logistic(dot, target, dither):
         sign = 1 if target > 0 else -1
         argument = round_shift(-sign * dot, job.label_shift - SIGMOID_FRACTION)
         exact = unit * sigmoid(argument)
-        return -sign * round_dithered(exact, UNIT_FRACTION + VALUE_FRACTION, dither)
+        return -sign * round_dithered(exact, STEP_FRACTION + VALUE_FRACTION, dither)
 
     return hinge if job.loss == Loss.HINGE else logistic
 

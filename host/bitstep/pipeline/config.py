@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 BUS_WIDTHS = (64, 128, 256, 512)
-FAMILIES = ("single", "double", "float")
+ROW_FORMATS = ("one_level", "two_levels", "float32")
 SOLVERS = ("linear", "logistic")
-RECURSIONS = {"linear": (2, 3, 4), "logistic": (6,)}
+CYCLES_PER_UPDATE = {"linear": (2, 3, 4), "logistic": (6,)}
 
 MODEL_WIDTH = 32            # bits of a model word, signed
 UPDATE_WIDTH = 32           # bits of c, the scaled residual that multiplies a row's levels, signed
@@ -25,11 +25,11 @@ MAX_SHIFT = 7               # largest ``shift``
 COEFFICIENT_WIDTH = 18      # bits of a diagonal-correction coefficient, signed
 LABEL_WIDTH = 32            # bits of a decoded label, signed
 MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
-FLOAT_BITS = 32             # stored bits of a value of family ``float``
+FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
-FULL_WIDTH = 16             # bits of a value of a row at full precision, signed
-SLACK_WIDTH = 63            # bits of what updates in flight may change, unsigned
-MAX_REFETCH_CELL = 4        # largest half-width of an encoding's cell, in half levels
+FINE_WIDTH = 16             # bits of a value of a fine row, signed
+LOOKAHEAD_MARGIN_WIDTH = 63            # bits of what updates in flight may change, unsigned
+MAX_CELL_HALF_LEVELS = 4        # largest half-width of an encoding's cell, in half levels
 SIGMOID_FRACTION = 12       # fraction bits of the sigmoid's argument
 AUX_WIDTH = 64              # bits of the bus that carries labels, tables and models
 MAX_FEATURES = 1 << 20
@@ -61,8 +61,8 @@ class PipelineConfig:
     bus_width : {64, 128, 256, 512}
         Bits in a beat of the row bus.
     bits : int
-        Stored bits per value, 1 to 8; 32 for family ``float``.
-    family : {"single", "double", "float"}
+        Stored bits per value, 1 to 8; 32 for row format ``float32``.
+    row_format : {"one_level", "two_levels", "float32"}
         ``single``: a code is one signed level, used in the dot product and in the gradient
         (encodings ``nearest``, ``stochastic``, ``double-symmetric``, ``compensated``).
         ``double``: a code holds two samples, one for each use (encoding ``double``).
@@ -71,7 +71,7 @@ class PipelineConfig:
         Features that the memories are sized for; rounded up to whole beats (``capacity``).
     lookahead : int
         Rows by which the model in memory may trail the row being read. 0 waits for every update.
-    recursion : int
+    cycles_per_update : int
         Cycles of the scalar recursion, the least distance between two rows: 2, 3 or 4, and 6 with
         solver ``logistic``.
     minibatch : bool
@@ -84,8 +84,8 @@ class PipelineConfig:
     proximal : bool
         True if proximal steps (L1 and box constraint) are possible.
     refetch : bool
-        True if rows that could be on either side of the hinge are read again at full precision
-        (costs memories, multipliers and a port). Needs family ``single`` and solver ``linear``.
+        True if rows that could be on either side of the hinge are read again with 16 bits a value
+        (costs memories, multipliers and a port). Needs row format ``one_level`` and solver ``linear``.
 
     Raises
     ------
@@ -95,10 +95,10 @@ class PipelineConfig:
 
     bus_width: int = 64
     bits: int = 4
-    family: str = "single"
+    row_format: str = "one_level"
     max_features: int = 4096
     lookahead: int = 8
-    recursion: int = 2
+    cycles_per_update: int = 2
     minibatch: bool = True
     corrections: bool = True
     solver: str = "linear"
@@ -106,44 +106,45 @@ class PipelineConfig:
     refetch: bool = False
 
     def __post_init__(self):
-        for name in ("bus_width", "bits", "max_features", "lookahead", "recursion"):
+        for name in ("bus_width", "bits", "max_features", "lookahead", "cycles_per_update"):
             if isinstance(value := getattr(self, name), np.integer):
                 object.__setattr__(self, name, int(value))
         for name in ("minibatch", "corrections", "proximal", "refetch"):
             if isinstance(value := getattr(self, name), np.bool_):
                 object.__setattr__(self, name, bool(value))
         _choice("bus_width", self.bus_width, BUS_WIDTHS)
-        _choice("family", self.family, FAMILIES)
-        if self.family == "float":
-            _choice("bits of family 'float'", self.bits, (FLOAT_BITS,))
+        _choice("row_format", self.row_format, ROW_FORMATS)
+        if self.row_format == "float32":
+            _choice("bits of row format 'float32'", self.bits, (FLOAT_BITS,))
         else:
             _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)
         _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
         _choice("solver", self.solver, SOLVERS)
-        _choice(f"recursion of solver {self.solver!r}", self.recursion, RECURSIONS[self.solver])
+        _choice(f"cycles_per_update of solver {self.solver!r}", self.cycles_per_update,
+                CYCLES_PER_UPDATE[self.solver])
         for name in ("minibatch", "corrections", "proximal", "refetch"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
-        if self.family == "double" and self.bits < 2:
-            raise ValueError(f"bits must be at least 2 for family 'double', not {self.bits}")
-        if self.refetch and (self.family, self.solver) != ("single", "linear"):
-            raise ValueError("A pipeline with refetch must have family 'single' and solver "
-                             f"'linear', not {self.family!r} and {self.solver!r}")
+        if self.row_format == "two_levels" and self.bits < 2:
+            raise ValueError(f"bits must be at least 2 for row format 'two_levels', not {self.bits}")
+        if self.refetch and (self.row_format, self.solver) != ("one_level", "linear"):
+            raise ValueError("A pipeline with refetch must have row format 'one_level' and solver "
+                             f"'linear', not {self.row_format!r} and {self.solver!r}")
 
     # Codes and levels
 
     @property
     def level_limit(self) -> int:
         """Weight of the value 1 of a scaled feature in a dot product: the largest level, or,
-        for family ``float``, 1 with all fraction bits of the sum.
+        for row format ``float32``, 1 with all fraction bits of the sum.
         """
-        return level_limit(self.bits, self.family)
+        return level_limit(self.bits, self.row_format)
 
     @property
     def gradient_limit(self) -> int:
         """Weight of the value 1 of a scaled feature in an update."""
-        return 1 if self.family == "float" else self.level_limit
+        return 1 if self.row_format == "float32" else self.level_limit
 
     @property
     def intercept_limit(self) -> int:
@@ -152,20 +153,20 @@ class PipelineConfig:
 
     @property
     def level_width(self) -> int:
-        """Bits of a decoded level, signed; of the stored value for family ``float``."""
-        return FLOAT_BITS if self.family == "float" else self.level_limit.bit_length() + 1
+        """Bits of a decoded level, signed; of the stored value for row format ``float32``."""
+        return FLOAT_BITS if self.row_format == "float32" else self.level_limit.bit_length() + 1
 
     @property
     def has_zero_code(self) -> bool:
         """True if the code 0 decodes to level 0, so that padding needs no mask."""
-        return self.bits > (1 if self.family == "single" else 2)
+        return self.bits > (1 if self.row_format == "one_level" else 2)
 
     @property
-    def full_fraction(self) -> int:
-        """Fraction bits, in units of a level, of a value of a row at full precision: as many as
+    def fine_fraction(self) -> int:
+        """Fraction bits, in units of a level, of a value of a fine row: as many as
         its 16 bits have room for.
         """
-        return FULL_WIDTH - max(self.bits, 2)
+        return FINE_WIDTH - max(self.bits, 2)
 
     # Shapes
 
@@ -202,8 +203,8 @@ class PipelineConfig:
         """32-bit words of a model buffer: the rows' lanes, the intercept, one word of padding."""
         return self.beats(n_features) * self.model_lanes + 2
 
-    def full_words(self, n_features: int) -> int:
-        """16-bit words of a row at full precision: a model's order of words up to the last
+    def fine_words(self, n_features: int) -> int:
+        """16-bit words of a fine row: a model's order of words up to the last
         feature's pair, then padding to 64 bits.
         """
         beats = self.beats(n_features)
@@ -225,14 +226,14 @@ class PipelineConfig:
         return (unit * (self.capacity + 1)).bit_length() + 1
 
     @property
-    def reach_width(self) -> int:
+    def dot_margin_width(self) -> int:
         """Bits of the sum of a model's magnitudes, times the largest cell, unsigned."""
         return MODEL_WIDTH + 3 + self.capacity.bit_length()
 
     @property
     def max_label_shift(self) -> int:
         """Largest left shift of a label: enough for every model range and width of a label."""
-        return 62 if self.family == "float" else 40
+        return 62 if self.row_format == "float32" else 40
 
     # Time
 
@@ -244,9 +245,9 @@ class PipelineConfig:
     @property
     def fast_clock(self) -> bool:
         """True if registers stand wherever a clock of 100 MHz and more on a slow FPGA needs them
-        (``recursion`` 4, docs/pipeline.md).
+        (``cycles_per_update`` 4, docs/pipeline.md).
         """
-        return self.recursion == 4
+        return self.cycles_per_update == 4
 
     @property
     def memory_wait(self) -> int:
@@ -278,10 +279,10 @@ class PipelineConfig:
 
     @property
     def product_stages(self) -> int:
-        """Registers of a product in a lane: 2 for a fast clock (``recursion`` 4), and for
+        """Registers of a product in a lane: 2 for a fast clock, and for
         floating-point products, which are aligned in the second.
         """
-        return 2 if self.family == "float" or self.fast_clock else 1
+        return 2 if self.row_format == "float32" or self.fast_clock else 1
 
     @property
     def term_stages(self) -> int:
@@ -290,7 +291,7 @@ class PipelineConfig:
         subtraction from the model. That leaves the choice among the rows before a cycle of its own:
         the levels of the row to apply reach the model store so much later than their slot.
         """
-        return 2 if self.family == "float" else 1
+        return 2 if self.row_format == "float32" else 1
 
     @property
     def solver_lead(self) -> int:
@@ -307,14 +308,14 @@ class PipelineConfig:
     @property
     def latency(self) -> int:
         """Cycles from a row's last beat to the first beat that may apply its update."""
-        return self.dot_stages + solver_stages(self.recursion)
+        return self.dot_stages + solver_stages(self.cycles_per_update)
 
     @property
     def dither_cycles(self) -> int:
         """Cycles in which the dither of four rows is made: few enough that rows never wait for it,
         and a multiple of 5, the groups of four rounds.
         """
-        return 5 if self.recursion < 4 else 15
+        return 5 if self.cycles_per_update < 4 else 15
 
     @property
     def start_delay(self) -> int:
@@ -325,7 +326,7 @@ class PipelineConfig:
 
     def required_lookahead(self, beats: int) -> int:
         """Least look-ahead with which rows of ``beats`` beats never wait for an update."""
-        pitch = max(beats, self.recursion)
+        pitch = max(beats, self.cycles_per_update)
         return ceil_div(self.latency + beats - 1, pitch) - 1
 
     def effective_lookahead(self, beats: int) -> int:
@@ -340,7 +341,7 @@ class PipelineConfig:
         """Whether rows of ``beats`` beats give here what they give with the look-ahead that
         ``other`` has for them. Only floating-point results depend on it.
         """
-        return self.family != "float" \
+        return self.row_format != "float32" \
             or self.allows_lookahead(other.effective_lookahead(beats), beats)
 
     def runs(self, other: "PipelineConfig") -> bool:
@@ -355,7 +356,7 @@ class PipelineConfig:
         other : PipelineConfig
             The pipeline that the jobs are made for.
         """
-        same = ("bits", "bus_width", "family", "solver")
+        same = ("bits", "bus_width", "row_format", "solver")
         return all(getattr(self, name) == getattr(other, name) for name in same) \
             and all(getattr(self, name) or not getattr(other, name)
                     for name in ("proximal", "refetch")) \
@@ -394,8 +395,8 @@ class PipelineConfig:
             ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
             ("logistic", self.solver == "logistic"), ("proximal", self.proximal),
             ("refetch", self.refetch)) if said)
-        return (f"w{self.bus_width}-b{self.bits}-{self.family}-n{self.max_features}"
-                f"-d{self.lookahead}-r{self.recursion}{flags}")
+        return (f"w{self.bus_width}-b{self.bits}-{self.row_format}-n{self.max_features}"
+                f"-d{self.lookahead}-r{self.cycles_per_update}{flags}")
 
     def to_dict(self) -> dict[str, Any]:
         """The choices as a dictionary that JSON can hold."""
@@ -406,18 +407,18 @@ class PipelineConfig:
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).digest()
 
 
-def level_limit(bits: int, family: str) -> int:
+def level_limit(bits: int, row_format: str) -> int:
     """Weight of the value 1 of a scaled feature in a dot product."""
-    if family == "float":
+    if row_format == "float32":
         return 1 << FLOAT_GUARD
-    if family == "double":
+    if row_format == "two_levels":
         return max(1, 1 << bits >> 3)
     return max(1, (1 << bits - 1) - 1)
 
 
-def solver_stages(recursion: int) -> int:
+def solver_stages(cycles_per_update: int) -> int:
     """Cycles from a finished dot product to the update it gives (see docs/pipeline.md)."""
-    return {2: 4, 3: 4, 4: 5, 6: 7}[recursion]
+    return {2: 4, 3: 4, 4: 5, 6: 7}[cycles_per_update]
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from bitstep.pipeline.config import (
     COEFFICIENT_WIDTH,
     LABEL_WIDTH,
     MANTISSA_WIDTH,
-    MAX_REFETCH_CELL,
+    MAX_CELL_HALF_LEVELS,
     MAX_SHIFT,
     MODEL_WIDTH,
     SHIFT_UNIT,
@@ -88,7 +88,7 @@ class TrainingJob:
     Parameters
     ----------
     config : PipelineConfig
-        Bus width, bits and family are part of the meaning; the rest only of the hardware.
+        Bus width, bits and row format are part of the meaning; the rest only of the hardware.
     n_features : int
         Features of a row, 1 to ``config.capacity``.
     rows : tuple of ndarray of uint8, each of shape (n_rows, beats * beat_bytes)
@@ -117,10 +117,10 @@ class TrainingJob:
         Rows between proximal steps (soft threshold and box), a multiple of ``batch``; 0 for none.
     box_limit : int
         Largest magnitude of a model word after a proximal step; 31 bits.
-    full : ndarray of int16, shape (n_rows, n_features), or None
-        The rows at full precision, in units of ``2 ** -config.full_fraction`` of a level.
-    refetch_cell : int
-        Largest difference of a value of ``full`` to the level of its code, in half levels, 1 to 4;
+    fine_rows : ndarray of int16, shape (n_rows, n_features), or None
+        The fine rows, in units of ``2 ** -config.fine_fraction`` of a level.
+    cell_half_levels : int
+        Largest difference of a value of ``fine_rows`` to the level of its code, in half levels, 1 to 4;
         0: no row is fetched again.
 
     Raises
@@ -145,8 +145,8 @@ class TrainingJob:
     loss: Loss = Loss.LEAST_SQUARES
     proximal_period: int = 0
     box_limit: int = MODEL_LIMIT
-    full: np.ndarray | None = None
-    refetch_cell: int = 0
+    fine_rows: np.ndarray | None = None
+    cell_half_levels: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -161,7 +161,7 @@ class TrainingJob:
     @property
     def lookahead(self) -> int:
         """Rows by which the model that a row's dot product is taken with trails. It has no
-        influence on the result, but for family ``float``, whose products are rounded.
+        influence on the result, but for row format ``float32``, whose products are rounded.
         """
         return self.config.effective_lookahead(self.beats)
 
@@ -199,9 +199,9 @@ class TrainingJob:
         if self.correction_period < 0 or self.correction_period % self.batch:
             raise ValueError(f"correction_period must be a multiple of the batch ({self.batch}), "
                              f"not {self.correction_period}")
-        if config.family == "float" and 0 < self.correction_period <= self.lookahead:
+        if config.row_format == "float32" and 0 < self.correction_period <= self.lookahead:
             raise ValueError(f"correction_period must be more than the look-ahead "
-                             f"({self.lookahead}) for family 'float', not "
+                             f"({self.lookahead}) for row format 'float32', not "
                              f"{self.correction_period}")
         self._check_words("coefficients", self.coefficients, COEFFICIENT_WIDTH)
         self._check_words("model", self.model, MODEL_WIDTH)
@@ -211,7 +211,7 @@ class TrainingJob:
             raise ValueError("A training job needs at least one epoch")
         self._check_loss()
         self._check_proximal()
-        self._check_full()
+        self._check_fine()
 
     def _check_loss(self):
         rule = LOSSES[self.loss]
@@ -235,19 +235,19 @@ class TrainingJob:
         if not 0 <= self.box_limit <= MODEL_LIMIT:
             raise ValueError(f"box_limit must be from 0 to {MODEL_LIMIT}, not {self.box_limit}")
 
-    def _check_full(self):
-        if not self.refetch_cell:
+    def _check_fine(self):
+        if not self.cell_half_levels:
             return
         if not self.config.refetch:
-            raise ValueError("This pipeline cannot fetch rows again at full precision; build one "
+            raise ValueError("This pipeline cannot fetch rows again with 16 bits a value; build one "
                              "with refetch=True")
-        if not 1 <= self.refetch_cell <= MAX_REFETCH_CELL:
-            raise ValueError(f"refetch_cell must be from 0 to {MAX_REFETCH_CELL}, "
-                             f"not {self.refetch_cell}")
+        if not 1 <= self.cell_half_levels <= MAX_CELL_HALF_LEVELS:
+            raise ValueError(f"cell_half_levels must be from 0 to {MAX_CELL_HALF_LEVELS}, "
+                             f"not {self.cell_half_levels}")
         if not LOSSES[self.loss].one_sided or self.batch != 1:
             raise ValueError("Refetching is for the hinge loss and a batch of 1, not for "
                              f"{self.loss.name} and {self.batch}")
-        check_fine_rows(self.full, self.n_rows, self.n_features)
+        check_fine_rows(self.fine_rows, self.n_rows, self.n_features)
 
     def _check_words(self, name, words, width):
         if words.shape != (self.n_features,):

@@ -32,7 +32,7 @@ def _signed(codes: np.ndarray, width: int) -> np.ndarray:
     return values - ((values >> (width - 1)) << width)
 
 
-def decode(codes: np.ndarray, *, bits: int, family: str) -> tuple[np.ndarray, np.ndarray]:
+def decode(codes: np.ndarray, *, bits: int, row_format: str) -> tuple[np.ndarray, np.ndarray]:
     """Levels that codes stand for.
 
     Parameters
@@ -44,10 +44,10 @@ def decode(codes: np.ndarray, *, bits: int, family: str) -> tuple[np.ndarray, np
     -------
     dot, gradient : ndarray of int64, same shape
         The level used in the dot product and the one used in the gradient, each at most
-        :func:`bitstep.pipeline.config.level_limit` in magnitude. They are equal for family
+        :func:`bitstep.pipeline.config.level_limit` in magnitude. They are equal for row format
         ``single``.
     """
-    if family == "single":
+    if row_format == "one_level":
         level = 2 * codes.astype(np.int64) - 1 if bits == 1 else _signed(codes, bits)
         return level, level
     ups = [(codes.astype(np.int64) >> sample) & 1 for sample in (0, 1)]

@@ -167,8 +167,8 @@ class ModelLayout:
         Number of each feature's word.
     intercept : int
         Number of the intercept's word.
-    full_words, full_bytes : int
-        Size of a row at full precision.
+    fine_words, fine_bytes : int
+        Size of a fine row.
     """
 
     def __init__(self, config: PipelineConfig, n_features: int):
@@ -177,8 +177,8 @@ class ModelLayout:
         self.n_bytes = 4 * self.n_words
         self.position = feature // config.lanes * config.model_lanes + feature % config.lanes
         self.intercept = self.n_words - 2
-        self.full_words = config.full_words(n_features)
-        self.full_bytes = 2 * self.full_words
+        self.fine_words = config.fine_words(n_features)
+        self.fine_bytes = 2 * self.fine_words
 
     def pack(self, model: np.ndarray, intercept: int) -> np.ndarray:
         """Return the bytes of one model."""
@@ -187,9 +187,9 @@ class ModelLayout:
         words[self.intercept] = intercept
         return words.view(np.uint8)
 
-    def pack_full(self, rows: np.ndarray) -> np.ndarray:
-        """Return the bytes of all rows at full precision."""
-        words = np.zeros((len(rows), self.full_words), "<i2")
+    def pack_fine(self, rows: np.ndarray) -> np.ndarray:
+        """Return the bytes of all fine rows."""
+        words = np.zeros((len(rows), self.fine_words), "<i2")
         words[:, self.position] = rows
         return words.reshape(-1).view(np.uint8)
 

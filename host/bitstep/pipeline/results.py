@@ -110,14 +110,14 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
     Raises
     ------
     DeviceError
-        If bits, bus width or family differ, or the job exceeds the pipeline; the message says
+        If bits, bus width or row format differ, or the job exceeds the pipeline; the message says
         what to build or change.
     """
-    wanted, present = ((c.bits, c.bus_width, c.family) for c in (job.config, config))
+    wanted, present = ((c.bits, c.bus_width, c.row_format) for c in (job.config, config))
     if wanted != present:
         raise DeviceError(
-            "The job is for {} bits, a {}-bit bus and family {!r}, ".format(*wanted)
-            + "the device has a pipeline for {} bits, a {}-bit bus and family {!r}; ".format(
+            "The job is for {} bits, a {}-bit bus and row format {!r}, ".format(*wanted)
+            + "the device has a pipeline for {} bits, a {}-bit bus and row format {!r}; ".format(
                 *present) + "open the device with the job's configuration")
     if config.solver != job.config.solver:
         raise DeviceError(f"The job is for solver {job.config.solver!r}, the device has a pipeline "
@@ -131,7 +131,7 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
     try:
         # A job checks itself against its configuration; its look-ahead is checked above.
         replace(job, config=replace(config, lookahead=job.config.lookahead)
-                if config.family == "float" else config)
+                if config.row_format == "float32" else config)
     except ValueError as error:
         raise DeviceError(str(error)) from error
 

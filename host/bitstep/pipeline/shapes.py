@@ -36,11 +36,11 @@ def check_labels(packed: np.ndarray, label_format: LabelFormat, n_rows: int) -> 
     _check("labels", packed, np.uint8, (label_bytes(n_rows, label_format),))
 
 
-def check_fine_rows(full: np.ndarray | None, n_rows: int, n_features: int) -> None:
-    """Raise ValueError unless there are rows at full precision, 16 bits a value."""
-    if full is None:
-        raise ValueError("full must hold the rows at full precision, not nothing")
-    _check("full", full, np.int16, (n_rows, n_features))
+def check_fine_rows(fine_rows: np.ndarray | None, n_rows: int, n_features: int) -> None:
+    """Raise ValueError unless there are fine rows, 16 bits a value."""
+    if fine_rows is None:
+        raise ValueError("fine_rows must hold the fine rows, not nothing")
+    _check("fine_rows", fine_rows, np.int16, (n_rows, n_features))
 
 
 def _check(name, array, dtype, shape):

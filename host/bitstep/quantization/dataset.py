@@ -49,9 +49,9 @@ class QuantizedDataset:
         return self.rows.encoding
 
     @property
-    def family(self) -> str:
-        """See :attr:`bitstep.quantization.rows.QuantizedRows.family`."""
-        return self.rows.family
+    def row_format(self) -> str:
+        """See :attr:`bitstep.quantization.rows.QuantizedRows.row_format`."""
+        return self.rows.row_format
 
     @property
     def bus_width(self) -> int:
@@ -84,9 +84,9 @@ class QuantizedDataset:
         return self.rows.variance
 
     @property
-    def full(self) -> np.ndarray | None:
-        """Rows at full precision, or None."""
-        return self.rows.full
+    def fine_rows(self) -> np.ndarray | None:
+        """Fine rows, or None."""
+        return self.rows.fine_rows
 
     @property
     def label_format(self) -> LabelFormat:
@@ -150,7 +150,7 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
     center_labels : bool
         True to count a regression's labels from the centre of their range (else from 0).
     options
-        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``, ``full``,
+        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``, ``fine_rows``,
         ``progress``.
 
     Returns

@@ -23,8 +23,8 @@ class Encoding:
 
     Attributes
     ----------
-    family : str
-        Family of the pipelines that decode it (:mod:`bitstep.pipeline.config`).
+    row_format : str
+        Row format of the pipelines that decode it (:mod:`bitstep.pipeline.config`).
     draws : int
         Random samples that a code holds.
     min_bits, max_bits : int
@@ -34,12 +34,12 @@ class Encoding:
         those of least squares, so no other loss can be trained on such codes.
     cell : int
         Largest distance of a value to the level of its code, in half intervals, for encodings
-        whose rows may be kept at full precision; 0 for the others.
+        whose rows may be kept as fine rows; 0 for the others.
     label_bits : {16, 32}
         Stored bits of a regression's label, if nothing else is asked for.
     """
 
-    family: str = "single"
+    row_format: str = "one_level"
     draws: int
     min_bits: int = 1
     max_bits: int = 8
@@ -53,21 +53,21 @@ ENCODINGS = {
     "stochastic": Encoding(draws=1, cell=2),
     "compensated": Encoding(draws=1, corrected=True),
     "double-symmetric": Encoding(draws=2, min_bits=2, corrected=True),
-    "double": Encoding(family="double", draws=2, min_bits=2),
-    "float": Encoding(family="float", draws=0, min_bits=FLOAT_BITS, max_bits=FLOAT_BITS,
+    "double": Encoding(row_format="two_levels", draws=2, min_bits=2),
+    "float": Encoding(row_format="float32", draws=0, min_bits=FLOAT_BITS, max_bits=FLOAT_BITS,
                       label_bits=32),
 }
 
 
 def fine_encodings(join: str = "and") -> str:
-    """Names of the encodings whose rows may be kept at full precision, for messages."""
+    """Names of the encodings whose rows may be kept as fine rows, for messages."""
     return f" {join} ".join(repr(name) for name, encoding in ENCODINGS.items() if encoding.cell)
 
 
 def check_fine(encoding: str) -> None:
-    """Raise ValueError unless rows of an encoding may be kept at full precision."""
+    """Raise ValueError unless rows of an encoding may be kept as fine rows."""
     if not ENCODINGS[encoding].cell:
-        raise ValueError(f"Rows at full precision are kept for the encodings {fine_encodings()}, "
+        raise ValueError(f"Fine rows are kept for the encodings {fine_encodings()}, "
                          f"not for {encoding!r}")
 
 
@@ -108,9 +108,9 @@ class Grid:
                              f"{self.encoding!r}, not {self.bits!r}{hint}")
 
     @property
-    def family(self) -> str:
-        """Family of pipelines that decode the codes (bitstep.pipeline.config)."""
-        return ENCODINGS[self.encoding].family
+    def row_format(self) -> str:
+        """Row format of pipelines that decode the codes (bitstep.pipeline.config)."""
+        return ENCODINGS[self.encoding].row_format
 
     @property
     def intervals(self) -> int:
@@ -209,7 +209,7 @@ class Grid:
         result *= (2 / self.intervals) ** 2 / (2 if self.encoding == "double-symmetric" else 1)
         return result
 
-    def full_precision(self, positions: np.ndarray, fraction: int) -> np.ndarray:
+    def fine_values(self, positions: np.ndarray, fraction: int) -> np.ndarray:
         """Values at full precision, in units of ``2 ** -fraction`` of a level.
 
         Rounded from the position that the code is drawn from, so a value lies in the cell of its
@@ -224,7 +224,7 @@ class Grid:
         ----------
         positions : ndarray of uint32
         fraction : int
-            :attr:`bitstep.pipeline.config.PipelineConfig.full_fraction` of a pipeline for the
+            :attr:`bitstep.pipeline.config.PipelineConfig.fine_fraction` of a pipeline for the
             codes.
 
         Returns
@@ -240,7 +240,7 @@ class Grid:
         shift = FRACTION_BITS - fraction - (1 if self.bits == 1 else 0)     # 1 bit: 2 levels apart
         values = positions + np.uint32(1 << shift - 1)
         values >>= np.uint32(shift)
-        values -= np.uint32(level_limit(self.bits, self.family) << fraction)   # wraps, as int16
+        values -= np.uint32(level_limit(self.bits, self.row_format) << fraction)   # wraps, as int16
         return values.astype(np.int16)
 
 

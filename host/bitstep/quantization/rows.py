@@ -35,9 +35,9 @@ class QuantizedRows:
         the stored level (for ``double`` of one sample, for ``nearest`` and ``float`` 0).
     seed : int
         Seed of the draws.
-    full : ndarray of int16, shape (n_rows, n_features), or None
-        The rows at full precision, for refetching: in units of ``2 ** -full_fraction`` of a level
-        (:attr:`bitstep.pipeline.config.PipelineConfig.full_fraction`), each value in the cells of
+    fine_rows : ndarray of int16, shape (n_rows, n_features), or None
+        The fine rows, for refetching: in units of ``2 ** -fine_fraction`` of a level
+        (:attr:`bitstep.pipeline.config.PipelineConfig.fine_fraction`), each value in the cells of
         its codes. Encodings ``nearest`` and ``stochastic`` only.
 
     Raises
@@ -54,7 +54,7 @@ class QuantizedRows:
     scaler: Scaler
     variance: np.ndarray = field(repr=False)
     seed: int
-    full: np.ndarray | None = field(default=None, repr=False)
+    fine_rows: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self):
         Grid(self.encoding, self.bits)
@@ -65,9 +65,9 @@ class QuantizedRows:
                              f"{self.scaler.centre.shape} and {self.variance.shape}")
         if not (np.isfinite(self.variance).all() and (self.variance >= 0).all()):
             raise ValueError("variance must be finite and not negative")
-        if self.full is not None:
+        if self.fine_rows is not None:
             check_fine(self.encoding)
-            check_fine_rows(self.full, self.n_rows, self.n_features)
+            check_fine_rows(self.fine_rows, self.n_rows, self.n_features)
 
     @property
     def n_rows(self) -> int:
@@ -80,27 +80,27 @@ class QuantizedRows:
         return len(self.packed)
 
     @property
-    def family(self) -> str:
-        """Family of pipelines that decode the codes: ``single``, ``double`` or ``float``."""
-        return ENCODINGS[self.encoding].family
+    def row_format(self) -> str:
+        """Row format of pipelines that decode the codes: ``one_level``, ``two_levels`` or ``float32``."""
+        return ENCODINGS[self.encoding].row_format
 
     @property
     def config(self) -> PipelineConfig:
-        """The least pipeline that reads the rows: their bus width, bits, family and features."""
-        return PipelineConfig(bus_width=self.bus_width, bits=self.bits, family=self.family,
+        """The least pipeline that reads the rows: their bus width, bits, row format and features."""
+        return PipelineConfig(bus_width=self.bus_width, bits=self.bits, row_format=self.row_format,
                               max_features=self.n_features)
 
     @property
     def level_limit(self) -> int:
         """Weight of u = 1 in a dot product: the largest level, or 2**22 for ``float``."""
-        return level_limit(self.bits, self.family)
+        return level_limit(self.bits, self.row_format)
 
     @property
-    def refetch_cell(self) -> int:
+    def cell_half_levels(self) -> int:
         """Largest difference of a value at full precision to the level of its code, in half
-        levels (1, 2 or 4); 0 if there are no rows at full precision.
+        levels (1, 2 or 4); 0 if there are no fine rows.
         """
-        if self.full is None:
+        if self.fine_rows is None:
             return 0
         return ENCODINGS[self.encoding].cell * (2 if self.bits == 1 else 1)
 
@@ -120,13 +120,13 @@ class QuantizedRows:
         Returns
         -------
         dots, gradients : ndarray of float64, shape (rows chosen, n_features)
-            Both samples of family ``double``; the same array twice for the others.
+            Both samples of row format ``two_levels``; the same array twice for the others.
         """
         codes = self._unpack(np.ascontiguousarray(self.packed[0][rows]))
-        if self.family == "float":
+        if self.row_format == "float32":
             values = codes.astype(np.float64)
             return values, values
-        dots, gradients = decode(codes, bits=self.bits, family=self.family)
+        dots, gradients = decode(codes, bits=self.bits, row_format=self.row_format)
         scaled = dots / self.level_limit
         return scaled, scaled if gradients is dots else gradients / self.level_limit
 
@@ -134,21 +134,21 @@ class QuantizedRows:
         """Scaled features of some rows, as exactly as they are known: at full precision where there
         is such a copy, else :meth:`levels`, whose shapes these are.
         """
-        if self.full is None:
+        if self.fine_rows is None:
             return self.levels(rows)
-        scale = self.level_limit * 2.0 ** self.config.full_fraction
-        values = self.full[rows] / scale
+        scale = self.level_limit * 2.0 ** self.config.fine_fraction
+        values = self.fine_rows[rows] / scale
         return values, values
 
     def _unpack(self, packed):
-        if self.family == "float":
+        if self.row_format == "float32":
             return unpack_floats(packed, self.n_features)
         return unpack_codes(packed, self.config, self.n_features)
 
 
 def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensated",
                   bus_width: int = 64, scaler: str | Scaler = "minmax", copies: int = 1,
-                  seed: int = 0, full: bool = False,
+                  seed: int = 0, fine_rows: bool = False,
                   progress: Callable[[int], None] | None = None) -> QuantizedRows:
     """Scale, encode and pack rows.
 
@@ -175,8 +175,8 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
         so their copies share one array.
     seed : int
         At least 0.
-    full : bool
-        True to keep the rows at full precision, too (16 bits a value), so that a pipeline can
+    fine_rows : bool
+        True to keep the fine rows, too (16 bits a value), so that a pipeline can
         fetch them again; for encodings ``nearest`` and ``stochastic``.
     progress : callable, optional
         Called after each block of rows with the number of rows done.
@@ -194,27 +194,27 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     """
     grid = Grid(encoding, bits)
     features = checked_features(features)
-    config = PipelineConfig(bus_width=bus_width, bits=bits, family=grid.family,
+    config = PipelineConfig(bus_width=bus_width, bits=bits, row_format=grid.row_format,
                             max_features=features.shape[1])
-    _check_options(encoding, copies, seed, full)
+    _check_options(encoding, copies, seed, fine_rows)
     scaling = _scaling(features, scaler)
     draws = ENCODINGS[encoding].draws
     row_bytes = config.beats(features.shape[1]) * config.beat_bytes
     packed = tuple(np.empty((len(features), row_bytes), np.uint8)
                    for _ in range(copies if draws else 1))
-    fine = np.empty(features.shape, np.int16) if full else None
+    fine = np.empty(features.shape, np.int16) if fine_rows else None
     total = 0.0
     for block, (start, stop, positions, noise) in enumerate(_blocks(features, scaling, grid)):
         total = total + noise
         for copy, rows in enumerate(packed):
             rows[start:stop] = _pack(grid, positions, bus_width, (seed, copy, block))
         if fine is not None:
-            fine[start:stop] = grid.full_precision(positions, config.full_fraction)
+            fine[start:stop] = grid.fine_values(positions, config.fine_fraction)
         if progress is not None:
             progress(stop)
     return QuantizedRows(
         bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=features.shape[1],
-        packed=packed if draws else packed * copies, scaler=scaling, seed=int(seed), full=fine,
+        packed=packed if draws else packed * copies, scaler=scaling, seed=int(seed), fine_rows=fine,
         variance=np.reshape(total, (-1, features.shape[1])).sum(axis=0) / len(features))
 
 
@@ -237,7 +237,7 @@ def _pack(grid: Grid, positions: np.ndarray, bus_width: int,
     if ENCODINGS[grid.encoding].draws:
         rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
     codes = grid.codes(positions, rng)
-    return pack_floats(codes, bus_width) if grid.family == "float" \
+    return pack_floats(codes, bus_width) if grid.row_format == "float32" \
         else pack_codes(codes, grid.bits, bus_width)
 
 
@@ -263,14 +263,14 @@ def _blocks(features: np.ndarray, scaling: Scaler, grid: Grid) \
         yield start, stop, positions, work.wide.sum(axis=0)
 
 
-def _check_options(encoding, copies, seed, full):
+def _check_options(encoding, copies, seed, fine_rows):
     for name, value, low, high in (("copies", copies, 1, MAX_COPIES), ("seed", seed, 0, np.inf)):
         if not is_integer(value, low, high):
             limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
             raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
-    if full and not ENCODINGS[encoding].cell:
-        raise ValueError(f"full must be False for encoding {encoding!r}, not {full!r}: rows are "
-                         f"kept at full precision for the encodings {fine_encodings()}")
+    if fine_rows and not ENCODINGS[encoding].cell:
+        raise ValueError(f"fine_rows must be False for encoding {encoding!r}, not {fine_rows!r}: rows are "
+                         f"kept as fine rows for the encodings {fine_encodings()}")
 
 
 def checked_features(features: np.ndarray) -> np.ndarray:

@@ -52,8 +52,8 @@ def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") ->
     # Copies without draws are one array, which is stored once.
     first = {id(rows): f"rows_{copy}" for copy, rows in reversed([*enumerate(data.packed)])}
     arrays |= {first[id(rows)]: rows for rows in data.packed}
-    if data.full is not None:
-        arrays["full"] = data.full
+    if data.fine_rows is not None:
+        arrays["fine_rows"] = data.fine_rows
     classes = labels.classes
     header = {
         "magic": MAGIC, "version": VERSION, "bits": data.bits, "encoding": data.encoding,
@@ -143,7 +143,7 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
             n_features=header["n_features"],
             packed=tuple(arrays[name] for name in header["rows"]),
             scaler=Scaler(header["scaler"], arrays["centre"], arrays["scale"]),
-            variance=arrays["variance"], seed=header["seed"], full=arrays.get("full")),
+            variance=arrays["variance"], seed=header["seed"], fine_rows=arrays.get("fine_rows")),
         LabelStream(
             arrays["labels"], LabelFormat[header["label_format"]], header["label_scale"],
             header["label_offset"], None if classes is None else np.array(classes, np.float64)))
@@ -163,25 +163,25 @@ def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray) -> None:
     for _, start, stop in row_blocks(*rows.shape):
         if (rows[start:stop] & padding).any():
             raise ValueError(f"padding in {name} is not 0")
-        if config.family == "float":
+        if config.row_format == "float32":
             values = unpack_floats(rows[start:stop], data.n_features)
             if not (np.abs(values) <= 1).all():     # NaN is refused, too
                 raise ValueError(f"{name} holds a value that is not in [-1, 1]")
-        elif config.family == "single" and (config.bits > 1 or data.full is not None):
+        elif config.row_format == "one_level" and (config.bits > 1 or data.fine_rows is not None):
             codes = unpack_codes(rows[start:stop], config, data.n_features)
             if config.bits > 1 and (codes == impossible).any():
                 raise ValueError(f"{name} holds code {impossible}, which stands for no level")
-            if data.full is not None:
-                _check_cells(data, name, codes, data.full[start:stop])
+            if data.fine_rows is not None:
+                _check_cells(data, name, codes, data.fine_rows[start:stop])
 
 
-def _check_cells(data: QuantizedRows, name: str, codes: np.ndarray, full: np.ndarray) -> None:
-    fraction = data.config.full_fraction
-    levels, _ = decode(codes, bits=data.bits, family="single")
-    values = full.astype(np.int64)
-    if (np.abs(2 * (values - (levels << fraction))) > data.refetch_cell << fraction).any() \
+def _check_cells(data: QuantizedRows, name: str, codes: np.ndarray, fine_rows: np.ndarray) -> None:
+    fraction = data.config.fine_fraction
+    levels, _ = decode(codes, bits=data.bits, row_format="one_level")
+    values = fine_rows.astype(np.int64)
+    if (np.abs(2 * (values - (levels << fraction))) > data.cell_half_levels << fraction).any() \
             or (np.abs(values) > data.level_limit << fraction).any():
-        raise ValueError(f"full holds a value outside the cell of its code in {name}")
+        raise ValueError(f"fine_rows holds a value outside the cell of its code in {name}")
 
 
 def _sha256(array: np.ndarray) -> str:

@@ -45,7 +45,7 @@ class RowChoice:
     bits, encoding : int, str
         See :func:`bitstep.quantization.quantize_rows`.
     refetch : bool
-        True if rows are fetched again at full precision.
+        True if rows are fetched again with 16 bits a value.
     """
 
     bits: int
@@ -55,7 +55,7 @@ class RowChoice:
 
 def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None = None,
                  refetch: bool | None = None, batch: int = 1,
-                 has_full: bool = True) -> RowChoice:
+                 has_fine_rows: bool = True) -> RowChoice:
     """Fill in what is left open, and check that all goes together.
 
     Parameters
@@ -68,8 +68,8 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
         None: wherever loss and encoding allow it, and the rows are there.
     batch : int
         Rows of a batch.
-    has_full : bool
-        True if rows at full precision are there or can be made.
+    has_fine_rows : bool
+        True if fine rows are there or can be made.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
         raise ChoiceError("float" if apart else "bits", str(error)) from error
     check_corrected(encoding, model.loss)
     return RowChoice(bits=bits, encoding=encoding,
-                     refetch=_refetches(model, encoding, refetch, batch, has_full))
+                     refetch=_refetches(model, encoding, refetch, batch, has_fine_rows))
 
 
 def check_corrected(encoding: str, loss: Loss) -> None:
@@ -98,7 +98,7 @@ def check_corrected(encoding: str, loss: Loss) -> None:
                           "'stochastic' or 'double'")
 
 
-def _refetches(model, encoding, asked, batch, has_full):
+def _refetches(model, encoding, asked, batch, has_fine_rows):
     loss = LOSSES[model.loss]
     if not loss.one_sided:
         if asked:
@@ -111,11 +111,11 @@ def _refetches(model, encoding, asked, batch, has_full):
             raise ChoiceError(rule, f"refetch=True needs encoding {fine_encodings('or')}, "
                               f"whose codes bound the value, not {encoding!r}")
         return False
-    if asked is False or (asked is None and not has_full):
+    if asked is False or (asked is None and not has_fine_rows):
         return False
-    if not has_full:
-        raise ChoiceError("refetch-rows", "Refetching needs rows at full precision, and the data "
-                          "have none; quantize with full=True")
+    if not has_fine_rows:
+        raise ChoiceError("refetch-rows", "Refetching needs fine rows, and the data "
+                          "have none; quantize with fine_rows=True")
     if batch != 1:
         raise ChoiceError("refetch-batch", "Refetching needs batch=1, because every row is decided "
                           f"with the model before it, not {batch}; refetch=False uses the codes "

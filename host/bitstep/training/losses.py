@@ -95,7 +95,7 @@ def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndar
                 loss: Loss = Loss.LEAST_SQUARES) -> np.ndarray:
     """Loss of every model of one output, from quantized rows alone.
 
-    Where the rows are kept at full precision, or are floating-point numbers, it is the mean loss on
+    Where the rows are kept as fine rows, or are floating-point numbers, it is the mean loss on
     those. Else it is estimated from codes:
 
     - Least squares. The residuals of quantized rows are larger than those of the features by the
@@ -133,7 +133,7 @@ def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndar
         total += (first * second).sum(axis=0)
     if not rule.quadratic:
         return total / data.n_rows
-    if data.family == "single" and data.full is None:
+    if data.row_format == "one_level" and data.fine_rows is None:
         total -= data.n_rows * (weights ** 2 @ np.asarray(data.variance))
     return total / (2 * data.n_rows)
 

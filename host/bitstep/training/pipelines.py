@@ -37,7 +37,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     loss : Loss
         What is to be minimised.
     refetch : bool
-        True if rows can be fetched again at full precision.
+        True if rows can be fetched again with 16 bits a value.
     proximal : bool
         True if proximal steps (L1 and box constraint) are possible.
 
@@ -54,15 +54,16 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         raise ValueError(f"n_features must be at least 1, not {n_features!r}")
     if encoding not in ENCODINGS:
         raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
-    family = ENCODINGS[encoding].family
+    row_format = ENCODINGS[encoding].row_format
     automatic = lookahead == "auto"
     features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
     solver = LOSSES[loss].solver
-    recursion = 6 if solver == "logistic" else 4 if family == "float" \
-        else PipelineConfig().recursion
-    config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features, family=family,
+    cycles_per_update = 6 if solver == "logistic" else 4 if row_format == "float32" \
+        else PipelineConfig().cycles_per_update
+    config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,
+                            row_format=row_format,
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
-                            recursion=recursion, solver=solver,
+                            cycles_per_update=cycles_per_update, solver=solver,
                             proximal=proximal, refetch=refetch)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
                                       or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.golden.dither import DITHER_WIDTH, epoch_key
-from bitstep.golden.steps import UNIT_FRACTION
+from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.config import COEFFICIENT_WIDTH, PipelineConfig, ceil_div
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.registers import LabelFormat
@@ -60,7 +60,7 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
     data : QuantizedDataset
         Packed rows, labels, and the mean quantization variance D_j of every column.
     config : PipelineConfig
-        Pipeline; bits, bus width and family must be those of ``data``.
+        Pipeline; bits, bus width and row format must be those of ``data``.
     objective, training
         What is minimised, and how.
     initial : (ndarray of shape (n_features,), float) or None
@@ -105,8 +105,8 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         batch=int(training.batch), correction_period=period, coefficients=coefficients,
         epochs=epochs, model=model, intercept=intercept if training.fit_intercept else 0,
         loss=objective.loss, proximal_period=schedule.proximal_period,
-        box_limit=_box_limit(objective.box, units), full=data.full if refetch else None,
-        refetch_cell=data.rows.refetch_cell if refetch else 0)
+        box_limit=_box_limit(objective.box, units), fine_rows=data.fine_rows if refetch else None,
+        cell_half_levels=data.rows.cell_half_levels if refetch else 0)
     error = float(np.abs(taken / np.asarray(training.steps)[first_epoch:] - 1).max())
     return Plan(job, units, taken, error + lost, model_range,
                 between_epochs=factors is not None and not period)
@@ -155,7 +155,7 @@ class _Schedule:
             scale = EpochSteps.scale(mantissa, exponent)
             if self._objective.rule.bounded:
                 scale = stepping.checked_unit(mantissa, exponent, self._shift, step) \
-                    * 2.0 ** -(self._shift + UNIT_FRACTION)
+                    * 2.0 ** -(self._shift + STEP_FRACTION)
             taken.append(self._unit * scale)
             lost = max(lost, 2.0 ** -(DITHER_WIDTH + 1) / (scale * self._largest_label))
             entries.append(EpochSteps(mantissa, exponent, *corrections, self._threshold(taken[-1]),
@@ -184,7 +184,7 @@ def _corrections(data, config, objective, training, between_epochs):
         return 0, np.zeros(data.n_features, np.int32), None
     # With floating-point rows a correction waits for the updates in flight.
     above = config.effective_lookahead(config.beats(data.n_features)) \
-        if config.family == "float" else 0
+        if config.row_format == "float32" else 0
     period, made = 0, 1
     if not (between_epochs and training.correction_period == "auto"
             and stepping.least_period(batch, above) >= data.n_rows):
@@ -214,19 +214,19 @@ def _check(data, config, objective, training, first_epoch):
         raise ValueError(f"A pipeline must be given two classes, not {len(data.classes)}; train "
                          "one class against the rest: "
                          "bitstep.training.train.class_outputs gives their labels")
-    stored = (data.bits, data.bus_width, data.family)
-    if stored != (config.bits, config.bus_width, config.family):
+    stored = (data.bits, data.bus_width, data.row_format)
+    if stored != (config.bits, config.bus_width, config.row_format):
         raise ValueError(
-            "The data are quantized for {} bits, a {}-bit bus and family {!r}, ".format(*stored)
-            + f"the pipeline is for {config.bits} bits, a {config.bus_width}-bit bus and family "
-            f"{config.family!r}; quantize them again or choose another pipeline")
+            "The data are quantized for {} bits, a {}-bit bus and row format {!r}, ".format(*stored)
+            + f"the pipeline is for {config.bits} bits, a {config.bus_width}-bit bus and row format "
+            f"{config.row_format!r}; quantize them again or choose another pipeline")
     if objective.rule.signs and data.label_format != LabelFormat.SIGN:
         raise ValueError(f"A loss {objective.loss.name} needs labels of two classes, not of "
                          "a regression; quantize with task='classification'")
     check_corrected(data.encoding, objective.loss)
-    if objective.refetch and data.full is None:
-        raise ValueError("Refetching needs rows at full precision, and the data have none; "
-                         "quantize with full=True")
+    if objective.refetch and data.fine_rows is None:
+        raise ValueError("Refetching needs fine rows, and the data have none; "
+                         "quantize with fine_rows=True")
     if not training.fit_intercept and data.label_offset != 0:
         raise ValueError("A model without an intercept needs labels that are not centred; quantize "
                          "with center_labels=False")

@@ -3,7 +3,7 @@
 
 from bitstep.checks import is_integer
 from bitstep.golden.rounding import round_shift
-from bitstep.golden.steps import MAX_UNIT, UNIT_FRACTION
+from bitstep.golden.steps import MAX_UNIT, STEP_FRACTION
 from bitstep.pipeline.config import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
 
 MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
@@ -52,7 +52,7 @@ def correction_mantissa(factor: float) -> tuple[int, int]:
 
 def checked_unit(mantissa: int, exponent: int, label_shift: int, step: float) -> int:
     """K, the update of a derivative of 1, with 16 fraction bits
-    (:func:`bitstep.golden.steps.unit_update`).
+    (:func:`bitstep.golden.steps.derivative_step`).
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ def checked_unit(mantissa: int, exponent: int, label_shift: int, step: float) ->
     ValueError
         If it is too large for an update or too coarse; the message names ``step``.
     """
-    unit = round_shift(mantissa << label_shift + UNIT_FRACTION, SHIFT_UNIT * exponent)
+    unit = round_shift(mantissa << label_shift + STEP_FRACTION, SHIFT_UNIT * exponent)
     if unit >= MAX_UNIT:
         raise ValueError(f"A step of {step:.6g} is too large for the model's range; choose one of "
                          f"less than {step * MAX_UNIT / unit:.6g}, or a larger model_range")
     if unit < MIN_UNIT:
-        exact = mantissa * 2.0 ** (label_shift + UNIT_FRACTION - SHIFT_UNIT * exponent)
+        exact = mantissa * 2.0 ** (label_shift + STEP_FRACTION - SHIFT_UNIT * exponent)
         raise ValueError(f"A step of {step:.6g} is too small for the model's range; choose one of "
                          f"at least {step * MIN_UNIT / exact:.6g}, a smaller batch or a smaller "
                          "model_range")

@@ -146,7 +146,7 @@ class Rounded:
         if self.encoding != "exact":
             bits = int(self.bits)
             codes = encode(rows[:, :-1], bits=bits, encoding=self.encoding, rng=rng)
-            levels = decode(codes, bits=bits, family="single")[0]
+            levels = decode(codes, bits=bits, row_format="one_level")[0]
             self.stored = np.hstack([levels / max(1, 2 ** (bits - 1) - 1), rows[:, -1:]])
 
     def start_epoch(self, rng):

@@ -20,7 +20,7 @@ class Run:
     weights : ndarray of float64, shape (n_models, n_inputs)
         Models after the last epoch.
     refetched : ndarray of float64, shape (n_models,)
-        Share of the visited rows that were read again at full precision.
+        Share of the visited rows that were read again with 16 bits a value.
     flipped : ndarray of float64, shape (n_models,)
         Share of the visited rows for which the slope was more than 1/2 off.
     bits : float

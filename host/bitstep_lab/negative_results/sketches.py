@@ -1,4 +1,4 @@
-"""Tests for rows to read again at full precision, of appendix G of the ZipML paper.
+"""Tests for rows to read again with 16 bits a value, of appendix G of the ZipML paper.
 
 The hinge loss's gradient depends on the sign of 1 - z, z = y (a . x), and a rounded row may have it
 wrong. Two tests find rows for which it could be: bounds from the l1 norm of the model (G.4), which

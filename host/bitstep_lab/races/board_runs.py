@@ -45,7 +45,7 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     dataset, profile = task.data.dataset, task.profile
     started = time.perf_counter()
     rows = quantize_rows(dataset.features, bits=contestant.bits, encoding=contestant.encoding,
-                         bus_width=profile.bus_width, seed=task.seed, full=contestant.refetch)
+                         bus_width=profile.bus_width, seed=task.seed, fine_rows=contestant.refetch)
     outputs = task.outputs(rows)
     quantize_s = time.perf_counter() - started
     objective = Objective(loss=task.kind.loss, l2=task.l2, refetch=contestant.refetch)
@@ -100,7 +100,7 @@ def _bytes_moved(outputs: list[QuantizedDataset]) -> int:
     rows = outputs[0].rows
     return sum(copy.nbytes for copy in rows.packed) \
         + sum(each.labels.packed.nbytes for each in outputs) \
-        + (0 if rows.full is None else rows.full.nbytes)
+        + (0 if rows.fine_rows is None else rows.fine_rows.nbytes)
 
 
 class EpochClock(ForwardingDevice):

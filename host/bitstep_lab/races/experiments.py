@@ -61,7 +61,7 @@ def compensated(*widths: int) -> tuple[Pipeline, ...]:
 
 
 def refetching(*widths: int) -> tuple[Pipeline, ...]:
-    """Pipelines of encoding ``nearest`` that fetch rows again at full precision."""
+    """Pipelines of encoding ``nearest`` that fetch rows again with 16 bits a value."""
     return tuple(Pipeline(bits=bits, encoding="nearest", refetch=True) for bits in widths)
 
 
@@ -235,7 +235,7 @@ def pipelines_of(chosen: Sequence[Experiment]) -> int:
         for one in experiment.contestants:
             if isinstance(one, Pipeline):
                 kinds.add((profile(experiment.profile).bus_width, one.bits,
-                           ENCODINGS[one.encoding].family, one.lookahead, one.refetch,
+                           ENCODINGS[one.encoding].row_format, one.lookahead, one.refetch,
                            LOSSES[MODELS[experiment.model].loss].solver,
                            COLUMNS.get(experiment.data, 0) > 4096))
     return len(kinds)

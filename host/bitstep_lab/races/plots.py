@@ -210,7 +210,7 @@ CAPTIONS = {
     "widths": "Bits per value against the loss after the same number of epochs.",
     "cycles": "Cycles of an epoch, and what they would be if they fell as the bits do. Above the "
               "bars: how many times fewer than the float pipeline's.",
-    "refetched": "Share of the visited rows that were read again at full precision."}
+    "refetched": "Share of the visited rows that were read again with 16 bits a value."}
 
 
 def _curves(results, cpu):

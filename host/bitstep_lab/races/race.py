@@ -141,7 +141,7 @@ def _description(race: Race) -> dict[str, Any]:
     """Data and parameters of a race as JSON holds them."""
     data, dataset = race.data, race.data.dataset
     return {
-        "data": data.title, "key": data.key, "rows": dataset.n_rows, "full_rows": data.full_rows,
+        "data": data.title, "key": data.key, "rows": dataset.n_rows, "all_rows": data.all_rows,
         "n_features": dataset.n_features, "source": data.source, "model": race.model,
         "loss": MODELS[race.model].sklearn_loss, "profile": asdict(race.profile),
         "epochs": race.epochs, "batch": race.batch, "schedule": race.schedule, "l2": race.l2,

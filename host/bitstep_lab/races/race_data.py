@@ -30,21 +30,21 @@ class RaceData:
         The rows to train on, in the order in which they are visited.
     source : str
         Where they are from: a file's name, or "synthetic, shaped like ...".
-    full_rows : int
+    all_rows : int
         Rows that there are; more than the data set's if some were left out.
     """
 
     key: str
     dataset: Dataset
     source: str
-    full_rows: int
+    all_rows: int
 
     @property
     def title(self) -> str:
         """Name, size and origin, for headings."""
         rows = f"{self.dataset.n_rows:,}"
-        if self.dataset.n_rows < self.full_rows:
-            rows += f" of {self.full_rows:,}"
+        if self.dataset.n_rows < self.all_rows:
+            rows += f" of {self.all_rows:,}"
         return f"{self.key} ({rows} x {self.dataset.n_features:,}; {self.source})"
 
 

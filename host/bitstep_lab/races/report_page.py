@@ -125,8 +125,8 @@ def _race(out, experiment, race, drawn):
         f"memory {limit}, latency {board['memory_latency']} cycles."),
         (f"Optimum {race['optimum']:.6g}; the line is {_line(race)}, "
         f"{race['targets'][race['line']]:.6g}.")]
-    if race["rows"] < race["full_rows"]:
-        facts.append(f"<b>Reduced:</b> {race['rows']:,} of {race['full_rows']:,} rows.")
+    if race["rows"] < race["all_rows"]:
+        facts.append(f"<b>Reduced:</b> {race['rows']:,} of {race['all_rows']:,} rows.")
     failed = [f"<li>{html.escape(result['name'])}: {html.escape(result['status'])}</li>"
               for result in race["results"] if result["status"] != "ok"]
     parts = [f"<h2 id='{experiment.key}'>{html.escape(experiment.title)}</h2>", figure,

@@ -130,7 +130,7 @@ class PynqBoard:
 
     def config(self, bits: int) -> PipelineConfig:
         """Return the default pipeline for codes of ``bits`` bits: rows of any
-        length never wait, and products have two stages (``recursion`` 4) for a fast clock.
+        length never wait, and products have two stages (``cycles_per_update`` 4) for a fast clock.
 
         Raises
         ------
@@ -140,8 +140,8 @@ class PynqBoard:
         if bits not in self.bus_widths:
             raise ValueError(f"The default bitstreams of {self.name} are for "
                              f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; give a "
-                             "whole configuration, such as bits=3,recursion=4")
-        return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, recursion=4,
+                             "whole configuration, such as bits=3,cycles_per_update=4")
+        return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, cycles_per_update=4,
                               lookahead=0).with_lookahead()
 
     def check(self, config: PipelineConfig) -> None:
@@ -155,7 +155,7 @@ class PynqBoard:
         """Return the number of the memory port and the width in bits for each memory bus of the
         top.
         """
-        names = ["m_axi_rows", "m_axi_aux"] + ["m_axi_full"] * config.refetch
+        names = ["m_axi_rows", "m_axi_aux"] + ["m_axi_fine"] * config.refetch
         return {name: (number, config.bus_width if name == "m_axi_rows" else AUX_WIDTH)
                 for number, name in enumerate(names)}
 

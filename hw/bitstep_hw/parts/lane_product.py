@@ -17,7 +17,7 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
     Of a floating-point value the product is rounded once to ``fraction`` fraction bits, to
     nearest, ties towards plus infinity (:func:`bitstep.golden.float32.align`).
     """
-    if config.family != "float":
+    if config.row_format != "float32":
         if config.fast_clock and len(level) > 2:
             return partial_products(m, level, value, name=name)
         return [_register(m, scale(level, value), valid, name)]
@@ -33,9 +33,9 @@ def level_product(m, config, a, b, *, valid, name):
     later; of floating-point values rounded to :data:`bitstep.pipeline.config.FLOAT_GUARD` fraction
     bits.
     """
-    if config.family != "float" and level_product_stages(config) == 1:
+    if config.row_format != "float32" and level_product_stages(config) == 1:
         return _register(m, a * b, valid, name)
-    if config.family != "float":
+    if config.row_format != "float32":
         # Two narrow products of lookup tables: multiplier blocks are few, and far away.
         low = _register(m, a * b[:_PIECE], valid, f"{name}_low")
         high = _register(m, a * b[_PIECE:].as_signed(), valid, f"{name}_high")
@@ -51,7 +51,7 @@ def level_product(m, config, a, b, *, valid, name):
 def level_product_stages(config):
     """Return the number of clock edges that :func:`level_product` takes."""
     wide = config.fast_clock and config.level_width > _PIECE + 1
-    return 2 if config.family == "float" or wide else 1
+    return 2 if config.row_format == "float32" or wide else 1
 
 
 def _parts(bits):

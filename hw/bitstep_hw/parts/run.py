@@ -8,7 +8,7 @@ from bitstep.pipeline.config import (
     MAX_FEATURES,
     MAX_LABEL_SHIFT,
     MAX_LOOKAHEAD,
-    MAX_REFETCH_CELL,
+    MAX_CELL_HALF_LEVELS,
     MAX_SHIFT,
     MODEL_WIDTH,
 )
@@ -28,8 +28,8 @@ class RunRegisters(wiring.Signature):
         Order of rows, updates, corrections and proximal steps.
     loss, label_shift, intercept_level, box_limit : Out
         Loss, scale of a label, level of the intercept's constant input, and box constraint.
-    refetch_cell, refetch_slack, full_address : Out
-        Rows at full precision.
+    cell_half_levels, lookahead_margin, fine_address : Out
+        Fine rows.
     """
 
     def __init__(self):
@@ -39,8 +39,8 @@ class RunRegisters(wiring.Signature):
             "correction_period": Out(32), "proximal_period": Out(32),
             "loss": Out(Loss), "label_shift": Out(range(MAX_LABEL_SHIFT + 1)),
             "intercept_level": Out(8), "box_limit": Out(MODEL_WIDTH - 1),
-            "refetch_cell": Out(range(MAX_REFETCH_CELL + 1)), "refetch_slack": Out(32),
-            "full_address": Out(64),
+            "cell_half_levels": Out(range(MAX_CELL_HALF_LEVELS + 1)), "lookahead_margin": Out(32),
+            "fine_address": Out(64),
         })
 
 

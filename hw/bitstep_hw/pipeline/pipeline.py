@@ -4,8 +4,8 @@ from amaranth import C, Cat, Module, Signal, signed
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.golden.steps import UNIT_FRACTION
-from bitstep.pipeline.config import AUX_WIDTH, FLOAT_GUARD, LABEL_WIDTH, SLACK_WIDTH
+from bitstep.golden.steps import STEP_FRACTION
+from bitstep.pipeline.config import AUX_WIDTH, FLOAT_GUARD, LABEL_WIDTH, LOOKAHEAD_MARGIN_WIDTH
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.dither import Dither
@@ -25,7 +25,7 @@ from bitstep_hw.pipeline.rows.sequencer import Sequencer
 from bitstep_hw.pipeline.slot import words_stages
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
-from bitstep_hw.pipeline.update.unit_update import UnitUpdate
+from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_hw.pipeline.update.update_queue import UpdateQueue
 
 
@@ -63,8 +63,8 @@ class Pipeline(wiring.Component):
         :class:`bitstep_hw.pipeline.model.port.ModelPort`.
     i_model : In(stream.Signature(64)), o_model : Out(stream.Signature(64))
         Models and coefficients in, models out.
-    full_job : Out(stream.Signature(JOB_LAYOUT)), i_full : In(stream.Signature(64))
-        With ``refetch``: the row at full precision that is wanted, and its beats.
+    fine_job : Out(stream.Signature(JOB_LAYOUT)), i_fine : In(stream.Signature(64))
+        With ``refetch``: the fine row that is wanted, and its beats.
     i_rows : In(stream.Signature(bus_width)), i_labels : In(stream.Signature(signed(32)))
         The epoch's rows and labels.
     saturated : Out(3)
@@ -83,11 +83,11 @@ class Pipeline(wiring.Component):
         self.dot_product = DotProduct(config=config)
         solver = LogisticSolver if config.solver == "logistic" else LinearSolver
         self.solver = solver(config=config)
-        self.unit_update = UnitUpdate()
+        self.derivative_step = DerivativeStep()
         self.dither = Dither(config=config)
         self.engine = CorrectionEngine(config=config) if config.corrections else None
-        full = {"full_job": Out(stream.Signature(JOB_LAYOUT)),
-                "i_full": In(stream.Signature(AUX_WIDTH))}
+        full = {"fine_job": Out(stream.Signature(JOB_LAYOUT)),
+                "i_fine": In(stream.Signature(AUX_WIDTH))}
         super().__init__({
             "run": In(RunRegisters()), "steps": In(EpochSteps()),
             "start": In(1), "stop": In(1), "done": Out(1),
@@ -104,7 +104,7 @@ class Pipeline(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         for name in ("inputs", "sequencer", "levels", "updates", "store", "port", "correlator",
-                     "dot_product", "solver", "unit_update", "dither"):
+                     "dot_product", "solver", "derivative_step", "dither"):
             m.submodules[name] = getattr(self, name)
         slots = self._sequence(m)
         dotted = slots[-1]      # beside the words that the store gives
@@ -179,7 +179,7 @@ class Pipeline(wiring.Component):
         correlator, dot_product, levels = self.correlator, self.dot_product, self.levels
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
         unit, square = Signal(FLOAT_GUARD + 1), Signal(FLOAT_GUARD + 1)
-        fraction = FLOAT_GUARD if self.config.family == "float" else 0
+        fraction = FLOAT_GUARD if self.config.row_format == "float32" else 0
         m.d.comb += unit.eq(self.run.intercept_level << fraction)
         m.d.sync += square.eq(self.run.intercept_level[:7] * unit)
         m.d.comb += [
@@ -197,7 +197,7 @@ class Pipeline(wiring.Component):
             m.d.comb += _each(target, source)
 
     def _connect_solver(self, m, dotted):
-        solver, unit_update, config = self.solver, self.unit_update, self.config
+        solver, derivative_step, config = self.solver, self.derivative_step, self.config
         entered = config.dot_stages - config.solver_lead      # cycles from a slot
         since_dotted = entered - words_stages(config)
         m.d.comb += [
@@ -208,9 +208,10 @@ class Pipeline(wiring.Component):
             solver.dot.eq(self.dot_product.o), solver.dither.eq(self.dither.o),
             self.dither.key.eq(self.steps.key), self.dither.take.eq(solver.take),
             self.dither.restart.eq(self.start),
-            solver.unit.eq(unit_update.unit), solver.unit_too_large.eq(unit_update.too_large),
+            solver.derivative_step.eq(derivative_step.value),
+            solver.step_too_large.eq(derivative_step.too_large),
         ]
-        for part in (solver, unit_update):
+        for part in (solver, derivative_step):
             m.d.comb += [part.mantissa.eq(self.steps.mantissa), part.shift.eq(self.steps.shift),
                          part.label_shift.eq(self.run.label_shift)]
         if config.solver == "linear":
@@ -247,14 +248,14 @@ class Pipeline(wiring.Component):
     def _refetch(self, m, dotted):
         """Refetch rows that their codes do not decide. With look-ahead the codes are judged by a
         bound for every model that the updates in flight may make; a row that this leaves open
-        comes again alone. Nothing else moves while a row at full precision is applied. Returns the
+        comes again alone. Nothing else moves while a fine row is applied. Returns the
         strobe that such a row has left the range.
         """
         sequencer, solver, run = self.sequencer, self.solver, self.run
         self._judge_codes(m, dotted)
         m.submodules.refetcher = refetcher = Refetcher(config=self.config)
-        wiring.connect(m, refetcher.job, wiring.flipped(self.full_job))
-        wiring.connect(m, wiring.flipped(self.i_full), refetcher.i)
+        wiring.connect(m, refetcher.job, wiring.flipped(self.fine_job))
+        wiring.connect(m, wiring.flipped(self.i_fine), refetcher.i)
         # Decided rows of the epoch: the row that a replay begins with.
         decided = Signal(32)
         with m.If(sequencer.decided):
@@ -268,9 +269,10 @@ class Pipeline(wiring.Component):
             sequencer.replay.eq(solver.o_replay),
             sequencer.hold.eq(solver.o_undecided | refetcher.busy),
             refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
-            refetcher.positive.eq(solver.o_positive), refetcher.unit.eq(solver.o_unit),
+            refetcher.positive.eq(solver.o_positive),
+            refetcher.derivative_step.eq(solver.o_derivative_step),
             refetcher.epoch_start.eq(self.start), refetcher.row_passed.eq(sequencer.decided),
-            refetcher.address.eq(run.full_address), refetcher.label_shift.eq(run.label_shift),
+            refetcher.address.eq(run.fine_address), refetcher.label_shift.eq(run.label_shift),
             refetcher.intercept_level.eq(run.intercept_level),
             refetcher.beats.eq(run.beats_per_row), refetcher.last_lanes.eq(run.last_lanes),
             self.row_refetched.eq(solver.o_undecided),
@@ -283,17 +285,17 @@ class Pipeline(wiring.Component):
         sequencer, solver, run = self.sequencer, self.solver, self.run
         m.submodules.bounds = bounds = CellBounds(config=self.config)
         label = delay(m, sequencer.label, self.config.dot_stages, name="bounds_label")
-        margin = Signal(SLACK_WIDTH, reset_less=True)
+        margin = Signal(LOOKAHEAD_MARGIN_WIDTH, reset_less=True)
         # K, rounded up by any dither, for every update that the model has not met yet.
-        m.d.sync += margin.eq((self.unit_update.unit[UNIT_FRACTION:] + 1) * run.refetch_slack)
+        m.d.sync += margin.eq((self.derivative_step.value[STEP_FRACTION:] + 1) * run.lookahead_margin)
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
-            bounds.last.eq(dotted.last), bounds.cell.eq(run.refetch_cell),
+            bounds.last.eq(dotted.last), bounds.cell.eq(run.cell_half_levels),
             bounds.ends.eq(sequencer.replay_alone), bounds.dot.eq(self.dot_product.o),
             bounds.target.eq(label << run.label_shift),
             *_each(bounds.levels, self.levels.late_dot),
             *_each(bounds.words, self.store.slot_words),
-            solver.refetching.eq(run.refetch_cell != 0),
+            solver.refetching.eq(run.cell_half_levels != 0),
             solver.undecided.eq(bounds.undecided), solver.dot_margin.eq(bounds.dot_margin),
             solver.lookahead_margin.eq(margin),
             solver.replay_alone.eq(sequencer.replay_alone), solver.discard.eq(sequencer.discard),

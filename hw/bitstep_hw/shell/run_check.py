@@ -5,7 +5,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_REFETCH_CELL
+from bitstep.pipeline.config import MAX_CELL_HALF_LEVELS
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.shell.register_bank import WRITABLE
 
@@ -70,7 +70,7 @@ class RunCheck(wiring.Component):
         addresses = [registers.labels_address, registers.epoch_table_address,
                      registers.model_in_address, registers.coefficients_address,
                      registers.model_out_address, registers.model_out_stride,
-                     registers.full_address]
+                     registers.fine_address]
         row_align = (config.beat_bytes - 1).bit_length()
         return [
             registers.rows == 0, beats == 0, beats > config.max_beats,
@@ -91,12 +91,12 @@ class RunCheck(wiring.Component):
             wrong.append(registers.batch != 1)
         if not config.corrections:
             wrong.append(registers.correction_period != 0)
-        logistic, refetching = registers.loss == Loss.LOGISTIC, registers.refetch_cell != 0
+        logistic, refetching = registers.loss == Loss.LOGISTIC, registers.cell_half_levels != 0
         wrong += [
             ~logistic if config.solver == "logistic" else logistic,
             (registers.loss != Loss.LEAST_SQUARES) & (registers.label_format != LabelFormat.SIGN),
             refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
-            registers.refetch_cell > MAX_REFETCH_CELL,
+            registers.cell_half_levels > MAX_CELL_HALF_LEVELS,
         ]
         if not config.proximal:
             wrong.append(registers.proximal_period != 0)

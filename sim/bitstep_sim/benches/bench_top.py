@@ -31,7 +31,7 @@ LOSSES = (Loss.LOGISTIC,) if CONFIG.solver == "logistic" else \
 BROKEN = [("rows", "ROWS", Error.ROW_READ), ("aux_read", "LABELS", Error.AUX_READ),
           ("aux_read", "EPOCH_TABLE", Error.AUX_READ), ("aux_read", "MODEL_IN", Error.AUX_READ),
           ("aux_write", "MODEL_OUT", Error.MODEL_WRITE),
-          *[("full", "FULL", Error.ROW_READ)] * CONFIG.refetch]
+          *[("fine", "FINE", Error.ROW_READ)] * CONFIG.refetch]
 
 
 class BenchBuffer:
@@ -130,7 +130,7 @@ def small_job(**options):
     """A few rows of two beats, for what ends early; rows are fetched again if they can be."""
     return random_job(CONFIG, **{"n_features": CONFIG.lanes + 1, "n_rows": 40, "epochs": 3,
                                  "seed": SEED, "warm": True, "loss": LOSSES[0],
-                                 "refetch_cell": int(CONFIG.refetch), **options})
+                                 "cell_half_levels": int(CONFIG.refetch), **options})
 
 
 @cocotb.test
@@ -140,7 +140,7 @@ async def every_epoch_as_golden(dut, stall):
     for number, n_features in enumerate((1, CONFIG.lanes, CONFIG.lanes + 1, CONFIG.capacity)):
         batch, loss = 1 + number, LOSSES[(number + 1) % len(LOSSES)]
         # With floating-point rows a period must be longer than the look-ahead.
-        period = [0, 1, 2, 5][number] + (number and CONFIG.lookahead) * (CONFIG.family == "float")
+        period = [0, 1, 2, 5][number] + (number and CONFIG.lookahead) * (CONFIG.row_format == "float32")
         await trains(shell, random_job(
             CONFIG, n_features=n_features, n_rows=23, epochs=2, seed=SEED + number, batch=batch,
             correction_period=period * batch, copies=1 + number % 2, loss=loss,
@@ -154,7 +154,7 @@ async def every_refetched_row_as_golden(dut, stall):
     shell = await prepare(dut, stall)
     for number, n_features in enumerate((1, CONFIG.lanes, CONFIG.capacity)):
         job = small_job(n_features=n_features, n_rows=80, epochs=2, seed=SEED + number,
-                        refetch_cell=1 + number % 2, correction_period=[0, 7, 10][number])
+                        cell_half_levels=1 + number % 2, correction_period=[0, 7, 10][number])
         assert any(epoch.refetched_rows for epoch in train(job)), number
         await trains(shell, job)
 
@@ -170,7 +170,7 @@ async def bus_errors(dut, case):
         start = registers[f"{buffer}_ADDRESS_LO"]
         # Labels may be one beat only, and not every row is fetched again.
         memory.broken = range(start + 16 * (buffer != "LABELS"),
-                              start + (PAGE if port == "full" else 24))
+                              start + (PAGE if port == "fine" else 24))
 
     result = await run(shell, job, on_start=on_start)
     assert isinstance(result, BusError), result
@@ -208,7 +208,7 @@ async def abort(dut, cycles):
 @cocotb.test
 async def saturation(dut):
     shell = await prepare(dut, 0.0)
-    job = small_job(n_rows=60, refetch_cell=0,
+    job = small_job(n_rows=60, cell_half_levels=0,
                     loss=Loss.LOGISTIC if CONFIG.solver == "logistic" else Loss.LEAST_SQUARES)
     if CONFIG.solver == "logistic":         # K must be too large, since no update is larger
         job = dataclasses.replace(job, label_shift=22)

@@ -100,10 +100,10 @@ class Shell:
             "host-aw": host_write.aw_channel, "host-w": host_write.w_channel,
             "host-b": host_write.b_channel,
         }
-        if hasattr(dut, "m_axi_full_araddr"):       # only pipelines that fetch rows again have it
-            self.full = BreakableRead(AxiReadBus.from_prefix(dut, "m_axi_full"), *clocking,
+        if hasattr(dut, "m_axi_fine_araddr"):       # only pipelines that fetch rows again have it
+            self.fine = BreakableRead(AxiReadBus.from_prefix(dut, "m_axi_fine"), *clocking,
                                       **options)
-            channels |= {"full-ar": self.full.ar_channel, "full-r": self.full.r_channel}
+            channels |= {"fine-ar": self.fine.ar_channel, "fine-r": self.fine.r_channel}
         if stall:
             for role, channel in channels.items():
                 channel.set_pause_generator(stalls(role, stall))

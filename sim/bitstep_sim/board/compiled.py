@@ -10,7 +10,7 @@ from bitstep.pipeline.results import DeviceError
 BASE = 0x1000_0000          # address of the first byte of memory, so that 0 is outside of it
 
 # Ports by their order in board.cpp, and the error responses of AXI.
-PORTS = ("rows", "aux_read", "aux_write", "full")
+PORTS = ("rows", "aux_read", "aux_write", "fine")
 SLVERR, DECERR = 2, 3
 
 _HANDLE = ctypes.c_void_p
@@ -191,7 +191,7 @@ class Board:
         Parameters
         ----------
         port : str
-            One of ``PORTS``; ``full`` is there with ``refetch`` alone.
+            One of ``PORTS``; ``fine`` is there with ``refetch`` alone.
         number : int
             Which of its answers from now on, the next one is 1: beats of a read, bursts of a
             write. 0 is none.

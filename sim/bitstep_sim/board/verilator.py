@@ -257,7 +257,7 @@ def _compile(verilog, folder, trace, compiler, verilator, report, main) -> Path:
           "-Mdir", folder, source], env=verilator.environment)
 
     include = verilator.root / "include"
-    flags = [*CXX_FLAGS, f"-DBITSTEP_FULL={'m_axi_full_araddr' in verilog:d}",
+    flags = [*CXX_FLAGS, f"-DBITSTEP_FINE={'m_axi_fine_araddr' in verilog:d}",
              f"-DVM_TRACE={trace:d}", f"-DVM_TRACE_FST={trace:d}",
              "-I", CPP / "fst", "-I", include, "-I", include / "vltstd"]
     jobs = []

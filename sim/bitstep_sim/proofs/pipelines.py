@@ -48,7 +48,7 @@ class Epoch:
                 continue
             codes.append(s.constant(4, name=f"row_{number}"))
             for half in (codes[-1][:2], codes[-1][2:]):
-                s.assume(half != 2)         # no code of the family
+                s.assume(half != 2)         # no code of the row format
         return codes
 
     def scales(self, s):
@@ -64,7 +64,7 @@ def narrow():
     modules = [module for name, module in sys.modules.items()
                if name.startswith(("bitstep_hw.", "bitstep.pipeline.config"))
                # Least squares does not use K.
-               and name != "bitstep_hw.pipeline.update.unit_update"]
+               and name != "bitstep_hw.pipeline.update.derivative_step"]
     changed = [(module, name, getattr(module, name)) for module in modules for name in NARROW
                if hasattr(module, name)]
     try:
@@ -121,12 +121,13 @@ def _sequential(s, rows, labels, mantissa, level, words, updates):
     return words, s.named(fits), s.named(right)
 
 
-def pipeline(epoch, *, lookahead, cycles, recursion=2):
+def pipeline(epoch, *, lookahead, cycles, cycles_per_update=2):
     """An epoch with any labels, from any model; it ends before ``cycles``."""
     def build(s: Surrounding):
         with narrow():
             config = NarrowConfig(bus_width=4, bits=2, max_features=4, lookahead=2,
-                                  recursion=recursion, minibatch=False, corrections=False)
+                                  cycles_per_update=cycles_per_update, minibatch=False,
+                                  corrections=False)
             _build(s, Pipeline(config=config))
 
     def _build(s, dut):
@@ -205,7 +206,7 @@ _NO_FAR = Mutation(_SOLVER, "self.dot - target - sum(far)", "self.dot - target")
 _NO_FAR_FAST = Mutation(_SOLVER, "history.before(d, entry), 1,", "history.before(d, entry) & 0, 1,")
 _GAPS = Mutation("pipeline/update/update_history.py", "for left in range(1, cycles_left))",
                  "for left in range(2, cycles_left))")
-# Name, look-ahead, recursion, epoch, cycles until it has surely ended, faults.
+# Name, look-ahead, cycles_per_update, epoch, cycles until it has surely ended, faults.
 _EPOCHS = [
     ("pipeline-d2", 2, 2, FIRST, 40,
      [Mutation("pipeline/products/correlator.py", "(d > skipped)", "(d > skipped + 1)"),
@@ -223,17 +224,18 @@ _EPOCHS = [
 ]
 
 
-def _claim(lookahead, recursion, epoch):
+def _claim(lookahead, cycles_per_update, epoch):
     rows = ", ".join(f"({a}, {b})" for a, b in epoch.rows)
     return (f"the model after the rows {rows} is that of sequential SGD, with look-ahead "
-            f"{lookahead}, recursion {recursion}, mantissa {epoch.mantissa}"
+            f"{lookahead}, cycles_per_update {cycles_per_update}, mantissa {epoch.mantissa}"
             + (f", {epoch.gap} cycles from row to row" if epoch.gap > 1 else ""))
 
 
 PROPERTIES = [
-    Property(name, "Pipeline", _claim(lookahead, recursion, epoch),
-             pipeline(epoch, lookahead=lookahead, cycles=cycles, recursion=recursion),
+    Property(name, "Pipeline", _claim(lookahead, cycles_per_update, epoch),
+             pipeline(epoch, lookahead=lookahead, cycles=cycles,
+                      cycles_per_update=cycles_per_update),
              first, others=tuple(others), depth=cycles + 1, skip=cycles, bounded=True,
              timeout_s=600)
-    for name, lookahead, recursion, epoch, cycles, (first, *others) in _EPOCHS
+    for name, lookahead, cycles_per_update, epoch, cycles, (first, *others) in _EPOCHS
 ]

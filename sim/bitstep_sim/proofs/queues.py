@@ -137,11 +137,12 @@ def reader(s: Surrounding):
     s.check(implies(s.past(came, 2) > left, dut.o.valid))
 
 
-def lines(s: Surrounding, *, recursion=2):
+def lines(s: Surrounding, *, cycles_per_update=2):
     """Beside beat j of row i, line d shows beat j of row i - d. A beat chosen at will is followed
     through all lines.
     """
-    config = PipelineConfig(bits=8, max_features=16, lookahead=2, recursion=recursion)
+    config = PipelineConfig(bits=8, max_features=16, lookahead=2,
+                            cycles_per_update=cycles_per_update)
     dut = DelayLines(config=config)
     beats, number = s.constant(2, name="beats"), s.constant(2, name="chosen")
     s.assume((beats != 0) & (beats <= 2))
@@ -201,7 +202,7 @@ PROPERTIES = [
              depth=12, bounded=True),
     Property("queue-lines-fast", "DelayLines",
              "the same for a fast clock, with the same index every third cycle at most",
-             functools.partial(lines, recursion=4),
+             functools.partial(lines, cycles_per_update=4),
              Mutation("pipeline/rows/delay_lines.py", "delay(m, self.index, 1 + late",
                       "delay(m, self.index, 1"), depth=14, bounded=True),
 ]

@@ -21,7 +21,7 @@ class NarrowConfig(PipelineConfig):
 
 
 CONFIGS = [NarrowConfig(bus_width=2 * bits, bits=bits, max_features=features, lookahead=1,
-                        recursion=2) for bits, features in ((4, 6), (2, 8))]
+                        cycles_per_update=2) for bits, features in ((4, 6), (2, 8))]
 
 
 def _between(value, limit):
@@ -131,7 +131,7 @@ _PROPERTIES = [
      "a row's sum, the intercept's square with it, fits gram_width", correlator,
      Mutation("pipeline/products/correlator.py", 'row = Signal(signed(config.gram_width)',
               'row = Signal(signed(config.gram_width - 2)')),
-    ("range-bounds", "CellBounds", "both sums fit reach_width", cell_bounds,
+    ("range-bounds", "CellBounds", "both sums fit dot_margin_width", cell_bounds,
      Mutation("pipeline/products/cell_bounds.py", "MODEL_WIDTH + 3 + config.capacity.bit_length()",
               "MODEL_WIDTH + 1 + config.capacity.bit_length()")),
 ]

@@ -16,8 +16,9 @@ def ones(bits):
     return total
 
 
-def _sequencer(s, recursion):
-    config = PipelineConfig(bits=8, max_features=24, lookahead=2, recursion=recursion)
+def _sequencer(s, cycles_per_update):
+    config = PipelineConfig(bits=8, max_features=24, lookahead=2,
+                            cycles_per_update=cycles_per_update)
     dut = Sequencer(config=config)
     given = {name: s.constant(len(getattr(dut, name)), name=f"given_{name}")
              for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period")}
@@ -57,10 +58,10 @@ def _on_their_way(s, dut, fragment, config, lookahead):
     return places
 
 
-def order(recursion):
+def order(cycles_per_update):
     """The flags of slots, and how close to each other they are."""
     def build(s: Surrounding):
-        dut, fragment, _, lookahead, beats = _sequencer(s, recursion)
+        dut, fragment, _, lookahead, beats = _sequencer(s, cycles_per_update)
         slot, m = dut.slot, s.m
         index, rows = Signal.like(slot.index), Signal(3)
         ended = slot.valid & slot.last
@@ -75,12 +76,12 @@ def order(recursion):
                         & (slot.last == (index == beats - 1))))
         # Row i takes the update of row i - D - 1, from the first row on that has one.
         s.check(implies(slot.valid, slot.apply == (rows > lookahead)))
-        # Same words not in two slots that follow each other; rows `recursion` apart.
+        # Same words not in two slots that follow each other; rows `cycles_per_update` apart.
         s.check(~(slot.valid & s.past(slot.valid)) | (slot.index != s.past(slot.index)))
-        for age in (2, 3) if recursion == 4 else ():
+        for age in (2, 3) if cycles_per_update == 4 else ():
             s.check(~(slot.valid & s.past(slot.valid, age))
                     | (slot.index != s.past(slot.index, age)))
-        for age in range(1, recursion):
+        for age in range(1, cycles_per_update):
             s.check(~(ended & s.past(ended, age)))
         # Every slot of a row with data takes a beat, its last one the label.
         s.check(dut.i_rows.ready == (slot.valid & ~slot.idle_row))
@@ -95,10 +96,10 @@ def order(recursion):
     return build
 
 
-def update(recursion):
+def update(cycles_per_update):
     """A row chosen at will: its update is there when the row D + 1 later begins."""
     def build(s: Surrounding):
-        dut, fragment, config, lookahead, _ = _sequencer(s, recursion)
+        dut, fragment, config, lookahead, _ = _sequencer(s, cycles_per_update)
         places = _on_their_way(s, dut, fragment, config, lookahead)
         slot, m = dut.slot, s.m
         s.check(ones(places) <= lookahead + 1)
@@ -144,21 +145,21 @@ def done(s: Surrounding):
 
 _GATE = "pipeline/rows/issue_gate.py"
 PROPERTIES = [
-    *(Property(f"slots-order-{recursion}", "Sequencer",
+    *(Property(f"slots-order-{cycles_per_update}", "Sequencer",
                "beats of a row in order; applies from row D + 1 on; same words at least "
-               f"{4 if recursion == 4 else 2} cycles apart; rows {recursion} cycles apart",
-               order(recursion), mutation, depth=recursion + 2)
-      for recursion, mutation in (
+               f"{4 if cycles_per_update == 4 else 2} cycles apart; rows {cycles_per_update} cycles apart",
+               order(cycles_per_update), mutation, depth=cycles_per_update + 2)
+      for cycles_per_update, mutation in (
           (2, Mutation("pipeline/rows/row_flags.py", "self.apply.eq(age > self.lookahead)",
                        "self.apply.eq(age >= self.lookahead)")),
-          (3, Mutation(_GATE, "for age in range(1, self.config.recursion - 1)",
-                       "for age in range(1, self.config.recursion - 2)")),
+          (3, Mutation(_GATE, "for age in range(1, self.config.cycles_per_update - 1)",
+                       "for age in range(1, self.config.cycles_per_update - 2)")),
           (4, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)")))),
-    *(Property(f"slots-update-{recursion}", "Sequencer",
+    *(Property(f"slots-update-{cycles_per_update}", "Sequencer",
                "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
                "D + 1 rows are in flight",
-               update(recursion), mutation, depth=2, breaks_at=24)
-      for recursion, mutation in (
+               update(cycles_per_update), mutation, depth=2, breaks_at=24)
+      for cycles_per_update, mutation in (
           (2, Mutation(_GATE, "self.outstanding - finished > self.lookahead)",
                        "self.outstanding - finished > self.lookahead + 1)")),
           (4, Mutation(_GATE, "delay(m, row_ends, self.config.latency - 1",

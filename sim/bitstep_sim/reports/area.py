@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
-from bitstep.pipeline.config import FAMILIES, PipelineConfig
+from bitstep.pipeline.config import ROW_FORMATS, PipelineConfig
 from bitstep_hw.boards.zynq import XC7Z020
 from bitstep_hw.top import to_verilog
 
@@ -65,7 +65,7 @@ def synthesize(config: PipelineConfig) -> dict[str, float]:
     return count(stat["design"]["num_cells_by_type"])
 
 
-def configurations(bus_width: int, widths: list[int], family: str) -> list[PipelineConfig]:
+def configurations(bus_width: int, widths: list[int], row_format: str) -> list[PipelineConfig]:
     """For each width the stalling pipeline, and the one that never waits on one-beat rows.
 
     Parameters
@@ -73,11 +73,12 @@ def configurations(bus_width: int, widths: list[int], family: str) -> list[Pipel
     bus_width : int
     widths : list of int
         Stored bits of a value.
-    family : str
+    row_format : str
     """
     pairs = []
     for bits in widths:
-        stalling = PipelineConfig(bus_width=bus_width, bits=bits, family=family, lookahead=0)
+        stalling = PipelineConfig(bus_width=bus_width, bits=bits, row_format=row_format,
+                                  lookahead=0)
         pairs += [stalling, stalling.with_lookahead()]
     return pairs
 
@@ -89,12 +90,13 @@ def main() -> int:
     parser.add_argument("--bus-width", type=int, default=64, help="bits of a beat (%(default)s)")
     parser.add_argument("--bits", type=int, nargs="+", default=[1, 2, 4, 8],
                         help="stored bits per value (%(default)s)")
-    parser.add_argument("--family", choices=FAMILIES, default="single", help="(%(default)s)")
+    parser.add_argument("--row-format", choices=ROW_FORMATS, default="one_level",
+                        help="(%(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="runs of Yosys at once (%(default)s)")
     arguments = parser.parse_args()
     print("| configuration | LUT | FF | RAMB36 | DSP | of a xc7z020 |")
     print("| --- | --- | --- | --- | --- | --- |")
-    configs = configurations(arguments.bus_width, arguments.bits, arguments.family)
+    configs = configurations(arguments.bus_width, arguments.bits, arguments.row_format)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for config, used in zip(configs, pool.map(synthesize, configs), strict=True):
             share = max(used[name] / XC7Z020[name] for name in used)

@@ -42,10 +42,10 @@ def configurations(kinds: list[str], buses: list[int],
             bits = {"single": widths, "double": [width for width in widths if width > 1],
                     "fast": [width for width in widths if width in (1, 2, 4, 8)],
                     "float": [32]}.get(kind, [8])
-            options = {"double": {"family": "double"}, "fast": {"recursion": 4},
+            options = {"double": {"family": "double"}, "fast": {"cycles_per_update": 4},
                        "refetch": {"refetch": True},
-                       "logistic": {"solver": "logistic", "recursion": 6},
-                       "float": {"family": "float", "recursion": 4}}.get(kind, {})
+                       "logistic": {"solver": "logistic", "cycles_per_update": 6},
+                       "float": {"family": "float", "cycles_per_update": 4}}.get(kind, {})
             for width in bits:
                 yield kind, PipelineConfig(bus_width=bus_width, bits=width,
                                            **options).with_lookahead()     # type: ignore[arg-type]
@@ -104,8 +104,8 @@ def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int)
         epoch, beats = cycles / EPOCHS, config.beats(n_features)
         cells += [config.effective_lookahead(beats), f"{epoch / n_rows:.3f}",
                   f"{n_rows * beats / epoch:.3f}", f"{epoch:,.0f}"]
-        shares.append(epoch / (1.02 * n_rows * max(beats, config.recursion)))
-    row(kind, config.bus_width, config.bits, config.latency, config.recursion, *cells,
+        shares.append(epoch / (1.02 * n_rows * max(beats, config.cycles_per_update)))
+    row(kind, config.bus_width, config.bits, config.latency, config.cycles_per_update, *cells,
         f"{max(shares):.3f}")
     device.close()
 

@@ -108,11 +108,11 @@ def float_models(rows: np.ndarray, signs: np.ndarray,
     return models[:, :-1], models[:, -1]
 
 
-def full_rows(data: QuantizedDataset) -> np.ndarray:
-    """Rows at full precision as scaled features, shape (n_rows, n_features)."""
-    assert data.full is not None, "the rows were quantized with full=True"
-    unit = data.level_limit << PipelineConfig(bits=data.bits).full_fraction
-    return data.full / float(unit)
+def fine_values(data: QuantizedDataset) -> np.ndarray:
+    """Fine rows as scaled features, shape (n_rows, n_features)."""
+    assert data.fine_rows is not None, "the rows were quantized with fine_rows=True"
+    unit = data.level_limit << PipelineConfig(bits=data.bits).fine_fraction
+    return data.fine_rows / float(unit)
 
 
 def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs: int) -> None:
@@ -136,7 +136,7 @@ def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs
     training, test = problem(name, n_rows, n_features)
     scaler = fit_scaler(training.features, "minmax")
     data = {(encoding, bits): quantize(training.features, training.labels, bits=bits,
-                                       encoding=encoding, full=True, task="classification")
+                                       encoding=encoding, fine_rows=True, task="classification")
             for encoding in ENCODINGS for bits in widths}
     finest = data[ENCODINGS[0], max(widths)]
     steps = schedule_steps("inverse", step=automatic_step(finest.rows, loss=Loss.HINGE),
@@ -172,7 +172,8 @@ def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs
 def _float_pipeline(training: Dataset, steps: np.ndarray) -> Run:
     data = quantize(training.features, training.labels, bits=32, encoding="float",
                     task="classification")
-    device = SimDevice(PipelineConfig(bits=32, family="float", recursion=4).with_lookahead(),
+    device = SimDevice(PipelineConfig(bits=32, row_format="float32",
+                                      cycles_per_update=4).with_lookahead(),
                        memory_latency=IDEAL_LATENCY)
     run = train(device, data, steps, refetch=False)
     device.close()
@@ -193,7 +194,7 @@ def _print_cost(encoding: str, data: QuantizedDataset, run: Run, straw_man: Run,
 
 def _print_quality(training: Dataset, test: Dataset, scaler: Scaler, data, runs, straw_men,
                    floating: Run):
-    rows = [scaler.transform(training.features), *map(full_rows, data.values())]
+    rows = [scaler.transform(training.features), *map(fine_values, data.values())]
     steps = np.array([floating.steps, *(run.steps for run in runs.values())])
     weights, intercepts = float_models(np.stack(rows, axis=1), training.labels, steps)
 

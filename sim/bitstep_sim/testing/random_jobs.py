@@ -32,7 +32,7 @@ _FLOAT_CORNERS = np.array([
 def random_codes(config: PipelineConfig, shape: tuple[int, ...],
                  rng: np.random.Generator) -> np.ndarray:
     """Codes of every level that a quantizer uses."""
-    if config.family == "double" or config.bits == 1:
+    if config.row_format == "two_levels" or config.bits == 1:
         return rng.integers(0, 1 << config.bits, shape, dtype=np.uint8)
     levels = rng.integers(-config.level_limit, config.level_limit + 1, shape)
     return _codes(levels, config.bits)
@@ -52,14 +52,14 @@ def random_labels(label_format: LabelFormat, n_rows: int, rng: np.random.Generat
     return rng.integers(-magnitude, magnitude + 1, n_rows)
 
 
-def random_full(config: PipelineConfig, levels: np.ndarray, refetch_cell: int,
+def random_fine_rows(config: PipelineConfig, levels: np.ndarray, cell_half_levels: int,
                 rng: np.random.Generator) -> np.ndarray:
-    """Rows at full precision that the levels may have been drawn from.
+    """Fine rows that the levels may have been drawn from.
 
     Parameters
     ----------
     levels : ndarray of int64, shape (n_rows, n_features)
-    refetch_cell : int
+    cell_half_levels : int
         Half levels that a value may be away from its level.
 
     Returns
@@ -67,8 +67,8 @@ def random_full(config: PipelineConfig, levels: np.ndarray, refetch_cell: int,
     ndarray of int16, shape (n_rows, n_features)
         One value in eight is at an end of its cell.
     """
-    half = 1 << config.full_fraction - 1
-    reach = refetch_cell * half
+    half = 1 << config.fine_fraction - 1
+    reach = cell_half_levels * half
     away = rng.integers(-reach, reach + 1, levels.shape)
     at_end = rng.random(levels.shape) < 1 / 8
     values = 2 * half * levels + np.where(at_end, np.where(away > 0, reach, -reach), away)
@@ -103,7 +103,7 @@ class JobOptions:
     loss : Loss
     proximal_period : int
         Rows between proximal steps, whose threshold and limit both bite.
-    refetch_cell : int
+    cell_half_levels : int
         Half levels of a cell; half of the rows then agree with the random model in most
         features, since no other row is surely inactive with a few bits.
     """
@@ -119,7 +119,7 @@ class JobOptions:
     speed: float = 0.5
     loss: Loss = Loss.LEAST_SQUARES
     proximal_period: int = 0
-    refetch_cell: int = 0
+    cell_half_levels: int = 0
 
 
 def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **options) -> TrainingJob:
@@ -147,10 +147,10 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
         label_format = LabelFormat.SIGN
         hidden = rng.uniform(-1, 1, n_features)
         labels = np.where(values @ hidden < 0, -1, 1) * rng.choice([1, -1], n_rows, p=[0.9, 0.1])
-    full = None
-    if given.refetch_cell:
-        rows, full = _refetched_rows(config, values, labels[:, None] * np.sign(hidden),
-                                     given.refetch_cell, given.copies, rng)
+    fine_rows = None
+    if given.cell_half_levels:
+        rows, fine_rows = _refetched_rows(config, values, labels[:, None] * np.sign(hidden),
+                                     given.cell_half_levels, given.copies, rng)
     limit = 1 << COEFFICIENT_WIDTH - 1
     return TrainingJob(
         config=config, n_features=n_features, rows=rows,
@@ -163,7 +163,7 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
         intercept=int(start[0]) * given.intercept, loss=given.loss,
         proximal_period=given.proximal_period,
         box_limit=max(2, round(change)) if given.proximal_period else MODEL_LIMIT,
-        full=full, refetch_cell=given.refetch_cell)
+        fine_rows=fine_rows, cell_half_levels=given.cell_half_levels)
 
 
 def _steps(given, first, change):
@@ -180,37 +180,37 @@ def _steps(given, first, change):
 
 def _extra_label_shift(config, n_features):
     """Bits of shift beyond :data:`_LABELS`, so that updates are more than rounding."""
-    if config.family == "float":
+    if config.row_format == "float32":
         return _FLOAT_LABEL_SHIFT
     return max(0, (n_features * config.level_limit ** 2).bit_length() + _UPDATE_BITS - 19)
 
 
 def _codes(levels, bits):
-    """Codes of levels of family ``single``."""
+    """Codes of levels of row format ``one_level``."""
     return ((levels + 1 >> 1) if bits == 1 else levels % (1 << bits)).astype(np.uint8)
 
 
 def _random_rows(config, shape, copies, rng):
     """Packed copies, and what the first one stands for in the dot product."""
-    if config.family == "float":
+    if config.row_format == "float32":
         floats = [random_floats(shape, rng) for _ in range(copies)]
         return tuple(pack_floats(copy, config.bus_width) for copy in floats), floats[0]
     codes = [random_codes(config, shape, rng) for _ in range(copies)]
-    dots, _ = decode(codes[0], bits=config.bits, family=config.family)
+    dots, _ = decode(codes[0], bits=config.bits, row_format=config.row_format)
     return tuple(pack_codes(copy, config.bits, config.bus_width) for copy in codes), dots
 
 
-def _refetched_rows(config, levels, signs, refetch_cell, copies, rng):
-    """Packed copies of rows, and the rows at full precision that all of them are drawn from."""
-    limit, fraction = config.level_limit, config.full_fraction
+def _refetched_rows(config, levels, signs, cell_half_levels, copies, rng):
+    """Packed copies of rows, and the fine rows that all of them are drawn from."""
+    limit, fraction = config.level_limit, config.fine_fraction
     clear = (rng.random((len(levels), 1)) < 0.5) & (rng.random(levels.shape) < 0.9)
     levels = np.where(clear, limit * signs.astype(np.int64), levels)
-    full = random_full(config, levels, refetch_cell, rng)
+    fine_rows = random_fine_rows(config, levels, cell_half_levels, rng)
     rows = [levels]
     for _ in range(copies - 1):
         pitch = 2 if config.bits == 1 else 1
         other = np.clip(levels + pitch * rng.integers(-1, 2, levels.shape), -limit, limit)
-        in_cell = abs(full - (other << fraction)) <= refetch_cell << fraction - 1
+        in_cell = abs(fine_rows - (other << fraction)) <= cell_half_levels << fraction - 1
         rows.append(np.where(in_cell, other, levels))
     return tuple(pack_codes(_codes(copy, config.bits), config.bits, config.bus_width)
-                 for copy in rows), full
+                 for copy in rows), fine_rows

@@ -202,14 +202,14 @@ def test_model_of_another_configuration(tmp_path, capsys):
     assert "this is not a model file" in fails(capsys, "predict", data, data)
 
 
-def test_copy_at_full_precision_of_other_rows(tmp_path, capsys):
+def test_fine_copy_of_other_rows(tmp_path, capsys):
     """Whole files of the right sizes, but the copy is not that of the codes."""
     data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
     assert main(["quantize", str(data), "--out", str(packed), "--model", "svm"]) == 0
     stored = load_quantized(packed)
-    assert stored.full is not None
-    rows = dataclasses.replace(stored.rows, full=stored.full[::-1].copy())
+    assert stored.fine_rows is not None
+    rows = dataclasses.replace(stored.rows, fine_rows=stored.fine_rows[::-1].copy())
     save_quantized(dataclasses.replace(stored, rows=rows), packed)
     assert "quantize again" in fails(capsys, "train", packed, "--model", "svm", "--device",
                                      "golden")

@@ -458,8 +458,8 @@ def test_info(capsys):
         in capsys.readouterr().out
     assert main(["info", "--bits", "32", "--solver", "logistic", "--proximal"]) == 0
     shown = capsys.readouterr().out
-    assert "w64-b32-float-n4096" in shown
-    assert "recursion         6 cycles" in shown
+    assert "w64-b32-f32-n4096" in shown
+    assert "cycles_per_update         6 cycles" in shown
     assert re.search(r"^ +8 +4 +\d+ +\d+ +6$", shown, re.MULTILINE)
     config = PipelineConfig(refetch=True, lookahead=0)
     assert main(["info", "--refetch", "--lookahead", "0"]) == 0
@@ -536,11 +536,15 @@ def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
         main(["rtl", "--bits", "1", "--encoding", "double"])
     assert "from 2 to 8 for encoding 'double', not 1" in capsys.readouterr().err
     for options, message in (
-            (["--solver", "logistic", "--recursion", "2"], "recursion of solver 'logistic' must"),
-            (["--recursion", "6"], "recursion of solver 'linear' must be one of 2, 3, 4, not 6"),
-            (["--recursion", "5"], "argument --recursion: invalid choice: 5"),
-            (["--refetch", "--bits", "32"], "A pipeline with refetch must have family 'single'"),
-            (["--refetch", "--solver", "logistic"], "pipeline with refetch must have family 'sing"),
+            (["--solver", "logistic", "--cycles-per-update", "2"],
+             "cycles_per_update of solver 'logistic' must"),
+            (["--cycles-per-update", "6"],
+             "cycles_per_update of solver 'linear' must be one of 2, 3, 4, not 6"),
+            (["--cycles-per-update", "5"], "argument --cycles-per-update: invalid choice: 5"),
+            (["--refetch", "--bits", "32"],
+             "A pipeline with refetch must have row format 'one_level'"),
+            (["--refetch", "--solver", "logistic"],
+             "pipeline with refetch must have row format 'sing"),
             (["--bits", "32", "--encoding", "double"], "--bits 32 does not go together with")):
         with pytest.raises(SystemExit) as caught:
             main(["rtl", *options])
@@ -554,7 +558,7 @@ def test_rtl(tmp_path, capsys):
     assert main(["rtl", "--bits", "8", "--max-features", "16", "--lookahead", "0", "--no-minibatch",
                  "--no-corrections", "--out", str(path)]) == 0
     assert "module bitstep_top" in path.read_text()
-    assert "w64-b8-single-n16-d0-r2-nobatch-nocorr" in capsys.readouterr().out
+    assert "w64-b8-one-n16-d0-c2-nobatch-nocorr" in capsys.readouterr().out
 
 
 def test_as_a_process(numbers):

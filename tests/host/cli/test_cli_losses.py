@@ -92,7 +92,7 @@ def test_floating_point_rows(numbers, tmp_path):
     for options in (["--bits", 32], ["--encoding", "float"]):
         found = run_of(tmp_path, numbers[0], *options, "--epochs", 30)
         assert (found["config"]["bits"], found["config"]["encoding"]) == (32, "float")
-        assert found["config"]["pipeline"]["family"] == "float"
+        assert found["config"]["pipeline"]["row_format"] == "float32"
         assert found["history"][-1]["train_loss"] < 0.5
 
 
@@ -121,26 +121,27 @@ def test_quantized_file_for_refetching(tmp_path, capsys):
     assert main(["info", packed]) == 0
     assert "full precision   a copy at 16 bits" in capsys.readouterr().out
     codes = run_of(tmp_path, packed, "--model", "svm")
-    assert "over K rows at full precision (there are no features)" in capsys.readouterr().out
+    assert "over K fine rows (there are no features)" in capsys.readouterr().out
     features = run_of(tmp_path, "breast_cancer", "--model", "svm")
     assert codes["coef"] == features["coef"]
-    assert codes["loss_on"] == "full"
+    assert codes["loss_on"] == "fine_rows"
     assert codes["history"][-1]["train_loss"] == pytest.approx(
         features["history"][-1]["train_loss"], rel=1e-4)
     assert codes["counters"]["refetched_rows"] == features["counters"]["refetched_rows"]
 
-    assert main(["quantize", "breast_cancer", "--model", "svm", "--no-full", "--out", straw]) == 0
+    assert main(["quantize", "breast_cancer", "--model", "svm", "--no-fine-rows", "--out",
+                 straw]) == 0
     found = run_of(tmp_path, straw, "--model", "svm")
     assert not found["config"]["refetch"]
     assert found["loss_on"] == "codes"
-    assert f"note: {straw} has no rows at full precision, so rows are used as quantized; `bitstep" \
+    assert f"note: {straw} has no fine rows, so rows are used as quantized; `bitstep" \
         in capsys.readouterr().err
     run_of(tmp_path, straw, "--model", "svm", "--no-refetch")
     assert capsys.readouterr().err == ""
 
     # With another model or more classes, too.
-    assert main(["quantize", "digits", "--bits", "6", "--encoding", "stochastic", "--full", "--out",
-                 whole]) == 0
+    assert main(["quantize", "digits", "--bits", "6", "--encoding", "stochastic", "--fine-rows",
+                 "--out", whole]) == 0
     for model in ("svm", "logistic", "l2-svm", "ls-svm"):
         found = run_of(tmp_path, whole, "--model", model, "--epochs", 1)
         assert found["config"]["model"] == model
@@ -155,7 +156,7 @@ def test_quantized_floating_point_file(tmp_path, capsys):
     codes = run_of(tmp_path, packed, "--out", out)
     features = run_of(tmp_path, "diabetes", "--bits", 32)
     assert codes["coef"] == features["coef"]
-    assert codes["loss_on"] == "full"
+    assert codes["loss_on"] == "fine_rows"
     assert codes["history"][-1]["train_loss"] == pytest.approx(
         features["history"][-1]["train_loss"], rel=1e-6)
     assert main(["predict", out, packed]) == 0
@@ -208,8 +209,9 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
             (["train", packed, "--bits", "32"], "--bits 32 does not fit"),
             (["train", straw, "--model", "linreg"], "which was quantized for a classification"),
             (["train", straw, "--model", "svm", "--refetch"], f"which {straw} does not hold: writ"),
-            (["quantize", numbers[0], "--full", "--out", other], "--full needs --encoding neares"),
-            (["quantize", numbers[0], "--full", "--bits", "32", "--out", other], "not float")):
+            (["quantize", numbers[0], "--fine-rows", "--out", other],
+             "--fine-rows needs --encoding neares"),
+            (["quantize", numbers[0], "--fine-rows", "--bits", "32", "--out", other], "not float")):
         with pytest.raises(SystemExit) as caught:
             main([*arguments, *(["--device", "golden"] if arguments[0] == "train" else [])])
         assert caught.value.code == 2

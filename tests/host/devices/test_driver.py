@@ -52,14 +52,14 @@ def small_job():
 
 NEW_JOBS = {                        # what register or buffer each is about: configuration, changes
     "loss": ({}, {"loss": Loss.SQUARED_HINGE}),
-    "logistic": ({"solver": "logistic", "recursion": 6}, {"loss": Loss.LOGISTIC}),
+    "logistic": ({"solver": "logistic", "cycles_per_update": 6}, {"loss": Loss.LOGISTIC}),
     "proximal": ({"proximal": True}, {"proximal_period": 5}),
-    "full rows": ({"refetch": True, "lookahead": 0}, {"loss": Loss.HINGE, "refetch_cell": 2}),
+    "full rows": ({"refetch": True, "lookahead": 0}, {"loss": Loss.HINGE, "cell_half_levels": 2}),
     "wider full rows": ({"refetch": True, "lookahead": 0, "bits": 1},
-                        {"loss": Loss.HINGE, "refetch_cell": 4, "copies": 2, "n_features": 64}),
-    "float": ({"bits": 32, "family": "float", "proximal": True},
+                        {"loss": Loss.HINGE, "cell_half_levels": 4, "copies": 2, "n_features": 64}),
+    "float32": ({"bits": 32, "row_format": "float32", "proximal": True},
               {"loss": Loss.HINGE, "proximal_period": 3, "copies": 2}),
-    "float, corrected": ({"bits": 32, "family": "float", "bus_width": 512},
+    "float, corrected": ({"bits": 32, "row_format": "float32", "bus_width": 512},
                          {"correction_period": 10, "warm": True}),
 }
 
@@ -103,21 +103,21 @@ def test_losses_and_options_as_golden(kind, name):
     np.testing.assert_array_equal(result.intercepts, [epoch.intercept for epoch in expected])
     refetched = sum(epoch.refetched_rows for epoch in expected)
     assert result.counters["refetched_rows"] == refetched
-    assert (refetched > 0) == bool(job.refetch_cell)
+    assert (refetched > 0) == bool(job.cell_half_levels)
     assert getattr(device, "buffers", []) == []
 
 
 @given(bits=st.integers(1, 8), bus_width=st.sampled_from([64, 128, 512]),
        n_features=st.integers(1, 150), n_rows=st.integers(1, 9), seed=st.integers(0, 1000))
 @settings(max_examples=40, deadline=None)
-def test_any_layout_of_full_rows(bits, bus_width, n_features, n_rows, seed):
+def test_any_layout_of_fine_rows(bits, bus_width, n_features, n_rows, seed):
     config = PipelineConfig(bits=bits, bus_width=bus_width, max_features=150, refetch=True,
                             lookahead=0)
     job = simulated_job(config, n_features=n_features, n_rows=n_rows, seed=seed, loss=Loss.HINGE,
-                        refetch_cell=4)
+                        cell_half_levels=4)
     device = FakeDevice(config)
     device.train(job)
-    np.testing.assert_array_equal(device.job().full, job.full)
+    np.testing.assert_array_equal(device.job().fine_rows, job.fine_rows)
 
 
 def test_unused_registers_are_written():
@@ -126,7 +126,7 @@ def test_unused_registers_are_written():
     assert device.train(new_job("full rows")).counters["refetched_rows"]
     job = small_job()
     result = device.train(dataclasses.replace(job, config=device.config))
-    assert result.counters["refetched_rows"] == device.get("REFETCH_CELL") == 0
+    assert result.counters["refetched_rows"] == device.get("CELL_HALF_LEVELS") == 0
     np.testing.assert_array_equal(result.models, [epoch.model for epoch in train(job)])
 
 
@@ -174,7 +174,7 @@ def test_lookahead_of_the_run():
 
 @pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
 def test_lookahead_of_floating_point_rows_is_the_job_s(kind):
-    config = PipelineConfig(bits=32, family="float", max_features=8, minibatch=False)
+    config = PipelineConfig(bits=32, row_format="float32", max_features=8, minibatch=False)
     found = []
     for lookahead in (0, 3, 8):
         job = simulated_job(dataclasses.replace(config, lookahead=lookahead), n_features=8,
@@ -210,17 +210,18 @@ def test_not_the_expected_device(options, message):
 @pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
 @pytest.mark.parametrize("change, make, message", [
     ({"bits": 4}, small_job, "job is for 3 bits, .* open the device with the job's configuration"),
-    ({"bus_width": 128}, small_job, "a 64-bit bus and family 'single', the device has .* 128-bit"),
+    ({"bus_width": 128}, small_job,
+     "a 64-bit bus and row format 'one_level', the device has .* 128-bit"),
     ({"max_features": 21}, random_job, "1 to 21 features for this pipeline, not 25; build one"),
     ({"minibatch": False}, full_job, "no mini-batches, so batch must be 1, not 2"),
     ({"corrections": False}, full_job, "no diagonal corrections"),
     ({}, lambda: new_job("proximal"), "no proximal steps.* build one with proximal=True"),
     ({"lookahead": 0}, lambda: new_job("full rows"), "cannot fetch rows again.* refetch=True"),
     ({}, lambda: new_job("logistic"), "for solver 'logistic', the device has .* 'linear'"),
-    ({"solver": "logistic", "recursion": 6}, small_job,
+    ({"solver": "logistic", "cycles_per_update": 6}, small_job,
      "for solver 'linear', the device has .* 'logistic'"),
-    ({}, lambda: new_job("float"), "a 64-bit bus and family 'float', the device has"),
-    ({"bits": 32, "family": "float", "proximal": True, "lookahead": 0},
+    ({}, lambda: new_job("float32"), "a 64-bit bus and row format 'float32', the device has"),
+    ({"bits": 32, "row_format": "float32", "proximal": True, "lookahead": 0},
      lambda: new_job("float"), "for a look-ahead of 1 rows, which is part of the result"),
 ])
 def test_job_for_another_pipeline(kind, change, make, message):

@@ -381,9 +381,9 @@ def test_finds_its_bitstream(tmp_path, monkeypatch):
     folder = tmp_path / "bitstreams"
     folder.mkdir()
     built = {"short": dataclasses.replace(CONFIG, lookahead=0, max_features=32),
-             "long": dataclasses.replace(CONFIG, recursion=4, max_features=128),
+             "long": dataclasses.replace(CONFIG, cycles_per_update=4, max_features=128),
              "wide": dataclasses.replace(CONFIG, bus_width=128),
-             "logistic": dataclasses.replace(CONFIG, solver="logistic", recursion=6),
+             "logistic": dataclasses.replace(CONFIG, solver="logistic", cycles_per_update=6),
              "proximal": dataclasses.replace(CONFIG, bits=2, proximal=True)}
     for name, config in built.items():
         write_bitstream(folder, config, name=name)
@@ -393,13 +393,14 @@ def test_finds_its_bitstream(tmp_path, monkeypatch):
                          (built["logistic"], "logistic"), (built["proximal"], "proximal"),
                          (dataclasses.replace(CONFIG, bits=2), "proximal")):
         assert find_bitstream(wanted) == folder / f"{name}.bit"
-    exact = PipelineConfig(bits=32, family="float", lookahead=2, max_features=64)
+    exact = PipelineConfig(bits=32, row_format="float32", lookahead=2, max_features=64)
     write_bitstream(folder, dataclasses.replace(exact, lookahead=1), name="nearer")
     with pytest.raises(DeviceError, match="for 32 bits"):
         find_bitstream(exact)
     write_bitstream(folder, dataclasses.replace(exact, lookahead=5), name="further")
     assert find_bitstream(exact) == folder / "further.bit"
-    with pytest.raises(DeviceError, match=r"for 3 bits, a 64-bit bus, family 'single' and solver "
+    with pytest.raises(DeviceError,
+                       match=r"for 3 bits, a 64-bit bus, row format 'one_level' and solver "
                                           r"'linear', refetch; there are: w64-b3.*--bus-width"):
         find_bitstream(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
     with pytest.raises(DeviceError, match="there are: none"):
@@ -453,7 +454,7 @@ def test_sizes_of_the_documentation():
     assert len(rows) == 4
     for n_rows, n_features, cells in rows:
         for bits, cell in zip((32, 8, 4, 2, 1), cells.split("|"), strict=True):
-            config = PipelineConfig(bits=bits, family="float" if bits == 32 else "single")
+            config = PipelineConfig(bits=bits, row_format="float32" if bits == 32 else "one_level")
             size = (int(n_rows.replace(",", "")) * config.beats(int(n_features))
                     * config.beat_bytes)
             assert cell.strip(" *") == f"{size / 1e6:.1f} MB"

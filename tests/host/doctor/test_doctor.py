@@ -207,9 +207,9 @@ def test_ctrl_c_stops_the_run_and_closes(monkeypatch):
 @pytest.mark.parametrize("config", [
     PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, proximal=True),
     PipelineConfig(bits=1, bus_width=512),
-    PipelineConfig(bits=2, family="double", minibatch=False),
-    PipelineConfig(bits=32, family="float", max_features=6, lookahead=6, proximal=True),
-    PipelineConfig(bits=4, max_features=48, solver="logistic", recursion=6, proximal=True),
+    PipelineConfig(bits=2, row_format="two_levels", minibatch=False),
+    PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True),
+    PipelineConfig(bits=4, max_features=48, solver="logistic", cycles_per_update=6, proximal=True),
     PipelineConfig(bits=8, max_features=64, corrections=False),
 ], ids=lambda config: config.name)
 def test_jobs_use_all_that_a_pipeline_has(config):

@@ -15,7 +15,7 @@ from bitstep.pipeline.memory import pack_floats
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep_sim.testing.random_jobs import random_job
 
-FLOAT = PipelineConfig(bits=32, family="float", lookahead=0)
+FLOAT = PipelineConfig(bits=32, row_format="float32", lookahead=0)
 TINY = 2.0**-13
 
 
@@ -159,13 +159,14 @@ def converted(job, config):
     {"loss": Loss.LOGISTIC}], ids=str)
 def test_as_integers(lookahead, options):
     """Rows of -1, 0 and 1 make every product exact, so look-ahead changes nothing either."""
-    solver = {"solver": "logistic", "recursion": 6} if options.get("loss") == Loss.LOGISTIC else {}
+    solver = {"solver": "logistic",
+              "cycles_per_update": 6} if options.get("loss") == Loss.LOGISTIC else {}
     config = PipelineConfig(bits=2, proximal=True, **solver)
     job = random_job(config, n_features=5, n_rows=101, epochs=3, copies=2, warm=True, **options)
     # Four times a mantissa must fit.
     job = replace(job, epochs=tuple(replace(steps, mantissa=min(steps.mantissa, 0xFFFF))
                                     for steps in job.epochs))
-    floats = replace(config, bits=32, family="float", lookahead=lookahead, max_features=6)
+    floats = replace(config, bits=32, row_format="float32", lookahead=lookahead, max_features=6)
     assert models(converted(job, floats)) == models(job)
 
 

@@ -7,7 +7,7 @@ from fakes import make_job
 from bitstep.golden import integer
 from bitstep.golden.sgd import train
 from bitstep.golden.sigmoid import ERROR_BOUND, NODES, sigmoid
-from bitstep.golden.steps import unit_update, update_rule
+from bitstep.golden.steps import derivative_step, update_rule
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
@@ -15,7 +15,7 @@ from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 # A step of 64 / 256 = 1/4 and targets of +-16 in the examples by hand, so K = 4. Key 0 gives the
 # rows of an epoch the dithers 0.005, 0.418, 0.309 and 0.601.
 ROWS, LABELS = [[1, 2], [3, -1]], [1, -1]
-LOGISTIC = PipelineConfig(bits=4, solver="logistic", recursion=6)
+LOGISTIC = PipelineConfig(bits=4, solver="logistic", cycles_per_update=6)
 
 
 def sign_job(levels, labels, *, loss, label_shift=4, mantissa=64, shift=1, **changes):
@@ -116,9 +116,9 @@ def test_sigmoid_error_of_every_argument():
     (64, 1, 4, 4 << 16), (2, 1, 6, 1 << 15), (1, 1, 6, 1 << 14), (3, 2, 15, 3 << 15),
     ((1 << 18) - 1, 7, 40, (1 << 18) - 1),
     (1, 3, 7, 1), (1, 3, 6, 0), (3, 3, 7, 2), (5, 4, 14, 1), (5, 4, 15, 3)])    # ties go up
-def test_unit_update(mantissa, shift, label_shift, unit):
+def test_derivative_step(mantissa, shift, label_shift, unit):
     job = sign_job([[1]], [1], loss=Loss.HINGE, label_shift=label_shift)
-    assert unit_update(job, EpochSteps(mantissa, shift)) == unit
+    assert derivative_step(job, EpochSteps(mantissa, shift)) == unit
 
 
 # Ranges
@@ -182,7 +182,7 @@ def test_follows_float_sgd(monkeypatch, loss, tolerance):
     its largest word.
     """
     config = PipelineConfig(bits=8) if loss != Loss.LOGISTIC else \
-        PipelineConfig(bits=8, solver="logistic", recursion=6)
+        PipelineConfig(bits=8, solver="logistic", cycles_per_update=6)
     levels, labels = separable(np.random.default_rng(0), 600, 7, 127)
     changes = []
 

@@ -1,4 +1,4 @@
-"""Refetching: the bounds by hand, and every decision against the row at full precision."""
+"""Refetching: the bounds by hand, and every decision against the fine row."""
 
 import functools
 from fractions import Fraction
@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from bitstep.golden.dither import dithers
 from bitstep.golden.sgd import train
-from bitstep.golden.steps import unit_update
+from bitstep.golden.steps import derivative_step
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 
 
 def refetch_job(levels, labels, values, *, bits=4, cell=1, label_shift=4, mantissa=64, shift=1,
                 **changes):
-    """A hinge job; ``values`` are rows at full precision in levels. K = 4 as it stands."""
+    """A hinge job; ``values`` are fine rows in levels. K = 4 as it stands."""
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
     return make_job(levels, labels, config=config, label_format=LabelFormat.SIGN, loss=Loss.HINGE,
-                    label_shift=label_shift, refetch_cell=cell, mantissa=mantissa, shift=shift,
-                    full=(np.array(values) * 2 ** config.full_fraction).astype(np.int16),
+                    label_shift=label_shift, cell_half_levels=cell, mantissa=mantissa, shift=shift,
+                    fine_rows=(np.array(values) * 2 ** config.fine_fraction).astype(np.int16),
                     **changes)
 
 
@@ -132,16 +132,16 @@ def margin_of(features, *, model, constant, label):
 
 def trajectory(job, levels, labels, values):
     """Models of the epochs and refetched rows, from the meaning of refetching; every decision by
-    codes is checked against the row at full precision.
+    codes is checked against the fine row.
     """
-    limit, cell = job.config.level_limit, job.refetch_cell
-    fraction, level = job.config.full_fraction, job.intercept_level
+    limit, cell = job.config.level_limit, job.cell_half_levels
+    fraction, level = job.config.fine_fraction, job.intercept_level
     model, intercept = [int(word) for word in job.model], job.intercept
     for steps in job.epochs:
         refetched = 0
         for row, label, exact, dither in zip(levels, labels, values,
                                              dithers(steps.key, len(levels)).tolist(), strict=True):
-            unit = unit_update(job, steps) + dither >> 16
+            unit = derivative_step(job, steps) + dither >> 16
             target = 1 << job.label_shift
             margin = functools.partial(margin_of, model=model, constant=level * intercept,
                                        label=label)
@@ -167,10 +167,10 @@ def trajectory(job, levels, labels, values):
 @given(data=st.data(), bits=st.integers(1, 8), stochastic=st.booleans(),
        n_features=st.integers(1, 6), n_rows=st.integers(1, 12), intercept=st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_every_row_is_decided_as_at_full_precision(data, bits, stochastic, n_features, n_rows,
+def test_every_row_is_decided_as_at_fine_rows(data, bits, stochastic, n_features, n_rows,
                                                    intercept):
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
-    limit, unit = config.level_limit, 1 << config.full_fraction
+    limit, unit = config.level_limit, 1 << config.fine_fraction
     cell = (1 + stochastic) * (1 + (bits == 1))
     drawn = st.sampled_from([-1, 1]) if bits == 1 else st.integers(-limit, limit)
     levels = data.draw(st.lists(st.lists(drawn, min_size=n_features, max_size=n_features),
@@ -195,7 +195,7 @@ def test_decisions_of_many_rows(bits, cell):
     """As above for 400 rows of 8 features, some of them fetched."""
     rng = np.random.default_rng(bits)
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
-    limit, unit = config.level_limit, 1 << config.full_fraction
+    limit, unit = config.level_limit, 1 << config.fine_fraction
     u = rng.uniform(-1, 1, (400, 8))
     labels = np.where(u @ rng.uniform(-1, 1, 8) < 0, -1, 1)
     values = np.rint(u * limit * unit).astype(int)

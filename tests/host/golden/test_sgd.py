@@ -240,7 +240,7 @@ def test_point_of_convergence(correlated, encoding, bits, biased):
     ridge_like = np.linalg.solve(gram + np.diag([*data.variance, 0.0]), moments)
     distance = np.linalg.norm(least_squares - ridge_like)
     assert distance > 0.3
-    config = PipelineConfig(bits=bits, family=data.family)
+    config = PipelineConfig(bits=bits, row_format=data.row_format)
     steps = 0.05 / np.sqrt(np.arange(1, 25))
     trained = train_model([data], GoldenDevice(config), config, Objective(),
                           Training(steps=steps))

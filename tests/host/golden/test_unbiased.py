@@ -28,23 +28,23 @@ DERIVATIVES = {                 # times the target
 }
 
 
-def tiny_job(family, loss):
+def tiny_job(row_format, loss):
     """A job whose updates are all below 1/2 in magnitude, and its levels and labels; no row is so
     near to its hinge that chance decides on which side it is.
     """
-    rng, limit = np.random.default_rng(0), 1 if family == "float" else 7
+    rng, limit = np.random.default_rng(0), 1 if row_format == "float32" else 7
     levels = rng.integers(-limit, limit + 1, (400, 3))
     model = np.array([500, -300, 800]) * (7 // limit)
     labels = rng.choice([-1, 1], 400)
     rows = np.abs(labels * (levels @ model + 40 * limit) - TARGET) > 1500
     levels, labels = levels[rows][:120], labels[rows][:120]
-    options = {"solver": "logistic", "recursion": 6} if loss == Loss.LOGISTIC else {}
+    options = {"solver": "logistic", "cycles_per_update": 6} if loss == Loss.LOGISTIC else {}
     # A unit of a dot product is a word times a level, or 2^-22 words of a floating-point row.
     scale, shift, config = 0, 3, PipelineConfig(bits=4, **options)
     changes = {"model": model.astype(np.int32), "intercept": 40, "intercept_level": limit}
-    if family == "float":
+    if row_format == "float32":
         scale, shift = 22, 6
-        config = PipelineConfig(bits=32, family="float", lookahead=0, **options)
+        config = PipelineConfig(bits=32, row_format="float32", lookahead=0, **options)
         changes["rows"] = (pack_floats(levels.astype(np.float32), config.bus_width),)
     mantissa = round(FACTOR * 2 ** (8 * shift - scale))
     job = make_job(levels, labels, config=config, loss=loss, label_format=LabelFormat.SIGN,
@@ -70,10 +70,10 @@ def changes_of(job):
     return np.append(epoch.model - job.model, epoch.intercept - job.intercept)
 
 
-@pytest.mark.parametrize("family", ["single", "float"])
+@pytest.mark.parametrize("row_format", ["one_level", "float32"])
 @pytest.mark.parametrize("loss", Loss)
-def test_the_mean_is_that_of_float64(monkeypatch, family, loss):
-    job, levels, labels = tiny_job(family, loss)
+def test_the_mean_is_that_of_float64(monkeypatch, row_format, loss):
+    job, levels, labels = tiny_job(row_format, loss)
     expected, largest = exact_sgd(job, levels, labels, loss)
     assert 0.15 < largest < 0.49
     with monkeypatch.context() as patch:        # to nearest, nothing is left

@@ -12,7 +12,8 @@ from bitstep_sim.testing.random_jobs import random_job
 
 LINEAR_LOSSES = [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE]
 CONFIGS = [PipelineConfig(bits=1), PipelineConfig(bits=4), PipelineConfig(bits=8),
-           PipelineConfig(bits=5, family="double"), PipelineConfig(bits=32, family="float")]
+           PipelineConfig(bits=5, row_format="two_levels"),
+           PipelineConfig(bits=32, row_format="float32")]
 
 
 def run(job, monkeypatch):
@@ -56,23 +57,25 @@ def test_updates_are_mixed(monkeypatch, config, loss, n_features):
     assert np.median(np.abs(changes[changes != 0])) > 50
 
 
-@pytest.mark.parametrize("bits, family", [(1, "single"), (8, "single"), (32, "float")])
-def test_logistic_updates_are_mixed(monkeypatch, bits, family):
-    config = PipelineConfig(bits=bits, family=family, solver="logistic", recursion=6)
+@pytest.mark.parametrize("bits, row_format", [(1, "one_level"), (8, "one_level"), (32, "float32")])
+def test_logistic_updates_are_mixed(monkeypatch, bits, row_format):
+    config = PipelineConfig(bits=bits, row_format=row_format, solver="logistic",
+                            cycles_per_update=6)
     job = random_job(config, n_features=12, n_rows=300, loss=Loss.LOGISTIC)
     changes, _, _ = run(job, monkeypatch)
-    units = np.repeat([updates.unit_update(job, steps) for steps in job.epochs], 300)
-    values = np.abs(changes) / units * 2 ** updates.UNIT_FRACTION
+    units = np.repeat([updates.derivative_step(job, steps) for steps in job.epochs], 300)
+    values = np.abs(changes) / units * 2 ** updates.STEP_FRACTION
     assert values.min() < 0.2
     assert values.max() > 0.6
     assert len(set(changes.tolist())) > 60
 
 
-@pytest.mark.parametrize("bits, refetch_cell", [(2, 1), (3, 1), (3, 2), (4, 2), (6, 4)])
-def test_decisions_are_mixed(monkeypatch, bits, refetch_cell):
+@pytest.mark.parametrize("bits, cell_half_levels", [(2, 1), (3, 1), (3, 2), (4, 2), (6, 4)])
+def test_decisions_are_mixed(monkeypatch, bits, cell_half_levels):
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
     _, decisions, epochs = run(
-        random_job(config, n_features=12, n_rows=300, loss=Loss.HINGE, refetch_cell=refetch_cell),
+        random_job(config, n_features=12, n_rows=300, loss=Loss.HINGE,
+                   cell_half_levels=cell_half_levels),
         monkeypatch)
     undecided, active = decisions.T
     assert sum(epoch.refetched_rows for epoch in epochs) == undecided.sum()
@@ -81,25 +84,25 @@ def test_decisions_are_mixed(monkeypatch, bits, refetch_cell):
 
 
 @pytest.mark.parametrize("bits", range(1, 9))
-@pytest.mark.parametrize("refetch_cell", [1, 2, 4])
-def test_rows_at_full_precision_are_in_their_cells(bits, refetch_cell):
+@pytest.mark.parametrize("cell_half_levels", [1, 2, 4])
+def test_fine_rows_are_in_their_cells(bits, cell_half_levels):
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
-    job = random_job(config, n_features=30, n_rows=20, loss=Loss.HINGE, refetch_cell=refetch_cell,
-                     copies=2)
-    unit = 1 << config.full_fraction
-    assert job.full is not None
-    values = job.full.astype(int)
-    copies = [decode(unpack_codes(copy, config, 30), bits=bits, family="single")[0]
+    job = random_job(config, n_features=30, n_rows=20, loss=Loss.HINGE,
+                     cell_half_levels=cell_half_levels, copies=2)
+    unit = 1 << config.fine_fraction
+    assert job.fine_rows is not None
+    values = job.fine_rows.astype(int)
+    copies = [decode(unpack_codes(copy, config, 30), bits=bits, row_format="one_level")[0]
               for copy in job.rows]
     for levels in copies:
-        assert np.abs(2 * values - 2 * unit * levels).max() <= refetch_cell * unit
-    if bits > 1 or refetch_cell > 1:
+        assert np.abs(2 * values - 2 * unit * levels).max() <= cell_half_levels * unit
+    if bits > 1 or cell_half_levels > 1:
         assert (copies[0] != copies[1]).any()
     assert np.abs(values).max() <= config.level_limit * unit
 
 
 @pytest.mark.parametrize("config", [PipelineConfig(bits=4, proximal=True),
-                                    PipelineConfig(bits=32, family="float", proximal=True)],
+                                    PipelineConfig(bits=32, row_format="float32", proximal=True)],
                          ids=lambda config: config.name)
 @pytest.mark.parametrize("period", [1, 10])
 def test_both_limits_of_a_proximal_step_bite(monkeypatch, config, period):
@@ -122,7 +125,7 @@ def test_both_limits_of_a_proximal_step_bite(monkeypatch, config, period):
 
 
 def test_float_rows_have_every_corner():
-    config = PipelineConfig(bits=32, family="float", max_features=30)
+    config = PipelineConfig(bits=32, row_format="float32", max_features=30)
     job = random_job(config, n_features=29, n_rows=60)
     words = job.rows[0].view("<u4")
     assert words.shape == (60, 30)

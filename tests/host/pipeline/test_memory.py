@@ -102,7 +102,7 @@ def test_floats_by_hand():
 def test_floats_there_and_back(bus_width, n_features):
     values = np.random.default_rng(0).uniform(-1, 1, (5, n_features)).astype(np.float32)
     rows = pack_floats(values, bus_width)
-    beats = PipelineConfig(bus_width=bus_width, bits=32, family="float").beats(n_features)
+    beats = PipelineConfig(bus_width=bus_width, bits=32, row_format="float32").beats(n_features)
     assert rows.shape == (5, beats * bus_width // 8)
     np.testing.assert_array_equal(unpack_floats(rows, n_features), values)
     assert not rows[:, 4 * n_features:].any()

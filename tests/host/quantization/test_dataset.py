@@ -49,7 +49,8 @@ def test_by_hand():
     assert data.scaler.scale.tolist() == [2, 10]
     assert (data.label_offset, data.label_scale) == (3, 2 / 32767)
     assert stored_labels(data).tolist() == [-32767, -16384, 32767]      # -16383.5 goes to even
-    assert (data.family, data.level_limit, data.n_rows, data.n_features) == ("single", 7, 3, 2)
+    assert (data.row_format, data.level_limit, data.n_rows, data.n_features) == ("one_level", 7, 3,
+                                                                                 2)
     assert (data.rows.copies, data.task, data.classes, data.rows.seed) == (1, "regression", None, 0)
     assert data.variance.tolist() == [0, 0]
 
@@ -59,14 +60,14 @@ def test_by_hand():
 def test_decoded_levels_are_next_to_the_features(encoding, bits, bus_width):
     features, labels = sample(n_features=bus_width // bits + 1)
     data = quantize(features, labels, bits=bits, encoding=encoding, bus_width=bus_width)
-    config = PipelineConfig(bus_width=bus_width, bits=bits, family=data.family)
+    config = PipelineConfig(bus_width=bus_width, bits=bits, row_format=data.row_format)
     codes = unpack_codes(data.rows.packed[0], config, data.n_features)
     np.testing.assert_array_equal(codes, data.rows.codes())
     np.testing.assert_array_equal(codes[3:9], data.rows.codes(start=3, stop=9))
     scaled = data.scaler.transform(features)
     interval = 2 / Grid(encoding, bits).intervals
     reach = interval / 2 if encoding == "nearest" else interval
-    for level in decode(codes, bits=bits, family=data.family):
+    for level in decode(codes, bits=bits, row_format=data.row_format):
         assert (np.abs(level / data.level_limit - scaled) <= reach + 1e-6).all()
     assert np.abs(scaled).max(axis=0) == pytest.approx(1)
 
@@ -83,7 +84,7 @@ def test_variance_is_the_mean_over_rows(encoding, bits):
     expected = (above * (1 - above)).mean(axis=0) * step ** 2 * factor
     np.testing.assert_allclose(data.variance, expected, rtol=1e-6, atol=1e-15)
     # And it is what the levels really do, by the mean over all values.
-    dot, _ = decode(data.rows.codes(), bits=bits, family=data.family)
+    dot, _ = decode(data.rows.codes(), bits=bits, row_format=data.row_format)
     if factor:
         errors = ((dot / data.level_limit - scaled) ** 2).mean()
         assert errors == pytest.approx(data.variance.mean(), rel=0.06)
@@ -165,7 +166,7 @@ def test_progress():
     assert done == [32768, 65536, 98304, 100_000]
 
 
-# Floating-point rows and rows at full precision
+# Floating-point rows and fine rows
 
 @pytest.mark.parametrize("bus_width", BUS_WIDTHS)
 def test_float_rows(bus_width):
@@ -176,13 +177,13 @@ def test_float_rows(bus_width):
     np.testing.assert_array_equal(data.rows.codes(2, 3, 90), scaled[3:90].astype(np.float32))
     mantissas, exponents = float32.decode(data.rows.packed[0], make_view(data))
     np.testing.assert_allclose(mantissas * 2.0 ** (exponents - 150), scaled, atol=2.0 ** -25)
-    assert (data.family, data.level_limit, data.rows.copies) == ("float", 1 << 22, 3)
+    assert (data.row_format, data.level_limit, data.rows.copies) == ("float32", 1 << 22, 3)
     assert all(rows is data.rows.packed[0] for rows in data.rows.packed)
     assert not data.variance.any()
     assert data.label_format == LabelFormat.INT32
     assert quantize(features, labels, bits=32, encoding="float",
                     label_bits=16).label_format == LabelFormat.INT16
-    assert (data.full, data.rows.refetch_cell) == (None, 0)
+    assert (data.fine_rows, data.rows.cell_half_levels) == (None, 0)
 
 
 def make_view(data):
@@ -193,41 +194,42 @@ def make_view(data):
 @pytest.mark.parametrize(("encoding", "bits", "cell"), [
     ("nearest", 1, 2), ("nearest", 2, 1), ("nearest", 8, 1), ("stochastic", 1, 4),
     ("stochastic", 2, 2), ("stochastic", 5, 2)])
-def test_full_precision(encoding, bits, cell):
+def test_fine_rows(encoding, bits, cell):
     features, labels = sample(5000, 7)      # two blocks
     options = {"bits": bits, "encoding": encoding, "copies": 2}
-    data = quantize(features, labels, full=True, **options)
+    data = quantize(features, labels, fine_rows=True, **options)
     without = quantize(features, labels, **options)
     assert all((a == b).all() for a, b in zip(data.rows.packed, without.rows.packed, strict=True))
-    assert data.full is not None
-    assert (data.full.dtype, data.full.shape) == (np.dtype(np.int16), features.shape)
-    assert data.rows.refetch_cell == cell
-    assert (without.full, without.rows.refetch_cell) == (None, 0)
-    fraction = data.rows.config.full_fraction
-    np.testing.assert_allclose(data.full / (data.level_limit << fraction),
+    assert data.fine_rows is not None
+    assert (data.fine_rows.dtype, data.fine_rows.shape) == (np.dtype(np.int16), features.shape)
+    assert data.rows.cell_half_levels == cell
+    assert (without.fine_rows, without.rows.cell_half_levels) == (None, 0)
+    fraction = data.rows.config.fine_fraction
+    np.testing.assert_allclose(data.fine_rows / (data.level_limit << fraction),
                                data.scaler.transform(features), atol=2.0 ** -14)
     for copy in range(2):
-        levels, _ = decode(data.rows.codes(copy), bits=bits, family="single")
-        apart = np.abs(2 * (data.full.astype(int) - (levels << fraction)))
+        levels, _ = decode(data.rows.codes(copy), bits=bits, row_format="one_level")
+        apart = np.abs(2 * (data.fine_rows.astype(int) - (levels << fraction)))
         assert apart.max() <= cell << fraction
 
 
 @pytest.mark.parametrize("encoding", ["compensated", "double-symmetric", "double", "float"])
-def test_full_precision_is_for_two_encodings(encoding):
+def test_fine_rows_is_for_two_encodings(encoding):
     features, labels = sample()
     bits = 32 if encoding == "float" else 4
-    with pytest.raises(ValueError, match=f"full must be False for encoding {encoding!r}, not True"):
-        quantize(features, labels, bits=bits, encoding=encoding, full=True)
+    with pytest.raises(ValueError,
+                       match=f"fine_rows must be False for encoding {encoding!r}, not True"):
+        quantize(features, labels, bits=bits, encoding=encoding, fine_rows=True)
     data = quantize(features, labels, bits=bits, encoding=encoding)
     with pytest.raises(ValueError, match=f"kept for the .*'stochastic', not for {encoding!r}"):
-        dataclasses.replace(data.rows, full=np.zeros((50, 7), np.int16))
+        dataclasses.replace(data.rows, fine_rows=np.zeros((50, 7), np.int16))
 
 
-@pytest.mark.parametrize("full", [np.zeros((50, 7), np.int32), np.zeros((50, 6), np.int16)])
-def test_full_precision_of_another_shape(full):
+@pytest.mark.parametrize("fine_rows", [np.zeros((50, 7), np.int32), np.zeros((50, 6), np.int16)])
+def test_fine_rows_of_another_shape(fine_rows):
     data = quantize(*sample(), bits=4, encoding="nearest")
-    with pytest.raises(ValueError, match=r"full must be int16 of shape \(50, 7\), not int"):
-        dataclasses.replace(data.rows, full=full)
+    with pytest.raises(ValueError, match=r"fine_rows must be int16 of shape \(50, 7\), not int"):
+        dataclasses.replace(data.rows, fine_rows=fine_rows)
 
 
 # Labels
@@ -347,7 +349,8 @@ def test_data_errors(features, labels, options, message):
     ({"encoding": "x"}, "encoding must be one of nearest, stochastic, compensated"),
     ({"bits": 32}, "bits must be an integer from 1 to 8 for encoding 'compensated', not 32; 32"),
     ({"encoding": "float"}, "bits must be 32 for encoding 'float', not 4"),
-    ({"encoding": "double", "full": True}, "full must be False for encoding 'double', not True"),
+    ({"encoding": "double", "fine_rows": True},
+     "fine_rows must be False for encoding 'double', not True"),
     ({"bus_width": 32}, "bus_width must be one of 64, 128, 256, 512, not 32"),
     ({"scaler": "x"}, "scaler must be one of minmax, maxabs, not 'x'"),
     ({"copies": 0}, "copies must be an integer from 1 to 255, not 0"),

@@ -19,11 +19,11 @@ def generator(seed=0):
 
 def levels(u, encoding, bits, seed=0):
     """Decoded dot and gradient levels, and the level that stands for 1."""
-    family = ENCODINGS[encoding].family
+    row_format = ENCODINGS[encoding].row_format
     codes = encode(np.asarray(u), bits=bits, encoding=encoding, rng=generator(seed))
     assert codes.dtype == np.uint8
     assert codes.max(initial=0) < 1 << bits
-    return *decode(codes, bits=bits, family=family), level_limit(bits, family)
+    return *decode(codes, bits=bits, row_format=row_format), level_limit(bits, row_format)
 
 
 @pytest.mark.parametrize(("bits", "u", "codes"), [
@@ -127,7 +127,7 @@ def test_the_two_samples_are_independent(bits):
 @pytest.mark.parametrize("bits", range(2, 9))
 def test_double_symmetric_is_a_mean_of_two(bits):
     grid = Grid("double-symmetric", bits)
-    assert grid.intervals == level_limit(bits, "single")
+    assert grid.intervals == level_limit(bits, "one_level")
     middle = np.full(20_000, 1 / grid.intervals)
     shifted = (1 - middle[0]) % (2 / grid.intervals)        # into the middle of an interval
     dot, *_ = levels(middle + shifted - 1 / grid.intervals, "double-symmetric", bits)
@@ -208,22 +208,22 @@ def test_not_finite(value):
         encode(np.array([0, value]), bits=4, encoding="nearest")
 
 
-# Rows at full precision
+# Fine rows
 
 @pytest.mark.parametrize("bits", range(1, 9))
 @pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
-def test_full_precision_lies_in_every_cell_of_its_position(encoding, bits):
+def test_fine_rows_lies_in_every_cell_of_its_position(encoding, bits):
     """Around every level and half-way point, for every code that could be drawn."""
-    grid, fraction = Grid(encoding, bits), PipelineConfig(bits=bits).full_fraction
+    grid, fraction = Grid(encoding, bits), PipelineConfig(bits=bits).fine_fraction
     near = [0, 1, 2, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1 << 15, 1 << 22]
     offsets = np.array([-place for place in near] + near)
     ties = np.arange(2 * grid.intervals + 1)[:, None] << 23
     places = np.unique(np.clip(ties + offsets, 0, grid.intervals << 24))
     positions = places.astype(np.uint32)
-    values = grid.full_precision(positions, fraction)
+    values = grid.fine_values(positions, fraction)
     assert values.dtype == np.int16
     values = values.astype(np.int64)
-    limit = level_limit(bits, "single")
+    limit = level_limit(bits, "one_level")
     width = 2 * limit // grid.intervals         # levels in an interval: 2 for a bit, else 1
     # In units of 2^-24 of a level, the value is within half of its last bit, ties up.
     exact = width * places - (limit << 24)
@@ -232,7 +232,7 @@ def test_full_precision_lies_in_every_cell_of_its_position(encoding, bits):
     assert (error <= 1 << 23 - fraction).all()
     assert np.abs(values).max() == limit << fraction
     if encoding == "nearest":
-        drawn = [decode(grid.codes(positions, None), bits=bits, family="single")[0]]
+        drawn = [decode(grid.codes(positions, None), bits=bits, row_format="one_level")[0]]
         cell = width
     else:
         low, high = places >> 24, -(-places >> 24)
@@ -245,22 +245,22 @@ def test_full_precision_lies_in_every_cell_of_its_position(encoding, bits):
         > (cell << fraction) - 4
 
 
-def test_full_precision_by_hand():
+def test_fine_rows_by_hand():
     # 4 bits: 7 levels to 1, 12 fraction bits; one bit: levels -1 and 1, 14 fraction bits.
     grid = Grid("nearest", 4)
     u = np.array([-1, 0, 1 / 7, 0.5, 1])
-    assert grid.full_precision(grid.positions(u), 12).tolist() == \
+    assert grid.fine_values(grid.positions(u), 12).tolist() == \
         [-7 << 12, 0, 1 << 12, 7 << 11, 7 << 12]
     one = Grid("stochastic", 1)
     u = np.array([-1, -0.25, 0, 0.5, 1])
-    assert one.full_precision(one.positions(u), 14).tolist() == [-16384, -4096, 0, 8192, 16384]
+    assert one.fine_values(one.positions(u), 14).tolist() == [-16384, -4096, 0, 8192, 16384]
 
 
 @pytest.mark.parametrize("encoding", ["compensated", "double-symmetric", "double", "float"])
-def test_full_precision_is_refused(encoding):
+def test_fine_rows_is_refused(encoding):
     grid = Grid(encoding, 32 if encoding == "float" else 4)
     with pytest.raises(ValueError, match=f"'nearest' and 'stochastic', not for {encoding!r}"):
-        grid.full_precision(np.zeros(1, np.uint32), 12)
+        grid.fine_values(np.zeros(1, np.uint32), 12)
 
 
 # Floating-point values
@@ -271,7 +271,7 @@ def test_float_values():
     assert codes.dtype == np.float32
     assert codes.tolist() == [-1, np.float32(0.1), np.float32(1 / 3), 2.0 ** -140, 1, -1]
     grid = Grid("float", 32)
-    assert grid.family == "float"
+    assert grid.row_format == "float32"
     assert grid.variance(grid.positions(u)).tolist() == [0] * 6
 
 

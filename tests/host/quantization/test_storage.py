@@ -52,7 +52,7 @@ def test_there_and_back(tmp_path, task, encoding, bits):
     assert [file.name for file in tmp_path.iterdir()] == ["set.bits"]   # nothing temporary is left
     again = load_quantized(str(path))
     for name in ("bits", "encoding", "bus_width", "n_features", "label_format", "label_scale",
-                 "label_offset", "family", "level_limit", "n_rows", "task"):
+                 "label_offset", "row_format", "level_limit", "n_rows", "task"):
         assert getattr(again, name) == getattr(data, name), name
     assert (again.rows.seed, again.rows.copies) == (data.rows.seed, data.rows.copies)
     assert again.scaler.kind == data.scaler.kind
@@ -247,82 +247,83 @@ def test_double_has_no_impossible_code(tmp_path):
     assert load_quantized(tmp_path / "set").n_rows == 30
 
 
-# Rows at full precision, floating-point rows
+# Fine rows, floating-point rows
 
 @pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
 @pytest.mark.parametrize("bits", [1, 3, 8])
-def test_full_precision_there_and_back(tmp_path, encoding, bits):
-    data = make(encoding=encoding, bits=bits, full=True)
+def test_fine_rows_there_and_back(tmp_path, encoding, bits):
+    data = make(encoding=encoding, bits=bits, fine_rows=True)
     save_quantized(data, tmp_path / "set")
     again = load_quantized(tmp_path / "set")
-    assert again.full is not None
-    assert again.full.dtype == np.int16
-    np.testing.assert_array_equal(again.full, data.full)
-    assert again.rows.refetch_cell == data.rows.refetch_cell
+    assert again.fine_rows is not None
+    assert again.fine_rows.dtype == np.int16
+    np.testing.assert_array_equal(again.fine_rows, data.fine_rows)
+    assert again.rows.cell_half_levels == data.rows.cell_half_levels
     save_quantized(make(encoding=encoding, bits=bits), tmp_path / "set")
-    assert load_quantized(tmp_path / "set").full is None
+    assert load_quantized(tmp_path / "set").fine_rows is None
 
 
 @pytest.mark.parametrize(("encoding", "bits"), [("nearest", 1), ("nearest", 3), ("stochastic", 3)])
 @pytest.mark.parametrize("copy", [0, 1])
 @pytest.mark.parametrize("direction", [-1, 1])
 def test_values_outside_their_cells(tmp_path, encoding, bits, copy, direction):
-    data = make(encoding=encoding, bits=bits, full=True)
-    assert data.full is not None
-    fraction = data.rows.config.full_fraction
-    levels, _ = decode(data.rows.codes(copy), bits=bits, family="single")
+    data = make(encoding=encoding, bits=bits, fine_rows=True)
+    assert data.fine_rows is not None
+    fraction = data.rows.config.fine_fraction
+    levels, _ = decode(data.rows.codes(copy), bits=bits, row_format="one_level")
     row, column = np.argwhere((levels == -direction) if bits == 1 else (levels == 0))[0]
-    half = data.rows.refetch_cell << fraction - 1
+    half = data.rows.cell_half_levels << fraction - 1
     edge = (int(levels[row, column]) << fraction) + direction * half
     if bits > 1 and encoding == "nearest":
-        full = data.full.copy()
-        full[row, column] = edge
+        fine_rows = data.fine_rows.copy()
+        fine_rows[row, column] = edge
         save_quantized(data, tmp_path / "set")
-        rewrite(tmp_path / "set", full=full)
+        rewrite(tmp_path / "set", fine_rows=fine_rows)
         again = load_quantized(tmp_path / "set")
-        np.testing.assert_array_equal(again.full, full)
-    full = data.full.copy()
-    full[row, column] = np.clip(edge + direction, -32768, 32767)
+        np.testing.assert_array_equal(again.fine_rows, fine_rows)
+    fine_rows = data.fine_rows.copy()
+    fine_rows[row, column] = np.clip(edge + direction, -32768, 32767)
     save_quantized(data, tmp_path / "set")
-    rewrite(tmp_path / "set", full=full)
-    refuse(tmp_path / "set", "full holds a value outside the cell of its code in rows_")
+    rewrite(tmp_path / "set", fine_rows=fine_rows)
+    refuse(tmp_path / "set", "fine_rows holds a value outside the cell of its code in rows_")
 
 
 @pytest.mark.parametrize("end", [-1, 1])
 def test_values_beyond_the_grid(tmp_path, end):
-    data = make(encoding="nearest", full=True)
-    assert data.full is not None
-    levels, _ = decode(data.rows.codes(), bits=3, family="single")
+    data = make(encoding="nearest", fine_rows=True)
+    assert data.fine_rows is not None
+    levels, _ = decode(data.rows.codes(), bits=3, row_format="one_level")
     row, column = np.argwhere(levels == 3 * end)[0]
-    full = data.full.copy()
-    full[row, column] = end * ((3 << 13) + 1)
+    fine_rows = data.fine_rows.copy()
+    fine_rows[row, column] = end * ((3 << 13) + 1)
     save_quantized(data, tmp_path / "set")
-    rewrite(tmp_path / "set", full=full)
-    refuse(tmp_path / "set", "full holds a value outside the cell of its code")
+    rewrite(tmp_path / "set", fine_rows=fine_rows)
+    refuse(tmp_path / "set", "fine_rows holds a value outside the cell of its code")
 
 
-@pytest.mark.parametrize(("full", "message"), [
-    (np.zeros((30, 24), np.int16), "full must be int16 of shape (30, 25), not int16 of shape (30,"),
-    (np.zeros((30, 25), np.int32), "full must be int16 of shape (30, 25), not int32"),
+@pytest.mark.parametrize(("fine_rows", "message"), [
+    (np.zeros((30, 24), np.int16),
+     "fine_rows must be int16 of shape (30, 25), not int16 of shape (30,"),
+    (np.zeros((30, 25), np.int32), "fine_rows must be int16 of shape (30, 25), not int32"),
 ])
-def test_full_precision_of_another_shape(tmp_path, full, message):
-    save_quantized(make(encoding="nearest", full=True), tmp_path / "set")
-    rewrite(tmp_path / "set", full=full)
+def test_fine_rows_of_another_shape(tmp_path, fine_rows, message):
+    save_quantized(make(encoding="nearest", fine_rows=True), tmp_path / "set")
+    rewrite(tmp_path / "set", fine_rows=fine_rows)
     refuse(tmp_path / "set", message)
 
 
-def test_full_precision_has_a_checksum(tmp_path):
-    save_quantized(make(encoding="nearest", full=True), tmp_path / "set")
+def test_fine_rows_has_a_checksum(tmp_path):
+    save_quantized(make(encoding="nearest", fine_rows=True), tmp_path / "set")
     with np.load(tmp_path / "set") as stored:
         arrays = dict(stored)
-    arrays["full"] = arrays["full"] - 1
+    arrays["fine_rows"] = arrays["fine_rows"] - 1
     with (tmp_path / "set").open("wb") as file:
         np.savez(file, **arrays)
-    refuse(tmp_path / "set", "the SHA-256 of array 'full' is not the one in the header")
+    refuse(tmp_path / "set", "the SHA-256 of array 'fine_rows' is not the one in the header")
 
 
-def test_full_precision_of_an_encoding_without(saved):
-    rewrite(saved, full=np.zeros((30, 25), np.int16))
+def test_fine_rows_of_an_encoding_without(saved):
+    rewrite(saved, fine_rows=np.zeros((30, 25), np.int16))
     refuse(saved, "are kept for the encodings 'nearest' and 'stochastic', not for 'compensated'")
 
 

@@ -20,7 +20,7 @@ SVM, LINREG = MODELS["svm"], MODELS["linreg"]
     (SVM, {"encoding": "float"}, (32, "float", False)),
     (SVM, {"encoding": "double"}, (8, "double", False)),
     (SVM, {"refetch": False, "batch": 4}, (8, "nearest", False)),
-    (SVM, {"has_full": False}, (8, "nearest", False)),
+    (SVM, {"has_fine_rows": False}, (8, "nearest", False)),
     (SVM, {"bits": 3, "encoding": "stochastic"}, (3, "stochastic", True))])
 def test_what_is_left_open(model, choices, expected):
     choice = resolve_rows(model, **choices)
@@ -35,7 +35,7 @@ def test_what_is_left_open(model, choices, expected):
     (LINREG, {"refetch": True}, "refetch-loss", "refetch=True needs loss='hinge'"),
     (SVM, {"refetch": True, "bits": 32}, "refetch-float", "whose codes bound the value"),
     (SVM, {"refetch": True, "encoding": "double"}, "refetch-encoding", "encoding 'nearest' or"),
-    (SVM, {"refetch": True, "has_full": False}, "refetch-rows", "the data have none"),
+    (SVM, {"refetch": True, "has_fine_rows": False}, "refetch-rows", "the data have none"),
     (SVM, {"batch": 2}, "refetch-batch", "Refetching needs batch=1")])
 def test_what_does_not_go_together(model, choices, rule, message):
     with pytest.raises(ChoiceError, match=message) as error:

@@ -89,7 +89,8 @@ def test_refetching_ends_where_float_does(encoding):
     rng = np.random.default_rng(0)
     features = rng.standard_normal((4000, 8))
     signs = np.where(features @ rng.standard_normal(8) + rng.standard_normal(4000) > 0, 1.0, -1.0)
-    data = quantize(features, signs, bits=8, encoding=encoding, full=True, task="classification")
+    data = quantize(features, signs, bits=8, encoding=encoding, fine_rows=True,
+                    task="classification")
     steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=Loss.HINGE), epochs=8)
     config = pipeline_for(n_features=8, bits=8, encoding=encoding, refetch=True)
     model = train_model([data], GoldenDevice(config), config,

@@ -57,7 +57,7 @@ def gradient_descent(data, *, share=1.0, l2=0.0, l1=0.0, box=np.inf):
 
 def _rows(data, epoch):
     """Rows that an epoch reads."""
-    if data.family == "float":
+    if data.row_format == "float32":
         values = data.rows.codes(epoch % data.rows.copies).astype(float)
         return values, values
     first = type(data.rows)(**{**vars(data.rows), "packed": (

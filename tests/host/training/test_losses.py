@@ -116,10 +116,10 @@ def two_classes(**options):
     return data, [code_losses(data, weights, intercepts, loss) for loss in Loss], exact
 
 
-@pytest.mark.parametrize("encoding, bits, full", [
+@pytest.mark.parametrize("encoding, bits, fine_rows", [
     ("float", 32, False), ("nearest", 2, True), ("stochastic", 1, True), ("nearest", 8, False)])
-def test_losses_on_exact_rows(encoding, bits, full):
-    _, found, exact = two_classes(encoding=encoding, bits=bits, full=full)
+def test_losses_on_exact_rows(encoding, bits, fine_rows):
+    _, found, exact = two_classes(encoding=encoding, bits=bits, fine_rows=fine_rows)
     np.testing.assert_allclose(found, exact, rtol=2e-3 if bits == 8 else 1e-4)
 
 

@@ -218,7 +218,8 @@ def test_bad_parameters(changes, message):
 
 
 def test_data_of_another_pipeline():
-    with pytest.raises(ValueError, match="quantized for 4 bits, a 64-bit bus and family 'single'"):
+    with pytest.raises(ValueError,
+                       match="quantized for 4 bits, a 64-bit bus and row format 'one_level'"):
         plan(DATA, PipelineConfig(bits=3), steps=[0.1])
 
 
@@ -232,11 +233,11 @@ def test_labels_too_fine_for_the_model():
 
 def test_pipeline_for():
     config = pipeline_for(n_features=8, bits=4, encoding="compensated")
-    assert (config.max_features, config.family) == (4096, "single")
+    assert (config.max_features, config.row_format) == (4096, "one_level")
     assert config.lookahead == config.required_lookahead(1)
     assert pipeline_for(n_features=5000, bits=4, encoding="double").max_features == 8192
     assert pipeline_for(n_features=8, bits=4, encoding="double", lookahead=3).lookahead == 3
-    assert pipeline_for(n_features=8, bits=4, encoding="double").family == "double"
+    assert pipeline_for(n_features=8, bits=4, encoding="double").row_format == "two_levels"
     for bad in (0, -1, "8"):
         with pytest.raises(ValueError, match="n_features must be at least 1"):
             pipeline_for(n_features=bad, bits=4, encoding="nearest")  # type: ignore
@@ -342,7 +343,7 @@ def test_more_beats_than_a_run_can_have():
 
 SIGNS = quantized([[7, -7], [1, 2], [3, -4]], [1, -1, 1], label_format=LabelFormat.SIGN)
 MARGINS = (Loss.SQUARED_HINGE, Loss.HINGE, Loss.LOGISTIC)
-LOGISTIC = dataclasses.replace(CONFIG, solver="logistic", recursion=6)
+LOGISTIC = dataclasses.replace(CONFIG, solver="logistic", cycles_per_update=6)
 
 
 def config_of(loss):
@@ -360,7 +361,8 @@ def test_losses_have_a_wider_range(loss):
     assert plan(SIGNS, config_of(loss), steps=[0.1], loss=loss,
                 model_range=32).job.label_shift == 28
     assert (made.job.proximal_period, made.job.box_limit) == (0, MODEL_LIMIT)
-    assert (made.job.full, made.job.refetch_cell, made.job.correction_period) == (None, 0, 0)
+    assert (made.job.fine_rows, made.job.cell_half_levels, made.job.correction_period) == (None, 0,
+                                                                                           0)
 
 
 def test_steps_of_the_hinge_are_those_of_its_unit():
@@ -448,18 +450,18 @@ def test_range_of_the_logistic_loss():
 
 def test_refetching():
     features = np.array([[0.0, 1], [3, -1], [1, 5]])
-    data = quantize(features, np.array([0, 1, 1]), bits=4, encoding="nearest", full=True,
+    data = quantize(features, np.array([0, 1, 1]), bits=4, encoding="nearest", fine_rows=True,
                     task="classification")
     config = pipeline_for(n_features=2, bits=4, encoding="nearest", refetch=True)
     job = plan(data, config, steps=[0.1], loss=Loss.HINGE, refetch=True).job
-    assert job.full is data.full
-    assert job.refetch_cell == 1
+    assert job.fine_rows is data.fine_rows
+    assert job.cell_half_levels == 1
     straw_man = plan(data, config, steps=[0.1], loss=Loss.HINGE).job
-    assert (straw_man.full, straw_man.refetch_cell) == (None, 0)
+    assert (straw_man.fine_rows, straw_man.cell_half_levels) == (None, 0)
     for loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.LOGISTIC):
         with pytest.raises(ValueError, match=f"for the hinge loss, not for {loss.name}; choose"):
             plan(data, config, steps=[0.1], loss=loss, refetch=True)
-    with pytest.raises(ValueError, match="the data have none; quantize with full=True"):
+    with pytest.raises(ValueError, match="the data have none; quantize with fine_rows=True"):
         plan(SIGNS, config, steps=[0.1], loss=Loss.HINGE, refetch=True)
     with pytest.raises(ValueError, match="a batch of 1, not for HINGE and 2"):
         plan(data, config, steps=[0.1], loss=Loss.HINGE, refetch=True, batch=2)
@@ -612,12 +614,12 @@ def test_float_corrections_wait_for_the_lookahead():
 @pytest.mark.parametrize("options, expected", [
     ({"encoding": "float", "bits": 32}, ("float", "linear", 4)),
     ({"encoding": "float", "bits": 32, "loss": Loss.LOGISTIC}, ("float", "logistic", 6)),
-    ({"loss": Loss.LOGISTIC}, ("single", "logistic", 6)),
-    ({"loss": Loss.HINGE}, ("single", "linear", 2)),
+    ({"loss": Loss.LOGISTIC}, ("one_level", "logistic", 6)),
+    ({"loss": Loss.HINGE}, ("one_level", "linear", 2)),
     ({"encoding": "double", "loss": Loss.SQUARED_HINGE}, ("double", "linear", 2))])
 def test_pipeline_of_a_loss(options, expected):
     config = pipeline_for(**{"n_features": 90, "bits": 8, "encoding": "nearest"} | options)
-    assert (config.family, config.solver, config.recursion) == expected
+    assert (config.row_format, config.solver, config.cycles_per_update) == expected
     assert config.lookahead == config.required_lookahead(config.beats(90))
     assert not config.proximal
     assert not config.refetch
@@ -635,7 +637,7 @@ def test_pipeline_with_refetching():
     assert pipeline_for(n_features=8, bits=2, encoding="nearest", refetch=True,
                         lookahead=2).lookahead == 2
     for options in ({"encoding": "float", "bits": 32}, {"loss": Loss.LOGISTIC}):
-        with pytest.raises(ValueError, match="with refetch must have family 'single'"):
+        with pytest.raises(ValueError, match="with refetch must have row format 'one_level'"):
             pipeline_for(**{"n_features": 8, "bits": 8, "encoding": "nearest",  # type: ignore
                             "refetch": True} | options)
 

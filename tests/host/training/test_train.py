@@ -135,7 +135,7 @@ def exact_hinge(data, job):
     for epoch in job.epochs:
         unit = Fraction(epoch.mantissa << job.label_shift + 16, 1 << 8 * epoch.shift)
         unit = (unit + Fraction(1, 2)).__floor__()
-        for values, sign, dither in zip(data.full.tolist(), signs,
+        for values, sign, dither in zip(data.fine_rows.tolist(), signs,
                                         dithers(epoch.key, len(signs)).tolist(), strict=True):
             dot = sum(v * x for v, x in zip(values, model, strict=True))
             dot += level * intercept << fraction
@@ -154,7 +154,7 @@ def test_every_row_fetched_again_is_exact_hinge_sgd(model_range):
     left is the arithmetic at 16 bits.
     """
     features, signs = problem(60)
-    data = quantize(features, signs, bits=1, encoding="stochastic", full=True,
+    data = quantize(features, signs, bits=1, encoding="stochastic", fine_rows=True,
                     task="classification")
     config = pipeline_for(n_features=5, bits=1, encoding="stochastic", refetch=True)
     made = plan(data, config, steps=[0.01, 0.005], loss=Loss.HINGE, refetch=True,
@@ -167,9 +167,9 @@ def test_every_row_fetched_again_is_exact_hinge_sgd(model_range):
 
 @pytest.mark.parametrize("bits, straw_man, share", [(2, (0.2, 0.4), (0.8, 1)),
                                                     (8, (-0.002, 0.002), (0.005, 0.04))])
-def test_refetching_is_as_good_as_full_precision(bits, straw_man, share):
+def test_refetching_is_as_good_as_fine_rows(bits, straw_man, share):
     features, signs = problem(3000)
-    data = quantize(features, signs, bits=bits, encoding="nearest", full=True,
+    data = quantize(features, signs, bits=bits, encoding="nearest", fine_rows=True,
                     task="classification")
     steps = schedule_steps("inverse", step=0.05, epochs=5)
     scaled = data.scaler.transform(features)
@@ -227,14 +227,14 @@ def test_models_have_rows_that_suit_them(name):
     features, signs = problem()
     labels = signs if model.task == "classification" else features[:, 0]
     data = quantize(features, labels, bits=model.bits, encoding=model.encoding, task=model.task,
-                    full=refetch)
+                    fine_rows=refetch)
     assert (data.label_format == LabelFormat.SIGN) == (model.task == "classification")
     steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=model.loss), epochs=5)
     trained = run(data, loss=model.loss, steps=steps, refetch=refetch)
     loss = mean_losses(model.loss, features, labels[:, None], trained.coefs, trained.intercepts)
     zero = mean_losses(model.loss, features, labels[:, None], np.zeros((1, 1, 5)), np.zeros((1, 1)))
     assert loss[-1] < 0.7 * zero[0]
-    assert ENCODINGS[model.encoding].family == "single"
+    assert ENCODINGS[model.encoding].row_format == "one_level"
 
 
 def test_losses_of_models():

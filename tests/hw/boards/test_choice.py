@@ -12,8 +12,8 @@ from bitstep_hw.boards.choice import parse_config
     ("bits=8,lookahead=auto", PipelineConfig(bits=8).with_lookahead()),
     ("", PipelineConfig().with_lookahead()),
     ("minibatch=False,refetch=True", PipelineConfig(minibatch=False, refetch=True, lookahead=0)),
-    ("bits=32,family=float,recursion=4,lookahead=2",
-     PipelineConfig(bits=32, family="float", recursion=4, lookahead=2)),
+    ("bits=32,row_format=float32,cycles_per_update=4,lookahead=2",
+     PipelineConfig(bits=32, row_format="float32", cycles_per_update=4, lookahead=2)),
 ])
 def test_parse_config(text, config):
     assert parse_config(text) == config

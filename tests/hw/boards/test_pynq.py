@@ -59,7 +59,7 @@ def _once(monkeypatch):
 def test_default_pipelines(board):
     for bits, bus_width in board.bus_widths.items():
         config = board.config(bits)
-        assert (config.bits, config.bus_width, config.recursion) == (bits, bus_width, 4)
+        assert (config.bits, config.bus_width, config.cycles_per_update) == (bits, bus_width, 4)
         assert all(config.allows_lookahead(config.required_lookahead(beats), beats)
                    for beats in range(1, config.max_beats + 1))
         board.check(config)
@@ -127,7 +127,7 @@ def test_wrapper_connects_every_port(config, tmp_path):
                    check=True)
     found, others = buses(verilog(config))
     assert [bus.name for bus in found] == ["s_axi", "m_axi_rows", "m_axi_aux"] \
-        + ["m_axi_full"] * config.refetch
+        + ["m_axi_fine"] * config.refetch
     assert [port.name for port in others] == ["interrupt"]
     inner = re.findall(r"\.(\w+)\(", text)
     assert len(inner) == len(set(inner)) == 3 + sum(len(bus.ports) for bus in found)
@@ -138,7 +138,7 @@ def test_wrapper_tells_the_packager():
     for bus, protocol, data, mode in (("s_axi", "AXI4LITE", 32, None),
                                       ("m_axi_rows", "AXI4", 64, "READ_ONLY"),
                                       ("m_axi_aux", "AXI4", 64, "READ_WRITE"),
-                                      ("m_axi_full", "AXI4", 64, "READ_ONLY")):
+                                      ("m_axi_fine", "AXI4", 64, "READ_ONLY")):
         parameters = re.findall(rf'"XIL_INTERFACENAME {bus}, ([^"]*)"', text)
         assert len(parameters) == 1
         assert f"PROTOCOL {protocol}, DATA_WIDTH {data}," in parameters[0]
@@ -147,7 +147,7 @@ def test_wrapper_tells_the_packager():
         assert ("NUM_WRITE_OUTSTANDING 8, NUM_WRITE_THREADS 1" in parameters[0]) == \
             (mode == "READ_WRITE")
         assert f'aximm:1.0 {bus} ARADDR" *)' in text
-    assert "ASSOCIATED_BUSIF s_axi:m_axi_rows:m_axi_aux:m_axi_full" in text
+    assert "ASSOCIATED_BUSIF s_axi:m_axi_rows:m_axi_aux:m_axi_fine" in text
     assert ".rst(~aresetn)" in text
     assert "SENSITIVITY LEVEL_HIGH" in text
     with pytest.raises(ValueError, match="must have a module bitstep_top"):
@@ -161,7 +161,7 @@ def test_bursts_under_way():
     parts = module._named_submodules
     found, _ = buses(verilog(REFETCHING))
     told = {bus.name: bus.parameters for bus in found}
-    for bus, reader in (("m_axi_rows", "rows"), ("m_axi_aux", "aux"), ("m_axi_full", "full")):
+    for bus, reader in (("m_axi_rows", "rows"), ("m_axi_aux", "aux"), ("m_axi_fine", "fine")):
         assert told[bus]["NUM_READ_OUTSTANDING"] == parts[reader][0].max_outstanding
         assert told[bus]["NUM_READ_THREADS"] == 1
     assert told["m_axi_rows"]["NUM_READ_OUTSTANDING"] == 15

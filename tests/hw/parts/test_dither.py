@@ -10,8 +10,9 @@ from bitstep.golden.threefry import threefry
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.parts.dither import Dither
 
-CONFIGS = [PipelineConfig(recursion=2), PipelineConfig(recursion=3), PipelineConfig(recursion=4),
-           PipelineConfig(recursion=6, solver="logistic")]
+CONFIGS = [PipelineConfig(cycles_per_update=2), PipelineConfig(cycles_per_update=3),
+           PipelineConfig(cycles_per_update=4),
+           PipelineConfig(cycles_per_update=6, solver="logistic")]
 KEYS = [0, 0xFFFF_FFFF, 0x1BD1_1BDA, 1]
 
 
@@ -42,14 +43,14 @@ def run(config, steps):
     return taken
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.recursion}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.cycles_per_update}")
 @pytest.mark.parametrize("key", KEYS)
 def test_rows_at_full_rate(config, key):
-    (taken,) = run(config, [(key, 0, [config.recursion] * 50)])
+    (taken,) = run(config, [(key, 0, [config.cycles_per_update] * 50)])
     assert taken == dithers(key, 50).tolist()
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.recursion}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: f"r{config.cycles_per_update}")
 @pytest.mark.parametrize("seed", range(3))
 def test_restarts_at_any_row(config, seed):
     """A restart at any time, also while a block is being made; the row after it comes late."""
@@ -58,7 +59,8 @@ def test_restarts_at_any_row(config, seed):
     steps = []
     for _ in range(25):
         distances = [late + rng.randrange(3)]
-        distances += [config.recursion + rng.choice([0, 0, 1, 9]) for _ in range(rng.randrange(9))]
+        distances += [config.cycles_per_update + rng.choice([0, 0, 1,
+                                                             9]) for _ in range(rng.randrange(9))]
         steps.append((rng.choice(KEYS), rng.randrange(40), distances))
     for (key, row, distances), taken in zip(steps, run(config, steps), strict=True):
         assert taken == dithers(key, row + len(distances))[row:].tolist()

@@ -15,10 +15,11 @@ from bitstep.pipeline.config import FLOAT_GUARD, MODEL_WIDTH, UPDATE_WIDTH, Pipe
 from bitstep_hw.parts.lane_product import integer_product, level_product, level_product_stages
 from bitstep_sim.testing.random_jobs import random_floats
 
-FLOAT = PipelineConfig(bits=32, family="float")
-LEVELS = [PipelineConfig(bits=bits, family=family, recursion=recursion)
-          for bits, family in ((1, "single"), (2, "single"), (2, "double"), (4, "single"),
-                               (8, "single")) for recursion in (2, 4)]
+FLOAT = PipelineConfig(bits=32, row_format="float32")
+LEVELS = [PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cycles_per_update)
+          for bits, row_format in ((1, "one_level"), (2, "one_level"), (2, "two_levels"),
+                                   (4, "one_level"),
+                               (8, "one_level")) for cycles_per_update in (2, 4)]
 EXPONENTS = [*range(0, 3), *range(60, 68), *range(90, 128)]
 
 

@@ -17,7 +17,7 @@ from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_sim.testing.random_jobs import random_job
 
 SMALL = {"bus_width": 64, "max_features": 20}
-FORMATS = [("single", bits) for bits in range(1, 9)] + [("double", bits) for bits in range(2, 9)]
+FORMATS = [("one_level", bits) for bits in range(1, 9)] + [("double", bits) for bits in range(2, 9)]
 
 
 def check(config, *, lookahead=None, stall=0.0, **options):
@@ -33,29 +33,29 @@ def check(config, *, lookahead=None, stall=0.0, **options):
     return [cycles for *_, cycles in results]
 
 
-@pytest.mark.parametrize("family, bits", FORMATS)
-def test_every_format(family, bits):
-    config = PipelineConfig(bits=bits, family=family, lookahead=2, **SMALL)
+@pytest.mark.parametrize("row_format, bits", FORMATS)
+def test_every_format(row_format, bits):
+    config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2, **SMALL)
     check(config, n_features=min(config.lanes + 1, config.capacity), n_rows=9, epochs=2, seed=bits)
 
 
-@pytest.mark.parametrize("recursion", [2, 4])
-@pytest.mark.parametrize("family, bits", [("single", 1), ("double", 2)])
-def test_lanes_without_a_feature(family, bits, recursion):
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("two_levels", 2)])
+def test_lanes_without_a_feature(row_format, bits, cycles_per_update):
     """Where no code says 0, a mask does, in a row's last beat and in no other."""
-    config = PipelineConfig(bits=bits, family=family, lookahead=2, recursion=recursion,
-                            max_features=128)
+    config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2,
+                            cycles_per_update=cycles_per_update, max_features=128)
     for n_features in (config.lanes + 1, 2 * config.lanes - 1):
         check(config, n_features=n_features, n_rows=9, seed=bits)
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 7])
 @pytest.mark.parametrize("n_features", [3, 20])
-def test_recursions_and_look_aheads(recursion, lookahead, n_features):
-    config = PipelineConfig(bits=8, family="double", lookahead=lookahead, recursion=recursion,
-                            **SMALL)
-    check(config, n_features=n_features, n_rows=14, epochs=1, seed=recursion)
+def test_recursions_and_look_aheads(cycles_per_update, lookahead, n_features):
+    config = PipelineConfig(bits=8, row_format="two_levels", lookahead=lookahead,
+                            cycles_per_update=cycles_per_update, **SMALL)
+    check(config, n_features=n_features, n_rows=14, epochs=1, seed=cycles_per_update)
 
 
 @pytest.mark.parametrize("lookahead", range(5))
@@ -99,12 +99,12 @@ def garble(memory, platform):
 def test_no_word_is_used_that_is_being_written(n_features, monkeypatch):
     """Rows of 1 to 4 beats for a fast clock, with everything that keeps words in memories."""
     monkeypatch.setattr(memory.Memory, "elaborate", garble)
-    config = PipelineConfig(bits=8, lookahead=3, recursion=4, max_features=32)
+    config = PipelineConfig(bits=8, lookahead=3, cycles_per_update=4, max_features=32)
     check(config, n_features=n_features, n_rows=40, epochs=2, batch=3, correction_period=9,
           warm=True)
     check(config, n_features=n_features, n_rows=40, correction_period=4, stall=0.3, warm=True)
     config = dataclasses.replace(config, refetch=True, proximal=True)
-    check(config, n_features=n_features, n_rows=40, loss=Loss.HINGE, refetch_cell=2,
+    check(config, n_features=n_features, n_rows=40, loss=Loss.HINGE, cell_half_levels=2,
           proximal_period=9, warm=True)
 
 
@@ -115,24 +115,25 @@ def test_stalls_change_nothing(stall):
           label_format=LabelFormat.SIGN)
 
 
-@pytest.mark.parametrize("bits, cell, lookahead, recursion", [(5, 2, 4, 2), (3, 1, 0, 2),
+@pytest.mark.parametrize("bits, cell, lookahead, cycles_per_update", [(5, 2, 4, 2), (3, 1, 0, 2),
                                                               (3, 1, 4, 4), (8, 2, 4, 3)])
-def test_refetching(bits, cell, lookahead, recursion):
-    config = PipelineConfig(bits=bits, lookahead=lookahead, recursion=recursion, refetch=True,
-                            proximal=True, **SMALL)
+def test_refetching(bits, cell, lookahead, cycles_per_update):
+    config = PipelineConfig(bits=bits, lookahead=lookahead, cycles_per_update=cycles_per_update,
+                            refetch=True, proximal=True, **SMALL)
     check(config, n_features=min(config.lanes + 1, 15), n_rows=60, epochs=2, loss=Loss.HINGE,
-          refetch_cell=cell, correction_period=7, warm=True, stall=0.2)
-    check(config, n_features=15, n_rows=40, epochs=2, loss=Loss.HINGE, refetch_cell=cell,
+          cell_half_levels=cell, correction_period=7, warm=True, stall=0.2)
+    check(config, n_features=15, n_rows=40, epochs=2, loss=Loss.HINGE, cell_half_levels=cell,
           proximal_period=9, warm=True)
 
 
-@pytest.mark.parametrize("lookahead, recursion", [(0, 2), (4, 2), (4, 4)])
-def test_refetching_with_small_updates(lookahead, recursion):
+@pytest.mark.parametrize("lookahead, cycles_per_update", [(0, 2), (4, 2), (4, 4)])
+def test_refetching_with_small_updates(lookahead, cycles_per_update):
     """K is 0.6 and words are a few units, so how it is rounded decides about other rows. Row 3 is
     decided wrongly by a bound for updates of 0, which K rounds down to.
     """
-    config = PipelineConfig(bits=4, lookahead=lookahead, recursion=recursion, refetch=True, **SMALL)
-    job = random_job(config, n_features=8, n_rows=40, epochs=1, loss=Loss.HINGE, refetch_cell=1,
+    config = PipelineConfig(bits=4, lookahead=lookahead, cycles_per_update=cycles_per_update,
+                            refetch=True, **SMALL)
+    job = random_job(config, n_features=8, n_rows=40, epochs=1, loss=Loss.HINGE, cell_half_levels=1,
                      warm=True, seed=3)
     job = dataclasses.replace(job, label_shift=6, model=job.model % 9 - 4, intercept=1,
                               epochs=tuple(EpochSteps(614, 2, key=epoch_key(1, number))
@@ -145,16 +146,16 @@ def test_refetching_with_small_updates(lookahead, recursion):
 
 
 @pytest.mark.parametrize("loss", [Loss.HINGE, Loss.SQUARED_HINGE])
-@pytest.mark.parametrize("family, bits", [("single", 1), ("double", 4), ("float", 32)])
-def test_hinges(loss, family, bits):
-    config = PipelineConfig(bits=bits, family=family, lookahead=3, proximal=True, **SMALL)
+@pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("two_levels", 4), ("float32", 32)])
+def test_hinges(loss, row_format, bits):
+    config = PipelineConfig(bits=bits, row_format=row_format, lookahead=3, proximal=True, **SMALL)
     check(config, n_features=5, n_rows=40, batch=2, loss=loss, proximal_period=8)
 
 
-@pytest.mark.parametrize("family, bits", [("single", 3), ("float", 32)])
-def test_logistic(family, bits):
-    config = PipelineConfig(bits=bits, family=family, lookahead=2, solver="logistic", recursion=6,
-                            **SMALL)
+@pytest.mark.parametrize("row_format, bits", [("one_level", 3), ("float32", 32)])
+def test_logistic(row_format, bits):
+    config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2, solver="logistic",
+                            cycles_per_update=6, **SMALL)
     check(config, n_features=5, n_rows=30, loss=Loss.LOGISTIC, correction_period=10)
 
 
@@ -166,13 +167,15 @@ def test_without_parts(parts):
           correction_period=2 if config.corrections else 0, intercept=False)
 
 
-@pytest.mark.parametrize("recursion, n_features", [(2, 8), (3, 8), (4, 8), (2, 20), (4, 40)])
-def test_cycles(recursion, n_features):
-    """Rows follow each other in max(beats, recursion) cycles; then the last updates."""
-    config = PipelineConfig(bits=8, bus_width=64, max_features=40, recursion=recursion)
+@pytest.mark.parametrize("cycles_per_update, n_features",
+                         [(2, 8), (3, 8), (4, 8), (2, 20), (4, 40)])
+def test_cycles(cycles_per_update, n_features):
+    """Rows follow each other in max(beats, cycles_per_update) cycles; then the last updates."""
+    config = PipelineConfig(bits=8, bus_width=64, max_features=40,
+                            cycles_per_update=cycles_per_update)
     config = config.with_lookahead(n_features)
     rows, beats = 40, config.beats(n_features)
-    pitch = max(beats, recursion)
+    pitch = max(beats, cycles_per_update)
     (cycles,) = check(config, n_features=n_features, n_rows=rows, epochs=1)
     assert cycles <= (rows + config.lookahead + 1) * pitch + config.latency + 2 \
         + config.start_delay

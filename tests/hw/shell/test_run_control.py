@@ -11,16 +11,16 @@ from bitstep_sim.testing.harness import simulate
 CONFIG = PipelineConfig(bits=8, max_features=800, lookahead=4)      # 8 lanes, 100 beats
 SIMPLE = PipelineConfig(bits=8, max_features=800, minibatch=False, corrections=False)
 FULL = PipelineConfig(bits=8, max_features=800, lookahead=4, proximal=True, refetch=True)
-LOGISTIC = PipelineConfig(bits=8, max_features=800, solver="logistic", recursion=6)
-FLOAT = PipelineConfig(bits=32, family="float", max_features=800)
+LOGISTIC = PipelineConfig(bits=8, max_features=800, solver="logistic", cycles_per_update=6)
+FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=800)
 GOOD = {
     "rows": 10, "beats_per_row": 3, "last_lanes": 8, "epochs": 2, "batch": 1, "label_format": 1,
     "label_shift": 40, "intercept_level": 127, "lookahead": 1, "correction_period": 0,
     "warm_start": 0, "copies": 1, "rows_address": 0x1000, "copy_stride": 240,
     "labels_address": 0x2008, "epoch_table_address": 0x3000, "model_in_address": 0x4000,
     "coefficients_address": 0x5000, "model_out_address": 0x6000, "model_out_stride": 104,
-    "loss": Loss.LEAST_SQUARES, "proximal_period": 0, "box_limit": 0, "refetch_cell": 0,
-    "refetch_slack": 0, "full_address": 0x7000,
+    "loss": Loss.LEAST_SQUARES, "proximal_period": 0, "box_limit": 0, "cell_half_levels": 0,
+    "lookahead_margin": 0, "fine_address": 0x7000,
 }
 SIGNS = {"label_format": LabelFormat.SIGN}
 HINGE = {**SIGNS, "loss": Loss.HINGE}
@@ -159,7 +159,7 @@ BAD = [
     {"lookahead": 4, "beats_per_row": 100},                 # more than the delay lines hold
     {"rows_address": 0x1004}, {"copy_stride": 4}, {"labels_address": 0x2004},
     {"epoch_table_address": 1}, {"model_in_address": 2}, {"coefficients_address": 4},
-    {"model_out_address": 0x6004}, {"model_out_stride": 4}, {"full_address": 0x7004},
+    {"model_out_address": 0x6004}, {"model_out_stride": 4}, {"fine_address": 0x7004},
     {"rows": (1 << 32) - 1, "beats_per_row": 2},            # more beats than a block can have
 ]
 
@@ -172,7 +172,7 @@ def test_bad_configuration(changes):
 
 @pytest.mark.parametrize("changes", [
     {"batch": 2}, {"correction_period": 8}, {"proximal_period": 1},
-    {**HINGE, "refetch_cell": 1}], ids=str)
+    {**HINGE, "cell_half_levels": 1}], ids=str)
 def test_what_a_simple_pipeline_cannot_do(changes):
     assert run(changes, config=SIMPLE)[0] == Error.BAD_CONFIGURATION
     assert run(changes, config=FULL, twice=False)[0] == Error.NONE
@@ -195,12 +195,12 @@ def test_losses_that_need_signs(loss, label_format):
 
 
 @pytest.mark.parametrize("changes, expected", [
-    ({**HINGE, "refetch_cell": 4}, Error.NONE),
+    ({**HINGE, "cell_half_levels": 4}, Error.NONE),
     *[(changes, Error.BAD_CONFIGURATION) for changes in (
-        {**HINGE, "refetch_cell": 5}, {**HINGE, "refetch_cell": 7},
-        {**HINGE, "refetch_cell": 1, "batch": 2},
-        {**SIGNS, "refetch_cell": 1, "loss": Loss.LEAST_SQUARES},
-        {**SIGNS, "refetch_cell": 1, "loss": Loss.SQUARED_HINGE})]], ids=str)
+        {**HINGE, "cell_half_levels": 5}, {**HINGE, "cell_half_levels": 7},
+        {**HINGE, "cell_half_levels": 1, "batch": 2},
+        {**SIGNS, "cell_half_levels": 1, "loss": Loss.LEAST_SQUARES},
+        {**SIGNS, "cell_half_levels": 1, "loss": Loss.SQUARED_HINGE})]], ids=str)
 def test_what_refetching_needs(changes, expected):
     assert run(changes, config=FULL, twice=False)[0] == expected
 

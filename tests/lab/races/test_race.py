@@ -196,7 +196,7 @@ def test_a_file_comes_before_a_generator(tmp_path):
     lines = [f"{1 if row % 2 else -1} 1:{row}.5 8:2\n" for row in range(20)]
     (tmp_path / "cod-rna.svm").write_text("".join(lines))
     found = race_data("cod-rna", rows=10, data_home=tmp_path)
-    assert (found.source, found.full_rows, found.dataset.n_rows) == ("cod-rna.svm", 20, 10)
+    assert (found.source, found.all_rows, found.dataset.n_rows) == ("cod-rna.svm", 20, 10)
     assert found.title == "cod-rna (10 of 20 x 8; cod-rna.svm)"
 
 

@@ -39,7 +39,7 @@ def made_race(**changes):
         del results[2][name]
     race = {
         "experiment": "one", "figure": "12", "data": "cod-rna (8 of 59,535 x 8; synthetic)",
-        "key": "cod-rna", "rows": 8, "full_rows": 59_535, "n_features": 8,
+        "key": "cod-rna", "rows": 8, "all_rows": 59_535, "n_features": 8,
         "source": "synthetic, shaped like cod-rna", "outputs": 1, "model": "svm", "loss": "hinge",
         "profile": {**asdict(profile("paper"))}, "epochs": 4, "batch": 1, "schedule": "inverse",
         "l2": 0.0, "seed": 0, "step_tuned": True, "optimum": 1.0, "results": results, **changes}

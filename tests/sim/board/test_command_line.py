@@ -38,7 +38,7 @@ def test_report_is_that_of_golden_and_has_cycles(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("options, line", [
-    (["--model", "svm", "--bits", 5], "were read again at full precision"),
+    (["--model", "svm", "--bits", 5], "were read again with 16 bits a value"),
     (["--model", "logistic"], "Loss: 1/K sum of log(1 + exp(-y f(x)))"),
     (["--model", "ls-svm", "--bits", 32], "32 bits float, device sim")],
     ids=["svm with refetching", "logistic", "32 bits"])

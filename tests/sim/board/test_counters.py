@@ -26,7 +26,7 @@ def train(config, *, lookahead=None, memory=None, **options):
 def epoch_cycles(job, lookahead):
     """Cycles of an epoch with an ideal memory, without corrections, as docs/pipeline.md says."""
     config, beats = job.config, job.beats
-    pitch = max(beats, config.recursion)
+    pitch = max(beats, config.cycles_per_update)
     group = max((lookahead + 1) * pitch, config.latency + beats - 1)    # of lookahead + 1 rows
     rows = ceil_div(job.n_rows + lookahead + 1, lookahead + 1) * group
     model = beats * config.model_lanes // 2
@@ -79,10 +79,10 @@ HINGE = {"loss": Loss.HINGE, "warm": True, "n_features": 24}
 
 
 @pytest.mark.parametrize("config, options", [
-    (REFETCH, {**HINGE, "refetch_cell": 1}),
-    (REFETCH, {**HINGE, "refetch_cell": 4, "lookahead": 0}),
-    (REFETCH, {**HINGE, "refetch_cell": 2, "correction_period": 7, "proximal_period": 5}),
-    (REFETCH, {**HINGE, "refetch_cell": 1, "memory": {"stall_probability": 0.5}}),
+    (REFETCH, {**HINGE, "cell_half_levels": 1}),
+    (REFETCH, {**HINGE, "cell_half_levels": 4, "lookahead": 0}),
+    (REFETCH, {**HINGE, "cell_half_levels": 2, "correction_period": 7, "proximal_period": 5}),
+    (REFETCH, {**HINGE, "cell_half_levels": 1, "memory": {"stall_probability": 0.5}}),
     (REFETCH, {**HINGE, "proximal_period": 3, "batch": 3}),
     (FLOAT, {"n_features": 5, "proximal_period": 50}), (FLOAT, {"n_features": 1, "batch": 4}),
     (LOGISTIC, {"n_features": 20, "loss": Loss.LOGISTIC}),
@@ -96,44 +96,44 @@ def test_cycles_have_a_cause_with_losses_and_steps(config, options):
     named = sum(counters[name] for name in ("beats", "flush", "model_io", *STALLS))
     assert named <= counters["cycles"] + job.beats * counters["refetched_rows"]
     again = 0
-    if job.refetch_cell and options.get("lookahead") != 0:
+    if job.cell_half_levels and options.get("lookahead") != 0:
         again = 3 * job.n_rows * (job.lookahead + 1) * job.beats    # every row, once
     assert counters["cycles"] <= named + again + AHEAD + 3 * PER_EPOCH
-    assert (counters["stall_refetch"] > 0) == (job.refetch_cell > 0)
+    assert (counters["stall_refetch"] > 0) == (job.cell_half_levels > 0)
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, None])
-def test_bytes_of_rows_at_full_precision(lookahead):
+def test_bytes_of_fine_rows(lookahead):
     """A row that is fetched again moves its 16-bit values and its part of a second pass; the beats
     that only come out of the queue again move nothing.
     """
-    job, counters = train(REFETCH, n_rows=150, epochs=2, lookahead=lookahead, refetch_cell=1,
+    job, counters = train(REFETCH, n_rows=150, epochs=2, lookahead=lookahead, cell_half_levels=1,
                           memory={"stall_probability": 0.2}, **HINGE)
     assert counters["refetched_rows"] > 20
     assert counters["bytes_read"] == (
         2 * (150 * job.beats * 8 + 16 + 8 * label_words(job))
-        + counters["refetched_rows"] * 2 * REFETCH.full_words(job.n_features)
+        + counters["refetched_rows"] * 2 * REFETCH.fine_words(job.n_features)
         + 4 * REFETCH.model_words(job.n_features))
 
 
 def test_refetching_is_the_cause_of_waiting():
     """Without rows that are fetched again nothing waits; with them, more than for all else."""
     few = train(REFETCH, n_rows=300, epochs=1, **HINGE)[1]
-    many = train(REFETCH, n_rows=300, epochs=1, refetch_cell=4, **HINGE)[1]
+    many = train(REFETCH, n_rows=300, epochs=1, cell_half_levels=4, **HINGE)[1]
     assert few["stall_refetch"] == few["refetched_rows"] == 0
     assert max(STALLS, key=many.__getitem__) == "stall_refetch"
     assert many["stall_refetch"] >= 10 * many["refetched_rows"] > 0
 
 
-CONFIG = CONFIGS[2]         # recursion 3, look-ahead as needed
+CONFIG = CONFIGS[2]         # cycles_per_update 3, look-ahead as needed
 
 
 def test_rows_never_wait_for_updates_with_enough_look_ahead():
     for n_features in (1, CONFIG.lanes, CONFIG.capacity):
         job, counters = train(CONFIG, n_features=n_features, n_rows=300, epochs=1)
         assert counters["stall_lookahead"] == 0
-        assert counters["stall_recursion"] <= max(CONFIG.recursion - job.beats, 0) * 300
-        assert counters["stall_recursion"] >= max(CONFIG.recursion - job.beats, 0) * 299
+        assert counters["stall_recursion"] <= max(CONFIG.cycles_per_update - job.beats, 0) * 300
+        assert counters["stall_recursion"] >= max(CONFIG.cycles_per_update - job.beats, 0) * 299
         assert counters["stall_correction"] == 0
 
 

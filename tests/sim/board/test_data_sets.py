@@ -20,8 +20,9 @@ from bitstep.training.schedules import automatic_step, schedule_steps
 
 DATA_SETS = {"cadata": "cadata.svm", "cpusmall": "cpusmall.svm", "breast_cancer": None}
 EPOCHS = 3
-PIPELINES = [(bits, family) for bits in range(1, 9) for family in ("single", "double")
-             if bits > 1 or family == "single"]
+PIPELINES = [(bits, row_format) for bits in range(1, 9) for row_format in ("one_level",
+                                                                           "two_levels")
+             if bits > 1 or row_format == "one_level"]
 
 
 def find(name):
@@ -37,10 +38,10 @@ def find(name):
     return load(path)
 
 
-def encodings(bits, family):
-    """Encodings of a family that exist at this width."""
+def encodings(bits, row_format):
+    """Encodings of a row format that exist at this width."""
     return [name for name, kind in ENCODINGS.items()
-            if kind.family == family and (bits > 1 or not name.startswith("double"))]
+            if kind.row_format == row_format and (bits > 1 or not name.startswith("double"))]
 
 
 def check(config, dataset, encoding, *, loss=Loss.LEAST_SQUARES, **options):
@@ -48,7 +49,7 @@ def check(config, dataset, encoding, *, loss=Loss.LEAST_SQUARES, **options):
     Returns the result.
     """
     data = quantize(dataset.features, dataset.labels, bits=config.bits, encoding=encoding,
-                    task=dataset.task, seed=config.bits, full=options.get("refetch", False))
+                    task=dataset.task, seed=config.bits, fine_rows=options.get("refetch", False))
     steps = schedule_steps("inverse", step=automatic_step(data.rows, loss=loss), epochs=EPOCHS)
     training = Training(steps=steps, batch=options.pop("batch", 1))
     job = plan(data, config, Objective(loss=loss, **options), training).job
@@ -66,10 +67,10 @@ def check(config, dataset, encoding, *, loss=Loss.LEAST_SQUARES, **options):
 
 
 @pytest.mark.parametrize("name", DATA_SETS)
-@pytest.mark.parametrize("bits, family", [(4, "single"), (3, "double")])
-def test_sim_is_golden(bits, family, name):
-    config = PipelineConfig(bits=bits, family=family, max_features=64).with_lookahead()
-    encoding = {"single": "compensated", "double": "double"}[family]
+@pytest.mark.parametrize("bits, row_format", [(4, "one_level"), (3, "two_levels")])
+def test_sim_is_golden(bits, row_format, name):
+    config = PipelineConfig(bits=bits, row_format=row_format, max_features=64).with_lookahead()
+    encoding = {"one_level": "compensated", "two_levels": "double"}[row_format]
     check(config, find(name), encoding)
 
 
@@ -104,9 +105,9 @@ def test_floating_point_rows(name, options):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATA_SETS)
-@pytest.mark.parametrize("recursion", [2, 3, 4])
-def test_floating_point_rows_of_every_length(name, recursion):
-    check(PipelineConfig(bits=32, family="float", recursion=recursion,
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+def test_floating_point_rows_of_every_length(name, cycles_per_update):
+    check(PipelineConfig(bits=32, row_format="float32", cycles_per_update=cycles_per_update,
                          max_features=64).with_lookahead(), find(name), "float")
 
 
@@ -122,17 +123,17 @@ def test_refetching_at_every_width(bits, encoding):
 @pytest.mark.parametrize("bits, encoding", [*((bits, "stochastic") for bits in range(1, 9)),
                                             (4, "double"), (32, "float")])
 def test_logistic_at_every_width(bits, encoding):
-    config = PipelineConfig(bits=bits, family=ENCODINGS[encoding].family, max_features=64,
-                            solver="logistic", recursion=6).with_lookahead()
+    config = PipelineConfig(bits=bits, row_format=ENCODINGS[encoding].row_format, max_features=64,
+                            solver="logistic", cycles_per_update=6).with_lookahead()
     check(config, find("breast_cancer"), encoding, loss=Loss.LOGISTIC)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", DATA_SETS)
-@pytest.mark.parametrize("bits, family", PIPELINES)
-def test_sim_is_golden_at_every_width_in_every_encoding(bits, family, name):
+@pytest.mark.parametrize("bits, row_format", PIPELINES)
+def test_sim_is_golden_at_every_width_in_every_encoding(bits, row_format, name):
     dataset = find(name)
-    config = PipelineConfig(bits=bits, family=family).with_lookahead()
-    for encoding in encodings(bits, family):
+    config = PipelineConfig(bits=bits, row_format=row_format).with_lookahead()
+    for encoding in encodings(bits, row_format):
         check(config, dataset, encoding)
-    check(config, dataset, encodings(bits, family)[-1], batch=5, l2=0.01)
+    check(config, dataset, encodings(bits, row_format)[-1], batch=5, l2=0.01)

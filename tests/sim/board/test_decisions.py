@@ -26,14 +26,14 @@ N_ROWS = 14
 def close_job(config, n_features, cell, seed):
     """Rows on both sides of the hinge and near it, from the first one on."""
     job = random_job(config, n_features=n_features, n_rows=N_ROWS, epochs=1, seed=seed,
-                     loss=Loss.HINGE, refetch_cell=cell)
-    assert job.full is not None
+                     loss=Loss.HINGE, cell_half_levels=cell)
+    assert job.fine_rows is not None
     rng = np.random.default_rng(seed)
     size = 2.0 ** job.label_shift / (config.level_limit * n_features ** 0.5)
     model = rng.normal(0, size, n_features).astype(np.int32)
     labels = unpack_labels(job.labels, LabelFormat.SIGN, N_ROWS)
     # Most labels agree with the model, so that rows are inactive, too.
-    agree = np.sign(job.full.astype(np.int64) @ model) + 0.5
+    agree = np.sign(job.fine_rows.astype(np.int64) @ model) + 0.5
     labels = np.where(rng.random(N_ROWS) < 0.8, np.sign(agree), labels).astype(np.int64)
     return dataclasses.replace(job, model=model, intercept=int(rng.normal(0, size / 4)),
                                labels=pack_labels(labels, LabelFormat.SIGN))
@@ -43,7 +43,7 @@ def first_rows(job, count):
     """The run of the first rows alone."""
     labels = unpack_labels(job.labels, LabelFormat.SIGN, job.n_rows)[:count]
     return dataclasses.replace(job, rows=tuple(copy[:count] for copy in job.rows),
-                               full=job.full[:count],
+                               fine_rows=job.fine_rows[:count],
                                labels=pack_labels(labels, LabelFormat.SIGN))
 
 
@@ -55,17 +55,17 @@ def check(board, job, lookahead):
     device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
     labels = unpack_labels(job.labels, LabelFormat.SIGN, N_ROWS).tolist()
     levels, _ = decode(unpack_codes(job.rows[0], config, job.n_features), bits=config.bits,
-                       family="single")
-    fraction, counts = config.full_fraction, [0, 0, 0]
+                       row_format="one_level")
+    fraction, counts = config.fine_fraction, [0, 0, 0]
     words, intercept, refetched = job.model.astype(np.int64), job.intercept, 0
     target = 1 << job.label_shift
     for row, label in enumerate(labels):
         result = device.train(first_rows(job, row + 1))
         after, after_intercept = result.models[0].astype(np.int64), int(result.intercepts[0])
-        full = int(job.full[row].astype(np.int64) @ words) \
+        fine_rows = int(job.fine_rows[row].astype(np.int64) @ words) \
             + (job.intercept_level * intercept << fraction)
         codes = int(levels[row] @ words) + job.intercept_level * intercept
-        active = label * full < target << fraction
+        active = label * fine_rows < target << fraction
         change = words - after
         moved = bool(change.any() or after_intercept != intercept)
         assert moved == active, (row, label)
@@ -76,7 +76,7 @@ def check(board, job, lookahead):
         assert np.sign(update) == -label * active
         expected = update * levels[row]
         if again:
-            product = update * job.full[row].astype(np.int64)
+            product = update * job.fine_rows[row].astype(np.int64)
             expected = (product + (1 << fraction - 1)) >> fraction
         np.testing.assert_array_equal(change, expected)
         counts[0] += again

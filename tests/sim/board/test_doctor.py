@@ -21,7 +21,8 @@ from bitstep_sim.board.device import SimBuffer, SimDevice
 from bitstep_sim.board.uart import UartBoard
 
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
-DOUBLE = PipelineConfig(bits=4, family="double", max_features=80, lookahead=8, recursion=3)
+DOUBLE = PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8,
+                        cycles_per_update=3)
 WIDE = PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False)
 MIB = 1 << 20
 NAMES = {offset: name for name, offset in OFFSETS.items()}
@@ -58,7 +59,7 @@ def test_all_is_well(config):
 def test_every_kind_of_buffer():
     text = " ".join(diagnose(SimDevice(REFETCH, memory_bytes=8 * MIB)).text.split())
     for kind in ("rows", "labels", "epoch table", "models", "first model", "coefficients",
-                 "rows at full precision"):
+                 "fine rows"):
         assert f"{kind} from 0x" in text
 
 

@@ -193,7 +193,7 @@ def test_many_ends_in_a_row():
 # Refetching and proximal steps
 
 REFETCHED = dataclasses.replace(random_job(
-    REFETCH, n_features=24, n_rows=100, epochs=3, seed=5, loss=Loss.HINGE, refetch_cell=1,
+    REFETCH, n_features=24, n_rows=100, epochs=3, seed=5, loss=Loss.HINGE, cell_half_levels=1,
     correction_period=10, proximal_period=20, warm=True), box_limit=1 << 24)
 
 
@@ -206,18 +206,18 @@ def refetches_well_again(device):
     for seed in range(2):
         result = check_against_golden(device, random_job(
             REFETCH, n_features=20 + 30 * seed, n_rows=120, seed=seed, loss=Loss.HINGE, warm=True,
-            refetch_cell=2))
+            cell_half_levels=2))
         assert result.counters["refetched_rows"]
     check_against_golden(device, REFETCHED)
 
 
 # From here to the end.
-@pytest.mark.parametrize("offset", [0, REFETCHED.n_rows * REFETCH.full_words(24)])
-def test_bus_errors_of_rows_at_full_precision(offset):
-    n_bytes = REFETCHED.n_rows * 2 * REFETCH.full_words(24) - offset
+@pytest.mark.parametrize("offset", [0, REFETCHED.n_rows * REFETCH.fine_words(24)])
+def test_bus_errors_of_fine_rows(offset):
+    n_bytes = REFETCHED.n_rows * 2 * REFETCH.fine_words(24) - offset
     with open_tested(REFETCH) as device:
         def on_start(registers):
-            device.board.set_broken([(address(registers, "FULL") + offset, n_bytes)])
+            device.board.set_broken([(address(registers, "FINE") + offset, n_bytes)])
 
         device.on_start = on_start
         raised = fails(device, BusError, REFETCHED)
@@ -253,8 +253,8 @@ def test_an_abort_at_any_time_of_a_run_on_floating_point_rows():
 
 
 @pytest.mark.parametrize("registers", [
-    {"REFETCH_CELL": 5}, {"BATCH": 2}, {"LOSS": Loss.SQUARED_HINGE}, {"LOSS": Loss.LOGISTIC},
-    {"FULL_ADDRESS_LO": 4}, {"LABEL_FORMAT": 1}], ids=str)
+    {"CELL_HALF_LEVELS": 5}, {"BATCH": 2}, {"LOSS": Loss.SQUARED_HINGE}, {"LOSS": Loss.LOGISTIC},
+    {"FINE_ADDRESS_LO": 4}, {"LABEL_FORMAT": 1}], ids=str)
 def test_bad_registers_of_a_refetching_run(registers):
     with open_tested(REFETCH, registers=registers) as device:
         assert fails(device, BadConfigurationError, REFETCHED).result.epochs_done == 0
@@ -263,7 +263,7 @@ def test_bad_registers_of_a_refetching_run(registers):
 
 
 def test_registers_that_a_pipeline_has_no_use_for():
-    for name in ("PROXIMAL_PERIOD", "REFETCH_CELL"):
+    for name in ("PROXIMAL_PERIOD", "CELL_HALF_LEVELS"):
         with open_tested(registers={name: 2}) as device:
             fails(device, BadConfigurationError)
             runs_well_again(device)

@@ -89,7 +89,7 @@ def test_board_keeps_nothing_of_losses_and_steps(config):
             check_against_golden(board, random_job(
                 config, n_features=[config.capacity, 1, config.lanes + 1, 2][number // 2 % 4],
                 n_rows=5 + 7 * number, seed=number, epochs=1 + number % 3, loss=loss,
-                refetch_cell=cell, proximal_period=number % 5 * config.proximal,
+                cell_half_levels=cell, proximal_period=number % 5 * config.proximal,
                 correction_period=number % 4 and config.lookahead + number,
                 warm=number % 3 == 1, intercept=number % 5 != 0))
 

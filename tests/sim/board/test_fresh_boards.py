@@ -19,13 +19,14 @@ from bitstep_sim.board.compiled import DECERR, PORTS, SLVERR
 from bitstep_sim.testing.random_jobs import random_job
 
 FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
-                              recursion=4)
-FAST_FLOAT = PipelineConfig(bits=32, family="float", max_features=6, lookahead=2, recursion=4)
+                              cycles_per_update=4)
+FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2,
+                            cycles_per_update=4)
 ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT]
 MEMORIES = {"near": {"memory_latency": 9},
             "far": {"memory_latency": 300, "stall_probability": 0.2, "stall_seed": 3}}
 ERRORS = {"rows": Error.ROW_READ, "aux_read": Error.AUX_READ, "aux_write": Error.MODEL_WRITE,
-          "full": Error.ROW_READ}
+          "fine": Error.ROW_READ}
 
 
 def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
@@ -37,12 +38,13 @@ def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
         loss, cell, batch = Loss.HINGE, 2, 1
     batch = batch if config.minibatch else 1
     lookahead = config.effective_lookahead(beats)
-    if config.family == "float" and period:         # there a period is longer than the look-ahead
+    if config.row_format == "float32" and period:         # there a period is longer than the look-ahead
         period = max(period, lookahead // batch + 1)
     return random_job(
         config, n_features=min(config.capacity, beats * config.lanes - 1), n_rows=n_rows,
         batch=batch, correction_period=batch * period * config.corrections,
-        proximal_period=batch * steps * config.proximal, loss=loss, refetch_cell=cell, **options)
+        proximal_period=batch * steps * config.proximal, loss=loss, cell_half_levels=cell,
+        **options)
 
 
 def short_jobs(config, beats=2):
@@ -196,7 +198,7 @@ def test_every_answer_is_an_error_once(config, memory):
 
 @pytest.mark.parametrize("memory, stride", [("near", 5), ("far", 11)])
 def test_abort_with_hundreds_of_features(memory, stride):
-    """At recursion 4 and with corrections, where the walk of an engine may be cut off anywhere."""
+    """At cycles_per_update 4 and with corrections, where the walk of an engine may be cut off anywhere."""
     with Sweep(LARGE, memory, short_jobs(LARGE, beats=40)) as sweep:
         sweep.abort(cycles_of(sweep, stride))
 

@@ -167,7 +167,7 @@ def test_random_corrections_that_leave_the_range(data):
         check(device, dataclasses.replace(job, epochs=epochs))
 
 
-# Losses, floating-point rows and rows at full precision: K is mantissa 2^(label_shift - 8 shift).
+# Losses, floating-point rows and fine rows: K is mantissa 2^(label_shift - 8 shift).
 
 LARGEST = (1 << 18) - 1
 
@@ -192,16 +192,17 @@ def hinge_job(config, values, label, model, *, unit, calm_rows, intercept=None):
     """A row that the model has at 0, so it is active, and rows of zeros; K = ``unit``."""
     values = np.vstack([values, np.zeros((calm_rows, len(model)))])
     job = random_job(config, n_features=len(model), n_rows=len(values), epochs=1, loss=Loss.HINGE,
-                     intercept=intercept is not None, refetch_cell=int(config.refetch))
-    if config.family == "float":
+                     intercept=intercept is not None, cell_half_levels=int(config.refetch))
+    if config.row_format == "float32":
         rows, scale = pack_floats(values.astype(np.float32), config.bus_width), (24, 3)
     else:
         levels = np.clip(np.floor(values + 0.5), -3, 3).astype(int)
         rows, scale = pack_codes((levels % 8).astype(np.uint8), 3, 64), (8, 1)
-    full = (values * 2 ** config.full_fraction).astype(np.int16) if config.refetch else None
+    fine_rows = (values * 2 ** config.fine_fraction).astype(np.int16) if config.refetch else None
     label_shift, shift = scale
     return dataclasses.replace(
-        job, rows=(rows,), full=full, label_shift=label_shift, epochs=(EpochSteps(unit, shift),),
+        job, rows=(rows,), fine_rows=fine_rows, label_shift=label_shift,
+        epochs=(EpochSteps(unit, shift),),
         labels=pack_labels(np.array([label] + [1] * calm_rows), LabelFormat.SIGN),
         model=np.array(model, np.int32), intercept=intercept or 0)
 

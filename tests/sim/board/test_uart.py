@@ -198,7 +198,7 @@ def test_refetching(tmp_path):
     pipeline = PipelineConfig(bits=4, max_features=64, lookahead=0, refetch=True)
     system = replace(SYSTEM, pipeline=pipeline)
     line, path = UartBoard(system), write_manifest(tmp_path, system)
-    job = random_job(pipeline, n_features=40, n_rows=60, loss=Loss.HINGE, refetch_cell=1)
+    job = random_job(pipeline, n_features=40, n_rows=60, loss=Loss.HINGE, cell_half_levels=1)
     expected = GoldenDevice(pipeline).train(job)
     result = UartDevice(pipeline, manifest=path, transport=line, timeout_s=0.1).train(job)
     np.testing.assert_array_equal(result.models, expected.models)

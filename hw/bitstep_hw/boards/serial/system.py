@@ -118,7 +118,7 @@ class SerialSystem(wiring.Component):
             *connect_flat(top, "m_axi_rows", memory.rows),
             *connect_flat(top, "m_axi_aux", memory.readers[0]),
             *connect_flat(top, "m_axi_aux", memory.writer),
-            *(connect_flat(top, "m_axi_full", memory.readers[1]) if refetch else ()),
+            *(connect_flat(top, "m_axi_fine", memory.readers[1]) if refetch else ()),
             memory.host_request.eq(link.memory_request), memory.host_write.eq(link.memory_write),
             memory.host_address.eq(link.memory_address), memory.host_i.eq(link.memory_o),
             link.memory_grant.eq(memory.host_grant), link.memory_valid.eq(memory.host_valid),

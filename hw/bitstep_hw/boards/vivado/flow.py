@@ -242,7 +242,7 @@ def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path) 
         if value < 0:
             raise ToolError(f"{config.name} misses {board.clock_mhz} MHz on {board.name}: its "
                             f"{kind} slack is {value:g} ns; see {work / 'timing.rpt'}; choose "
-                            "fewer bits, a smaller look-ahead or recursion=4")
+                            "fewer bits, a smaller look-ahead or cycles_per_update=4")
     check_handoff(work / "bitstep.hwh", board)
     stem = f"{board.name}-{config.name}"
     target.mkdir(parents=True, exist_ok=True)

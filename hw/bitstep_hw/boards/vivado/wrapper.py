@@ -9,7 +9,7 @@ NAME = "bitstep_ip"
 TOP = "bitstep_top"
 # Bursts that the top's masters have under way at most. Without these figures Vivado takes 2, and
 # an interconnect may hold back the others.
-READS_OUTSTANDING = {"m_axi_rows": 15, "m_axi_aux": 8, "m_axi_full": 8}
+READS_OUTSTANDING = {"m_axi_rows": 15, "m_axi_aux": 8, "m_axi_fine": 8}
 WRITES_OUTSTANDING = {"m_axi_aux": 8}
 
 
@@ -72,7 +72,7 @@ def buses(verilog: str) -> tuple[list[Bus], list[Port]]:
 def _order(name: str) -> tuple[int, str]:
     """Registers first, then rows before what else there is of memory."""
     bus = name.rpartition("_")[0]
-    order = ("s_axi", "m_axi_rows", "m_axi_aux", "m_axi_full")
+    order = ("s_axi", "m_axi_rows", "m_axi_aux", "m_axi_fine")
     return order.index(bus) if bus in order else len(order), name
 
 

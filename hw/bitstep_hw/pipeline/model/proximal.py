@@ -16,7 +16,7 @@ class Proximal(wiring.Component):
     :class:`bitstep_hw.pipeline.model.store.ModelStore`.
 
     ``done`` comes with the last write, 2 cycles for every pair of words that holds features and 1
-    more (2 with ``recursion`` 4) for every beat after ``start``. Nothing can leave its range.
+    more (2 with a fast clock) for every beat after ``start``. Nothing can leave its range.
     Golden model: :func:`bitstep.golden.steps.proximal_step`.
 
     Parameters

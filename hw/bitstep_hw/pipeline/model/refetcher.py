@@ -1,4 +1,4 @@
-"""Rows at full precision: fetched, decided and applied."""
+"""Fine rows: fetched, decided and applied."""
 
 from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, stream, wiring
@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import (
     AUX_WIDTH,
-    FULL_WIDTH,
+    FINE_WIDTH,
     MAX_FEATURES,
     MAX_LABEL_SHIFT,
     MODEL_WIDTH,
@@ -18,7 +18,7 @@ from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.pipeline.model.walk import add_walk, add_write_state
 from bitstep_hw.pipeline.model.words import ModelWords
 
-PAIR = data.ArrayLayout(signed(FULL_WIDTH), 2)      # two values of a row
+PAIR = data.ArrayLayout(signed(FINE_WIDTH), 2)      # two values of a row
 
 # The step that is being done. A pair of values goes to the multipliers with ``take``, from the
 # stream in the first pass, or with ``feed``, from memory in the second.
@@ -27,7 +27,7 @@ NOW = data.StructLayout({"idle": 1, "read": 1, "take": 1, "feed": 1, "add_interc
 
 
 class Refetcher(wiring.Component):
-    """Unit that takes one row at full precision through the hinge and into the model
+    """Unit that takes one fine row through the hinge and into the model
     (docs/number-formats.md, Refetching), through the ``words`` of a
     :class:`bitstep_hw.pipeline.model.store.ModelStore`.
 
@@ -35,14 +35,14 @@ class Refetcher(wiring.Component):
     pair of values and one more a beat of codes. If the row is active, the second pass subtracts it,
     in 2 cycles a pair and one more a beat. ``done`` comes pairs + beats + 6 cycles after ``start``
     for an inactive row, 3 pairs + 2 beats + 6 for an active one, and as many cycles later as ``i``
-    kept it waiting; with ``recursion`` 4 one more a beat in each pass. Exact, nothing is clamped.
+    kept it waiting; with a fast clock one more a beat in each pass. Exact, nothing is clamped.
     Storage: a row of ``capacity`` values.
     Golden model: :meth:`bitstep.golden.integer.IntegerEpoch.refetch`.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``, ``model_lanes``, ``full_fraction`` and ``memory_wait``.
+        Gives ``max_beats``, ``model_lanes``, ``fine_fraction`` and ``memory_wait``.
 
     Members
     -------
@@ -59,10 +59,10 @@ class Refetcher(wiring.Component):
         ``start`` is the one whose ``row_passed`` has not come yet; it may come in the same cycle.
     positive : In(1)
         With ``start``: the row's label is +1, not -1.
-    unit : In(31)
+    derivative_step : In(31)
         With ``start``: K, the update of a derivative of 1, rounded by the row's dither.
     address, beats, last_lanes, intercept_level, label_shift : In
-        As the registers FULL_ADDRESS, BEATS_PER_ROW, LAST_LANES, INTERCEPT_LEVEL and LABEL_SHIFT;
+        As the registers FINE_ADDRESS, BEATS_PER_ROW, LAST_LANES, INTERCEPT_LEVEL and LABEL_SHIFT;
         constant during an epoch and in the cycle before ``epoch_start``.
     job : Out(stream.Signature(JOB_LAYOUT)), i : In(stream.Signature(64))
         Address and length of the row, and its beats, in the layout of docs/memory-layout.md. Values
@@ -81,7 +81,7 @@ class Refetcher(wiring.Component):
         super().__init__({
             "start": In(1), "stop": In(1), "busy": Out(1), "done": Out(1),
             "epoch_start": In(1), "row_passed": In(1),
-            "positive": In(1), "unit": In(UPDATE_WIDTH - 1),
+            "positive": In(1), "derivative_step": In(UPDATE_WIDTH - 1),
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)), "intercept_level": In(8),
             "address": In(64), "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
             "job": Out(stream.Signature(JOB_LAYOUT)), "i": In(stream.Signature(AUX_WIDTH)),
@@ -113,7 +113,7 @@ class Refetcher(wiring.Component):
         ]
         with m.If(now.idle):
             m.d.sync += [applying.eq(0), positive.eq(self.positive),
-                         update.eq(Mux(self.positive, -self.unit, self.unit))]
+                         update.eq(Mux(self.positive, -self.derivative_step, self.derivative_step))]
         with m.If(now.decide):
             m.d.sync += applying.eq(1)
         with m.If(now.read):
@@ -202,16 +202,16 @@ class Refetcher(wiring.Component):
 
     def _products(self, m, values, words, update, applying, valid):
         """Values times model words or, rounded, times the update; 2 cycles after the values."""
-        rounding = Mux(applying, 1 << self.config.full_fraction - 1, 0)
+        rounding = Mux(applying, 1 << self.config.fine_fraction - 1, 0)
         return [multiply(m, value, Mux(applying, update, word), stages=2, valid=valid,
-                         name=f"product_{side}", width=FULL_WIDTH + MODEL_WIDTH, addend=rounding)
+                         name=f"product_{side}", width=FINE_WIDTH + MODEL_WIDTH, addend=rounding)
                 for side, (value, word) in enumerate(zip(values, words, strict=True))]
 
     def _active(self, m, products, level, positive, valid, now):
         """Flag that the row is active, 2 cycles after its intercept is added."""
-        fraction = self.config.full_fraction
+        fraction = self.config.fine_fraction
         terms = self.config.capacity + 1      # and the intercept
-        total = Signal(signed(FULL_WIDTH + MODEL_WIDTH - 1 + terms.bit_length()), reset_less=True)
+        total = Signal(signed(FINE_WIDTH + MODEL_WIDTH - 1 + terms.bit_length()), reset_less=True)
         with m.If(valid):
             m.d.sync += total.eq(total + products[0] + products[1])
         with m.If(now.add_intercept):
@@ -226,7 +226,7 @@ class Refetcher(wiring.Component):
 
     def _change(self, m, words, products, constant, level):
         """Words to write, and the flag that one leaves its range."""
-        fraction = self.config.full_fraction
+        fraction = self.config.fine_fraction
         # A value has at most 8 bits before its fraction, a level too.
         changed = [Signal(signed(MODEL_WIDTH + 9), name=f"changed_{side}") for side in range(2)]
         for side, (word, product) in enumerate(zip(words, products, strict=True)):

@@ -26,7 +26,7 @@ class ModelStore(wiring.Component):
     U = V + e if a correction is pending. V is written back (U where the correction is committed)
     and U goes to the dot product, or, later in a batch, the model that was frozen at the batch's
     start. A slot a cycle, the words leave ``product_stages + 2`` cycles after the slot; two slots
-    with the same index must be at least 2 cycles apart, 4 with ``recursion`` 4. Nothing is
+    with the same index must be at least 2 cycles apart, 4 with a fast clock. Nothing is
     clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
     words, once more with ``minibatch``.
 
@@ -175,7 +175,7 @@ class ModelStore(wiring.Component):
         """A lane's word X - c g in the cycle of slot 2, and bits that are 0 if it is in its range.
         """
         config = self.config
-        product_width = 1 if config.family == "float" else config.level_width - 1
+        product_width = 1 if config.row_format == "float32" else config.level_width - 1
         updated = Signal(signed(UPDATE_WIDTH + product_width + 1), name=f"updated_{lane}",
                          reset_less=True)
         with when(m, enable_of(config, slot_1.valid)):

@@ -52,7 +52,7 @@ class ModelWalk(wiring.Component):
     index, pair : Out
         The pair's beat and its number in it.
     ready : Out(1)
-        ``index`` has stood for a cycle (2 with ``recursion`` 4), so the store shows the pair. The
+        ``index`` has stood for a cycle (2 with a fast clock), so the store shows the pair. The
         cycle after ``restart`` and the one after a beat's last pair are without (2 cycles each).
     last : Out(1)
         The pair is the last one.

@@ -27,12 +27,12 @@ class ModelWords(wiring.Signature):
     pair, shown : Out
         Pair of words in the beat: that which is written, and that which is read.
     write : Out(1), write_data : Out(64)
-        Write the pair. It can be read by an index 1 cycle later (2 with ``recursion`` 4).
+        Write the pair. It can be read by an index 1 cycle later (2 with a fast clock).
     read_data : In(64)
-        The pair that is read. It comes 1 cycle after ``index`` (2 with ``recursion`` 4) and follows
+        The pair that is read. It comes 1 cycle after ``index`` (2 with a fast clock) and follows
         ``shown`` at once.
     late_data : In(64)
-        ``read_data``, with ``recursion`` 4 a cycle later, for consumers that can wait a cycle.
+        ``read_data``, with a fast clock a cycle later, for consumers that can wait a cycle.
     intercept : Out(1)
         With ``intercept``: the intercept takes the place of the pair.
     clear : Out(1)

@@ -9,7 +9,7 @@ from bitstep_hw.parts.arithmetic import adder_tree, delay
 
 
 class CellBounds(wiring.Component):
-    """Bounds of the dot product of a row at full precision, from the row's codes, compared with
+    """Bounds of the dot product of a fine row, from the row's codes, compared with
     the target (docs/number-formats.md, Refetching).
 
     Runs beside :class:`bitstep_hw.pipeline.products.dot_product.DotProduct`: the slots enter both
@@ -29,7 +29,7 @@ class CellBounds(wiring.Component):
     valid, first, last, levels, words : In
         Those of ``DotProduct``.
     cell : In(3)
-        As the register REFETCH_CELL, 0 to 4; constant during an epoch.
+        As the register CELL_HALF_LEVELS, 0 to 4; constant during an epoch.
     ends : In(1)
         The ends of the grid count. Without them the sums also hold for every model whose words
         differ in sign.
@@ -40,7 +40,7 @@ class CellBounds(wiring.Component):
     dot : In
         Dot product of the row, in the cycle in which ``DotProduct`` has its result.
     undecided : Out(1)
-        Strobe: the row at full precision may be on either side. Never with ``cell`` 0.
+        Strobe: the fine row may be on either side. Never with ``cell`` 0.
     """
 
     def __init__(self, *, config):
@@ -51,7 +51,7 @@ class CellBounds(wiring.Component):
             "words": In(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "cell": In(3),
             "ends": In(1),
-            "dot_margin": Out(config.reach_width),
+            "dot_margin": Out(config.dot_margin_width),
             "target": In(signed(LABEL_WIDTH + config.max_label_shift)),
             "dot": In(signed(config.dot_width)),
             "undecided": Out(1),

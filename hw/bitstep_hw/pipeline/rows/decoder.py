@@ -5,15 +5,15 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 
-def decode(code, *, bits, family, sample):
+def decode(code, *, bits, row_format, sample):
     """Return the level of one code, as a value: ``sample`` 0 for the dot product, 1 for the
     gradient.
 
     Golden model: :func:`bitstep.pipeline.levels.decode`.
     """
-    if family == "float":
+    if row_format == "float32":
         return code.as_signed()     # the number's bits; products take them apart
-    if family == "single":
+    if row_format == "one_level":
         return Mux(code, Const(1, signed(2)), Const(-1, signed(2))) if bits == 1 \
             else code.as_signed()
     if bits == 2:
@@ -30,9 +30,9 @@ class Decoder(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``bits``, ``family`` and ``lanes``.
+        Gives ``bits``, ``row_format`` and ``lanes``.
     sample : int
-        Which sample of family ``double``: 0 for the dot product, 1 for the gradient.
+        Which sample of row format ``two_levels``: 0 for the dot product, 1 for the gradient.
 
     Members
     -------
@@ -57,7 +57,7 @@ class Decoder(wiring.Component):
         config = self.config
         for lane in range(config.lanes):
             code = self.beat[lane * config.bits:(lane + 1) * config.bits]
-            level = decode(code, bits=config.bits, family=config.family, sample=self.sample)
+            level = decode(code, bits=config.bits, row_format=config.row_format, sample=self.sample)
             if not config.has_zero_code:
                 level = Mux(self.used[lane], level, 0)
             m.d.comb += self.levels[lane].eq(level)

@@ -5,13 +5,13 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
-from bitstep.golden.steps import UNIT_FRACTION
+from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.config import (
     LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_SHIFT,
     SHIFT_UNIT,
-    SLACK_WIDTH,
+    LOOKAHEAD_MARGIN_WIDTH,
     UPDATE_WIDTH,
 )
 from bitstep.pipeline.registers import Loss
@@ -38,20 +38,20 @@ class LinearSolver(wiring.Component):
     With Z the dot product with the model D + 1 rows ago and G_d the products with the rows
     before, z_i = Z - sum over d of c_(i-d) G_d. The last few terms decide the rate, so for them
     the mantissa is multiplied into G_d beforehand and c_(i-1) meets one product, one subtraction
-    and one shift: ``recursion`` cycles. Time is counted backwards, in cycles left
+    and one shift: ``cycles_per_update`` cycles. Time is counted backwards, in cycles left
     (:class:`bitstep_hw.pipeline.update.update_history.UpdateHistory`).
 
     The dither is added with the residual's product, so it is not part of what decides the rate.
     The last step also sees on which side of its target a row is, exactly: rows beyond the hinge
     give c = 0, and the hinge loss takes K, rounded by the dither, for every other row.
 
-    Latency is ``solver_stages(recursion)`` cycles from ``dot``, throughput a row every
-    ``recursion`` cycles. Golden model: :func:`bitstep.golden.steps.update_rule`.
+    Latency is ``solver_stages(cycles_per_update)`` cycles from ``dot``, throughput a row every
+    ``cycles_per_update`` cycles. Golden model: :func:`bitstep.golden.steps.update_rule`.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives widths, ``lookahead``, ``recursion``, ``fast_clock`` and ``refetch``.
+        Gives widths, ``lookahead``, ``cycles_per_update``, ``fast_clock`` and ``refetch``.
 
     Members
     -------
@@ -65,18 +65,18 @@ class LinearSolver(wiring.Component):
         ``dot``, ``undecided`` a cycle later. Only with ``refetch``.
     o_decided, o_undecided, o_replay, o_positive : Out(1)
         The decision on the row of ``o``, likewise.
-    o_unit : Out(31)
+    o_derivative_step : Out(31)
         With ``refetch``: K, rounded by the dither of the row of ``o``.
     """
 
     def __init__(self, *, config):
         self.config = config
         super().__init__(solver_ports(config) | {
-            "loss": In(Loss), "undecided": In(1), "dot_margin": In(config.reach_width),
-            "lookahead_margin": In(SLACK_WIDTH), "refetching": In(1), "replay_alone": In(1),
-            "discard": In(1),
+            "loss": In(Loss), "undecided": In(1), "dot_margin": In(config.dot_margin_width),
+            "lookahead_margin": In(LOOKAHEAD_MARGIN_WIDTH), "refetching": In(1),
+            "replay_alone": In(1), "discard": In(1),
             "o_decided": Out(1), "o_undecided": Out(1), "o_replay": Out(1), "o_positive": Out(1),
-            "o_unit": Out(UPDATE_WIDTH - 1),
+            "o_derivative_step": Out(UPDATE_WIDTH - 1),
         })
 
     def elaborate(self, platform):
@@ -98,25 +98,25 @@ class LinearSolver(wiring.Component):
                                             self._dithered(m, shift))
         positive = delay(m, ~self.label[-1], history.entry - 1, name="positive")
         active = Mux(positive, distance[-1], above)
-        unit = self._row_unit(m, history)
+        unit = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
         shifted = self._shifted(m, exact, shift)
         update = self._update(m, history, shifted, active, positive, unit, forgotten)
         history.push(Mux(forgotten, 0, update))
         if config.refetch:
-            m.d.sync += self.o_unit.eq(unit)
+            m.d.sync += self.o_derivative_step.eq(unit)
         m.d.comb += [self.o_valid.eq(history.stage_valid[0]), self.o.eq(history.newest)]
         return m
 
     @property
     def _near(self):
         """Rows before whose products meet the mantissa beforehand."""
-        return min(self.config.lookahead, 2 if self.config.recursion == 2 else 1)
+        return min(self.config.lookahead, 2 if self.config.cycles_per_update == 2 else 1)
 
     @property
     def _product_stages(self):
         """Cycles of a product of c or the residual, near the end."""
-        return 1 if self.config.recursion == 2 else 2
+        return 1 if self.config.cycles_per_update == 2 else 2
 
     def _residual(self, m, history):
         """The dot product less the target and the far terms, a cycle after the dot product. These
@@ -163,8 +163,8 @@ class LinearSolver(wiring.Component):
 
     def _factor(self, m, history, mantissa, d):
         """Mantissa times G_d, when c_(i-d) is known."""
-        config, cycles = self.config, history.entry - self.config.recursion * d
-        stages = min(2, cycles) if config.recursion > 2 else 1
+        config, cycles = self.config, history.entry - self.config.cycles_per_update * d
+        stages = min(2, cycles) if config.cycles_per_update > 2 else 1
         factor = multiply(m, self.products[d - 1], mantissa, stages=stages, name=f"factor_{d}",
                           valid=enable_of(config, history.stage_valid[history.entry]),
                           width=config.gram_width + MANTISSA_WIDTH)
@@ -182,29 +182,30 @@ class LinearSolver(wiring.Component):
                     m.d.sync += addend.eq(doubled << SHIFT_UNIT * number >> DITHER_WIDTH + 1)
         return addend
 
-    def _row_unit(self, m, history):
+    def _row_step(self, m, history):
         """K of the row with one cycle left, rounded by its dither."""
-        fraction = self.unit[:UNIT_FRACTION]
+        fraction = self.derivative_step[:STEP_FRACTION]
         up = Signal(reset_less=True)
-        m.d.sync += up.eq((fraction + self.dither)[UNIT_FRACTION])
-        unit = Signal(UPDATE_WIDTH - 1, name="row_unit", reset_less=True)
-        m.d.sync += unit.eq(self.unit[UNIT_FRACTION:] + delay(m, up, history.dotted - 3, name="up"))
+        m.d.sync += up.eq((fraction + self.dither)[STEP_FRACTION])
+        unit = Signal(UPDATE_WIDTH - 1, name="row_step", reset_less=True)
+        m.d.sync += unit.eq(self.derivative_step[STEP_FRACTION:] + delay(m, up, history.dotted - 3,
+                                                                         name="up"))
         return unit
 
     def _subtracted(self, m, history, residual, mantissa, addend):
         """The mantissa times z - y, rounded and not, and a flag that it is positive, with one cycle
         left: near terms one after the other.
         """
-        recursion, width = self.config.recursion, scaled_width(self.config)
+        cycles_per_update, width = self.config.cycles_per_update, scaled_width(self.config)
         stages = self._product_stages
-        final_stages = recursion - stages                   # subtract, shift, round
+        final_stages = cycles_per_update - stages                   # subtract, shift, round
         left = history.dotted - 1                           # with the residual
         final = multiply(m, residual, mantissa, stages=stages,
                          valid=history.stage_valid[left], name="scaled", width=width,
                          addend=delay(m, addend, stages - 1, name="addend"))
         ready, product = left - stages, C(0)                # cycles left with ``final``
         for d in range(self._near, 0, -1):
-            start = recursion * d                           # cycles left when c_(i-d) is known
+            start = cycles_per_update * d                           # cycles left when c_(i-d) is known
             product = multiply(m, history.before(d, start), self._factor(m, history, mantissa, d),
                                stages=stages, valid=history.stage_valid[start], name=f"near_{d}",
                                width=width)
@@ -229,9 +230,9 @@ class LinearSolver(wiring.Component):
         """As :meth:`_subtracted`, for a fast clock: the products are sums of two numbers until
         the last sum, the only one with a carry. What is asked of it has sums of its own.
         """
-        assert (self.config.recursion, self._product_stages) == (4, 2)
+        assert (self.config.cycles_per_update, self._product_stages) == (4, 2)
         width = scaled_width(self.config) + 1
-        start = self.config.recursion                       # cycles left when c_(i-1) is known
+        start = self.config.cycles_per_update                       # cycles left when c_(i-1) is known
         left = history.dotted - 1                           # with the residual
         # -x is ~x + 1: the two 1s of the subtrahend are added here.
         scaled = multiply_carry_save(m, residual, mantissa, valid=None, name="scaled",
@@ -295,5 +296,5 @@ class LinearSolver(wiring.Component):
         unit_counts = delay(m, unit_counts & valid & ~idle, late, name="unit_counts")
         m.d.sync += self.saturated.eq(
             (judged & out_of_range(delay(m, shifted, late, name="shifted"), UPDATE_WIDTH))
-            | (unit_counts & self.unit_too_large))
+            | (unit_counts & self.step_too_large))
         return update

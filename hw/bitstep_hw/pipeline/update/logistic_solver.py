@@ -7,11 +7,11 @@ from amaranth.lib import wiring
 
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION, VALUE_FRACTION
-from bitstep.golden.steps import UNIT_FRACTION
+from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import out_of_range
 from bitstep_hw.pipeline.update.solver_ports import solver_ports
-from bitstep_hw.pipeline.update.unit_update import UNIT_WIDTH
+from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
 
 ARGUMENT_WIDTH = (RANGE << SIGMOID_FRACTION).bit_length()       # signed, of a clamped argument
@@ -72,15 +72,15 @@ class LogisticSolver(wiring.Component):
         with m.If(stage_valid[history.dotted]):
             m.d.sync += dither.eq(self.dither)
         # The sign goes into the factor: -floor(x + d) is floor(-x - d + 1) without its last bit.
-        factor = Signal(signed(UNIT_WIDTH + 1), reset_less=True)
-        fraction = UNIT_FRACTION + VALUE_FRACTION
+        factor = Signal(signed(STEP_WIDTH + 1), reset_less=True)
+        fraction = STEP_FRACTION + VALUE_FRACTION
         addend = Signal(fraction, reset_less=True)
         exact = Cat(C(0, fraction - DITHER_WIDTH - 1), C(1, 1), dither)
         with m.If(stage_valid[2]):
-            m.d.sync += [factor.eq(Mux(positive, -self.unit, self.unit)),
+            m.d.sync += [factor.eq(Mux(positive, -self.derivative_step, self.derivative_step)),
                          addend.eq(Mux(positive, ~exact, exact))]
         history.push(factor * value + addend >> fraction)
-        m.d.sync += self.saturated.eq(stage_valid[1] & ~history.stage_idle[1] & self.unit_too_large)
+        m.d.sync += self.saturated.eq(stage_valid[1] & ~history.stage_idle[1] & self.step_too_large)
         m.d.comb += [self.o_valid.eq(stage_valid[0]), self.o.eq(history.newest)]
         return m
 

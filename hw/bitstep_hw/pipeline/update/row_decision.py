@@ -4,7 +4,7 @@ from amaranth import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MANTISSA_WIDTH, SLACK_WIDTH, solver_stages
+from bitstep.pipeline.config import MANTISSA_WIDTH, LOOKAHEAD_MARGIN_WIDTH, solver_stages
 from bitstep_hw.parts.arithmetic import delay, enable_of, multiply
 
 
@@ -26,7 +26,7 @@ class RowDecision(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``recursion``, ``dot_width`` and ``reach_width``.
+        Gives ``cycles_per_update``, ``dot_width`` and ``dot_margin_width``.
     product_stages : int
         Cycles of the product with the mantissa, 1 or 2.
 
@@ -40,7 +40,7 @@ class RowDecision(wiring.Component):
         Mantissa of the step size; constant during an epoch.
     dot_margin : In
         With ``dot_valid``: bound of the doubled difference between the row's dot product and that
-        of the row at full precision, with the same model.
+        of the fine row, with the same model.
     lookahead_margin : In
         Bound of what the updates that the model has not met yet add to it; constant during an
         epoch.
@@ -74,8 +74,8 @@ class RowDecision(wiring.Component):
         self.config, self.product_stages = config, product_stages
         super().__init__({
             "dot_valid": In(1), "margin_valid": In(1), "mantissa": In(MANTISSA_WIDTH),
-            "dot_margin": In(config.reach_width), "lookahead_margin": In(SLACK_WIDTH),
-            "undecided": In(1), "refetching": In(1),
+            "dot_margin": In(config.dot_margin_width),
+            "lookahead_margin": In(LOOKAHEAD_MARGIN_WIDTH), "undecided": In(1), "refetching": In(1),
             "valid": In(1), "distance": In(signed(scaled_width(config) + 1)), "positive": In(1),
             "replay_alone": In(1), "discard": In(1),
             "forgotten": Out(1),
@@ -84,7 +84,7 @@ class RowDecision(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        wait = solver_stages(self.config.recursion) - 2     # from the margin to the distance
+        wait = solver_stages(self.config.cycles_per_update) - 2     # from the margin to the distance
         margin = Signal(max(len(self.dot_margin), len(self.lookahead_margin)) + 1, reset_less=True)
         with m.If(self.dot_valid):
             m.d.sync += margin.eq(self.dot_margin + self.lookahead_margin)

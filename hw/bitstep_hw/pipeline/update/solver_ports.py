@@ -11,7 +11,7 @@ from bitstep.pipeline.config import (
     MAX_SHIFT,
     UPDATE_WIDTH,
 )
-from bitstep_hw.pipeline.update.unit_update import UNIT_WIDTH
+from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 
 
 def solver_ports(config):
@@ -41,10 +41,10 @@ def solver_ports(config):
         Its shift, in units of 8 bits; constant during an epoch.
     label_shift : In
         Fraction bits of the dot product beyond the label's; constant during an epoch.
-    unit : In(47)
-        K of :class:`bitstep_hw.pipeline.update.unit_update.UnitUpdate`, with 16 fraction bits;
+    derivative_step : In(47)
+        K of :class:`bitstep_hw.pipeline.update.derivative_step.DerivativeStep`, with 16 fraction bits;
         constant during an epoch.
-    unit_too_large : In(1)
+    step_too_large : In(1)
         K does not fit; constant during an epoch.
     o_valid : Out(1)
         Strobe: ``o`` is the c of a row.
@@ -65,8 +65,8 @@ def solver_ports(config):
         "mantissa": In(MANTISSA_WIDTH),
         "shift": In(range(MAX_SHIFT + 1)),
         "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
-        "unit": In(UNIT_WIDTH),
-        "unit_too_large": In(1),
+        "derivative_step": In(STEP_WIDTH),
+        "step_too_large": In(1),
         "o_valid": Out(1),
         "o": Out(signed(UPDATE_WIDTH)),
         "saturated": Out(1),

@@ -29,8 +29,8 @@ public:
         : context{new VerilatedContext}, top{new Vbitstep_top{context.get()}},
           memory(base, size),
           timing{0, latency, Bandwidth(bytes_per_cycle), Stalls(stall, seed)},
-#if BITSTEP_FULL
-          full("m_axi_full", memory, timing, ADDRESS(m_axi_full_ar), READ(m_axi_full_r)),
+#if BITSTEP_FINE
+          fine("m_axi_fine", memory, timing, ADDRESS(m_axi_fine_ar), READ(m_axi_fine_r)),
 #endif
           rows("m_axi_rows", memory, timing, ADDRESS(m_axi_rows_ar), READ(m_axi_rows_r)),
           aux_read("m_axi_aux", memory, timing, ADDRESS(m_axi_aux_ar), READ(m_axi_aux_r)),
@@ -145,8 +145,8 @@ public:
     std::unique_ptr<Vbitstep_top> top;
     Memory memory;
     Timing timing;
-#if BITSTEP_FULL
-    ReadPort<uint64_t> full;        // only pipelines that fetch rows again have this port
+#if BITSTEP_FINE
+    ReadPort<uint64_t> fine;        // only pipelines that fetch rows again have this port
 #endif
     ReadPort<RowsData> rows;
     ReadPort<uint64_t> aux_read;
@@ -175,8 +175,8 @@ private:
         act(rows);
         act(aux_read);
         act(aux_write);
-#if BITSTEP_FULL
-        act(full);
+#if BITSTEP_FINE
+        act(fine);
 #endif
     }
 

@@ -131,7 +131,7 @@ def test_all_ports_at_once(stall):
 
     simulate(dut, everything,
              later(reader(dut.rows, "rows", 40)), later(reader(dut.readers[0], "aux", 20)),
-             later(reader(dut.readers[1], "full", 20)), later(write),
+             later(reader(dut.readers[1], "fine", 20)), later(write),
              processes=[read_channel(dut.rows), read_channel(dut.readers[0]),
                         held_channel(dut.writer.bvalid, dut.writer.bready, dut.writer.bresp)],
              limit=40_000)

@@ -20,7 +20,7 @@ CONFIGS = [
     PipelineConfig(bits=1, max_features=128),                   # 64 lanes, 16 groups of 4
     PipelineConfig(bits=3, bus_width=128, max_features=84),     # 42 lanes, 10 groups of 4 and 2
     PipelineConfig(bits=7, bus_width=512, max_features=73),     # 73 lanes, 12 groups of 6 and 2
-    PipelineConfig(bits=4, max_features=40, lookahead=3, recursion=4),
+    PipelineConfig(bits=4, max_features=40, lookahead=3, cycles_per_update=4),
 ]
 OVERHEAD = 12       # a bound of the cycles of a walk that are not its groups
 
@@ -65,7 +65,7 @@ def expected(words, coefficients, steps):
     return correction(flat, coefficients, steps).reshape(np.shape(words)).tolist()
 
 
-@pytest.mark.parametrize("config", [*CONFIGS, replace(CONFIGS[0], recursion=4)],
+@pytest.mark.parametrize("config", [*CONFIGS, replace(CONFIGS[0], cycles_per_update=4)],
                          ids=lambda config: config.name)
 @pytest.mark.parametrize("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),
                                              ((1 << 18) - 1, 7), (1 << 17, 2), (70_001, 4),
@@ -189,7 +189,8 @@ def test_rows_that_are_not_sampled_do_not_start_a_walk():
     simulate(dut, bench)
 
 
-@pytest.mark.parametrize("config", [CONFIGS[0], replace(CONFIGS[0], recursion=4), CONFIGS[2],
+@pytest.mark.parametrize("config",
+                         [CONFIGS[0], replace(CONFIGS[0], cycles_per_update=4), CONFIGS[2],
                                     CONFIGS[5]], ids=lambda config: config.name)
 def test_stop(config):
     """A walk that was stopped is never done, and the next one is right, whichever group it was."""

@@ -13,8 +13,8 @@ from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_sim.testing.harness import get_all, held, put_all, simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24), PipelineConfig(bits=3, max_features=63),
-           PipelineConfig(bits=8, max_features=24, recursion=4),
-           PipelineConfig(bits=1, max_features=192, recursion=4)]
+           PipelineConfig(bits=8, max_features=24, cycles_per_update=4),
+           PipelineConfig(bits=1, max_features=192, cycles_per_update=4)]
 
 
 def joined(config):

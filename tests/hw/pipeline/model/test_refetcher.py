@@ -25,28 +25,28 @@ from bitstep_sim.testing.harness import simulate
 CONFIGS = [PipelineConfig(bits=bits, max_features=features, lookahead=0, refetch=True)
            for bits, features in ((8, 24), (3, 63), (1, 128), (2, 64))]
 EIGHT, ODD, ONE, _ = CONFIGS
-FAST = replace(EIGHT, recursion=4)
+FAST = replace(EIGHT, cycles_per_update=4)
 LOWEST, HIGHEST = -1 << 31, (1 << 31) - 1
 BASE = 0x12_3456_7000
 
 
 @dataclass(kw_only=True)
 class Case:
-    """Rows of full precision and what else a run is made of; ``words`` has ``capacity`` words."""
+    """Rows of fine precision and what else a run is made of; ``words`` has ``capacity`` words."""
 
     config: PipelineConfig
     n_features: int
     rows: list
     words: list
     intercept: int = 0
-    unit: int = 1
+    derivative_step: int = 1
     label_shift: int = 0
     level: int = 0
 
     def memory(self):
         """The rows as 64-bit beats by address (docs/memory-layout.md)."""
         beats = {}
-        stride = self.config.full_words(self.n_features)
+        stride = self.config.fine_words(self.n_features)
         for row, values in enumerate(self.rows):
             packed = np.zeros(stride, "<i2")
             for feature, value in enumerate(values):
@@ -59,7 +59,7 @@ class Case:
     def epoch(self):
         """The golden model's epoch, before its first row."""
         job = SimpleNamespace(
-            config=self.config, intercept_level=self.level, full=np.array(self.rows, np.int16),
+            config=self.config, intercept_level=self.level, fine_rows=np.array(self.rows, np.int16),
             coefficients=np.zeros(0, np.int32))
         return IntegerEpoch(job, None, np.array(self.words[:self.n_features], np.int64),
                             self.intercept)
@@ -70,7 +70,7 @@ class Case:
 
         def hinge(dot, target, dither):
             active = dot < target if positive else dot > target
-            updates.append((-self.unit if positive else self.unit) if active else 0)
+            updates.append((-self.derivative_step if positive else self.derivative_step) if active else 0)
             return updates[-1]
 
         try:
@@ -83,7 +83,7 @@ class Case:
 async def prepare(ctx, unit, access, case):
     """Set the constants and the model, and begin an epoch."""
     set_shape(ctx, unit, case.config, case.n_features)
-    put_all_of(ctx, unit, {"unit": case.unit, "label_shift": case.label_shift,
+    put_all_of(ctx, unit, {"derivative_step": case.derivative_step, "label_shift": case.label_shift,
                            "intercept_level": case.level, "address": BASE})
     await write_words(ctx, access, case.config, case.words, case.intercept)
     put(ctx, unit.epoch_start, 1)
@@ -98,11 +98,11 @@ async def refetch(ctx, unit, memory, positive, *, rng=None, stall=0.0, together=
     count with ``start`` alone.
     """
     rng = rng or random.Random(0)
-    update = ctx.get(unit.unit)
+    update = ctx.get(unit.derivative_step)
     put_all_of(ctx, unit, {"start": 1, "positive": positive, "row_passed": together})
     await ctx.tick()
     put_all_of(ctx, unit, {"start": 0, "positive": not positive, "row_passed": 0,
-                           "unit": update ^ rng.getrandbits(31)})
+                           "derivative_step": update ^ rng.getrandbits(31)})
     waiting, saturated = [], 0
     for cycle in range(1, 20_000):
         put(ctx, unit.job.ready, rng.random() >= stall)
@@ -122,7 +122,7 @@ async def refetch(ctx, unit, memory, positive, *, rng=None, stall=0.0, together=
         await ctx.tick()
         put(ctx, unit.row_passed, 0)
         if done:
-            put(ctx, unit.unit, update)
+            put(ctx, unit.derivative_step, update)
             assert not ctx.get(unit.busy)
             assert not waiting, "not every beat was taken"
             return cycle, bool(saturated | ctx.get(unit.saturated))
@@ -187,7 +187,7 @@ def model_of(config, n_features, rng, width):
 
 def values_of(config, count, rng):
     """Values of a row, from -1 to 1."""
-    limit = config.level_limit << config.full_fraction
+    limit = config.level_limit << config.fine_fraction
     return [rng.choice([limit, -limit, 0, 1, -1, *(rng.randint(-limit, limit) for _ in range(5))])
             for _ in range(count)]
 
@@ -206,7 +206,7 @@ def test_matches_golden(config, n_features, stall):
     case = Case(config=config, n_features=n_features,
                 rows=[values_of(config, n_features, rng) for _ in range(12)],
                 words=model_of(config, n_features, rng, width),
-                intercept=signed_number(rng, width), unit=rng.getrandbits(18),
+                intercept=signed_number(rng, width), derivative_step=rng.getrandbits(18),
                 label_shift=width + config.bits - 3, level=rng.randint(0, config.level_limit))
     signs = [rng.choice([True, False, None]) if row else True for row in range(12)]
     outcomes = check(case, signs, stall=stall)
@@ -218,10 +218,11 @@ def test_matches_golden(config, n_features, stall):
 @pytest.mark.parametrize("apart", [-1, 0, 1])
 def test_a_row_on_the_hinge_is_inactive(positive, apart):
     """y Z' must be less than the target, in units of 2**-F."""
-    fraction, sign = EIGHT.full_fraction, 1 if positive else -1
+    fraction, sign = EIGHT.fine_fraction, 1 if positive else -1
     target = sign << 10 + fraction
     # The row's part is target + apart - level X_c 2**F.
-    case = Case(config=EIGHT, n_features=9, level=3, intercept=5, unit=77, label_shift=10,
+    case = Case(config=EIGHT, n_features=9, level=3, intercept=5, derivative_step=77,
+                label_shift=10,
                 rows=[[0] * 8 + [1]], words=[0] * 8 + [target + apart - (15 << fraction)]
                 + [0] * 15)
     assert check(case, [positive]) == [sign * apart < 0]
@@ -233,13 +234,13 @@ def test_a_row_on_the_hinge_is_inactive(positive, apart):
 @pytest.mark.parametrize("value", [1, -1])
 def test_extreme_sums_fit(config, positive, word, value):
     """The largest sums, with the largest label shift."""
-    full = value * config.level_limit << config.full_fraction
-    case = Case(config=config, n_features=config.capacity, rows=[[full] * config.capacity],
+    fine = value * config.level_limit << config.fine_fraction
+    case = Case(config=config, n_features=config.capacity, rows=[[fine] * config.capacity],
                 words=[word] * config.capacity, intercept=word if value > 0 else -1 - word,
-                level=config.level_limit, unit=1, label_shift=40)
-    total = full * word * config.capacity \
-        + (config.level_limit * case.intercept << config.full_fraction)
-    active = (total if positive else -total) < 1 << 40 + config.full_fraction
+                level=config.level_limit, derivative_step=1, label_shift=40)
+    total = fine * word * config.capacity \
+        + (config.level_limit * case.intercept << config.fine_fraction)
+    active = (total if positive else -total) < 1 << 40 + config.fine_fraction
     assert check(case, [positive])[0] == active
 
 
@@ -248,7 +249,7 @@ def test_extreme_sums_fit(config, positive, word, value):
 def test_every_value_of_16_bits(positive, value):
     """Values that no encoding makes, with the largest update."""
     case = Case(config=EIGHT, n_features=3, rows=[[value, 1, -1]], words=[0, 1, -1] + [0] * 21,
-                unit=(1 << 31) - 1, label_shift=40)
+                derivative_step=(1 << 31) - 1, label_shift=40)
     outcome = check(case, [positive])
     assert outcome == ([True, "saturated"] if value else [True])
 
@@ -258,8 +259,8 @@ def test_every_value_of_16_bits(positive, value):
     (1, 255, 1), (1, 256, 1), (5, 256, 5), (5, -256, -5)])
 def test_rounding_by_hand(unit, value, change):
     """A row of label -1 is subtracted: round(K v / 256), ties towards plus infinity."""
-    case = Case(config=EIGHT, n_features=1, rows=[[value]], words=[100] + [0] * 23, unit=unit,
-                label_shift=40)
+    case = Case(config=EIGHT, n_features=1, rows=[[value]], words=[100] + [0] * 23,
+                derivative_step=unit, label_shift=40)
     dut = Refetcher(config=EIGHT)
     m, access = beside_store(EIGHT, dut)
 
@@ -279,11 +280,11 @@ def test_words_at_the_end_of_their_range(positive, feature, beyond):
     """The last word that fits and the first that does not, on either end and in either half."""
     n_features, unit = 43, 1000
     values = [0] * n_features
-    values[feature] = 1 << ODD.full_fraction
+    values[feature] = 1 << ODD.fine_fraction
     # An active row of label +1 adds K, one of label -1 subtracts it.
     words = [0] * ODD.capacity
     words[feature] = HIGHEST - unit + beyond if positive else LOWEST + unit - beyond
-    case = Case(config=ODD, n_features=n_features, rows=[values], words=words, unit=unit,
+    case = Case(config=ODD, n_features=n_features, rows=[values], words=words, derivative_step=unit,
                 label_shift=40)
     assert check(case, [positive]) == [True, *["saturated"] * beyond]
 
@@ -293,7 +294,8 @@ def test_words_at_the_end_of_their_range(positive, feature, beyond):
 def test_intercept_at_the_end_of_its_range(positive, beyond):
     unit, level = 1000, 127
     change = unit * level
-    case = Case(config=EIGHT, n_features=1, rows=[[0]], words=[0] * 24, unit=unit, level=level,
+    case = Case(config=EIGHT, n_features=1, rows=[[0]], words=[0] * 24, derivative_step=unit,
+                level=level,
                 intercept=HIGHEST - change + beyond if positive else LOWEST + change - beyond,
                 label_shift=40)
     assert check(case, [positive]) == [True, *["saturated"] * beyond]
@@ -303,8 +305,8 @@ def test_stop():
     """Stopped in any cycle, the unit is idle, and the next epoch starts anew."""
     rng = random.Random(0)
     case = Case(config=EIGHT, n_features=11, rows=[values_of(EIGHT, 11, rng)],
-                words=model_of(EIGHT, 11, rng, 20), intercept=55, unit=4321, label_shift=30,
-                level=3)
+                words=model_of(EIGHT, 11, rng, 20), intercept=55, derivative_step=4321,
+                label_shift=30, level=3)
     unit = Refetcher(config=EIGHT)
     m, access = beside_store(EIGHT, unit)
     cycles = cycles_of(case, True)
@@ -336,8 +338,8 @@ def test_stop():
 def test_start_just_after_a_stop():
     """Products that were under way do not count for the row after."""
     words = [1 << 20, -1 << 20, 12345] + [0] * 21
-    case = Case(config=EIGHT, n_features=2, rows=[[3, 1], [-500, 20]], words=words, unit=1,
-                label_shift=5)
+    case = Case(config=EIGHT, n_features=2, rows=[[3, 1], [-500, 20]], words=words,
+                derivative_step=1, label_shift=5)
     unit = Refetcher(config=EIGHT)
     m, access = beside_store(EIGHT, unit)
 

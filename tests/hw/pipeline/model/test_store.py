@@ -24,11 +24,11 @@ from bitstep_sim.testing.harness import simulate
 CONFIGS = [
     PipelineConfig(bits=8, max_features=24, lookahead=2),
     PipelineConfig(bits=3, max_features=63, lookahead=2),                # an odd number of lanes
-    PipelineConfig(bits=2, family="double", max_features=96, lookahead=2),
+    PipelineConfig(bits=2, row_format="two_levels", max_features=96, lookahead=2),
     PipelineConfig(bits=8, max_features=24, minibatch=False),
     PipelineConfig(bits=8, max_features=24, corrections=False),
 ]
-FAST = [replace(config, recursion=4) for config in CONFIGS[:3]]
+FAST = [replace(config, cycles_per_update=4) for config in CONFIGS[:3]]
 FLAG_LATENCY = 8            # a bound: the flags of all lanes take a few cycles more
 LOW, HIGH = -1 << 31, (1 << 31) - 1
 
@@ -165,11 +165,12 @@ def saturates(config, *, word, update=0, level=1, correction=0, slot=None, inter
     (LOW, 0, 1), (LOW, 1, 1), (HIGH, LOW, 127), (LOW, HIGH, 127), (-1, HIGH, 1), (-2, HIGH, 1),
     (HIGH, 0, 0), (1 << 30, 1 << 24, -64), ((1 << 30) - 1, 1 << 24, -64)])
 @pytest.mark.parametrize("lanes", [8, 64])
-@pytest.mark.parametrize("recursion", [2, 4])
-def test_range_of_a_word(word, update, level, lanes, recursion):
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+def test_range_of_a_word(word, update, level, lanes, cycles_per_update):
     if lanes == 64:
         level = max(-1, min(1, level))
-    config = PipelineConfig(bits=64 // lanes, max_features=lanes, recursion=recursion)
+    config = PipelineConfig(bits=64 // lanes, max_features=lanes,
+                            cycles_per_update=cycles_per_update)
     result = word - update * level
     assert saturates(config, word=word, update=update, level=level)[0] is not fits(result, 32)
 
@@ -198,7 +199,7 @@ def test_range_of_the_intercept(intercept, update, level):
     assert flag is not fits(intercept - update * level, 32)
 
 
-@pytest.mark.parametrize("config", [*CONFIGS[:2], replace(CONFIGS[0], recursion=4)],
+@pytest.mark.parametrize("config", [*CONFIGS[:2], replace(CONFIGS[0], cycles_per_update=4)],
                          ids=lambda config: config.name)
 def test_access(config):
     rng = random.Random(config.name)

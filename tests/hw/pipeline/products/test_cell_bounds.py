@@ -24,7 +24,7 @@ def undecided(config, cell, levels, words, dot, target, *, ends):
         active = {value < 2 * target if target > 0 else value > 2 * target
                   for value in (2 * dot - reach, 2 * dot + reach)}
         return len(active) == 2
-    job = SimpleNamespace(config=config, refetch_cell=cell, coefficients=np.zeros(0, np.int32))
+    job = SimpleNamespace(config=config, cell_half_levels=cell, coefficients=np.zeros(0, np.int32))
     epoch = IntegerEpoch(job, None, np.array(words, dtype=np.int64), 0)
     return bool(epoch.undecided(np.array(levels, dtype=np.int64), dot, target))
 

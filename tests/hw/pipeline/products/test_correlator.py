@@ -13,10 +13,10 @@ CONFIGS = [
     PipelineConfig(bits=1, max_features=128, lookahead=1),
     PipelineConfig(bits=4, max_features=80, lookahead=4),
     PipelineConfig(bits=5, max_features=60, lookahead=2),
-    PipelineConfig(bits=4, family="double", max_features=40, lookahead=3),
+    PipelineConfig(bits=4, row_format="two_levels", max_features=40, lookahead=3),
     PipelineConfig(bits=8, max_features=32, lookahead=8),
-    PipelineConfig(bits=8, max_features=32, lookahead=3, recursion=4),
-    PipelineConfig(bits=4, max_features=48, lookahead=3, recursion=4),
+    PipelineConfig(bits=8, max_features=32, lookahead=3, cycles_per_update=4),
+    PipelineConfig(bits=4, max_features=48, lookahead=3, cycles_per_update=4),
 ]
 
 

@@ -10,13 +10,13 @@ from bitstep_hw.pipeline.products.dot_product import DotProduct
 
 CONFIGS = [
     PipelineConfig(bits=1, max_features=128),
-    PipelineConfig(bits=2, family="double", max_features=64),
+    PipelineConfig(bits=2, row_format="two_levels", max_features=64),
     PipelineConfig(bits=4, max_features=80),
     PipelineConfig(bits=7, max_features=27),
-    PipelineConfig(bits=8, family="double", max_features=8),
-    PipelineConfig(bits=1, max_features=128, recursion=4),
-    PipelineConfig(bits=3, max_features=63, recursion=4),
-    PipelineConfig(bits=8, max_features=24, recursion=4),
+    PipelineConfig(bits=8, row_format="two_levels", max_features=8),
+    PipelineConfig(bits=1, max_features=128, cycles_per_update=4),
+    PipelineConfig(bits=3, max_features=63, cycles_per_update=4),
+    PipelineConfig(bits=8, max_features=24, cycles_per_update=4),
 ]
 LOWEST, HIGHEST = -1 << MODEL_WIDTH, (1 << MODEL_WIDTH) - 1     # a word and its correction
 

@@ -9,17 +9,17 @@ from bitstep.pipeline.levels import decode
 from bitstep_hw.pipeline.rows.decoder import Decoder
 from bitstep_sim.testing.harness import simulate
 
-FORMATS = [("single", bits) for bits in range(1, 9)] + [("double", bits) for bits in range(2, 9)]
+FORMATS = [("one_level", bits) for bits in range(1, 9)] + [("double", bits) for bits in range(2, 9)]
 
 
 def beat_of(codes, bits):
     return sum(int(code) << lane * bits for lane, code in enumerate(codes))
 
 
-@pytest.mark.parametrize(("family", "bits"), FORMATS)
+@pytest.mark.parametrize(("row_format", "bits"), FORMATS)
 @pytest.mark.parametrize("sample", [0, 1])
-def test_every_code_in_every_lane(family, bits, sample):
-    config = PipelineConfig(bits=bits, family=family, max_features=64)
+def test_every_code_in_every_lane(row_format, bits, sample):
+    config = PipelineConfig(bits=bits, row_format=row_format, max_features=64)
     dut = Decoder(config=config, sample=sample)
 
     async def bench(ctx):
@@ -27,19 +27,20 @@ def test_every_code_in_every_lane(family, bits, sample):
         for first in range(1 << bits):
             codes = (np.arange(config.lanes) + first) % (1 << bits)
             put(ctx, dut.beat, beat_of(codes, bits))
-            expected = decode(codes.astype(np.uint8), bits=bits, family=family)[sample]
+            expected = decode(codes.astype(np.uint8), bits=bits, row_format=row_format)[sample]
             assert take(ctx, dut.levels) == expected.tolist()
 
     simulate(Clocked(dut), bench)
 
 
-@pytest.mark.parametrize(("family", "bits"), FORMATS)
-def test_lanes_without_a_feature(family, bits):
+@pytest.mark.parametrize(("row_format", "bits"), FORMATS)
+def test_lanes_without_a_feature(row_format, bits):
     """Padding is code 0; where that stands for -1, only the mask makes it 0."""
-    config = PipelineConfig(bits=bits, family=family, bus_width=128, max_features=64)
+    config = PipelineConfig(bits=bits, row_format=row_format, bus_width=128, max_features=64)
     dut = Decoder(config=config, sample=1)
-    rng = random.Random(f"{family}-{bits}")
-    assert config.has_zero_code == (decode(np.zeros(1, np.uint8), bits=bits, family=family)[1] == 0)
+    rng = random.Random(f"{row_format}-{bits}")
+    assert config.has_zero_code == (decode(np.zeros(1, np.uint8), bits=bits,
+                                           row_format=row_format)[1] == 0)
 
     async def bench(ctx):
         for count in (1, config.lanes - 1, config.lanes, rng.randint(1, config.lanes)):
@@ -47,7 +48,7 @@ def test_lanes_without_a_feature(family, bits):
             codes[:count] = [rng.randrange(1 << bits) for _ in range(count)]
             put(ctx, dut.used, (1 << count) - 1)
             put(ctx, dut.beat, beat_of(codes, bits))
-            expected = decode(codes, bits=bits, family=family)[1]
+            expected = decode(codes, bits=bits, row_format=row_format)[1]
             expected[count:] = 0
             assert take(ctx, dut.levels) == expected.tolist()
 

@@ -17,9 +17,10 @@ def usable_lines(config, beats):
 @pytest.mark.parametrize("lookahead", [0, 1, 3, 8])
 @pytest.mark.parametrize("beats", [1, 2, 3, 4, 7, 10])
 @pytest.mark.parametrize("gap", [0.0, 0.5])
-@pytest.mark.parametrize("recursion", [2, 4])
-def test_beats_of_the_rows_before(lookahead, beats, gap, recursion):
-    config = PipelineConfig(bits=8, max_features=80, lookahead=lookahead, recursion=recursion)
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+def test_beats_of_the_rows_before(lookahead, beats, gap, cycles_per_update):
+    config = PipelineConfig(bits=8, max_features=80, lookahead=lookahead,
+                            cycles_per_update=cycles_per_update)
     dut = DelayLines(config=config)
     lines = usable_lines(config, beats)
     assert lines[:config.effective_lookahead(beats) + 1] \
@@ -27,7 +28,8 @@ def test_beats_of_the_rows_before(lookahead, beats, gap, recursion):
     rng = random.Random(f"{lookahead}-{beats}-{gap}")
     n_rows = lookahead + 8
     content = [[rng.getrandbits(64) for _ in range(beats)] for _ in range(n_rows)]
-    schedule = in_rows([beats] * n_rows, rng, gap=gap, pitch=2, apart=4 if recursion == 4 else 2)
+    schedule = in_rows([beats] * n_rows, rng, gap=gap, pitch=2,
+                       apart=4 if cycles_per_update == 4 else 2)
 
     async def bench(ctx):
         before = None

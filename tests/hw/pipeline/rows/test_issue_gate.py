@@ -24,7 +24,7 @@ class Model:
         ages = [cycle - end for end in self.ends]
         outstanding = sum(age < self.config.latency for age in ages)
         nearest = min(ages, default=100)
-        too_close = inputs["last"] and nearest < self.config.recursion
+        too_close = inputs["last"] and nearest < self.config.cycles_per_update
         if self.config.fast_clock:      # a row's beats follow each other; 4 cycles to the same one
             too_close = too_close or any(self.beats > 1 and age + self.beats < 5 for age in ages)
         too_many = inputs["first"] and outstanding > self.lookahead
@@ -41,13 +41,14 @@ class Model:
                 "outstanding": outstanding}
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("beats, lookahead", [(1, 0), (1, 2), (2, 1), (3, 8), (4, 2), (1, 8)])
 @pytest.mark.parametrize("busy", [0.5, 0.95, 1.0])
-def test_every_cycle(recursion, beats, lookahead, busy):
-    config = PipelineConfig(bits=8, max_features=40, lookahead=8, recursion=recursion)
+def test_every_cycle(cycles_per_update, beats, lookahead, busy):
+    config = PipelineConfig(bits=8, max_features=40, lookahead=8,
+                            cycles_per_update=cycles_per_update)
     dut, model = IssueGate(config=config), Model(config, beats, lookahead)
-    rng = random.Random(f"{recursion}-{beats}-{lookahead}-{busy}")
+    rng = random.Random(f"{cycles_per_update}-{beats}-{lookahead}-{busy}")
 
     async def bench(ctx):
         put_all_of(ctx, dut, {"beats": beats, "lookahead": lookahead})

@@ -36,7 +36,7 @@ class Rows:
     def levels(self, row, beat, sample):
         """Levels of a beat, 0 in lanes without a feature."""
         levels = decode(self.codes[row, beat], bits=self.config.bits,
-                        family=self.config.family)[sample]
+                        row_format=self.config.row_format)[sample]
         if beat == self.last[0]:
             levels[self.last[1]:] = 0
         return levels.tolist()
@@ -44,12 +44,12 @@ class Rows:
 
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats, lookahead", [(1, 3), (2, 2), (3, 1), (3, 0)])
-@pytest.mark.parametrize("family, bits", [("single", 1), ("single", 5), ("double", 2),
+@pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("one_level", 5), ("two_levels", 2),
                                           ("double", 4)])
-@pytest.mark.parametrize("recursion", [2, 4])
-def test_each_level_in_its_cycle(family, bits, recursion, beats, lookahead, gap):
-    config = PipelineConfig(bits=bits, family=family, recursion=recursion, lookahead=3,
-                            max_features=64 // bits * 3)
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+def test_each_level_in_its_cycle(row_format, bits, cycles_per_update, beats, lookahead, gap):
+    config = PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cycles_per_update,
+                            lookahead=3, max_features=64 // bits * 3)
     rng = random.Random(f"{config.name}-{beats}-{lookahead}-{gap}")
     dut, last_lanes = Levels(config=config), config.lanes - 1
     rows = Rows(config, 12, beats, last_lanes, rng)

@@ -145,7 +145,7 @@ def earliest(run, config):
             if config.fast_clock and number:
                 now = max(now, times[-run.beats] + 4)       # the same words
             if beat == run.beats - 1 and lasts:
-                now = max(now, lasts[-1] + config.recursion)
+                now = max(now, lasts[-1] + config.cycles_per_update)
             times.append(now)
             now += 1
         lasts.append(times[-1])
@@ -167,11 +167,12 @@ CORRECTED = [
 ]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 @pytest.mark.parametrize("number", range(len(RUNS) + len(CORRECTED)))
-def test_epoch(recursion, stall, number):
-    config = PipelineConfig(bits=8, max_features=40, lookahead=8, recursion=recursion)
+def test_epoch(cycles_per_update, stall, number):
+    config = PipelineConfig(bits=8, max_features=40, lookahead=8,
+                            cycles_per_update=cycles_per_update)
     wanted = [*RUNS, *CORRECTED][number]
     parameters = {name: getattr(wanted, name) for name in
                   ("rows", "beats", "batch", "lookahead", "period")}
@@ -189,7 +190,7 @@ def test_epoch(recursion, stall, number):
             before = [run.grouped[other][-1][0] for other in range(row)]
             assert row <= run.lookahead \
                 or first_cycle >= before[row - run.lookahead - 1] + config.latency
-            assert not before or last_cycle >= before[-1] + recursion
+            assert not before or last_cycle >= before[-1] + cycles_per_update
         assert run.done >= cycles[-1] + config.latency - 1
         assert run.done <= cycles[-1] + config.latency + 1
         entered = {cycle for cycle, fields, *_ in run.slots if not fields["idle_row"]}

@@ -19,12 +19,12 @@ def random_dithers(rng, count):
     return (CORNERS + [rng.getrandbits(16) for _ in range(count)])[:count]
 
 
-def row_unit(unit, dither):
+def row_step(derivative_step, dither):
     """K, of 16 fraction bits, rounded by the dither of a row."""
-    return unit + dither >> 16
+    return derivative_step + dither >> 16
 
 
-def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, unit=0):
+def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, derivative_step=0):
     """c of every row, one after the other: the recursion as it is written in docs/pipeline.md,
     the losses as in docs/number-formats.md. A row without a dither is rounded to nearest.
     """
@@ -39,7 +39,7 @@ def solve(rows, *, mantissa, shift, label_shift, loss=Loss.LEAST_SQUARES, unit=0
         c = (mantissa * (z - target) + added) // 2 ** (8 * shift)
         active = z < target if target > 0 else z > target
         if loss == Loss.HINGE:
-            c = row_unit(unit, dither) * (-1 if target > 0 else 1)
+            c = row_step(derivative_step, dither) * (-1 if target > 0 else 1)
         counts = loss == Loss.LEAST_SQUARES or active
         history.append(c if counts and not row["idle_row"] else 0)
     return history
@@ -64,7 +64,7 @@ def record(config, rows, distances, outputs, **constant):
         starts.append(now)
     rng = random.Random(0)
     dotted = config.solver_lead
-    decided = dotted + solver_stages(config.recursion) - 1
+    decided = dotted + solver_stages(config.cycles_per_update) - 1
     late = {"saturated": 1} if config.fast_clock else {}      # cycles after ``o``
     length = now + decided + 1
     cycles = [{"valid": 0, "idle_row": rng.getrandbits(1), "label": rng.getrandbits(31),
@@ -108,26 +108,28 @@ def random_rows(config, rng, count, *, idle=0.0):
             for dither in random_dithers(rng, count)]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
 @pytest.mark.parametrize("spread", [0, 1, 5, 20])
-def test_recursion(recursion, lookahead, spread):
-    """Rows at any distance, of at least ``recursion`` cycles, see every c before them."""
-    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead, recursion=recursion)
-    rng = random.Random(f"{recursion}-{lookahead}-{spread}")
+def test_recursion(cycles_per_update, lookahead, spread):
+    """Rows at any distance, of at least ``cycles_per_update`` cycles, see every c before them."""
+    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
+                            cycles_per_update=cycles_per_update)
+    rng = random.Random(f"{cycles_per_update}-{lookahead}-{spread}")
     rows = random_rows(config, rng, 40, idle=0.15 if spread else 0.0)
-    distances = [recursion + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
+    distances = [cycles_per_update + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
     steps = {"mantissa": 150, "shift": 3, "label_shift": 12}
     expected = solve(rows, **steps)
     assert any(abs(c) > 1 << 20 for c in expected)
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize(("mantissa", "shift"), [(1, 1), ((1 << 18) - 1, 2), ((1 << 18) - 1, 7),
                                                  (0, 1), (3, 5)])
-def test_steps(recursion, mantissa, shift):
-    config = PipelineConfig(bits=2, max_features=32, lookahead=3, recursion=recursion)
+def test_steps(cycles_per_update, mantissa, shift):
+    config = PipelineConfig(bits=2, max_features=32, lookahead=3,
+                            cycles_per_update=cycles_per_update)
     rng = random.Random(f"{mantissa}-{shift}")
     rows = random_rows(config, rng, 20)
     for row in rows:
@@ -137,17 +139,18 @@ def test_steps(recursion, mantissa, shift):
     steps = {"mantissa": mantissa, "shift": shift, "label_shift": 3}
     expected = solve(rows, **steps)
     assert all(fits(c, 32) for c in expected)
-    assert run(config, rows, [recursion] * 20, **steps) == [(c, 0) for c in expected]
+    assert run(config, rows, [cycles_per_update] * 20, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
 @pytest.mark.parametrize("dither", [0x0100, 0x4200, NEAREST, 0xFF00])
-def test_threshold_of_every_shift(recursion, shift, dither):
+def test_threshold_of_every_shift(cycles_per_update, shift, dither):
     """A value goes up with this dither, not with the one before it; the next smaller value does
     not go up with it either. Beyond 16 bits, half of 2^-16 is added to the dither.
     """
-    config = PipelineConfig(bits=8, max_features=4096, lookahead=1, recursion=recursion)
+    config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
+                            cycles_per_update=cycles_per_update)
     whole = 1 << 8 * shift
     lowest = whole - (dither >> 8 if shift == 1 else (2 * dither + 1 << 8 * shift - 16) // 2)
     mantissa = 1 if shift < 6 else 1 << 17
@@ -159,33 +162,37 @@ def test_threshold_of_every_shift(recursion, shift, dither):
             rows.append({"idle_row": 0, "label": 0, "dot": dot - less, "products": [0],
                          "dither": dither - before})
             expected.append((times + (not less and not before), 0))
-    assert run(config, rows, [recursion] * len(rows), mantissa=mantissa, shift=shift) == expected
+    assert run(config, rows, [cycles_per_update] * len(rows), mantissa=mantissa,
+               shift=shift) == expected
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
-def test_whole_numbers_stay(recursion, shift):
-    config = PipelineConfig(bits=8, max_features=4096, lookahead=1, recursion=recursion)
+def test_whole_numbers_stay(cycles_per_update, shift):
+    config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
+                            cycles_per_update=cycles_per_update)
     mantissa = 1 << min(17, 8 * shift)
     one = (1 << 8 * shift) // mantissa
     rows = [{"idle_row": 0, "label": 0, "dot": dot, "products": [0], "dither": dither}
             for dot in (0, one, -one, -5 * one) for dither in CORNERS]
-    assert run(config, rows, [recursion] * len(rows), mantissa=mantissa, shift=shift) == [
+    assert run(config, rows, [cycles_per_update] * len(rows), mantissa=mantissa, shift=shift) == [
         (c, 0) for c in (0, 1, -1, -5) for _ in CORNERS]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("label_shift", [0, 8, 40])
-def test_labels(recursion, label_shift):
-    config = PipelineConfig(bits=8, max_features=4096, lookahead=1, recursion=recursion)
+def test_labels(cycles_per_update, label_shift):
+    config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
+                            cycles_per_update=cycles_per_update)
     labels = [1, -1, (1 << 10) - 1, -1 << 10]
     rows = [{"idle_row": 0, "label": label, "dot": 5, "products": [0], "dither": dither}
             for label in labels for dither in CORNERS]
     steps = {"mantissa": 7, "shift": 4, "label_shift": label_shift}
-    assert run(config, rows, [recursion] * 16, **steps) == [(c, 0) for c in solve(rows, **steps)]
+    assert run(config, rows, [cycles_per_update] * 16,
+               **steps) == [(c, 0) for c in solve(rows, **steps)]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("lookahead", [0, 2])
 @pytest.mark.parametrize(("mantissa", "dot", "dither", "c"), [     # c is None: out of range
     (256, 2**31 - 1, 0xFFFF, 2**31 - 1), (256, 2**31, 0, None),
@@ -198,8 +205,9 @@ def test_labels(recursion, label_shift):
     (1, 127, 0x80FF, 0), (1, 127, 0x8100, 1), (1, -1, 0x00FF, -1), (1, -1, 0x0100, 0),
     (1, -129, 0x8000, -1), (1, -129, 0x80FF, -1), (1, -129, 0x8100, 0),
 ])
-def test_range_and_rounding(recursion, lookahead, mantissa, dot, dither, c):
-    config = PipelineConfig(bits=4, max_features=80, lookahead=lookahead, recursion=recursion)
+def test_range_and_rounding(cycles_per_update, lookahead, mantissa, dot, dither, c):
+    config = PipelineConfig(bits=4, max_features=80, lookahead=lookahead,
+                            cycles_per_update=cycles_per_update)
     row = {"idle_row": 0, "label": 0, "dot": dot, "products": [0] * lookahead, "dither": dither}
     (o, flag), = run(config, [row], [1], mantissa=mantissa, shift=1)
     assert flag == (c is None)
@@ -212,18 +220,19 @@ def test_idle_row_is_never_out_of_range():
     assert run(config, [row], [1], mantissa=256, shift=1) == [(0, 0)]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("lookahead", [1, 2, 5])
-def test_clear_forgets_the_rows_before(recursion, lookahead):
-    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead, recursion=recursion)
-    rng = random.Random(recursion)
+def test_clear_forgets_the_rows_before(cycles_per_update, lookahead):
+    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
+                            cycles_per_update=cycles_per_update)
+    rng = random.Random(cycles_per_update)
     before, after = (random_rows(config, rng, 8) for _ in range(2))
     cycles, dots = [], {}
     for number, rows in enumerate((before, after)):
         for row in rows:
             start = {"valid": 1, **{name: row[name] for name in ("idle_row", "label", "products")}}
-            cycles += [start, {"valid": 0}, *[{} for _ in range(recursion - 2)]]
-            dots[len(cycles) - recursion + config.solver_lead] = \
+            cycles += [start, {"valid": 0}, *[{} for _ in range(cycles_per_update - 2)]]
+            dots[len(cycles) - cycles_per_update + config.solver_lead] = \
                 {"dot": row["dot"], "dither": row["dither"]}
         if not number:
             cycles += [*[{} for _ in range(12)], {"clear": 1}, {"clear": 0}]
@@ -252,59 +261,63 @@ def sign_rows(config, rng, count, *, label_shift, idle=0.0):
     return rows
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 5])
 @pytest.mark.parametrize("loss", HINGES)
-def test_hinge(recursion, lookahead, loss):
-    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead, recursion=recursion)
-    rng = random.Random(f"{recursion}-{lookahead}")
+def test_hinge(cycles_per_update, lookahead, loss):
+    config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
+                            cycles_per_update=cycles_per_update)
+    rng = random.Random(f"{cycles_per_update}-{lookahead}")
     rows = sign_rows(config, rng, 60, label_shift=18, idle=0.1)
     steps = {"mantissa": 200, "shift": 2, "label_shift": 18, "loss": loss,
-             "unit": 75 << 16 | 0x6ACE}
+             "derivative_step": 75 << 16 | 0x6ACE}
     expected = solve(rows, **steps)
     assert 0 < sum(c == 0 for c in expected) < 50
     assert loss != Loss.HINGE or {abs(c) for c in expected} == {0, 75, 76}
-    distances = [recursion + rng.choice([0, 0, 1, 7]) for _ in rows]
-    assert run(config, rows, distances, unit_too_large=0, **steps) == [(c, 0) for c in expected]
+    distances = [cycles_per_update + rng.choice([0, 0, 1, 7]) for _ in rows]
+    assert run(config, rows, distances, step_too_large=0, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("loss", HINGES)
 @pytest.mark.parametrize("mantissa, shift", [(1, 7), ((1 << 18) - 1, 1)])
-def test_exactly_at_the_hinge(recursion, loss, mantissa, shift):
+def test_exactly_at_the_hinge(cycles_per_update, loss, mantissa, shift):
     """y z = 2^label_shift is inactive; one less is active, however small the step."""
-    config = PipelineConfig(bits=4, max_features=48, lookahead=0, recursion=recursion)
+    config = PipelineConfig(bits=4, max_features=48, lookahead=0,
+                            cycles_per_update=cycles_per_update)
     rows = [{"idle_row": 0, "label": label, "dot": label * ((1 << 12) + beyond), "products": [],
              "dither": dither}
             for label in (1, -1) for beyond in (-1, 0, 1) for dither in CORNERS]
     steps = {"mantissa": mantissa, "shift": shift, "label_shift": 12, "loss": loss,
-             "unit": 9 << 16 | 0x8000}
+             "derivative_step": 9 << 16 | 0x8000}
     expected = solve(rows, **steps)
     if loss == Loss.HINGE:
         assert expected[:4] == [-9, -9, -10, -10]
         assert expected[12:16] == [9, 9, 10, 10]
     assert expected[4:12] == expected[16:] == [0] * 8
-    assert run(config, rows, [recursion] * 24, **steps) == [(c, 0) for c in expected]
+    assert run(config, rows, [cycles_per_update] * 24, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
-@pytest.mark.parametrize("unit, dither, c", [
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("derivative_step, dither, c", [
     (0, 0xFFFF, 0), (1, 0xFFFE, 0), (1, 0xFFFF, 1), (0xFFFF, 0, 0), (0xFFFF, 1, 1),
     (9 << 16, 0xFFFF, 9), (9 << 16 | 0x7FFF, 0x8000, 9), (9 << 16 | 0x7FFF, 0x8001, 10),
     (((1 << 31) - 1 << 16) - 1, 0, (1 << 31) - 2), (((1 << 31) - 1 << 16) - 1, 1, (1 << 31) - 1)])
 @pytest.mark.parametrize("label", [1, -1])
-def test_rounding_of_the_unit(recursion, unit, dither, c, label):
-    config = PipelineConfig(bits=4, max_features=48, lookahead=0, recursion=recursion)
+def test_rounding_of_the_unit(cycles_per_update, derivative_step, dither, c, label):
+    config = PipelineConfig(bits=4, max_features=48, lookahead=0,
+                            cycles_per_update=cycles_per_update)
     row = {"idle_row": 0, "label": label, "dot": 0, "products": [], "dither": dither}
     assert run(config, [row], [1], mantissa=3, shift=2, label_shift=12, loss=Loss.HINGE,
-               unit=unit) == [(-label * c, 0)]
+               derivative_step=derivative_step) == [(-label * c, 0)]
 
 
 def test_look_ahead_moves_a_row_across_the_hinge():
     """z = 4096 - 9 G: G = -1 makes an active row inactive, G = 1 the other way round."""
     config = PipelineConfig(bits=4, max_features=48, lookahead=1)
     first = {"idle_row": 0, "label": -1, "dot": 0, "products": [0]}     # active, c = 9
-    steps = {"mantissa": 1, "shift": 7, "label_shift": 12, "loss": Loss.HINGE, "unit": 9 << 16}
+    steps = {"mantissa": 1, "shift": 7, "label_shift": 12, "loss": Loss.HINGE,
+             "derivative_step": 9 << 16}
     for dot, product, c in ((4095, -1, 0), (4095, 0, -9), (4096, 0, 0), (4096, 1, -9),
                             (4104, 1, -9), (4105, 1, 0)):
         rows = [first, {"idle_row": 0, "label": 1, "dot": dot, "products": [product]}]
@@ -321,7 +334,7 @@ def test_range_with_losses(loss, dot, expected, idle):
     config = PipelineConfig(bits=4, max_features=80, lookahead=0)
     row = {"idle_row": idle, "label": 1, "dot": dot, "products": []}
     (_, saturated), = run(config, [row], [1], mantissa=256, shift=1, label_shift=5, loss=loss,
-                          unit=5 << 16, unit_too_large=1)
+                          derivative_step=5 << 16, step_too_large=1)
     assert saturated == (expected and not idle)
 
 
@@ -330,21 +343,21 @@ def test_range_with_losses(loss, dot, expected, idle):
 FLAGS = ["o", "o_decided", "o_replay", "o_undecided", "o_positive", "saturated"]
 
 
-def refetching(lookahead, recursion=2):
-    return PipelineConfig(bits=4, max_features=48, lookahead=lookahead, recursion=recursion,
-                          refetch=True)
+def refetching(lookahead, cycles_per_update=2):
+    return PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
+                          cycles_per_update=cycles_per_update, refetch=True)
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("lookahead", [0, 3])
 @pytest.mark.parametrize("mantissa", [1, (1 << 18) - 1])
-def test_rows_that_look_ahead_leaves_open(recursion, lookahead, mantissa):
+def test_rows_that_look_ahead_leaves_open(cycles_per_update, lookahead, mantissa):
     """Open is 2 |z - target| <= dot_margin + lookahead_margin, exactly."""
-    config, rng = refetching(lookahead, recursion), random.Random(recursion)
+    config, rng = refetching(lookahead, cycles_per_update), random.Random(cycles_per_update)
     lookahead_margin, rows, expected = (1 << 36) + 1, [], []
     for number, dither in enumerate(random_dithers(rng, 80)):
         label = rng.choice([-1, 1])
-        dot_margin = rng.choice([0, 1, (1 << config.reach_width) - 1, rng.getrandbits(20)])
+        dot_margin = rng.choice([0, 1, (1 << config.dot_margin_width) - 1, rng.getrandbits(20)])
         beyond = rng.choice([0, 0, 1, rng.getrandbits(30)]) * (number % 2)
         away = (dot_margin + lookahead_margin) // 2 + beyond
         dot = label * (1 << 12) + rng.choice([-1, 1]) * away
@@ -357,17 +370,17 @@ def test_rows_that_look_ahead_leaves_open(recursion, lookahead, mantissa):
         counts = not rows[-1]["idle_row"]
         expected.append((c * counts, counts and not replay, counts and replay, 0, label > 0, 0))
     assert {flags[2] for flags in expected} == {0, 1}
-    found = record(config, rows, [recursion] * 80, FLAGS, mantissa=mantissa, shift=7,
-                   label_shift=12, loss=Loss.HINGE, unit=7 << 16 | 0xC000, refetching=1,
+    found = record(config, rows, [cycles_per_update] * 80, FLAGS, mantissa=mantissa, shift=7,
+                   label_shift=12, loss=Loss.HINGE, derivative_step=7 << 16 | 0xC000, refetching=1,
                    lookahead_margin=lookahead_margin)
     assert found == expected
 
 
 @pytest.mark.parametrize("refetches", [0, 1])
-@pytest.mark.parametrize("recursion", [2, 4])
-def test_what_becomes_of_a_row(refetches, recursion):
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+def test_what_becomes_of_a_row(refetches, cycles_per_update):
     """Every combination of flags; K that is too large is reported of every row."""
-    config, rows, expected = refetching(1, recursion), [], []
+    config, rows, expected = refetching(1, cycles_per_update), [], []
     for number in range(1 << 5):
         replay_alone, discard, undecided, is_open, active = (number >> bit & 1 for bit in range(5))
         dot = (1 << 12) + (-1 if active else 1) * (3 if is_open else 100)
@@ -377,8 +390,8 @@ def test_what_becomes_of_a_row(refetches, recursion):
         refetch = replay_alone and undecided and not discard
         decided = not (discard or replay or refetch)
         expected.append((-7 if active and decided else 0, decided, replay, refetch, 1, 1))
-    found = record(config, rows, [recursion] * len(rows), FLAGS, mantissa=5, shift=7,
-                   label_shift=12, loss=Loss.HINGE, unit=7 << 16, unit_too_large=1,
+    found = record(config, rows, [cycles_per_update] * len(rows), FLAGS, mantissa=5, shift=7,
+                   label_shift=12, loss=Loss.HINGE, derivative_step=7 << 16, step_too_large=1,
                    refetching=refetches, lookahead_margin=30)
     assert found == expected
 
@@ -394,8 +407,8 @@ def test_later_rows_see_no_update_of_a_row_without_one(fate):
     second = first | {"dot": (1 << 12) - 10, "products": [-1 << 8], "dot_margin": 0,
                       "replay_alone": 0, "undecided": 0, "discard": 0}
     decided = first | {"dot_margin": 0, "replay_alone": 0, "undecided": 0, "discard": 0}
-    options = {"mantissa": 5, "shift": 7, "label_shift": 12, "loss": Loss.HINGE, "unit": 7 << 16,
-               "refetching": 1}
+    options = {"mantissa": 5, "shift": 7, "label_shift": 12, "loss": Loss.HINGE,
+               "derivative_step": 7 << 16, "refetching": 1}
     assert record(config, [first, second], [2, 2], ["o"], **options) == [(0,), (-7,)]
     far = second | {"dot": (1 << 12) + 7 * 256 - 1}
     assert record(config, [decided, far], [2, 2], ["o"], **options) == [(-7,), (-7,)]
@@ -404,32 +417,34 @@ def test_later_rows_see_no_update_of_a_row_without_one(fate):
     assert record(config, [first, far], [2, 2], ["o"], **options) == [(0,), (0,)]
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
 @pytest.mark.parametrize("spread", [0, 1, 5])
-def test_unit_of_the_row_that_is_fetched_again(recursion, spread):
+def test_unit_of_the_row_that_is_fetched_again(cycles_per_update, spread):
     """Its own dither rounds K, at the closest distance and at random ones."""
-    config, rng = refetching(3, recursion), random.Random(recursion)
-    unit, rows, expected = 1000 << 16 | 0x7654, [], []
+    config, rng = refetching(3, cycles_per_update), random.Random(cycles_per_update)
+    derivative_step, rows, expected = 1000 << 16 | 0x7654, [], []
     for number, dither in enumerate(random_dithers(rng, 60)):
         rows.append({"idle_row": 0, "label": 1 - 2 * (number % 2), "dot": rng.getrandbits(14),
                      "dither": dither, "dot_margin": 0, "products": [0] * 3, "replay_alone": 1,
                      "undecided": number % 3 != 0, "discard": 0})
-        expected.append((number % 3 != 0, row_unit(unit, dither)))
+        expected.append((number % 3 != 0, row_step(derivative_step, dither)))
     assert {found for _, found in expected} == {1000, 1001}
-    distances = [recursion + rng.randint(0, spread) for _ in rows]
-    assert record(config, rows, distances, ["o_undecided", "o_unit"], mantissa=5, shift=7,
-                  label_shift=12, loss=Loss.HINGE, unit=unit, refetching=1) == expected
+    distances = [cycles_per_update + rng.randint(0, spread) for _ in rows]
+    assert record(config, rows, distances, ["o_undecided", "o_derivative_step"], mantissa=5,
+                  shift=7,
+                  label_shift=12, loss=Loss.HINGE, derivative_step=derivative_step,
+                  refetching=1) == expected
 
 
-@pytest.mark.parametrize("recursion", [2, 3, 4])
-def test_no_dither_is_taken_under_discard(recursion):
+@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+def test_no_dither_is_taken_under_discard(cycles_per_update):
     """``discard`` counts in the cycle of the dot product; ``record`` checks ``take``."""
-    config, rng = refetching(0, recursion), random.Random(recursion)
+    config, rng = refetching(0, cycles_per_update), random.Random(cycles_per_update)
     rows = [{"idle_row": rng.random() < 0.2, "label": 1, "dot": 0, "products": [], "dot_margin": 0,
              "undecided": 0, "replay_alone": 0, "discard": rng.getrandbits(1)} for _ in range(60)]
-    distances = [recursion + rng.choice([0, 0, 1, 9]) for _ in rows]
+    distances = [cycles_per_update + rng.choice([0, 0, 1, 9]) for _ in rows]
     found = record(config, rows, distances, ["o", "take"], mantissa=5, shift=7, label_shift=12,
-                   loss=Loss.HINGE, unit=7 << 16, refetching=1)
+                   loss=Loss.HINGE, derivative_step=7 << 16, refetching=1)
     assert [c for c, _ in found] == [0 if row["discard"] or row["idle_row"] else -7 for row in rows]
 
 

@@ -10,16 +10,16 @@ from bitstep.golden.sigmoid import sigmoid
 from bitstep.pipeline.config import PipelineConfig, solver_stages
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 
-RECURSION = 6
+CYCLES = 6
 
 
 def make_config(lookahead=0, **changes):
     return PipelineConfig(**{"bits": 4, "max_features": 80, "lookahead": lookahead,
-                             "recursion": RECURSION, "solver": "logistic"} | changes)
+                             "cycles_per_update": CYCLES, "solver": "logistic"} | changes)
 
 
 NEAREST = 0x8000        # the dither that rounds to nearest, ties up
-MAX_UNIT = ((1 << 31) - 1 << 16) - 1
+MAX_STEP = ((1 << 31) - 1 << 16) - 1
 
 
 def random_dithers(rng, count):
@@ -28,15 +28,15 @@ def random_dithers(rng, count):
     return (corners + [rng.getrandbits(16) for _ in range(count)])[:count]
 
 
-def update(z, *, label, unit, label_shift, dither):
-    """c of a row, as docs/number-formats.md has it; ``unit`` has 16 fraction bits."""
-    exact = unit * sigmoid(round_shift(-label * z, label_shift - 12))
+def update(z, *, label, derivative_step, label_shift, dither):
+    """c of a row, as docs/number-formats.md has it; ``derivative_step`` has 16 fraction bits."""
+    exact = derivative_step * sigmoid(round_shift(-label * z, label_shift - 12))
     return -label * ((exact + (2 * dither + 1) * 2 ** 15) // 2 ** 32)   # dither + 1/2, in 2^-16
 
 
-def rows_for(margins, config, rng, *, unit, label_shift, idle=0.0):
+def rows_for(margins, config, rng, *, derivative_step, label_shift, idle=0.0):
     """Rows that meet these z, whatever the rows before did, and the c that they must give."""
-    largest = (unit >> 16) + 1
+    largest = (derivative_step >> 16) + 1
     reach = max(1, (1 << config.dot_width - 3) // largest // max(config.lookahead, 1))
     limit = min(1 << config.gram_width - 1, reach)
     rows, history = [], []
@@ -49,8 +49,8 @@ def rows_for(margins, config, rng, *, unit, label_shift, idle=0.0):
                "products": products, "dither": dither}
         rows.append(row)
         history.append(0 if row["idle_row"] else
-                       update(z, label=row["label"], unit=unit, label_shift=label_shift,
-                              dither=dither))
+                       update(z, label=row["label"], derivative_step=derivative_step,
+                              label_shift=label_shift, dither=dither))
     return rows, history
 
 
@@ -76,7 +76,7 @@ def run(config, rows, distances, **constant):
     assert [cycle for cycle, outputs in enumerate(recorded) if outputs["take"]] == [
         start + 1 for start, row in zip(starts, rows, strict=True) if not row["idle_row"]]
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
-    assert ends == [start + 1 + solver_stages(RECURSION) for start in starts]
+    assert ends == [start + 1 + solver_stages(CYCLES) for start in starts]
     assert not any(outputs["saturated"] for outputs in recorded if not outputs["o_valid"])
     return [(recorded[end]["o"], recorded[end]["saturated"]) for end in ends]
 
@@ -87,29 +87,29 @@ def test_recursion(lookahead, spread):
     """Rows at any distance, of at least six cycles, see every c before them."""
     config = make_config(lookahead)
     rng = random.Random(f"{lookahead}-{spread}")
-    steps = {"unit": (123_456_789 << 16) + 12_345, "label_shift": 20}
+    steps = {"derivative_step": (123_456_789 << 16) + 12_345, "label_shift": 20}
     margins = [rng.randrange(-9 << 20, 9 << 20) for _ in range(60)]
     rows, expected = rows_for(margins, config, rng, idle=0.15 if spread else 0.0, **steps)
-    distances = [RECURSION + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
+    distances = [CYCLES + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
     assert len(set(expected)) > 40
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 
 @pytest.mark.parametrize("config", [
-    make_config(3, bits=1), make_config(2, bits=8), make_config(2, bits=32, family="float"),
-    make_config(4, bits=5, family="double")], ids=lambda config: config.name)
-@pytest.mark.parametrize("unit", [0, 1, 70_000, 70_000 << 16 | 0x7FFF, MAX_UNIT])
+    make_config(3, bits=1), make_config(2, bits=8), make_config(2, bits=32, row_format="float32"),
+    make_config(4, bits=5, row_format="two_levels")], ids=lambda config: config.name)
+@pytest.mark.parametrize("derivative_step", [0, 1, 70_000, 70_000 << 16 | 0x7FFF, MAX_STEP])
 @pytest.mark.parametrize("shift_from_widest", [0, 8])
-def test_widths(config, unit, shift_from_widest):
-    """Every family and size of K, with margins up to the width of a dot product."""
-    rng = random.Random(f"{config.name}-{unit}")
+def test_widths(config, derivative_step, shift_from_widest):
+    """Every row format and size of K, with margins up to the width of a dot product."""
+    rng = random.Random(f"{config.name}-{derivative_step}")
     label_shift = min(config.max_label_shift, config.dot_width - 6) - shift_from_widest
-    steps = {"unit": unit, "label_shift": label_shift}
+    steps = {"derivative_step": derivative_step, "label_shift": label_shift}
     limit = 1 << config.dot_width - 2
     margins = [limit - 1, -limit, *(rng.randrange(-limit, limit) >> rng.randint(0, 12)
                                     for _ in range(30))]
     rows, expected = rows_for(margins, config, rng, **steps)
-    assert run(config, rows, [RECURSION] * len(rows), **steps) == [(c, 0) for c in expected]
+    assert run(config, rows, [CYCLES] * len(rows), **steps) == [(c, 0) for c in expected]
 
 
 @pytest.mark.parametrize("label_shift", [13, 14, 20, 33])
@@ -122,16 +122,16 @@ def test_corner_arguments(label_shift):
                for off in (0, 1, -1, half, -half, half + 1, half - 1, -half - 1, 1 - half)]
     margins += [0, 1, -1, 8 * one - half, half - 8 * one, 9 * one, -9 * one,
                 (1 << 38) - 1, -1 << 38, 16 * one, -16 * one, 32 * one + 5, -32 * one - 5]
-    steps = {"unit": MAX_UNIT, "label_shift": label_shift}
+    steps = {"derivative_step": MAX_STEP, "label_shift": label_shift}
     rows, _ = rows_for(margins, config := make_config(), random.Random(0), **steps)
     rows = [row | {"label": label} for row in rows for label in (1, -1)]
     expected = [(update(row["dot"], label=row["label"], dither=row["dither"], **steps), 0)
                 for row in rows]
-    assert run(config, rows, [RECURSION] * len(rows), **steps) == expected
+    assert run(config, rows, [CYCLES] * len(rows), **steps) == expected
 
 
 @pytest.mark.parametrize("label", [1, -1])
-@pytest.mark.parametrize(("unit", "dither", "c"), [
+@pytest.mark.parametrize(("derivative_step", "dither", "c"), [
     # sigmoid(0) = 1/2: K / 2, rounded before the sign
     (4 << 16, 0, 2), (4 << 16, 0xFFFF, 2), (5 << 16, 0x7FFF, 2), (5 << 16, 0x8000, 3),
     (1 << 16, 0x7FFF, 0), (1 << 16, 0x8000, 1), (0, 0, 0), (0, 0xFFFF, 0),
@@ -139,16 +139,17 @@ def test_corner_arguments(label_shift):
     (1, 0xFFFE, 0), (1, 0xFFFF, 1), (2, 0xFFFE, 0), (2, 0xFFFF, 1), (3, 0xFFFE, 1),
     (3, 0xFFFD, 0),
     # 2^30 - 1/2 - 2^-17, and a dither stands for 2^-17 more than its bits
-    (MAX_UNIT, 0x7FFF, (1 << 30) - 1), (MAX_UNIT, 0x8000, 1 << 30)])
-def test_by_hand(unit, dither, label, c):
+    (MAX_STEP, 0x7FFF, (1 << 30) - 1), (MAX_STEP, 0x8000, 1 << 30)])
+def test_by_hand(derivative_step, dither, label, c):
     row = {"idle_row": 0, "label": label, "dot": 0, "products": [], "dither": dither}
-    assert run(make_config(), [row], [1], unit=unit, label_shift=18) == [(-label * c, 0)]
+    assert run(make_config(), [row], [1], derivative_step=derivative_step,
+               label_shift=18) == [(-label * c, 0)]
 
 
 @pytest.mark.parametrize("idle_row", [0, 1])
 def test_unit_too_large(idle_row):
     row = {"idle_row": idle_row, "label": 1, "dot": 7, "products": [0]}
-    (c, saturated), = run(make_config(1), [row], [1], unit=9 << 16, unit_too_large=1,
+    (c, saturated), = run(make_config(1), [row], [1], derivative_step=9 << 16, step_too_large=1,
                           label_shift=13)
     assert saturated == (not idle_row)
     assert c == 0 or not idle_row
@@ -157,7 +158,7 @@ def test_unit_too_large(idle_row):
 @pytest.mark.parametrize("lookahead", [1, 2, 5])
 def test_clear_forgets_the_rows_before(lookahead):
     config, rng = make_config(lookahead), random.Random(lookahead)
-    steps = {"unit": (1 << 40) + 5, "label_shift": 18}
+    steps = {"derivative_step": (1 << 40) + 5, "label_shift": 18}
     halves = [rows_for([rng.randrange(-1 << 20, 1 << 20) for _ in range(6)], config, rng, **steps)
               for _ in range(2)]
     cycles = []
@@ -165,7 +166,7 @@ def test_clear_forgets_the_rows_before(lookahead):
         for row in rows:
             start = {"valid": 1, **{name: row[name] for name in ("idle_row", "label", "products")}}
             dot = {"valid": 0, "dot": row["dot"], "dither": row["dither"]}
-            cycles += [start, dot, *[{}] * (RECURSION - 2)]
+            cycles += [start, dot, *[{}] * (CYCLES - 2)]
         if not number:
             cycles += [*[{}] * 8, {"clear": 1}, {"clear": 0}]
     recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o"], **steps)

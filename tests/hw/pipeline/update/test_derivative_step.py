@@ -6,34 +6,35 @@ from dataclasses import replace
 import pytest
 from support import put_all_of, take, ticks
 
-from bitstep.golden.steps import unit_update
+from bitstep.golden.steps import derivative_step
 from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import Loss
-from bitstep_hw.pipeline.update.unit_update import UnitUpdate
+from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_sim.testing.harness import simulate
 from bitstep_sim.testing.random_jobs import random_job
 
 LARGEST = (1 << 18) - 1
-JOB = random_job(PipelineConfig(bits=32, family="float"), n_features=1, n_rows=1, loss=Loss.HINGE)
+JOB = random_job(PipelineConfig(bits=32, row_format="float32"), n_features=1, n_rows=1,
+                 loss=Loss.HINGE)
 
 
 def expected(mantissa, shift, label_shift):
     """K of the golden model, with 16 fraction bits; None if it is too large."""
-    unit = unit_update(replace(JOB, label_shift=label_shift), EpochSteps(mantissa, shift))
+    unit = derivative_step(replace(JOB, label_shift=label_shift), EpochSteps(mantissa, shift))
     return unit if unit < (1 << 31) - 1 << 16 else None
 
 
 def run(cases):
     """K of each case, taken two cycles after its inputs; None if it is too large."""
-    results, dut = [], UnitUpdate()
+    results, dut = [], DerivativeStep()
 
     async def bench(ctx):
         for mantissa, shift, label_shift in cases:
             put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift,
                                   "label_shift": label_shift})
             await ticks(ctx, 2)
-            results.append(None if take(ctx, dut.too_large) else take(ctx, dut.unit))
+            results.append(None if take(ctx, dut.too_large) else take(ctx, dut.value))
 
     simulate(dut, bench, limit=3 * len(cases) + 10)
     return results
