@@ -4,6 +4,8 @@ The device is a model of the protocol in Python: it sees nothing but register wr
 memory of its own, rebuilds the job from them, and runs the golden model.
 """
 
+import importlib
+import importlib.util
 import time
 from dataclasses import fields, replace
 
@@ -32,7 +34,7 @@ IDENTITY = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677
 
 
 def pack_levels(levels, config):
-    """Packed rows of integer levels, one Python integer a beat (row_format single)."""
+    """Packed rows of integer levels, one Python integer a beat (row format one_level)."""
     rows = []
     for row in np.asarray(levels):
         codes = [(int(level) + 1) // 2 if config.bits == 1 else int(level) % (1 << config.bits)
@@ -287,3 +289,5 @@ class FakeDevice(RegisterDevice):
 
 
 DEVICES = {"golden": GoldenDevice, "fake": FakeDevice}
+if importlib.util.find_spec("numba"):
+    DEVICES["cpu"] = importlib.import_module("bitstep.devices.cpu.device").CpuDevice

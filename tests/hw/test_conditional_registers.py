@@ -13,7 +13,6 @@ from bitstep_hw.top import Top
 
 CONFIGS = [
     PipelineConfig(bits=8, max_features=40, lookahead=2),
-    PipelineConfig(bits=8, max_features=40, lookahead=2, cycles_per_update=3),
     PipelineConfig(bits=8, max_features=40, lookahead=2, cycles_per_update=4),
     PipelineConfig(bits=1, max_features=128, lookahead=0, cycles_per_update=4),
     PipelineConfig(bits=3, max_features=63, lookahead=8),

@@ -18,8 +18,7 @@ PROFILE = {"deadline": None, "database": None, "suppress_health_check": list(Hea
 CONFIGS = [
     PipelineConfig(bits=1, max_features=80, lookahead=8),
     PipelineConfig(bits=3, max_features=80, lookahead=2),
-    PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8,
-                   cycles_per_update=3),
+    PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8),
     PipelineConfig(bits=8, max_features=80, lookahead=0),
     PipelineConfig(bits=2, row_format="two_levels", max_features=80, lookahead=8,
                    cycles_per_update=4),
@@ -43,7 +42,7 @@ def _every_width():
     """Every width of code and of bus; look-ahead 0, some, or more than any row needs."""
     for number, (bus_width, bits) in enumerate(itertools.product(BUS_WIDTHS, range(1, 9))):
         lanes = bus_width // bits
-        lookahead, cycles_per_update = [(0, 2), (1, 3), (8, 4), (5, 2), (11, 3)][number % 5]
+        lookahead, cycles_per_update = [(0, 2), (1, 4), (8, 4), (5, 2), (11, 2)][number % 5]
         yield PipelineConfig(
             bits=bits, bus_width=bus_width, max_features=3 * lanes,
             cycles_per_update=cycles_per_update,
@@ -59,20 +58,18 @@ MORE_CONFIGS = [
     *(PipelineConfig(bits=bits, max_features=60, lookahead=lookahead,
                      cycles_per_update=cycles_per_update,
                      refetch=True, proximal=bits % 2 == 0, corrections=bits != 6)
-      for bits, lookahead, cycles_per_update in ((1, 7, 2), (1, 0, 4), (2, 4, 3), (4, 7, 4),
-                                                 (5, 0, 2),
-                                         (6, 9, 3), (7, 3, 2), (8, 7, 2))),
+      for bits, lookahead, cycles_per_update in (
+          (1, 7, 2), (1, 0, 4), (2, 4, 2), (4, 7, 4), (5, 0, 2), (6, 9, 4), (7, 3, 2), (8, 7, 2))),
     PipelineConfig(bits=4, bus_width=256, max_features=200, lookahead=7, refetch=True),
     *(PipelineConfig(bits=32, row_format="float32", bus_width=bus_width, max_features=3 * lanes - 1,
                      lookahead=lookahead, cycles_per_update=cycles_per_update,
-                     proximal=cycles_per_update == 3)
+                     proximal=lookahead in (7, 12))
       for bus_width, lanes, lookahead, cycles_per_update in (
-          (64, 2, 0, 2), (64, 2, 12, 3), (128, 4, 4, 4), (256, 8, 2, 2), (512, 16, 7, 3))),
+          (64, 2, 0, 2), (64, 2, 12, 4), (128, 4, 4, 4), (256, 8, 2, 2), (512, 16, 7, 2))),
     *(PipelineConfig(bits=bits, row_format=row_format, max_features=40, lookahead=lookahead,
                      solver="logistic", cycles_per_update=6, proximal=lookahead in (2, 4))
-      for bits, row_format, lookahead in ((1, "one_level", 2), (8, "one_level", 0),
-                                          (3, "two_levels", 4),
-                                      (32, "float", 3))),
+      for bits, row_format, lookahead in (
+          (1, "one_level", 2), (8, "one_level", 0), (3, "two_levels", 4), (32, "float32", 3))),
 ]
 
 

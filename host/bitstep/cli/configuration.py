@@ -9,7 +9,7 @@ from bitstep.cli.options import (
     integer,
 )
 from bitstep.cli.request import request_rows
-from bitstep.pipeline.config import MAX_FEATURES, CYCLES_PER_UPDATE, SOLVERS, PipelineConfig
+from bitstep.pipeline.config import CYCLES_PER_UPDATE, MAX_FEATURES, SOLVERS, PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS
 from bitstep.training.pipelines import pipeline_for
@@ -29,9 +29,10 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--solver", choices=SOLVERS, default=default.solver,
                         help="linear: least squares, squared hinge and hinge; logistic: log loss "
                         f"(default: {default.solver})")
-    parser.add_argument("--cycles-per-update", type=int, metavar="R",
-                        choices=sorted({r for some in CYCLES_PER_UPDATE.values() for r in some}),
-                        help="cycles of the scalar recursion: " + "; ".join(
+    parser.add_argument("--cycles-per-update", type=int, metavar="CYCLES",
+                        choices=sorted({number for some in CYCLES_PER_UPDATE.values()
+                                        for number in some}),
+                        help="cycles from an update to the next: " + "; ".join(
                             f"{', '.join(map(str, some))} with solver {solver}"
                             for solver, some in CYCLES_PER_UPDATE.items())
                         + " (default: what `bitstep train` takes)")

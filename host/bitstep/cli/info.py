@@ -76,7 +76,7 @@ def _show_configuration(config: PipelineConfig) -> None:
     _show({"pipeline": config.name, "lanes": config.lanes, **level,
            "capacity": f"{config.capacity} features, {config.max_beats} beats",
            "dot product": f"{config.dot_width} bits", "latency": f"{config.latency} cycles",
-           "cycles_per_update": f"{config.cycles_per_update} cycles",
+           "update": f"{config.cycles_per_update} cycles",
            "look-ahead": f"{config.lookahead} rows"})
     print()
     rows = []
@@ -115,8 +115,8 @@ def _show_quantized(path):
            "rows": data.n_rows, "features": data.n_features, "bits": data.bits,
            "encoding": data.encoding, "bus width": data.bus_width, "copies": data.rows.copies,
            "bytes per epoch": f"{data.rows.packed[0].nbytes:,}",
-           "full precision": "a copy at 16 bits" if data.fine_rows is not None else
-           "of all rows" if data.row_format == "float32" else "no",
+           "fine rows": "a copy with 16 bits a value" if data.fine_rows is not None else
+           "all rows are exact" if data.row_format == "float32" else "no",
            "task": data.task, "labels": data.label_format.name.lower() if data.classes is not None
            else f"{data.label_format.name.lower()}, {data.label_offset:g} + "
            f"{data.label_scale:g} L",

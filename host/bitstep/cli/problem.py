@@ -68,8 +68,8 @@ class Problem:
 
     @property
     def loss_on(self) -> str:
-        """Rows that the training loss is computed on: ``features``, ``codes``, or ``fine_rows``: the
-        rows at 16 bits, or the floating-point rows, of a quantized data set.
+        """Rows that the training loss is computed on: ``features``, ``codes``, or ``fine_rows``:
+        the rows with 16 bits a value, or the floating-point rows, of a quantized data set.
         """
         if self.train is not None:
             return "features"
@@ -158,7 +158,7 @@ def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> Quanti
     Parameters
     ----------
     fine_rows : bool
-        True for a copy at full precision, for refetching.
+        True for a copy with 16 bits a value, for refetching.
     """
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         return quantize_rows(
@@ -173,8 +173,8 @@ def _from_codes(arguments):
     model = arguments.model or DEFAULT_MODELS[data.task]
     if LOSSES[MODELS[model].loss].one_sided and arguments.refetch is None and not request.refetch \
             and ENCODINGS[data.encoding].cell:
-        print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are "
-              "used as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
+        print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
+              "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)

@@ -37,9 +37,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_data_options(parser)
     add_pipeline_options(parser)
     parser.add_argument("--fine-rows", action=argparse.BooleanOptionalAction,
-                        help="add a copy at 16 bits, from which `bitstep train --model svm` reads "
-                        "rows again (default: yes with --model svm and --encoding nearest or "
-                        "stochastic)")
+                        help="add a copy with 16 bits a value, from which `bitstep train --model "
+                        "svm` reads rows again (default: yes with --model svm and --encoding "
+                        "nearest or stochastic)")
     parser.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
     return parser
 
@@ -52,8 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.data} is quantized already")
     cells = bool(ENCODINGS[request.encoding].cell)
     if arguments.fine_rows and not cells:
-        raise UsageError("--fine-rows needs --encoding nearest or stochastic, whose codes bound the "
-                         f"value, not {request.encoding}")
+        raise UsageError("--fine-rows needs --encoding nearest or stochastic, whose codes bound "
+                         f"the value, not {request.encoding}")
     fine_rows = LOSSES[MODELS[arguments.model or "linreg"].loss].one_sided and cells \
         if arguments.fine_rows is None else arguments.fine_rows
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
@@ -68,6 +68,6 @@ def run(arguments: argparse.Namespace) -> int:
     kind = "a regression" if data.classes is None else f"{len(data.classes)} classes"
     print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features for {kind}, "
           f"{data.bits} bits {data.encoding}, {copies}{data.rows.packed[0].nbytes:,} bytes of rows"
-          + ("" if data.fine_rows is None else f", and a copy at {FINE_WIDTH} bits"))
+          + ("" if data.fine_rows is None else f", and a copy with {FINE_WIDTH} bits a value"))
     print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
     return 0

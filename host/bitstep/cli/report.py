@@ -113,7 +113,7 @@ def print_report(report: dict[str, Any]) -> None:
             f"{100 * share:.2f} %" for share in found]
     print(table(list(columns), list(zip(*columns.values(), strict=True))))
     on = {"features": "", "codes": ", estimated from the codes (there are no features)",
-          "fine_rows": " at full precision (there are no features)"}
+          "fine_rows": ", as fine rows (there are no features)"}
     print(f"Loss: {_loss(config).text} over K rows{on[report['loss_on']]}.")
     if _loss(config).one_sided and config["encoding"] != "float":
         print(_refetched(report))
@@ -138,7 +138,7 @@ def _refetched(report):
     visited = counters["beats"] // config.beats(report["dataset"]["n_features"])
     rows = counters["refetched_rows"]
     return (f"Refetching: {rows:,} of {visited:,} rows ({100 * rows / visited:.2f} %) were read "
-            "again at full precision.")
+            "again with 16 bits a value.")
 
 
 def check_plot(path: str) -> None:

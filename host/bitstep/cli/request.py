@@ -130,11 +130,11 @@ def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: 
         "refetch-loss": f"--refetch needs --model svm{other}: the other losses depend on more of a "
                         "row than the side of a bound it is on",
         "refetch-float": "--refetch does not go together with floating-point rows (--bits 32), "
-                         "which are at full precision; leave one of the two out",
+                         "which are not rounded; leave one of the two out",
         "refetch-encoding": "--refetch needs --encoding nearest or stochastic, whose codes bound "
                             f"the value, not {encoding}",
-        "refetch-rows": f"--refetch needs fine rows, which {arguments.data} does not "
-                        "hold: write it with `bitstep quantize --fine-rows`",
+        "refetch-rows": f"--refetch needs fine rows, which {arguments.data} does not hold: "
+                        "write it with `bitstep quantize --fine-rows`",
         "refetch-batch": "Refetching needs --batch 1, because every row is decided with the model "
                          f"before it, not {arguments.batch}; --no-refetch uses the codes alone"}
     return UsageError(messages[error.rule])

@@ -183,8 +183,8 @@ class Run:
             "LAST_LANES": job.n_features - (job.beats - 1) * config.lanes,
             "EPOCHS": len(job.epochs), "BATCH": job.batch, "LABEL_FORMAT": job.label_format,
             "LABEL_SHIFT": job.label_shift, "INTERCEPT_LEVEL": job.intercept_level,
-            "LOOKAHEAD": lookahead,
-            "LOOKAHEAD_MARGIN": job.cell_half_levels * lookahead * job.n_features * config.level_limit,
+            "LOOKAHEAD": lookahead, "LOOKAHEAD_MARGIN":
+            job.cell_half_levels * lookahead * job.n_features * config.level_limit,
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,

@@ -16,7 +16,7 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step
 
-ENCODINGS = {"one_level": "nearest", "double": "double", "float": "float"}
+ENCODINGS = {"one_level": "nearest", "two_levels": "double", "float32": "float"}
 EPOCHS = 3
 
 
@@ -83,7 +83,7 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
         jobs["L1 and a box"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
                                         l1=0.01, box=0.5)
     if config.refetch:
-        jobs["rows read again with 16 bits a value"] = make_job(
+        jobs["rows read again"] = make_job(
             config, n_features=features_of(config, 2), n_rows=50, loss=Loss.HINGE, refetch=True)
     return jobs
 

@@ -79,8 +79,8 @@ class IntegerEpoch:
     def undecided(self, levels, dot, target):
         """True if the fine row may be on either side of the hinge.
 
-        A value lies within ``cell_half_levels`` half levels of its level q and within the ends of the
-        grid, so twice its product with x lies between twice q x and that plus or minus
+        A value lies within ``cell_half_levels`` half levels of its level q and within the ends of
+        the grid, so twice its product with x lies between twice q x and that plus or minus
         ``cell_half_levels |x|``, where the end of the grid does not forbid it.
         """
         limit, size = self.job.config.level_limit, np.abs(self.model)

@@ -13,7 +13,7 @@ from bitstep.pipeline.registers import Loss, Saturation
 
 STEP_FRACTION = DITHER_WIDTH        # fraction bits of K
 # A smaller K ends with zeros, since a mantissa has 18 bits: rounded up it still fits an update.
-MAX_STEP = 1 << UPDATE_WIDTH - 1 + STEP_FRACTION
+MAX_DERIVATIVE_STEP = 1 << UPDATE_WIDTH - 1 + STEP_FRACTION
 
 
 class Saturated(Exception):
@@ -41,8 +41,9 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         hinge             -y R(K / 2^16) for active rows, else 0
         logistic          -y R(K sigmoid(-y z / 2^label_shift) / 2^32)
 
-    with K of :func:`derivative_step`, the piecewise-linear sigmoid of :mod:`bitstep.golden.sigmoid`,
-    and R the rounding by the row's dither (:func:`bitstep.golden.dither.round_dithered`).
+    with K of :func:`derivative_step`, the piecewise-linear sigmoid of
+    :mod:`bitstep.golden.sigmoid`, and R the rounding by the row's dither
+    (:func:`bitstep.golden.dither.round_dithered`).
 
     Raises
     ------
@@ -68,20 +69,20 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         return least_squares
     if job.loss == Loss.SQUARED_HINGE:
         return squared_hinge
-    unit = derivative_step(job, steps)
-    if unit >= MAX_STEP:
+    largest = derivative_step(job, steps)
+    if largest >= MAX_DERIVATIVE_STEP:
         raise Saturated(Saturation.UPDATE)
 
     def hinge(dot, target, dither):
         if not active(dot, target):
             return 0
-        update = round_dithered(unit, STEP_FRACTION, dither)
+        update = round_dithered(largest, STEP_FRACTION, dither)
         return -update if target > 0 else update
 
     def logistic(dot, target, dither):
         sign = 1 if target > 0 else -1
         argument = round_shift(-sign * dot, job.label_shift - SIGMOID_FRACTION)
-        exact = unit * sigmoid(argument)
+        exact = largest * sigmoid(argument)
         return -sign * round_dithered(exact, STEP_FRACTION + VALUE_FRACTION, dither)
 
     return hinge if job.loss == Loss.HINGE else logistic

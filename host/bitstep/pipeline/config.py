@@ -14,8 +14,9 @@ import numpy as np
 
 BUS_WIDTHS = (64, 128, 256, 512)
 ROW_FORMATS = ("one_level", "two_levels", "float32")
+_SHORT = {"one_level": "one", "two_levels": "two", "float32": "f32"}     # in names of files
 SOLVERS = ("linear", "logistic")
-CYCLES_PER_UPDATE = {"linear": (2, 3, 4), "logistic": (6,)}
+CYCLES_PER_UPDATE = {"linear": (2, 4), "logistic": (6,)}
 
 MODEL_WIDTH = 32            # bits of a model word, signed
 UPDATE_WIDTH = 32           # bits of c, the scaled residual that multiplies a row's levels, signed
@@ -28,8 +29,8 @@ MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
 FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
 FINE_WIDTH = 16             # bits of a value of a fine row, signed
-LOOKAHEAD_MARGIN_WIDTH = 63            # bits of what updates in flight may change, unsigned
-MAX_CELL_HALF_LEVELS = 4        # largest half-width of an encoding's cell, in half levels
+LOOKAHEAD_MARGIN_WIDTH = 63     # bits of what updates in flight may change, unsigned
+MAX_CELL_HALF_LEVELS = 4    # largest half-width of an encoding's cell, in half levels
 SIGMOID_FRACTION = 12       # fraction bits of the sigmoid's argument
 AUX_WIDTH = 64              # bits of the bus that carries labels, tables and models
 MAX_FEATURES = 1 << 20
@@ -63,17 +64,17 @@ class PipelineConfig:
     bits : int
         Stored bits per value, 1 to 8; 32 for row format ``float32``.
     row_format : {"one_level", "two_levels", "float32"}
-        ``single``: a code is one signed level, used in the dot product and in the gradient
+        ``one_level``: a code is one signed level, used in the dot product and in the gradient
         (encodings ``nearest``, ``stochastic``, ``double-symmetric``, ``compensated``).
-        ``double``: a code holds two samples, one for each use (encoding ``double``).
-        ``float``: a value is an IEEE 754 single-precision number in [-1, 1].
+        ``two_levels``: a code holds two samples, one for each use (encoding ``double``).
+        ``float32``: a value is an IEEE 754 single-precision number in [-1, 1].
     max_features : int
         Features that the memories are sized for; rounded up to whole beats (``capacity``).
     lookahead : int
         Rows by which the model in memory may trail the row being read. 0 waits for every update.
     cycles_per_update : int
-        Cycles of the scalar recursion, the least distance between two rows: 2, 3 or 4, and 6 with
-        solver ``logistic``.
+        Cycles from one update to the next, the least distance between two rows: 2, or 4 for a fast
+        clock; 6 with solver ``logistic``.
     minibatch : bool
         True if batches of more than one row are possible (costs a second model memory).
     corrections : bool
@@ -85,7 +86,8 @@ class PipelineConfig:
         True if proximal steps (L1 and box constraint) are possible.
     refetch : bool
         True if rows that could be on either side of the hinge are read again with 16 bits a value
-        (costs memories, multipliers and a port). Needs row format ``one_level`` and solver ``linear``.
+        (costs memories, multipliers and a port). Needs row format ``one_level`` and solver
+        ``linear``.
 
     Raises
     ------
@@ -127,7 +129,8 @@ class PipelineConfig:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if self.row_format == "two_levels" and self.bits < 2:
-            raise ValueError(f"bits must be at least 2 for row format 'two_levels', not {self.bits}")
+            raise ValueError("bits must be at least 2 for row format 'two_levels', not "
+                             f"{self.bits}")
         if self.refetch and (self.row_format, self.solver) != ("one_level", "linear"):
             raise ValueError("A pipeline with refetch must have row format 'one_level' and solver "
                              f"'linear', not {self.row_format!r} and {self.solver!r}")
@@ -163,8 +166,8 @@ class PipelineConfig:
 
     @property
     def fine_fraction(self) -> int:
-        """Fraction bits, in units of a level, of a value of a fine row: as many as
-        its 16 bits have room for.
+        """Fraction bits, in units of a level, of a value of a fine row: as many as its
+        16 bits have room for.
         """
         return FINE_WIDTH - max(self.bits, 2)
 
@@ -204,8 +207,8 @@ class PipelineConfig:
         return self.beats(n_features) * self.model_lanes + 2
 
     def fine_words(self, n_features: int) -> int:
-        """16-bit words of a fine row: a model's order of words up to the last
-        feature's pair, then padding to 64 bits.
+        """16-bit words of a fine row: a model's order of words up to the last feature's
+        pair, then padding to 64 bits.
         """
         beats = self.beats(n_features)
         last = n_features - (beats - 1) * self.lanes
@@ -222,8 +225,8 @@ class PipelineConfig:
     @property
     def gram_width(self) -> int:
         """Bits of a product of two rows (and the intercept's square), signed."""
-        unit = self.level_limit * self.gradient_limit
-        return (unit * (self.capacity + 1)).bit_length() + 1
+        largest = self.level_limit * self.gradient_limit
+        return (largest * (self.capacity + 1)).bit_length() + 1
 
     @property
     def dot_margin_width(self) -> int:
@@ -279,8 +282,8 @@ class PipelineConfig:
 
     @property
     def product_stages(self) -> int:
-        """Registers of a product in a lane: 2 for a fast clock, and for
-        floating-point products, which are aligned in the second.
+        """Registers of a product in a lane: 2 for a fast clock, and for floating-point products,
+        which are aligned in the second.
         """
         return 2 if self.row_format == "float32" or self.fast_clock else 1
 
@@ -315,7 +318,7 @@ class PipelineConfig:
         """Cycles in which the dither of four rows is made: few enough that rows never wait for it,
         and a multiple of 5, the groups of four rounds.
         """
-        return 5 if self.cycles_per_update < 4 else 15
+        return 5 if self.cycles_per_update == 2 else 15
 
     @property
     def start_delay(self) -> int:
@@ -347,8 +350,8 @@ class PipelineConfig:
     def runs(self, other: "PipelineConfig") -> bool:
         """Whether this pipeline runs the jobs of another one, as far as its options go.
 
-        Recursion may differ, and so may the look-ahead of integer rows: they change the speed
-        alone. The sizes of a job are checked with the job
+        Cycles per update may differ, and so may the look-ahead of integer rows: they change the
+        speed alone. The sizes of a job are checked with the job
         (:func:`bitstep.pipeline.results.check_job`).
 
         Parameters
@@ -395,8 +398,8 @@ class PipelineConfig:
             ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
             ("logistic", self.solver == "logistic"), ("proximal", self.proximal),
             ("refetch", self.refetch)) if said)
-        return (f"w{self.bus_width}-b{self.bits}-{self.row_format}-n{self.max_features}"
-                f"-d{self.lookahead}-r{self.cycles_per_update}{flags}")
+        return (f"w{self.bus_width}-b{self.bits}-{_SHORT[self.row_format]}-n{self.max_features}"
+                f"-d{self.lookahead}-c{self.cycles_per_update}{flags}")
 
     def to_dict(self) -> dict[str, Any]:
         """The choices as a dictionary that JSON can hold."""
@@ -418,7 +421,7 @@ def level_limit(bits: int, row_format: str) -> int:
 
 def solver_stages(cycles_per_update: int) -> int:
     """Cycles from a finished dot product to the update it gives (see docs/pipeline.md)."""
-    return {2: 4, 3: 4, 4: 5, 6: 7}[cycles_per_update]
+    return {2: 4, 4: 5, 6: 7}[cycles_per_update]
 
 
 @functools.cache

@@ -118,10 +118,10 @@ class TrainingJob:
     box_limit : int
         Largest magnitude of a model word after a proximal step; 31 bits.
     fine_rows : ndarray of int16, shape (n_rows, n_features), or None
-        The fine rows, in units of ``2 ** -config.fine_fraction`` of a level.
+        The rows with 16 bits a value, in units of ``2 ** -config.fine_fraction`` of a level.
     cell_half_levels : int
-        Largest difference of a value of ``fine_rows`` to the level of its code, in half levels, 1 to 4;
-        0: no row is fetched again.
+        Largest difference of a value of ``fine_rows`` to the level of its code, in half levels, 1
+        to 4; 0: no row is fetched again.
 
     Raises
     ------
@@ -239,8 +239,8 @@ class TrainingJob:
         if not self.cell_half_levels:
             return
         if not self.config.refetch:
-            raise ValueError("This pipeline cannot fetch rows again with 16 bits a value; build one "
-                             "with refetch=True")
+            raise ValueError("This pipeline cannot fetch rows again; build one with "
+                             "refetch=True")
         if not 1 <= self.cell_half_levels <= MAX_CELL_HALF_LEVELS:
             raise ValueError(f"cell_half_levels must be from 0 to {MAX_CELL_HALF_LEVELS}, "
                              f"not {self.cell_half_levels}")

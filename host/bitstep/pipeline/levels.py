@@ -45,7 +45,7 @@ def decode(codes: np.ndarray, *, bits: int, row_format: str) -> tuple[np.ndarray
     dot, gradient : ndarray of int64, same shape
         The level used in the dot product and the one used in the gradient, each at most
         :func:`bitstep.pipeline.config.level_limit` in magnitude. They are equal for row format
-        ``single``.
+        ``one_level``.
     """
     if row_format == "one_level":
         level = 2 * codes.astype(np.int64) - 1 if bits == 1 else _signed(codes, bits)

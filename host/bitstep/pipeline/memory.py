@@ -40,12 +40,12 @@ def pack_codes(codes: np.ndarray, bits: int, bus_width: int) -> np.ndarray:
     # Eight codes fill exactly ``bits`` bytes, for every number of bits.
     groups = ceil_div(min(lanes, n_features), 8)
     slots = np.zeros((n_rows, beats, groups * 8), np.uint8)
-    full = n_features // lanes
-    rest = n_features - full * lanes
-    if full:
-        slots[:, :full, :lanes] = codes[:, :full * lanes].reshape(n_rows, full, lanes)
+    whole = n_features // lanes
+    rest = n_features - whole * lanes
+    if whole:
+        slots[:, :whole, :lanes] = codes[:, :whole * lanes].reshape(n_rows, whole, lanes)
     if rest:
-        slots[:, full, :rest] = codes[:, full * lanes:]
+        slots[:, whole, :rest] = codes[:, whole * lanes:]
     words = slots.view("<u8")
     for width in (8, 16, 32):
         _join_neighbours(words, width, gap=width // 8 * (8 - bits))

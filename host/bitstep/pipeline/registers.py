@@ -87,8 +87,8 @@ COUNTERS = (
     ("STALL_LOOKAHEAD", "Cycles that a row waited for an update (look-ahead too small)"),
     ("STALL_RECURSION", "Cycles that a row waited for the scalar recursion"),
     ("STALL_CORRECTION", "Cycles that a row waited for the diagonal correction"),
-    ("STALL_REFETCH", ("Cycles that rows waited for a fine row, or for one that comes "
-                       "again; beats that enter a second time are counted nowhere")),
+    ("STALL_REFETCH", ("Cycles that rows waited for a fine row, or for one that comes again; "
+                       "beats that enter a second time are counted nowhere")),
     ("FLUSH", ("Cycles spent applying the last updates of an epoch or of a correction period, and "
                "in proximal steps")),
     ("MODEL_IO", "Cycles spent loading and writing models and tables"),
@@ -136,13 +136,12 @@ REGISTERS = tuple([
              "Rows between proximal steps, a multiple of BATCH; 0 for none"),
     Register("BOX_LIMIT", 0x0B8, "rw", 31, "Largest magnitude of a model word after a proximal "
              "step"),
-    Register("CELL_HALF_LEVELS", 0x0BC, "rw", 3, "Largest difference of a fine row to "
-             "its codes, in half levels, 1 to 4; 0 for no refetching"),
-    *_pair("FINE_ADDRESS", 0x0C0, "rw", "Address of the fine rows, aligned to 8 "
-           "bytes"),
+    Register("CELL_HALF_LEVELS", 0x0BC, "rw", 3, "Largest difference of a fine row to its "
+             "codes, in half levels, 1 to 4; 0 for no refetching"),
+    *_pair("FINE_ADDRESS", 0x0C0, "rw", "Address of the fine rows, aligned to 8 bytes"),
     Register("LOOKAHEAD_MARGIN", 0x0C8, "rw", 32, "Bound of what the updates in flight add to the "
-             "reach of a row's cells, in units of K rounded up: CELL_HALF_LEVELS times LOOKAHEAD times "
-             "the largest possible sum of a row's levels; 0 without refetching"),
+             "reach of a row's cells, in units of K rounded up: CELL_HALF_LEVELS times "
+             "LOOKAHEAD times the largest possible sum of a row's levels; 0 without refetching"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

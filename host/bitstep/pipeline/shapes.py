@@ -37,9 +37,9 @@ def check_labels(packed: np.ndarray, label_format: LabelFormat, n_rows: int) -> 
 
 
 def check_fine_rows(fine_rows: np.ndarray | None, n_rows: int, n_features: int) -> None:
-    """Raise ValueError unless there are fine rows, 16 bits a value."""
+    """Raise ValueError unless fine rows have the shape of the rows, 16 bits a value."""
     if fine_rows is None:
-        raise ValueError("fine_rows must hold the fine rows, not nothing")
+        raise ValueError("fine_rows must hold the rows with 16 bits a value, not nothing")
     _check("fine_rows", fine_rows, np.int16, (n_rows, n_features))
 
 

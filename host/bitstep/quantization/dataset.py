@@ -85,7 +85,7 @@ class QuantizedDataset:
 
     @property
     def fine_rows(self) -> np.ndarray | None:
-        """Fine rows, or None."""
+        """Rows with 16 bits a value, or None."""
         return self.rows.fine_rows
 
     @property
@@ -150,8 +150,8 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
     center_labels : bool
         True to count a regression's labels from the centre of their range (else from 0).
     options
-        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``, ``fine_rows``,
-        ``progress``.
+        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``,
+        ``fine_rows``, ``progress``.
 
     Returns
     -------

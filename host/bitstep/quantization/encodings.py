@@ -34,7 +34,7 @@ class Encoding:
         those of least squares, so no other loss can be trained on such codes.
     cell : int
         Largest distance of a value to the level of its code, in half intervals, for encodings
-        whose rows may be kept as fine rows; 0 for the others.
+        that may have fine rows; 0 for the others.
     label_bits : {16, 32}
         Stored bits of a regression's label, if nothing else is asked for.
     """
@@ -60,23 +60,23 @@ ENCODINGS = {
 
 
 def fine_encodings(join: str = "and") -> str:
-    """Names of the encodings whose rows may be kept as fine rows, for messages."""
+    """Names of the encodings that may have fine rows, for messages."""
     return f" {join} ".join(repr(name) for name, encoding in ENCODINGS.items() if encoding.cell)
 
 
 def check_fine(encoding: str) -> None:
-    """Raise ValueError unless rows of an encoding may be kept as fine rows."""
+    """Raise ValueError unless an encoding may have fine rows."""
     if not ENCODINGS[encoding].cell:
-        raise ValueError(f"Fine rows are kept for the encodings {fine_encodings()}, "
-                         f"not for {encoding!r}")
+        raise ValueError("Fine rows (16 bits a value) are kept for the encodings "
+                         f"{fine_encodings()}, not for {encoding!r}")
 
 
 @dataclass(frozen=True)
 class Grid:
     """The equally spaced levels on [-1, 1] of an encoding; of ``float``, single precision.
 
-    Whatever depends on where levels lie is here: positions, codes, variance and rows at full
-    precision. A table of levels for each column would be another class with these methods.
+    Whatever depends on where levels lie is here: positions, codes, variance and fine rows.
+    A table of levels for each column would be another class with these methods.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class Grid:
         return result
 
     def fine_values(self, positions: np.ndarray, fraction: int) -> np.ndarray:
-        """Values at full precision, in units of ``2 ** -fraction`` of a level.
+        """Values of fine rows, in units of ``2 ** -fraction`` of a level.
 
         Rounded from the position that the code is drawn from, so a value lies in the cell of its
         code: with ``f`` the fraction bits of an interval, ``v = floor(p / 2**(24 - f) + 1/2)`` is

@@ -36,9 +36,9 @@ class QuantizedRows:
     seed : int
         Seed of the draws.
     fine_rows : ndarray of int16, shape (n_rows, n_features), or None
-        The fine rows, for refetching: in units of ``2 ** -fine_fraction`` of a level
-        (:attr:`bitstep.pipeline.config.PipelineConfig.fine_fraction`), each value in the cells of
-        its codes. Encodings ``nearest`` and ``stochastic`` only.
+        The rows with 16 bits a value, for refetching: in units of ``2 ** -fine_fraction`` of a
+        level (:attr:`bitstep.pipeline.config.PipelineConfig.fine_fraction`), each value in the
+        cells of its codes. Encodings ``nearest`` and ``stochastic`` only.
 
     Raises
     ------
@@ -81,12 +81,16 @@ class QuantizedRows:
 
     @property
     def row_format(self) -> str:
-        """Row format of pipelines that decode the codes: ``one_level``, ``two_levels`` or ``float32``."""
+        """Row format of pipelines that decode the codes, of
+        :data:`bitstep.pipeline.config.ROW_FORMATS`.
+        """
         return ENCODINGS[self.encoding].row_format
 
     @property
     def config(self) -> PipelineConfig:
-        """The least pipeline that reads the rows: their bus width, bits, row format and features."""
+        """The least pipeline that reads the rows: their bus width, bits, row format and
+        features.
+        """
         return PipelineConfig(bus_width=self.bus_width, bits=self.bits, row_format=self.row_format,
                               max_features=self.n_features)
 
@@ -97,8 +101,8 @@ class QuantizedRows:
 
     @property
     def cell_half_levels(self) -> int:
-        """Largest difference of a value at full precision to the level of its code, in half
-        levels (1, 2 or 4); 0 if there are no fine rows.
+        """Largest difference of a value of a fine row to the level of its code, in half levels
+        (1, 2 or 4); 0 if there are no fine rows.
         """
         if self.fine_rows is None:
             return 0
@@ -131,8 +135,8 @@ class QuantizedRows:
         return scaled, scaled if gradients is dots else gradients / self.level_limit
 
     def values(self, rows: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Scaled features of some rows, as exactly as they are known: at full precision where there
-        is such a copy, else :meth:`levels`, whose shapes these are.
+        """Scaled features of some rows, as exactly as they are known: of the fine rows where there
+        are some, else :meth:`levels`, whose shapes these are.
         """
         if self.fine_rows is None:
             return self.levels(rows)
@@ -176,8 +180,8 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     seed : int
         At least 0.
     fine_rows : bool
-        True to keep the fine rows, too (16 bits a value), so that a pipeline can
-        fetch them again; for encodings ``nearest`` and ``stochastic``.
+        True to keep fine rows, too (16 bits a value), so that a pipeline can fetch them again; for
+        encodings ``nearest`` and ``stochastic``.
     progress : callable, optional
         Called after each block of rows with the number of rows done.
 
@@ -269,8 +273,8 @@ def _check_options(encoding, copies, seed, fine_rows):
             limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
             raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
     if fine_rows and not ENCODINGS[encoding].cell:
-        raise ValueError(f"fine_rows must be False for encoding {encoding!r}, not {fine_rows!r}: rows are "
-                         f"kept as fine rows for the encodings {fine_encodings()}")
+        raise ValueError(f"fine_rows must be False for encoding {encoding!r}, not {fine_rows!r}: "
+                         f"they are kept for the encodings {fine_encodings()}")
 
 
 def checked_features(features: np.ndarray) -> np.ndarray:

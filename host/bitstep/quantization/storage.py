@@ -84,7 +84,7 @@ def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
     ------
     StorageError
         If the file is missing, cut short or of another kind; if its version is newer; if a checksum
-        differs; or if the parts do not fit each other or hold codes, or values at full precision,
+        differs; or if the parts do not fit each other or hold codes, or values of fine rows,
         that no encoder writes.
     """
     path = Path(path)
@@ -150,8 +150,8 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
 
 
 def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray) -> None:
-    """Raise ValueError for a set bit of padding, a code that no encoder writes or a value at full
-    precision that lies outside the cell of its code.
+    """Raise ValueError for a set bit of padding, a code that no encoder writes or a value of a
+    fine row that lies outside the cell of its code.
     """
     config = data.config
     real = np.zeros((config.beats(data.n_features), config.bus_width), np.uint8)

@@ -95,8 +95,8 @@ def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndar
                 loss: Loss = Loss.LEAST_SQUARES) -> np.ndarray:
     """Loss of every model of one output, from quantized rows alone.
 
-    Where the rows are kept as fine rows, or are floating-point numbers, it is the mean loss on
-    those. Else it is estimated from codes:
+    Where there are fine rows, or rows are floating-point numbers, it is the mean loss on those.
+    Else it is estimated from codes:
 
     - Least squares. The residuals of quantized rows are larger than those of the features by the
       noise of rounding, whose mean square is known: 1/(2K) sum (q.x - y)^2 - 1/2 sum D_k x_k^2.

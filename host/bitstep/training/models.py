@@ -36,7 +36,7 @@ class Model:
 
 
 # Least squares: rounding is unbiased with the diagonal correction, so 4 bits are enough. The other
-# losses have no such correction; the hinge is decided at full precision where 8 bits leave it open,
+# losses have no such correction; the hinge is decided by the fine row where 8 bits leave it open,
 # and 8 bits with stochastic rounding are the straw man that ZipML (section 4) finds as good as its
 # polynomials.
 MODELS = {

@@ -32,8 +32,8 @@ class Objective:
     box : float or None
         Largest magnitude of a scaled weight, in label units; None for no limit.
     refetch : bool
-        True to fetch rows again with 16 bits a value that could be on either side of the hinge (ZipML,
-        appendix G.4); for the hinge loss, a batch of 1 and data with ``fine_rows``.
+        True to fetch rows that could be on either side of the hinge again, with 16 bits a value
+        (ZipML, appendix G.4); for the hinge loss, a batch of 1 and data with ``fine_rows``.
 
     Raises
     ------

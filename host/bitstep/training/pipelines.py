@@ -19,7 +19,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     """Pipeline that trains such data: the default one where that is large enough.
 
     More features than the default's 4,096 are rounded up to a power of two, so that few different
-    pipelines need to be built. The recursion takes 2 cycles, 4 for floating-point rows and 6 for
+    pipelines need to be built. An update takes 2 cycles, 4 for floating-point rows and 6 for
     the logistic loss, whose sigmoid needs them.
 
     Parameters
@@ -61,10 +61,10 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     cycles_per_update = 6 if solver == "logistic" else 4 if row_format == "float32" \
         else PipelineConfig().cycles_per_update
     config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,
-                            row_format=row_format,
+                            row_format=row_format, solver=solver,
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
-                            cycles_per_update=cycles_per_update, solver=solver,
-                            proximal=proximal, refetch=refetch)
+                            cycles_per_update=cycles_per_update, proximal=proximal,
+                            refetch=refetch)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
                                       or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
         return config

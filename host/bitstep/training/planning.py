@@ -154,7 +154,7 @@ class _Schedule:
                 else stepping.correction_mantissa(factors[number])
             scale = EpochSteps.scale(mantissa, exponent)
             if self._objective.rule.bounded:
-                scale = stepping.checked_unit(mantissa, exponent, self._shift, step) \
+                scale = stepping.checked_derivative_step(mantissa, exponent, self._shift, step) \
                     * 2.0 ** -(self._shift + STEP_FRACTION)
             taken.append(self._unit * scale)
             lost = max(lost, 2.0 ** -(DITHER_WIDTH + 1) / (scale * self._largest_label))
@@ -218,8 +218,8 @@ def _check(data, config, objective, training, first_epoch):
     if stored != (config.bits, config.bus_width, config.row_format):
         raise ValueError(
             "The data are quantized for {} bits, a {}-bit bus and row format {!r}, ".format(*stored)
-            + f"the pipeline is for {config.bits} bits, a {config.bus_width}-bit bus and row format "
-            f"{config.row_format!r}; quantize them again or choose another pipeline")
+            + f"the pipeline is for {config.bits} bits, a {config.bus_width}-bit bus and row "
+            f"format {config.row_format!r}; quantize them again or choose another pipeline")
     if objective.rule.signs and data.label_format != LabelFormat.SIGN:
         raise ValueError(f"A loss {objective.loss.name} needs labels of two classes, not of "
                          "a regression; quantize with task='classification'")

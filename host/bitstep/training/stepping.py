@@ -3,11 +3,11 @@
 
 from bitstep.checks import is_integer
 from bitstep.golden.rounding import round_shift
-from bitstep.golden.steps import MAX_UNIT, STEP_FRACTION
+from bitstep.golden.steps import MAX_DERIVATIVE_STEP, STEP_FRACTION
 from bitstep.pipeline.config import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
 
 MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
-MIN_UNIT = 64               # least K, in its last bit: a smaller one is rounded by more than 0.8 %
+MIN_DERIVATIVE_STEP = 64    # least K, in its last bit: a smaller one is rounded by more than 0.8 %
 MAX_GROWTH = 0.05           # largest relative change of a weight by one correction
 PROXIMAL_ROWS = 256         # rows between proximal steps that are enough by themselves
 PROXIMAL_STEPS = 8          # least proximal steps of an epoch, where there are as many batches
@@ -50,7 +50,7 @@ def correction_mantissa(factor: float) -> tuple[int, int]:
     return mantissa, shift
 
 
-def checked_unit(mantissa: int, exponent: int, label_shift: int, step: float) -> int:
+def checked_derivative_step(mantissa: int, exponent: int, label_shift: int, step: float) -> int:
     """K, the update of a derivative of 1, with 16 fraction bits
     (:func:`bitstep.golden.steps.derivative_step`).
 
@@ -68,16 +68,17 @@ def checked_unit(mantissa: int, exponent: int, label_shift: int, step: float) ->
     ValueError
         If it is too large for an update or too coarse; the message names ``step``.
     """
-    unit = round_shift(mantissa << label_shift + STEP_FRACTION, SHIFT_UNIT * exponent)
-    if unit >= MAX_UNIT:
+    rounded = round_shift(mantissa << label_shift + STEP_FRACTION, SHIFT_UNIT * exponent)
+    if rounded >= MAX_DERIVATIVE_STEP:
         raise ValueError(f"A step of {step:.6g} is too large for the model's range; choose one of "
-                         f"less than {step * MAX_UNIT / unit:.6g}, or a larger model_range")
-    if unit < MIN_UNIT:
+                         f"less than {step * MAX_DERIVATIVE_STEP / rounded:.6g}, or a larger "
+                         "model_range")
+    if rounded < MIN_DERIVATIVE_STEP:
         exact = mantissa * 2.0 ** (label_shift + STEP_FRACTION - SHIFT_UNIT * exponent)
         raise ValueError(f"A step of {step:.6g} is too small for the model's range; choose one of "
-                         f"at least {step * MIN_UNIT / exact:.6g}, a smaller batch or a smaller "
-                         "model_range")
-    return unit
+                         f"at least {step * MIN_DERIVATIVE_STEP / exact:.6g}, a smaller batch or a "
+                         "smaller model_range")
+    return rounded
 
 
 def automatic_period(n_rows: int, batch: int, growth: float, above: int = 0) -> int:

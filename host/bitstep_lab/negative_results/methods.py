@@ -23,7 +23,7 @@ from bitstep_lab.negative_results.sketches import (
 )
 
 LOSSES = ("logistic", "hinge")
-FULL_BITS = 32      # of a value that is read at full precision
+EXACT_BITS = 32     # of a value that is read again, or not rounded
 SKETCH_BITS = 16    # of an entry of a row's sketch
 
 
@@ -131,7 +131,7 @@ class Rounded:
     def __init__(self, loss: str, encoding: str = "stochastic", bits: int = 8):
         check_loss(loss)
         self.loss, self.encoding = loss, encoding
-        self.bits = float(FULL_BITS if encoding == "exact" else bits)
+        self.bits = float(EXACT_BITS if encoding == "exact" else bits)
         self.stored = self.exact = np.zeros((0, 0))
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep_lab.float_sgd import descend
-from bitstep_lab.negative_results.methods import FULL_BITS, Method, check_loss, loss_derivatives
+from bitstep_lab.negative_results.methods import EXACT_BITS, Method, check_loss, loss_derivatives
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Run:
     @property
     def bits_read(self) -> np.ndarray:
         """Bits read for a value, refetched rows included, shape (n_models,)."""
-        return self.bits + FULL_BITS * self.refetched
+        return self.bits + EXACT_BITS * self.refetched
 
 
 def train(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, steps: np.ndarray,

@@ -86,9 +86,9 @@ def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None
             "bundled with scikit-learn" if key in BUNDLED else Path(key).name
         if key.startswith("synthetic-"):    # the paper trains on half of it
             dataset = split(dataset, dataset.n_rows // 2, shuffle=False)[0]
-    full = dataset.n_rows
-    dataset = split(dataset, min(rows or full, full), seed=seed)[0]
-    return RaceData(Path(key).stem if source == Path(key).name else key, dataset, source, full)
+    all_rows = dataset.n_rows
+    dataset = split(dataset, min(rows or all_rows, all_rows), seed=seed)[0]
+    return RaceData(Path(key).stem if source == Path(key).name else key, dataset, source, all_rows)
 
 
 def is_at_hand(key: str, data_home: str | Path | None = None) -> bool:

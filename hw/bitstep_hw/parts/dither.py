@@ -17,9 +17,10 @@ class Dither(wiring.Component):
     The engine makes a block for four rows in ``config.dither_cycles`` cycles: four rounds and the
     injection of the key that follows them in one cycle, or, where rows are 4 cycles apart and
     more, in three. The block of four rows is kept while the next one is made. The first row may
-    be taken ``config.dither_cycles + 2`` cycles after ``restart``, and rows ``config.cycles_per_update``
-    cycles apart; after a restart within a block, the next row as late as the first. Storage: two
-    blocks of 64 bits. Golden model: :func:`bitstep.golden.dither.dithers`.
+    be taken ``config.dither_cycles + 2`` cycles after ``restart``, and rows
+    ``config.cycles_per_update`` cycles apart; after a restart within a block, the next row as late
+    as the first. Storage: two blocks of 64 bits. Golden model:
+    :func:`bitstep.golden.dither.dithers`.
 
     Parameters
     ----------

@@ -5,10 +5,10 @@ from amaranth.lib.wiring import Out
 
 from bitstep.pipeline.config import (
     MANTISSA_WIDTH,
+    MAX_CELL_HALF_LEVELS,
     MAX_FEATURES,
     MAX_LABEL_SHIFT,
     MAX_LOOKAHEAD,
-    MAX_CELL_HALF_LEVELS,
     MAX_SHIFT,
     MODEL_WIDTH,
 )
@@ -29,7 +29,7 @@ class RunRegisters(wiring.Signature):
     loss, label_shift, intercept_level, box_limit : Out
         Loss, scale of a label, level of the intercept's constant input, and box constraint.
     cell_half_levels, lookahead_margin, fine_address : Out
-        Fine rows.
+        Refetching: bounds of a row's cells and of updates in flight, and where fine rows are.
     """
 
     def __init__(self):

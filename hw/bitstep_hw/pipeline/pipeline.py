@@ -23,9 +23,9 @@ from bitstep_hw.pipeline.rows.inputs import RowInputs
 from bitstep_hw.pipeline.rows.levels import Levels
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
 from bitstep_hw.pipeline.slot import words_stages
+from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
-from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_hw.pipeline.update.update_queue import UpdateQueue
 
 
@@ -86,7 +86,7 @@ class Pipeline(wiring.Component):
         self.derivative_step = DerivativeStep()
         self.dither = Dither(config=config)
         self.engine = CorrectionEngine(config=config) if config.corrections else None
-        full = {"fine_job": Out(stream.Signature(JOB_LAYOUT)),
+        fine = {"fine_job": Out(stream.Signature(JOB_LAYOUT)),
                 "i_fine": In(stream.Signature(AUX_WIDTH))}
         super().__init__({
             "run": In(RunRegisters()), "steps": In(EpochSteps()),
@@ -98,7 +98,7 @@ class Pipeline(wiring.Component):
             "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
             "model_done": Out(1),
             "i_model": In(stream.Signature(AUX_WIDTH)), "o_model": Out(stream.Signature(AUX_WIDTH)),
-            **(full if config.refetch else {}),
+            **(fine if config.refetch else {}),
         })
 
     def elaborate(self, platform):
@@ -130,11 +130,10 @@ class Pipeline(wiring.Component):
         wiring.connect(m, inputs.o_labels, sequencer.i_labels)
         m.d.comb += [
             inputs.start.eq(self.start), inputs.stop.eq(self.stop),
-            inputs.beats.eq(run.beats_per_row),
-            inputs.release.eq(sequencer.decided), inputs.rewind.eq(sequencer.rewind),
-            sequencer.rows.eq(run.rows), sequencer.beats.eq(run.beats_per_row),
-            sequencer.batch.eq(run.batch), sequencer.lookahead.eq(run.lookahead),
-            sequencer.period.eq(run.correction_period),
+            inputs.beats.eq(run.beats_per_row), inputs.release.eq(sequencer.decided),
+            inputs.rewind.eq(sequencer.rewind), sequencer.rows.eq(run.rows),
+            sequencer.beats.eq(run.beats_per_row), sequencer.batch.eq(run.batch),
+            sequencer.lookahead.eq(run.lookahead), sequencer.period.eq(run.correction_period),
             sequencer.proximal_period.eq(run.proximal_period), sequencer.stop.eq(self.stop),
             sequencer.start.eq(delay(m, self.start, self.config.start_delay, name="started")),
             self.done.eq(sequencer.done), self.misaligned.eq(sequencer.misaligned),
@@ -178,10 +177,10 @@ class Pipeline(wiring.Component):
         """Products with the rows before and with the model."""
         correlator, dot_product, levels = self.correlator, self.dot_product, self.levels
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
-        unit, square = Signal(FLOAT_GUARD + 1), Signal(FLOAT_GUARD + 1)
+        level, square = Signal(FLOAT_GUARD + 1), Signal(FLOAT_GUARD + 1)
         fraction = FLOAT_GUARD if self.config.row_format == "float32" else 0
-        m.d.comb += unit.eq(self.run.intercept_level << fraction)
-        m.d.sync += square.eq(self.run.intercept_level[:7] * unit)
+        m.d.comb += level.eq(self.run.intercept_level << fraction)
+        m.d.sync += square.eq(self.run.intercept_level[:7] * level)
         m.d.comb += [
             correlator.valid.eq(slot.valid), correlator.first.eq(slot.first),
             correlator.last.eq(slot.last), correlator.skip.eq(slot.skip),
@@ -189,7 +188,7 @@ class Pipeline(wiring.Component):
             *_each(correlator.dot, levels.dot),
             dot_product.valid.eq(dotted.valid), dot_product.first.eq(dotted.first),
             dot_product.last.eq(dotted.last),
-            dot_product.intercept.eq(self.store.intercept), dot_product.intercept_level.eq(unit),
+            dot_product.intercept.eq(self.store.intercept), dot_product.intercept_level.eq(level),
             *_each(dot_product.levels, levels.late_dot),
             *_each(dot_product.words, self.store.slot_words),
         ]
@@ -197,7 +196,7 @@ class Pipeline(wiring.Component):
             m.d.comb += _each(target, source)
 
     def _connect_solver(self, m, dotted):
-        solver, derivative_step, config = self.solver, self.derivative_step, self.config
+        solver, step, config = self.solver, self.derivative_step, self.config
         entered = config.dot_stages - config.solver_lead      # cycles from a slot
         since_dotted = entered - words_stages(config)
         m.d.comb += [
@@ -208,10 +207,9 @@ class Pipeline(wiring.Component):
             solver.dot.eq(self.dot_product.o), solver.dither.eq(self.dither.o),
             self.dither.key.eq(self.steps.key), self.dither.take.eq(solver.take),
             self.dither.restart.eq(self.start),
-            solver.derivative_step.eq(derivative_step.value),
-            solver.step_too_large.eq(derivative_step.too_large),
+            solver.derivative_step.eq(step.value), solver.step_too_large.eq(step.too_large),
         ]
-        for part in (solver, derivative_step):
+        for part in (solver, step):
             m.d.comb += [part.mantissa.eq(self.steps.mantissa), part.shift.eq(self.steps.shift),
                          part.label_shift.eq(self.run.label_shift)]
         if config.solver == "linear":
@@ -248,8 +246,8 @@ class Pipeline(wiring.Component):
     def _refetch(self, m, dotted):
         """Refetch rows that their codes do not decide. With look-ahead the codes are judged by a
         bound for every model that the updates in flight may make; a row that this leaves open
-        comes again alone. Nothing else moves while a fine row is applied. Returns the
-        strobe that such a row has left the range.
+        comes again alone. Nothing else moves while a fine row is applied. Returns the strobe
+        that such a row has left the range.
         """
         sequencer, solver, run = self.sequencer, self.solver, self.run
         self._judge_codes(m, dotted)
@@ -266,16 +264,15 @@ class Pipeline(wiring.Component):
             m.d.comb += [self.dither.restart.eq(1), self.dither.row.eq(decided)]
         m.d.comb += [
             sequencer.decided.eq(solver.o_decided | refetcher.done),
-            sequencer.replay.eq(solver.o_replay),
+            sequencer.replay.eq(solver.o_replay), self.row_refetched.eq(solver.o_undecided),
             sequencer.hold.eq(solver.o_undecided | refetcher.busy),
-            refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
-            refetcher.positive.eq(solver.o_positive),
             refetcher.derivative_step.eq(solver.o_derivative_step),
-            refetcher.epoch_start.eq(self.start), refetcher.row_passed.eq(sequencer.decided),
-            refetcher.address.eq(run.fine_address), refetcher.label_shift.eq(run.label_shift),
+            refetcher.start.eq(solver.o_undecided), refetcher.stop.eq(self.stop),
+            refetcher.positive.eq(solver.o_positive), refetcher.epoch_start.eq(self.start),
+            refetcher.row_passed.eq(sequencer.decided), refetcher.label_shift.eq(run.label_shift),
+            refetcher.address.eq(run.fine_address),
             refetcher.intercept_level.eq(run.intercept_level),
             refetcher.beats.eq(run.beats_per_row), refetcher.last_lanes.eq(run.last_lanes),
-            self.row_refetched.eq(solver.o_undecided),
         ]
         lend(m, self.store.words, refetcher)
         return refetcher.saturated
@@ -287,7 +284,8 @@ class Pipeline(wiring.Component):
         label = delay(m, sequencer.label, self.config.dot_stages, name="bounds_label")
         margin = Signal(LOOKAHEAD_MARGIN_WIDTH, reset_less=True)
         # K, rounded up by any dither, for every update that the model has not met yet.
-        m.d.sync += margin.eq((self.derivative_step.value[STEP_FRACTION:] + 1) * run.lookahead_margin)
+        rounded_down = self.derivative_step.value[STEP_FRACTION:]
+        m.d.sync += margin.eq((rounded_down + 1) * run.lookahead_margin)
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
             bounds.last.eq(dotted.last), bounds.cell.eq(run.cell_half_levels),

@@ -140,7 +140,8 @@ async def every_epoch_as_golden(dut, stall):
     for number, n_features in enumerate((1, CONFIG.lanes, CONFIG.lanes + 1, CONFIG.capacity)):
         batch, loss = 1 + number, LOSSES[(number + 1) % len(LOSSES)]
         # With floating-point rows a period must be longer than the look-ahead.
-        period = [0, 1, 2, 5][number] + (number and CONFIG.lookahead) * (CONFIG.row_format == "float32")
+        period = [0, 1, 2, 5][number] + (
+            number and CONFIG.lookahead) * (CONFIG.row_format == "float32")
         await trains(shell, random_job(
             CONFIG, n_features=n_features, n_rows=23, epochs=2, seed=SEED + number, batch=batch,
             correction_period=period * batch, copies=1 + number % 2, loss=loss,

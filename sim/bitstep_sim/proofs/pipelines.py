@@ -202,11 +202,10 @@ THIRD = Epoch(((-1, 1), (1, 0), (-1, -1)), mantissa=2)
 
 _SOLVER = "pipeline/update/linear_solver.py"
 _NO_SECOND = Mutation(_SOLVER, "less.eq(final - product)", "less.eq(final)")
-_NO_FAR = Mutation(_SOLVER, "self.dot - target - sum(far)", "self.dot - target")
 _NO_FAR_FAST = Mutation(_SOLVER, "history.before(d, entry), 1,", "history.before(d, entry) & 0, 1,")
 _GAPS = Mutation("pipeline/update/update_history.py", "for left in range(1, cycles_left))",
                  "for left in range(2, cycles_left))")
-# Name, look-ahead, cycles_per_update, epoch, cycles until it has surely ended, faults.
+# Name, look-ahead, cycles per update, epoch, cycles until it has surely ended, faults.
 _EPOCHS = [
     ("pipeline-d2", 2, 2, FIRST, 40,
      [Mutation("pipeline/products/correlator.py", "(d > skipped)", "(d > skipped + 1)"),
@@ -215,7 +214,6 @@ _EPOCHS = [
     ("pipeline-d2-gaps", 2, 2, replace(THIRD, gap=3), 42, [_GAPS, _NO_SECOND]),
     ("pipeline-d0", 0, 2, FIRST, 64,
      [Mutation(_SOLVER, "self.dot - target - sum(far)", "self.dot - target - sum(far) + 1")]),
-    ("pipeline-d2-three", 2, 3, FIRST, 44, [_NO_FAR]),
     ("pipeline-d2-fast", 2, 4, FIRST, 91,
      [Mutation(_SOLVER, "addend=2 * self._near", "addend=self._near"), _NO_FAR_FAST]),
     ("pipeline-d2-fast-gaps", 2, 4, replace(SECOND, gap=7), 97, [_NO_FAR_FAST]),
@@ -227,7 +225,7 @@ _EPOCHS = [
 def _claim(lookahead, cycles_per_update, epoch):
     rows = ", ".join(f"({a}, {b})" for a, b in epoch.rows)
     return (f"the model after the rows {rows} is that of sequential SGD, with look-ahead "
-            f"{lookahead}, cycles_per_update {cycles_per_update}, mantissa {epoch.mantissa}"
+            f"{lookahead}, {cycles_per_update} cycles per update, mantissa {epoch.mantissa}"
             + (f", {epoch.gap} cycles from row to row" if epoch.gap > 1 else ""))
 
 

@@ -147,14 +147,16 @@ _GATE = "pipeline/rows/issue_gate.py"
 PROPERTIES = [
     *(Property(f"slots-order-{cycles_per_update}", "Sequencer",
                "beats of a row in order; applies from row D + 1 on; same words at least "
-               f"{4 if cycles_per_update == 4 else 2} cycles apart; rows {cycles_per_update} cycles apart",
-               order(cycles_per_update), mutation, depth=cycles_per_update + 2)
-      for cycles_per_update, mutation in (
+               f"{4 if cycles_per_update == 4 else 2} cycles apart; rows "
+               f"{cycles_per_update} cycles apart",
+               order(cycles_per_update), mutation, others=tuple(others),
+               depth=cycles_per_update + 2)
+      for cycles_per_update, mutation, *others in (
           (2, Mutation("pipeline/rows/row_flags.py", "self.apply.eq(age > self.lookahead)",
                        "self.apply.eq(age >= self.lookahead)")),
-          (3, Mutation(_GATE, "for age in range(1, self.config.cycles_per_update - 1)",
-                       "for age in range(1, self.config.cycles_per_update - 2)")),
-          (4, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)")))),
+          (4, Mutation(_GATE, "pairs.eq(self.beats == 2)", "pairs.eq(self.beats == 3)"),
+           Mutation(_GATE, "for age in range(1, self.config.cycles_per_update - 1)",
+                    "for age in range(1, self.config.cycles_per_update - 2)")))),
     *(Property(f"slots-update-{cycles_per_update}", "Sequencer",
                "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
                "D + 1 rows are in flight",

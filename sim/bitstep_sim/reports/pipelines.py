@@ -15,7 +15,7 @@ from bitstep_sim.reports.markdown import row, table
 from bitstep_sim.reports.speed import IDEAL_LATENCY
 from bitstep_sim.testing.random_jobs import random_job
 
-KINDS = ("single", "double", "fast", "refetch", "logistic", "float")
+KINDS = ("one_level", "two_levels", "fast", "refetch", "logistic", "float32")
 FEATURES = (8, 90, 1000)
 ROWS = 10_000
 EPOCHS = 2
@@ -39,13 +39,13 @@ def configurations(kinds: list[str], buses: list[int],
     """
     for bus_width in buses:
         for kind in kinds:
-            bits = {"single": widths, "double": [width for width in widths if width > 1],
+            bits = {"one_level": widths, "two_levels": [width for width in widths if width > 1],
                     "fast": [width for width in widths if width in (1, 2, 4, 8)],
-                    "float": [32]}.get(kind, [8])
-            options = {"double": {"family": "double"}, "fast": {"cycles_per_update": 4},
+                    "float32": [32]}.get(kind, [8])
+            options = {"two_levels": {"row_format": "two_levels"}, "fast": {"cycles_per_update": 4},
                        "refetch": {"refetch": True},
                        "logistic": {"solver": "logistic", "cycles_per_update": 6},
-                       "float": {"family": "float", "cycles_per_update": 4}}.get(kind, {})
+                       "float32": {"row_format": "float32", "cycles_per_update": 4}}.get(kind, {})
             for width in bits:
                 yield kind, PipelineConfig(bus_width=bus_width, bits=width,
                                            **options).with_lookahead()     # type: ignore[arg-type]
@@ -56,12 +56,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Cycles of every pipeline; prints a Markdown "
                                      "table.")
     parser.add_argument("kinds", nargs="*", metavar="KIND", default=list(KINDS),
-                        help=f"{', '.join(KINDS)} (default: all); fast is single with the "
+                        help=f"{', '.join(KINDS)} (default: all); fast is one_level with the "
                         "registers of a fast clock")
     parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 512],
                         help="(default: 64 512)")
     parser.add_argument("--bits", type=int, nargs="+", default=list(range(1, 9)),
-                        help="widths of single and double, and of fast those among 1, 2, 4 and "
+                        help="widths of one_level and two_levels; of fast those among 1, 2, 4 and "
                         "8 (default: 1 to 8)")
     parser.add_argument("--features", type=int, nargs="+", default=list(FEATURES),
                         help="features of a row (default: 8 90 1000)")
@@ -96,7 +96,7 @@ def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int)
     cells, shares = [], []
     for n_features in features:
         # Cycles do not depend on values; a short step keeps the two independent samples of
-        # ``double`` from driving the model out of its range.
+        # ``two_levels`` from driving the model out of its range.
         job = random_job(config, n_features=n_features, n_rows=n_rows, epochs=EPOCHS, loss=loss,
                          speed=1e-4)
         cycles = device.train(job, timeout_s=3600).counters["cycles"]

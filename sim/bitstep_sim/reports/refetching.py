@@ -1,4 +1,4 @@
-"""Number, cost and gain of rows that a hinge SVM fetches again at full precision.
+"""Number, cost and gain of rows that a hinge SVM fetches again with 16 bits a value.
 
 ``python -m bitstep_sim.reports.refetching`` prints the tables of docs/results/refetching.md.
 Everything runs on the simulated board with ideal memory; cycles are exact and runs are repeatable.

@@ -117,11 +117,12 @@ def test_l1_and_box(numbers, tmp_path, capsys):
 def test_quantized_file_for_refetching(tmp_path, capsys):
     packed, straw, whole = (str(tmp_path / name) for name in ("a.npz", "b.npz", "c.npz"))
     assert main(["quantize", "breast_cancer", "--model", "svm", "--out", packed]) == 0
-    assert "8 bits nearest, 18,208 bytes of rows, and a copy at 16 bits" in capsys.readouterr().out
+    assert "8 bits nearest, 18,208 bytes of rows, and a copy with 16 bits a value" \
+        in capsys.readouterr().out
     assert main(["info", packed]) == 0
-    assert "full precision   a copy at 16 bits" in capsys.readouterr().out
+    assert "fine rows        a copy with 16 bits a value" in capsys.readouterr().out
     codes = run_of(tmp_path, packed, "--model", "svm")
-    assert "over K fine rows (there are no features)" in capsys.readouterr().out
+    assert "over K rows, as fine rows (there are no features)" in capsys.readouterr().out
     features = run_of(tmp_path, "breast_cancer", "--model", "svm")
     assert codes["coef"] == features["coef"]
     assert codes["loss_on"] == "fine_rows"
@@ -152,7 +153,7 @@ def test_quantized_floating_point_file(tmp_path, capsys):
     packed, out = str(tmp_path / "packed.npz"), str(tmp_path / "m.npz")
     assert main(["quantize", "diabetes", "--bits", "32", "--out", packed]) == 0
     assert main(["info", packed]) == 0
-    assert "full precision   of all rows" in capsys.readouterr().out
+    assert "fine rows        all rows are exact" in capsys.readouterr().out
     codes = run_of(tmp_path, packed, "--out", out)
     features = run_of(tmp_path, "diabetes", "--bits", 32)
     assert codes["coef"] == features["coef"]

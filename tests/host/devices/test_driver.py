@@ -35,7 +35,7 @@ def random_job(n_features=25, n_rows=10, epochs=3, config=CONFIG, **changes):
                     intercept_level=3, **changes)
 
 
-def full_job(**changes):
+def whole_job(**changes):
     """Every buffer in use: two copies, first model, corrections, batches."""
     job = random_job(batch=2, correction_period=4,
                      coefficients=np.arange(-12, 13, dtype=np.int32) * 1000,
@@ -54,12 +54,12 @@ NEW_JOBS = {                        # what register or buffer each is about: con
     "loss": ({}, {"loss": Loss.SQUARED_HINGE}),
     "logistic": ({"solver": "logistic", "cycles_per_update": 6}, {"loss": Loss.LOGISTIC}),
     "proximal": ({"proximal": True}, {"proximal_period": 5}),
-    "full rows": ({"refetch": True, "lookahead": 0}, {"loss": Loss.HINGE, "cell_half_levels": 2}),
-    "wider full rows": ({"refetch": True, "lookahead": 0, "bits": 1},
+    "fine rows": ({"refetch": True, "lookahead": 0}, {"loss": Loss.HINGE, "cell_half_levels": 2}),
+    "wider fine rows": ({"refetch": True, "lookahead": 0, "bits": 1},
                         {"loss": Loss.HINGE, "cell_half_levels": 4, "copies": 2, "n_features": 64}),
     "float32": ({"bits": 32, "row_format": "float32", "proximal": True},
               {"loss": Loss.HINGE, "proximal_period": 3, "copies": 2}),
-    "float, corrected": ({"bits": 32, "row_format": "float32", "bus_width": 512},
+    "float32, corrected": ({"bits": 32, "row_format": "float32", "bus_width": 512},
                          {"correction_period": 10, "warm": True}),
 }
 
@@ -75,7 +75,7 @@ def saturating_job():
 
 
 @pytest.mark.parametrize("kind", DEVICES.values(), ids=DEVICES)
-@pytest.mark.parametrize("make", [random_job, full_job, small_job])
+@pytest.mark.parametrize("make", [random_job, whole_job, small_job])
 def test_every_epoch_as_golden(kind, make):
     job, seen = make(), []
     expected = list(train(job))
@@ -123,7 +123,7 @@ def test_any_layout_of_fine_rows(bits, bus_width, n_features, n_rows, seed):
 def test_unused_registers_are_written():
     """A run after one that refetched must not do so, too."""
     device = FakeDevice(dataclasses.replace(CONFIG, refetch=True, lookahead=0))
-    assert device.train(new_job("full rows")).counters["refetched_rows"]
+    assert device.train(new_job("fine rows")).counters["refetched_rows"]
     job = small_job()
     result = device.train(dataclasses.replace(job, config=device.config))
     assert result.counters["refetched_rows"] == device.get("CELL_HALF_LEVELS") == 0
@@ -213,16 +213,16 @@ def test_not_the_expected_device(options, message):
     ({"bus_width": 128}, small_job,
      "a 64-bit bus and row format 'one_level', the device has .* 128-bit"),
     ({"max_features": 21}, random_job, "1 to 21 features for this pipeline, not 25; build one"),
-    ({"minibatch": False}, full_job, "no mini-batches, so batch must be 1, not 2"),
-    ({"corrections": False}, full_job, "no diagonal corrections"),
+    ({"minibatch": False}, whole_job, "no mini-batches, so batch must be 1, not 2"),
+    ({"corrections": False}, whole_job, "no diagonal corrections"),
     ({}, lambda: new_job("proximal"), "no proximal steps.* build one with proximal=True"),
-    ({"lookahead": 0}, lambda: new_job("full rows"), "cannot fetch rows again.* refetch=True"),
+    ({"lookahead": 0}, lambda: new_job("fine rows"), "cannot fetch rows again.* refetch=True"),
     ({}, lambda: new_job("logistic"), "for solver 'logistic', the device has .* 'linear'"),
     ({"solver": "logistic", "cycles_per_update": 6}, small_job,
      "for solver 'linear', the device has .* 'logistic'"),
     ({}, lambda: new_job("float32"), "a 64-bit bus and row format 'float32', the device has"),
     ({"bits": 32, "row_format": "float32", "proximal": True, "lookahead": 0},
-     lambda: new_job("float"), "for a look-ahead of 1 rows, which is part of the result"),
+     lambda: new_job("float32"), "for a look-ahead of 1 rows, which is part of the result"),
 ])
 def test_job_for_another_pipeline(kind, change, make, message):
     device = kind(dataclasses.replace(CONFIG, **change))
@@ -322,7 +322,7 @@ def test_pipeline_that_runs_wild_is_stopped():
 
 def test_golden_timeout(monkeypatch):
     clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr("bitstep.devices.golden.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("bitstep.devices.software.time.monotonic", lambda: next(clock))
     with pytest.raises(RunTimeoutError, match=r"took 10\.0 s for an epoch, more than the limit"):
         DEVICES["golden"](CONFIG).train(small_job(), timeout_s=5)
 
@@ -375,7 +375,7 @@ def test_run_left_behind_is_stopped_first(monkeypatch):
 def test_fake_notices_a_missing_flush(monkeypatch, direction):
     """The tests above would fail if the driver forgot to flush."""
     monkeypatch.setattr(f"fakes.FakeBuffer.{direction}", lambda self: None)
-    job = full_job()
+    job = whole_job()
     try:
         models = FakeDevice(CONFIG).train(job).models
     except ValueError:          # an epoch table of zeros

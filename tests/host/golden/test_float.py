@@ -159,8 +159,8 @@ def converted(job, config):
     {"loss": Loss.LOGISTIC}], ids=str)
 def test_as_integers(lookahead, options):
     """Rows of -1, 0 and 1 make every product exact, so look-ahead changes nothing either."""
-    solver = {"solver": "logistic",
-              "cycles_per_update": 6} if options.get("loss") == Loss.LOGISTIC else {}
+    solver = {"solver": "logistic", "cycles_per_update": 6} \
+        if options.get("loss") == Loss.LOGISTIC else {}
     config = PipelineConfig(bits=2, proximal=True, **solver)
     job = random_job(config, n_features=5, n_rows=101, epochs=3, copies=2, warm=True, **options)
     # Four times a mantissa must fit.

@@ -10,7 +10,7 @@ C = PipelineConfig
 
 
 @pytest.mark.parametrize("row_format, limits", [
-    ("one_level", [1, 1, 3, 7, 15, 31, 63, 127]), ("double", [None, 1, 1, 2, 4, 8, 16, 32])])
+    ("one_level", [1, 1, 3, 7, 15, 31, 63, 127]), ("two_levels", [None, 1, 1, 2, 4, 8, 16, 32])])
 def test_levels(row_format, limits):
     for bits, limit in enumerate(limits, start=1):
         if limit is not None:
@@ -55,12 +55,11 @@ def test_latencies_of_the_documentation():
     assert C(bits=4, solver="logistic", cycles_per_update=6).latency == 16
     assert C(bits=32, row_format="float32").latency == 14
     assert C(bits=32, row_format="float32", bus_width=512).latency == 15
-    assert [solver_stages(cycles_per_update) for cycles_per_update in (2, 3, 4, 6)] == [4, 4, 5, 7]
+    assert [solver_stages(cycles) for cycles in (2, 4, 6)] == [4, 5, 7]
 
 
 @pytest.mark.parametrize("config, stages, cycles, delay", [
-    (C(bits=4), 9, 5, 0), (C(bits=4, cycles_per_update=3), 9, 5, 0),
-    (C(bus_width=512, bits=1), 12, 5, 0),
+    (C(bits=4), 9, 5, 0), (C(bus_width=512, bits=1), 12, 5, 0),
     (C(bits=4, cycles_per_update=4), 11, 15, 5), (C(bits=1, cycles_per_update=4), 12, 15, 4),
     (C(bus_width=512, bits=1, cycles_per_update=4), 14, 15, 2),
     (C(bits=4, solver="logistic", cycles_per_update=6), 9, 15, 7),
@@ -87,7 +86,7 @@ def test_float_rows():
 
 
 @pytest.mark.parametrize("bits, fraction", [(1, 14), (2, 14), (3, 13), (8, 8)])
-def test_fine_rows_fits_16_bits(bits, fraction):
+def test_fine_rows_fit_16_bits(bits, fraction):
     config = C(bits=bits, refetch=True, lookahead=0)
     assert config.fine_fraction == fraction
     assert config.level_limit << fraction < 1 << 15
@@ -150,7 +149,7 @@ def test_with_lookahead(n_features, lookahead):
 
 def test_names_and_digests_differ():
     configs = [C(), C(bits=3), C(bus_width=128), C(row_format="two_levels"), C(max_features=64),
-               C(lookahead=2), C(cycles_per_update=3), C(minibatch=False), C(corrections=False),
+               C(lookahead=2), C(cycles_per_update=4), C(minibatch=False), C(corrections=False),
                C(bits=32, row_format="float32"), C(solver="logistic", cycles_per_update=6),
                C(proximal=True), C(refetch=True, lookahead=0), C(lookahead=0)]
     assert len({config.name for config in configs}) == len(configs)
@@ -165,7 +164,8 @@ def test_names_and_digests_differ():
     ({"bits": 9}, "bits must be an integer from 1 to 8, not 9"),
     ({"bits": 4.0}, r"bits must be an integer from 1 to 8, not 4\.0"),
     ({"bits": True}, "bits must be an integer from 1 to 8, not True"),
-    ({"row_format": "triple"}, "row_format must be one of single, double, float, not 'triple'"),
+    ({"row_format": "triple"},
+     "row_format must be one of one_level, two_levels, float32, not 'triple'"),
     ({"row_format": "float32"}, "bits of row format 'float32' must be one of 32, not 4"),
     ({"bits": 32}, "bits must be an integer from 1 to 8, not 32"),
     ({"row_format": "two_levels", "bits": 1},
@@ -174,15 +174,19 @@ def test_names_and_digests_differ():
     ({"lookahead": -1}, "lookahead must be an integer from 0 to 32, not -1"),
     ({"lookahead": 33}, "lookahead must be an integer from 0 to 32, not 33"),
     ({"solver": "cubic"}, "solver must be one of linear, logistic, not 'cubic'"),
-    ({"cycles_per_update": 1}, "cycles_per_update of solver 'linear' must be one of 2, 3, 4, not 1"),
-    ({"cycles_per_update": 6}, "cycles_per_update of solver 'linear' must be one of 2, 3, 4, not 6"),
+    ({"cycles_per_update": 1},
+     "cycles_per_update of solver 'linear' must be one of 2, 4, not 1"),
+    ({"cycles_per_update": 3},
+     "cycles_per_update of solver 'linear' must be one of 2, 4, not 3"),
+    ({"cycles_per_update": 6},
+     "cycles_per_update of solver 'linear' must be one of 2, 4, not 6"),
     ({"solver": "logistic"}, "cycles_per_update of solver 'logistic' must be one of 6, not 2"),
     ({"minibatch": 1}, "minibatch must be True or False, not 1"),
     ({"corrections": None}, "corrections must be True or False, not None"),
     ({"proximal": 1}, "proximal must be True or False, not 1"),
     ({"refetch": "yes"}, "refetch must be True or False, not 'yes'"),
     ({"refetch": True, "row_format": "two_levels", "lookahead": 0},
-     "A pipeline with refetch must have .*, not 'double' and 'linear'.*"),
+     "A pipeline with refetch must have .*, not 'two_levels' and 'linear'.*"),
     ({"refetch": True, "solver": "logistic", "cycles_per_update": 6, "lookahead": 0},
      "A pipeline with refetch must have .*, not 'one_level' and 'logistic'.*"),
 ])

@@ -49,8 +49,8 @@ def test_by_hand():
     assert data.scaler.scale.tolist() == [2, 10]
     assert (data.label_offset, data.label_scale) == (3, 2 / 32767)
     assert stored_labels(data).tolist() == [-32767, -16384, 32767]      # -16383.5 goes to even
-    assert (data.row_format, data.level_limit, data.n_rows, data.n_features) == ("one_level", 7, 3,
-                                                                                 2)
+    assert (data.row_format, data.level_limit) == ("one_level", 7)
+    assert (data.n_rows, data.n_features) == (3, 2)
     assert (data.rows.copies, data.task, data.classes, data.rows.seed) == (1, "regression", None, 0)
     assert data.variance.tolist() == [0, 0]
 
@@ -214,7 +214,7 @@ def test_fine_rows(encoding, bits, cell):
 
 
 @pytest.mark.parametrize("encoding", ["compensated", "double-symmetric", "double", "float"])
-def test_fine_rows_is_for_two_encodings(encoding):
+def test_fine_rows_are_for_two_encodings(encoding):
     features, labels = sample()
     bits = 32 if encoding == "float" else 4
     with pytest.raises(ValueError,

@@ -19,7 +19,7 @@ from bitstep.training.schedules import automatic_step
 from bitstep.training.stepping import (
     automatic_period,
     automatic_proximal_period,
-    checked_unit,
+    checked_derivative_step,
     step_mantissa,
 )
 from bitstep.training.train import TrainedModel, lost_updates
@@ -390,16 +390,16 @@ def test_error_of_a_step():
 
 
 def test_unit_update_by_hand():
-    assert checked_unit(3 << 8, 1, 4, 0.1) == 48 << 16       # 768 * 16 / 256
-    assert checked_unit(7 << 6, 1, 1, 0.1) == 7 << 15       # 3.5
-    assert checked_unit(127, 3, 7, 0.1) == 64               # 63.5 / 65,536
+    assert checked_derivative_step(3 << 8, 1, 4, 0.1) == 48 << 16       # 768 * 16 / 256
+    assert checked_derivative_step(7 << 6, 1, 1, 0.1) == 7 << 15       # 3.5
+    assert checked_derivative_step(127, 3, 7, 0.1) == 64               # 63.5 / 65,536
     with pytest.raises(ValueError, match=r"step of 0\.1 is too small .* at least 0\.128, a smaller "
                                          "batch or a smaller model_range"):
-        checked_unit(50, 3, 8, 0.1)     # 50 / 65,536: 64 / 50 times as much
-    assert checked_unit((1 << 18) - 1, 1, 21, 0.1) == (1 << 47) - (1 << 29)
+        checked_derivative_step(50, 3, 8, 0.1)     # 50 / 65,536: 64 / 50 times as much
+    assert checked_derivative_step((1 << 18) - 1, 1, 21, 0.1) == (1 << 47) - (1 << 29)
     with pytest.raises(ValueError, match=r"step of 0\.1 is too large .* than 0\.05, or a larger "
                                          "model_range"):
-        checked_unit(1 << 17, 1, 23, 0.1)    # 2^32
+        checked_derivative_step(1 << 17, 1, 23, 0.1)    # 2^32
 
 
 @pytest.mark.parametrize("loss", [Loss.HINGE, Loss.LOGISTIC])
@@ -612,11 +612,11 @@ def test_float_corrections_wait_for_the_lookahead():
 # Pipelines
 
 @pytest.mark.parametrize("options, expected", [
-    ({"encoding": "float", "bits": 32}, ("float", "linear", 4)),
-    ({"encoding": "float", "bits": 32, "loss": Loss.LOGISTIC}, ("float", "logistic", 6)),
+    ({"encoding": "float", "bits": 32}, ("float32", "linear", 4)),
+    ({"encoding": "float", "bits": 32, "loss": Loss.LOGISTIC}, ("float32", "logistic", 6)),
     ({"loss": Loss.LOGISTIC}, ("one_level", "logistic", 6)),
     ({"loss": Loss.HINGE}, ("one_level", "linear", 2)),
-    ({"encoding": "double", "loss": Loss.SQUARED_HINGE}, ("double", "linear", 2))])
+    ({"encoding": "double", "loss": Loss.SQUARED_HINGE}, ("two_levels", "linear", 2))])
 def test_pipeline_of_a_loss(options, expected):
     config = pipeline_for(**{"n_features": 90, "bits": 8, "encoding": "nearest"} | options)
     assert (config.row_format, config.solver, config.cycles_per_update) == expected

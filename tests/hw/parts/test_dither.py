@@ -10,8 +10,7 @@ from bitstep.golden.threefry import threefry
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.parts.dither import Dither
 
-CONFIGS = [PipelineConfig(cycles_per_update=2), PipelineConfig(cycles_per_update=3),
-           PipelineConfig(cycles_per_update=4),
+CONFIGS = [PipelineConfig(cycles_per_update=2), PipelineConfig(cycles_per_update=4),
            PipelineConfig(cycles_per_update=6, solver="logistic")]
 KEYS = [0, 0xFFFF_FFFF, 0x1BD1_1BDA, 1]
 

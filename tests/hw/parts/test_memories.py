@@ -10,7 +10,7 @@ from bitstep_hw.parts import memories
 from bitstep_hw.top import Top
 
 FAST = PipelineConfig(bits=4, max_features=64, lookahead=1, cycles_per_update=4)
-SLOW = PipelineConfig(bits=4, max_features=64, lookahead=1, cycles_per_update=3)
+SLOW = PipelineConfig(bits=4, max_features=64, lookahead=1, cycles_per_update=2)
 UNDEFINED = "COLLISION_X_MASK 1'1"
 
 

@@ -21,8 +21,7 @@ from bitstep_sim.board.device import SimBuffer, SimDevice
 from bitstep_sim.board.uart import UartBoard
 
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
-DOUBLE = PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8,
-                        cycles_per_update=3)
+DOUBLE = PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8)
 WIDE = PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False)
 MIB = 1 << 20
 NAMES = {offset: name for name, offset in OFFSETS.items()}

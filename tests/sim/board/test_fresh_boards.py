@@ -38,7 +38,7 @@ def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
         loss, cell, batch = Loss.HINGE, 2, 1
     batch = batch if config.minibatch else 1
     lookahead = config.effective_lookahead(beats)
-    if config.row_format == "float32" and period:         # there a period is longer than the look-ahead
+    if config.row_format == "float32" and period:     # there a period is longer than the look-ahead
         period = max(period, lookahead // batch + 1)
     return random_job(
         config, n_features=min(config.capacity, beats * config.lanes - 1), n_rows=n_rows,
@@ -198,7 +198,7 @@ def test_every_answer_is_an_error_once(config, memory):
 
 @pytest.mark.parametrize("memory, stride", [("near", 5), ("far", 11)])
 def test_abort_with_hundreds_of_features(memory, stride):
-    """At cycles_per_update 4 and with corrections, where the walk of an engine may be cut off anywhere."""
+    """With a fast clock and corrections, where the walk of an engine may be cut off anywhere."""
     with Sweep(LARGE, memory, short_jobs(LARGE, beats=40)) as sweep:
         sweep.abort(cycles_of(sweep, stride))
 

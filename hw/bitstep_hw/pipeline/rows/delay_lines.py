@@ -15,8 +15,9 @@ class DelayLines(wiring.Component):
     writes each line's old word into the next line, so that every line holds one row. Rows longer
     than a line do not use it (:meth:`bitstep.pipeline.config.PipelineConfig.line_depth`).
 
-    One slot a cycle; two slots with the same index must be at least 2 cycles apart, 4 with a fast clock (the sequencer sees to that). Latency: the line's word comes with its beat.
-    Storage: ``bus_width`` times the sum of the depths, in bits.
+    One slot a cycle; two slots with the same index must be at least 2 cycles apart, 4 with a fast
+    clock (the sequencer sees to that). Latency: the line's word comes with its beat. Storage:
+    ``bus_width`` times the sum of the depths, in bits.
 
     Parameters
     ----------

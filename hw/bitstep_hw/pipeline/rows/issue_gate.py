@@ -15,9 +15,9 @@ class IssueGate(wiring.Component):
     """Gate that decides in every cycle whether a slot enters.
 
     A row begins when the row D + 1 before it has its update, with D the run's look-ahead; rows end
-    at least ``cycles_per_update`` cycles apart; with a fast clock, slots with the same index are 4 cycles
-    apart. A row with data also needs its beats, and its label with the last of them. Stores when
-    rows ended, ``config.latency`` bits.
+    at least ``cycles_per_update`` cycles apart; with a fast clock, slots with the same index are 4
+    cycles apart. A row with data also needs its beats, and its label with the last of them. Stores
+    when rows ended, ``config.latency`` bits.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class IssueGate(wiring.Component):
         return m
 
     def _count_outstanding(self, m, row_ends, just):
-        """Count rows without an update; returns whether a further row must wait."""
+        """Count rows without an update; returns the flag that a further row must wait."""
         # The row that ended in the cycle before is not counted in.
         earlier = Signal(range(MAX_LOOKAHEAD + 2))
         finished = delay(m, row_ends, self.config.latency - 1, name="finished")

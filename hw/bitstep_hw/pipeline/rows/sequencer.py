@@ -22,10 +22,10 @@ class Sequencer(wiring.Component):
     A slot is issued when its beat is there and nothing it needs is still to come. What a slot
     means never depends on when it is issued: row i is applied to the words of row i + D + 1, with
     D the run's look-ahead, so a row waits until the row D + 1 before has its update, and rows are
-    ``cycles_per_update`` cycles apart. Rows without data are put in where updates must be applied and no
-    row is left to carry them: D + 1 at an epoch's end and before a proximal step, and before a
-    correction whose period is too short. One slot a cycle, or one row every ``cycles_per_update`` cycles
-    if rows are shorter.
+    ``cycles_per_update`` cycles apart. Rows without data are put in where updates must be applied
+    and no row is left to carry them: D + 1 at an epoch's end and before a proximal step, and before
+    a correction whose period is too short. One slot a cycle, or one row every
+    ``cycles_per_update`` cycles if rows are shorter.
 
     Its parts: :class:`~bitstep_hw.pipeline.rows.phases.Phases` of the epoch,
     :class:`~bitstep_hw.pipeline.rows.row_flags.RowFlags` and

@@ -8,10 +8,10 @@ from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.config import (
     LABEL_WIDTH,
+    LOOKAHEAD_MARGIN_WIDTH,
     MANTISSA_WIDTH,
     MAX_SHIFT,
     SHIFT_UNIT,
-    LOOKAHEAD_MARGIN_WIDTH,
     UPDATE_WIDTH,
 )
 from bitstep.pipeline.registers import Loss
@@ -98,25 +98,20 @@ class LinearSolver(wiring.Component):
                                             self._dithered(m, shift))
         positive = delay(m, ~self.label[-1], history.entry - 1, name="positive")
         active = Mux(positive, distance[-1], above)
-        unit = self._row_step(m, history)
+        step = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
         shifted = self._shifted(m, exact, shift)
-        update = self._update(m, history, shifted, active, positive, unit, forgotten)
+        update = self._update(m, history, shifted, active, positive, step, forgotten)
         history.push(Mux(forgotten, 0, update))
         if config.refetch:
-            m.d.sync += self.o_derivative_step.eq(unit)
+            m.d.sync += self.o_derivative_step.eq(step)
         m.d.comb += [self.o_valid.eq(history.stage_valid[0]), self.o.eq(history.newest)]
         return m
 
     @property
     def _near(self):
         """Rows before whose products meet the mantissa beforehand."""
-        return min(self.config.lookahead, 2 if self.config.cycles_per_update == 2 else 1)
-
-    @property
-    def _product_stages(self):
-        """Cycles of a product of c or the residual, near the end."""
-        return 1 if self.config.cycles_per_update == 2 else 2
+        return min(self.config.lookahead, 1 if self.config.fast_clock else 2)
 
     def _residual(self, m, history):
         """The dot product less the target and the far terms, a cycle after the dot product. These
@@ -145,8 +140,7 @@ class LinearSolver(wiring.Component):
         """1 if the row with one cycle left gets no update now."""
         if not self.config.refetch:
             return C(0)
-        m.submodules.decision = decision = RowDecision(config=self.config,
-                                                       product_stages=self._product_stages)
+        m.submodules.decision = decision = RowDecision(config=self.config)
         m.d.comb += [
             decision.dot_valid.eq(history.stage_valid[history.dotted]),
             decision.margin_valid.eq(history.stage_valid[history.dotted - 1]),
@@ -164,7 +158,7 @@ class LinearSolver(wiring.Component):
     def _factor(self, m, history, mantissa, d):
         """Mantissa times G_d, when c_(i-d) is known."""
         config, cycles = self.config, history.entry - self.config.cycles_per_update * d
-        stages = min(2, cycles) if config.cycles_per_update > 2 else 1
+        stages = min(2, cycles) if config.fast_clock else 1
         factor = multiply(m, self.products[d - 1], mantissa, stages=stages, name=f"factor_{d}",
                           valid=enable_of(config, history.stage_valid[history.entry]),
                           width=config.gram_width + MANTISSA_WIDTH)
@@ -187,29 +181,25 @@ class LinearSolver(wiring.Component):
         fraction = self.derivative_step[:STEP_FRACTION]
         up = Signal(reset_less=True)
         m.d.sync += up.eq((fraction + self.dither)[STEP_FRACTION])
-        unit = Signal(UPDATE_WIDTH - 1, name="row_step", reset_less=True)
-        m.d.sync += unit.eq(self.derivative_step[STEP_FRACTION:] + delay(m, up, history.dotted - 3,
-                                                                         name="up"))
-        return unit
+        step = Signal(UPDATE_WIDTH - 1, name="row_step", reset_less=True)
+        m.d.sync += step.eq(self.derivative_step[STEP_FRACTION:]
+                            + delay(m, up, history.dotted - 3, name="up"))
+        return step
 
     def _subtracted(self, m, history, residual, mantissa, addend):
         """The mantissa times z - y, rounded and not, and a flag that it is positive, with one cycle
         left: near terms one after the other.
         """
-        cycles_per_update, width = self.config.cycles_per_update, scaled_width(self.config)
-        stages = self._product_stages
-        final_stages = cycles_per_update - stages                   # subtract, shift, round
-        left = history.dotted - 1                           # with the residual
-        final = multiply(m, residual, mantissa, stages=stages,
-                         valid=history.stage_valid[left], name="scaled", width=width,
-                         addend=delay(m, addend, stages - 1, name="addend"))
-        ready, product = left - stages, C(0)                # cycles left with ``final``
+        width, left = scaled_width(self.config), history.dotted - 1     # cycles with the residual
+        final = multiply(m, residual, mantissa, stages=1, valid=history.stage_valid[left],
+                         name="scaled", width=width, addend=addend)
+        ready, product = left - 1, C(0)                     # cycles left with ``final``
         for d in range(self._near, 0, -1):
-            start = cycles_per_update * d                           # cycles left when c_(i-d) is known
+            start = self.config.cycles_per_update * d       # cycles left when c_(i-d) is known
             product = multiply(m, history.before(d, start), self._factor(m, history, mantissa, d),
-                               stages=stages, valid=history.stage_valid[start], name=f"near_{d}",
+                               stages=1, valid=history.stage_valid[start], name=f"near_{d}",
                                width=width)
-            then = start - stages
+            then = start - 1
             if d > 1:
                 product = delay(m, product, then - ready, name=f"near_{d}")
                 less = Signal(signed(width), name=f"less_{d}", reset_less=True)
@@ -218,11 +208,10 @@ class LinearSolver(wiring.Component):
             else:
                 final = delay(m, final, ready - then, name="final")
         if not self._near:
-            final = delay(m, final, ready - final_stages, name="final")
+            final = delay(m, final, ready - 1, name="final")
         exact = Signal(signed(width), name="exact")
         distance = Signal(signed(width + 1), name="distance")       # from the target
         m.d.comb += exact.eq(final - product)
-        exact = delay(m, exact, final_stages - 1, name="exact")
         m.d.comb += distance.eq(exact - delay(m, addend, left - 1, name="distance_addend"))
         return exact, distance, ~distance[-1] & distance.any()
 
@@ -230,9 +219,8 @@ class LinearSolver(wiring.Component):
         """As :meth:`_subtracted`, for a fast clock: the products are sums of two numbers until
         the last sum, the only one with a carry. What is asked of it has sums of its own.
         """
-        assert (self.config.cycles_per_update, self._product_stages) == (4, 2)
         width = scaled_width(self.config) + 1
-        start = self.config.cycles_per_update                       # cycles left when c_(i-1) is known
+        start = self.config.cycles_per_update               # cycles left when c_(i-1) is known
         left = history.dotted - 1                           # with the residual
         # -x is ~x + 1: the two 1s of the subtrahend are added here.
         scaled = multiply_carry_save(m, residual, mantissa, valid=None, name="scaled",
@@ -279,22 +267,22 @@ class LinearSolver(wiring.Component):
                     m.d.comb += shifted.eq(exact >> SHIFT_UNIT * number)
         return shifted
 
-    def _update(self, m, history, shifted, active, positive, unit, forgotten):
+    def _update(self, m, history, shifted, active, positive, step, forgotten):
         """c of the row with one cycle left, by the loss; its range is checked."""
         update = Signal(signed(UPDATE_WIDTH))
-        judged, unit_counts = Signal(), Signal()        # the range of these matters
+        judged, step_counts = Signal(), Signal()        # the range of these matters
         with m.Switch(self.loss):
             with m.Case(Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
                 counts = (self.loss == Loss.LEAST_SQUARES) | active
                 m.d.comb += [update.eq(Mux(counts, shifted, 0)), judged.eq(counts & ~forgotten)]
             with m.Default():
-                m.d.comb += [update.eq(Mux(active, Mux(positive, -unit, unit), 0)),
-                             unit_counts.eq(1)]
+                m.d.comb += [update.eq(Mux(active, Mux(positive, -step, step), 0)),
+                             step_counts.eq(1)]
         late = int(self.config.fast_clock)
         valid, idle = history.stage_valid[1], history.stage_idle[1]
         judged = delay(m, judged & valid & ~idle, late, name="judged")
-        unit_counts = delay(m, unit_counts & valid & ~idle, late, name="unit_counts")
+        step_counts = delay(m, step_counts & valid & ~idle, late, name="step_counts")
         m.d.sync += self.saturated.eq(
             (judged & out_of_range(delay(m, shifted, late, name="shifted"), UPDATE_WIDTH))
-            | (unit_counts & self.step_too_large))
+            | (step_counts & self.step_too_large))
         return update

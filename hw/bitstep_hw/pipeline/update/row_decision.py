@@ -4,7 +4,7 @@ from amaranth import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MANTISSA_WIDTH, LOOKAHEAD_MARGIN_WIDTH, solver_stages
+from bitstep.pipeline.config import LOOKAHEAD_MARGIN_WIDTH, MANTISSA_WIDTH, solver_stages
 from bitstep_hw.parts.arithmetic import delay, enable_of, multiply
 
 
@@ -14,7 +14,7 @@ def scaled_width(config):
 
 
 class RowDecision(wiring.Component):
-    """Decision on a row: its codes decide it, or it is fetched at full precision, or replayed alone
+    """Decision on a row: its codes decide it, or the fine row is fetched, or it is replayed alone
     (docs/pipeline.md).
 
     A row that meets exactly the words in the store is fetched again if its codes leave it
@@ -26,9 +26,7 @@ class RowDecision(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``cycles_per_update``, ``dot_width`` and ``dot_margin_width``.
-    product_stages : int
-        Cycles of the product with the mantissa, 1 or 2.
+        Gives ``cycles_per_update``, ``fast_clock``, ``dot_width`` and ``dot_margin_width``.
 
     Members
     -------
@@ -70,8 +68,8 @@ class RowDecision(wiring.Component):
         The row has label +1.
     """
 
-    def __init__(self, *, config, product_stages):
-        self.config, self.product_stages = config, product_stages
+    def __init__(self, *, config):
+        self.config = config
         super().__init__({
             "dot_valid": In(1), "margin_valid": In(1), "mantissa": In(MANTISSA_WIDTH),
             "dot_margin": In(config.dot_margin_width),
@@ -84,14 +82,15 @@ class RowDecision(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        wait = solver_stages(self.config.cycles_per_update) - 2     # from the margin to the distance
+        wait = solver_stages(self.config.cycles_per_update) - 2     # from margin to distance
         margin = Signal(max(len(self.dot_margin), len(self.lookahead_margin)) + 1, reset_less=True)
+        stages = 2 if self.config.fast_clock else 1
         with m.If(self.dot_valid):
             m.d.sync += margin.eq(self.dot_margin + self.lookahead_margin)
-        scaled = multiply(m, margin, self.mantissa, stages=self.product_stages,
+        scaled = multiply(m, margin, self.mantissa, stages=stages,
                           valid=enable_of(self.config, self.margin_valid), name="scaled_margin",
                           width=len(margin) + MANTISSA_WIDTH + 1)
-        scaled = delay(m, scaled, wait - self.product_stages, name="scaled_margin")
+        scaled = delay(m, scaled, wait - stages, name="scaled_margin")
         undecided = delay(m, self.undecided, wait, name="undecided")
         doubled = self.distance << 1
         counts = self.valid & ~self.discard

@@ -42,8 +42,8 @@ def solver_ports(config):
     label_shift : In
         Fraction bits of the dot product beyond the label's; constant during an epoch.
     derivative_step : In(47)
-        K of :class:`bitstep_hw.pipeline.update.derivative_step.DerivativeStep`, with 16 fraction bits;
-        constant during an epoch.
+        K of :class:`bitstep_hw.pipeline.update.derivative_step.DerivativeStep`, with 16 fraction
+        bits; constant during an epoch.
     step_too_large : In(1)
         K does not fit; constant during an epoch.
     o_valid : Out(1)

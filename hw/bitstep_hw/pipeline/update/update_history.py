@@ -11,8 +11,8 @@ class UpdateHistory:
     """Registers with the updates c of the last rows, and with flags of the rows in the solver.
 
     Time is counted backwards: a row has p cycles left when its c will be in the newest register p
-    cycles later. Rows follow each other at any distance of at least ``cycles_per_update`` cycles, so how
-    many of them have shifted the registers since is counted.
+    cycles later. Rows follow each other at any distance of at least ``cycles_per_update`` cycles,
+    so how many of them have shifted the registers since is counted.
 
     Parameters
     ----------
@@ -56,7 +56,9 @@ class UpdateHistory:
         self.newest = self._history[0]
 
     def before(self, d, cycles_left):
-        """c_(i-d), signed, for the row i with so many cycles left, at most ``d * cycles_per_update``."""
+        """c_(i-d), signed, for the row i with so many cycles left, at most
+        ``d * cycles_per_update``.
+        """
         between = sum(self.stage_valid[left] for left in range(1, cycles_left))
         most = (cycles_left - 1) // self._cycles_per_update
         options = [self._history[d - 1 - skipped] for skipped in range(min(most, d - 1) + 1)]

@@ -70,7 +70,8 @@ class Case:
 
         def hinge(dot, target, dither):
             active = dot < target if positive else dot > target
-            updates.append((-self.derivative_step if positive else self.derivative_step) if active else 0)
+            step = -self.derivative_step if positive else self.derivative_step
+            updates.append(step if active else 0)
             return updates[-1]
 
         try:

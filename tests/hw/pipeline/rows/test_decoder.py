@@ -9,7 +9,8 @@ from bitstep.pipeline.levels import decode
 from bitstep_hw.pipeline.rows.decoder import Decoder
 from bitstep_sim.testing.harness import simulate
 
-FORMATS = [("one_level", bits) for bits in range(1, 9)] + [("double", bits) for bits in range(2, 9)]
+FORMATS = [("one_level", bits) for bits in range(1, 9)] \
+    + [("two_levels", bits) for bits in range(2, 9)]
 
 
 def beat_of(codes, bits):

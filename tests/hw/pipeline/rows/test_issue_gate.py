@@ -41,7 +41,7 @@ class Model:
                 "outstanding": outstanding}
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("beats, lookahead", [(1, 0), (1, 2), (2, 1), (3, 8), (4, 2), (1, 8)])
 @pytest.mark.parametrize("busy", [0.5, 0.95, 1.0])
 def test_every_cycle(cycles_per_update, beats, lookahead, busy):

@@ -45,7 +45,7 @@ class Rows:
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats, lookahead", [(1, 3), (2, 2), (3, 1), (3, 0)])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("one_level", 5), ("two_levels", 2),
-                                          ("double", 4)])
+                                          ("two_levels", 4)])
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 def test_each_level_in_its_cycle(row_format, bits, cycles_per_update, beats, lookahead, gap):
     config = PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cycles_per_update,

@@ -108,7 +108,7 @@ def random_rows(config, rng, count, *, idle=0.0):
             for dither in random_dithers(rng, count)]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
 @pytest.mark.parametrize("spread", [0, 1, 5, 20])
 def test_recursion(cycles_per_update, lookahead, spread):
@@ -124,7 +124,7 @@ def test_recursion(cycles_per_update, lookahead, spread):
     assert run(config, rows, distances, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize(("mantissa", "shift"), [(1, 1), ((1 << 18) - 1, 2), ((1 << 18) - 1, 7),
                                                  (0, 1), (3, 5)])
 def test_steps(cycles_per_update, mantissa, shift):
@@ -142,7 +142,7 @@ def test_steps(cycles_per_update, mantissa, shift):
     assert run(config, rows, [cycles_per_update] * 20, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
 @pytest.mark.parametrize("dither", [0x0100, 0x4200, NEAREST, 0xFF00])
 def test_threshold_of_every_shift(cycles_per_update, shift, dither):
@@ -166,7 +166,7 @@ def test_threshold_of_every_shift(cycles_per_update, shift, dither):
                shift=shift) == expected
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
 def test_whole_numbers_stay(cycles_per_update, shift):
     config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
@@ -179,7 +179,7 @@ def test_whole_numbers_stay(cycles_per_update, shift):
         (c, 0) for c in (0, 1, -1, -5) for _ in CORNERS]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("label_shift", [0, 8, 40])
 def test_labels(cycles_per_update, label_shift):
     config = PipelineConfig(bits=8, max_features=4096, lookahead=1,
@@ -192,7 +192,7 @@ def test_labels(cycles_per_update, label_shift):
                **steps) == [(c, 0) for c in solve(rows, **steps)]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 2])
 @pytest.mark.parametrize(("mantissa", "dot", "dither", "c"), [     # c is None: out of range
     (256, 2**31 - 1, 0xFFFF, 2**31 - 1), (256, 2**31, 0, None),
@@ -220,7 +220,7 @@ def test_idle_row_is_never_out_of_range():
     assert run(config, [row], [1], mantissa=256, shift=1) == [(0, 0)]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [1, 2, 5])
 def test_clear_forgets_the_rows_before(cycles_per_update, lookahead):
     config = PipelineConfig(bits=4, max_features=48, lookahead=lookahead,
@@ -261,7 +261,7 @@ def sign_rows(config, rng, count, *, label_shift, idle=0.0):
     return rows
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 5])
 @pytest.mark.parametrize("loss", HINGES)
 def test_hinge(cycles_per_update, lookahead, loss):
@@ -278,7 +278,7 @@ def test_hinge(cycles_per_update, lookahead, loss):
     assert run(config, rows, distances, step_too_large=0, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("loss", HINGES)
 @pytest.mark.parametrize("mantissa, shift", [(1, 7), ((1 << 18) - 1, 1)])
 def test_exactly_at_the_hinge(cycles_per_update, loss, mantissa, shift):
@@ -298,7 +298,7 @@ def test_exactly_at_the_hinge(cycles_per_update, loss, mantissa, shift):
     assert run(config, rows, [cycles_per_update] * 24, **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("derivative_step, dither, c", [
     (0, 0xFFFF, 0), (1, 0xFFFE, 0), (1, 0xFFFF, 1), (0xFFFF, 0, 0), (0xFFFF, 1, 1),
     (9 << 16, 0xFFFF, 9), (9 << 16 | 0x7FFF, 0x8000, 9), (9 << 16 | 0x7FFF, 0x8001, 10),
@@ -348,7 +348,7 @@ def refetching(lookahead, cycles_per_update=2):
                           cycles_per_update=cycles_per_update, refetch=True)
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 3])
 @pytest.mark.parametrize("mantissa", [1, (1 << 18) - 1])
 def test_rows_that_look_ahead_leaves_open(cycles_per_update, lookahead, mantissa):
@@ -417,7 +417,7 @@ def test_later_rows_see_no_update_of_a_row_without_one(fate):
     assert record(config, [first, far], [2, 2], ["o"], **options) == [(0,), (0,)]
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("spread", [0, 1, 5])
 def test_unit_of_the_row_that_is_fetched_again(cycles_per_update, spread):
     """Its own dither rounds K, at the closest distance and at random ones."""
@@ -436,7 +436,7 @@ def test_unit_of_the_row_that_is_fetched_again(cycles_per_update, spread):
                   refetching=1) == expected
 
 
-@pytest.mark.parametrize("cycles_per_update", [2, 3, 4])
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
 def test_no_dither_is_taken_under_discard(cycles_per_update):
     """``discard`` counts in the cycle of the dot product; ``record`` checks ``take``."""
     config, rng = refetching(0, cycles_per_update), random.Random(cycles_per_update)
