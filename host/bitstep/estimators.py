@@ -22,7 +22,7 @@ from bitstep.quantization import (
     QuantizedRows,
     quantize_labels,
     quantize_rows,
-    range_scaler,
+    scaler_of_ranges,
 )
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.training.choices import RowChoice, resolve_rows, resolve_training
@@ -184,7 +184,7 @@ class _LowPrecisionModel(BaseEstimator):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
         elif resume and seed >= 0:
             seed = chunk_seed(int(seed), features, self.first_rows_)
-        scaler = range_scaler(columns.bounds.low, columns.bounds.high, self.scaler)
+        scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self.scaler)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
                              bus_width=bus_width, scaler=scaler, copies=self.copies,
                              seed=int(seed), fine_rows=choice.refetch)

@@ -6,14 +6,20 @@ NumPy alone.
 
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels, unpack_floats
 from bitstep.pipeline.shapes import MAX_COPIES
-from bitstep.quantization.dataset import QuantizedDataset, quantize
+from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encodings import ENCODINGS, Grid, encode
 from bitstep.quantization.labels import LabelStream, quantize_labels, sign_labels
-from bitstep.quantization.rows import QuantizedRows, quantize_rows
-from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler, range_scaler
+from bitstep.quantization.quantizing import quantize, quantize_rows
+from bitstep.quantization.rows import QuantizedRows
+from bitstep.quantization.scaling import (
+    Scaler,
+    column_ranges,
+    fit_scaler,
+    scaler_of_ranges,
+)
 from bitstep.quantization.storage import StorageError, load_quantized, save_quantized
 
 __all__ = ["ENCODINGS", "MAX_COPIES", "Grid", "LabelStream", "QuantizedDataset", "QuantizedRows",
            "Scaler", "StorageError", "column_ranges", "encode", "fit_scaler", "load_quantized",
            "pack_codes", "pack_floats", "pack_labels", "quantize", "quantize_labels",
-           "quantize_rows", "range_scaler", "save_quantized", "sign_labels", "unpack_floats"]
+           "quantize_rows", "save_quantized", "scaler_of_ranges", "sign_labels", "unpack_floats"]

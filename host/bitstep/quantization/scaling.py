@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitstep.data.blocks import Workspace, row_blocks
+from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError, first_not_finite
+from bitstep.data.ranges import ColumnRanges
 
 SCALERS = ("minmax", "maxabs")
 
@@ -89,7 +90,8 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
     features : ndarray of numbers, shape (n_rows, n_features)
         Read in blocks, so it may be a memory map.
     kind : {"minmax", "maxabs"}
-        See :func:`range_scaler`.
+        ``minmax``: centre and half of the range; ``maxabs``: centre 0 and the largest magnitude.
+        A column without a range (``maxabs``: of zeros) has scale 1, so that u is 0.
 
     Returns
     -------
@@ -104,11 +106,11 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
     """
     if kind not in SCALERS:         # before a pass over the features
         raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {kind!r}")
-    return range_scaler(*column_ranges(features), kind)
+    return scaler_of_ranges(*column_ranges(features), kind)
 
 
 def column_ranges(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest value of each column.
+    """Least and largest value of each column.
 
     Parameters
     ----------
@@ -124,17 +126,10 @@ def column_ranges(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     DataError
         If a value is not finite; the message names its row and column.
     """
-    n_rows, n_features = features.shape
-    work = Workspace(n_rows, n_features)
-    low = np.full(work.wide.shape[1], np.inf)
-    high = -low
-    for _, start, stop in row_blocks(n_rows, n_features):
-        work.fill(features[start:stop])
-        with np.errstate(invalid="ignore"):     # NaN is found below
-            np.minimum(low, work.wide.min(axis=0), out=low)
-            np.maximum(high, work.wide.max(axis=0), out=high)
-    low = low.reshape(-1, n_features).min(axis=0)
-    high = high.reshape(-1, n_features).max(axis=0)
+    ranges = ColumnRanges()
+    for _, start, stop in row_blocks(*features.shape):
+        ranges.add(features[start:stop])
+    low, high = ranges.low, ranges.high
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         row, column = first_not_finite(features) or (0, 0)
         raise DataError(f"features must be finite, not {features[row, column]} (row {row}, column "
@@ -142,26 +137,8 @@ def column_ranges(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def range_scaler(low: np.ndarray, high: np.ndarray, kind: str = "minmax") -> Scaler:
-    """The scaler that takes given ranges to [-1, 1].
-
-    Parameters
-    ----------
-    low, high : ndarray of float64, shape (n_features,)
-        Ends of each column's range, finite, no ``low`` above its ``high``.
-    kind : {"minmax", "maxabs"}
-        ``minmax``: centre and half of the range; ``maxabs``: centre 0 and the largest magnitude.
-        A column without a range (``maxabs``: of zeros) has scale 1, so that u is 0.
-
-    Returns
-    -------
-    Scaler
-
-    Raises
-    ------
-    ValueError
-        If the kind is unknown.
-    """
+def scaler_of_ranges(low: np.ndarray, high: np.ndarray, kind: str) -> Scaler:
+    """The scaler of columns whose least and largest values are known; see :func:`fit_scaler`."""
     if kind == "maxabs":
         centre, scale = np.zeros(len(low)), np.maximum(-low, high)
     else:

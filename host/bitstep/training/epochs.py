@@ -1,6 +1,4 @@
-"""Runs of planned jobs on a device, with diagonal corrections between epochs that are too short
-for any within them.
-"""
+"""Diagonal corrections between the epochs of a job, where none fits within them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,33 +22,9 @@ from bitstep.pipeline.results import (
 from bitstep.training.planning import Plan
 
 
-def run_plan(device: Device, made: Plan, *, timeout_s: float = 60.0,
-             on_epoch: Callable[[int], None] | None = None) -> RunResult:
-    """Run a planned job to its end.
-
-    A pipeline makes diagonal corrections between batches. Where an epoch has one batch only (or
-    fewer rows than floating-point rows need between two corrections), it makes none. Then each
-    epoch is a run of its own, and the host corrects its result::
-
-        e = round(x * coefficient * mantissa / 2**shift), x the model before the epoch
-        x <- prox(x after the rows of the epoch + e)
-
-    For a batch of all rows that is the exact gradient step: rows and correction see the same model.
-
-    Parameters
-    ----------
-    device, timeout_s, on_epoch
-        See :meth:`bitstep.pipeline.device.Device.train`, whose errors this raises, too.
-    made : Plan
-
-    Returns
-    -------
-    RunResult
-        Models of every epoch; counters are sums over the runs.
-    """
-    if not made.between_epochs:
-        return device.train(made.job, timeout_s=timeout_s, on_epoch=on_epoch)
-    return _EpochRuns(made.job).run(device, timeout_s, on_epoch or (lambda epochs_done: None))
+def runner_of(device: Device, made: Plan) -> Device:
+    """The device that runs a planned job: ``device`` itself, or an :class:`EpochRunner` on it."""
+    return EpochRunner(device) if made.between_epochs else device
 
 
 def sum_counters(counters: Sequence[dict[str, int | None]]) -> dict[str, int | None]:
@@ -62,40 +36,78 @@ def sum_counters(counters: Sequence[dict[str, int | None]]) -> dict[str, int | N
     return total
 
 
-class _EpochRuns:
-    """The epochs of a job as runs of their own, each followed by a correction."""
+class EpochRunner(Device):
+    """A device that corrects the model after each epoch.
+
+    A pipeline makes diagonal corrections between batches. Where an epoch has one batch only (or
+    fewer rows than floating-point rows need between two corrections), it makes none. Here each
+    epoch is a run of its own, and the host corrects its result::
+
+        e = round(x * coefficient * mantissa / 2**shift), x the model before the epoch
+        x <- prox(x after the rows of the epoch + e)
+
+    For a batch of all rows that is the exact gradient step: rows and correction see the same model.
+
+    Parameters
+    ----------
+    device : Device
+        Runs the rows; it stays open.
+    """
+
+    def __init__(self, device: Device):
+        self.device = device
+        self.name, self.config, self.clock_hz = device.name, device.config, device.clock_hz
+
+    def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
+              on_epoch: Callable[[int], None] | None = None,
+              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
+        """Run a job; see :meth:`bitstep.pipeline.device.Device.train`. Counters are sums over the
+        runs.
+        """
+        runs = _Runs(job)
+        try:
+            while runs.left:
+                runs.add_epoch(self.device, timeout_s)
+                if on_epoch:
+                    on_epoch(len(runs.done))
+                if on_models:
+                    on_models(runs.result())
+            return runs.result()
+        except KeyboardInterrupt:
+            raise TrainingInterrupted(runs.result()) from None
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class _Runs:
+    """Finished epochs of a job, each of a run of its own."""
 
     def __init__(self, job: TrainingJob):
         self.job = job
-        self.models: list[np.ndarray] = []
-        self.intercepts: list[int] = []
+        # Model words, intercept word and cycles of each epoch, in one list: Ctrl-C may come any time.
+        self.done: list[tuple[np.ndarray, int, int | None]] = []
         self.counters: list[dict[str, int | None]] = []
 
-    def run(self, device, timeout_s, on_epoch):
-        """Run all epochs."""
-        model, intercept = self.job.model, int(self.job.intercept)
-        try:
-            for number, steps in enumerate(self.job.epochs):
-                result = self._epoch(device, timeout_s, number, model, intercept)
-                model = self._corrected(model, result, steps)
-                intercept = int(result.intercepts[-1])
-                self.models.append(model)
-                self.intercepts.append(intercept)
-                on_epoch(len(self.models))
-        except KeyboardInterrupt:
-            raise TrainingInterrupted(self.result()) from None
-        return self.result()
+    @property
+    def left(self) -> int:
+        """Epochs that are not finished."""
+        return len(self.job.epochs) - len(self.done)
 
     def result(self) -> RunResult:
         """The finished epochs."""
-        return collect(self.models, self.intercepts, self.job.n_features,
-                       sum_counters(self.counters))
+        models, intercepts, cycles = zip(*self.done, strict=True) if self.done else ((), (), ())
+        found = collect(models, intercepts, self.job.n_features, sum_counters(self.counters))
+        if not cycles or None in cycles:
+            return found
+        return replace(found, epoch_cycles=tuple(np.cumsum(cycles).tolist()))
 
-    def _epoch(self, device, timeout_s, number, model, intercept) -> RunResult:
-        """The rows of an epoch, without correction and proximal steps."""
-        job = self.job
-        one = replace(job, epochs=job.epochs[number:number + 1],
-                      rows=(job.rows[number % len(job.rows)],), model=model, intercept=intercept,
+    def add_epoch(self, device: Device, timeout_s: float) -> None:
+        """Run the next epoch, and correct its model."""
+        job, number = self.job, len(self.done)
+        before, intercept, _ = self.done[-1] if number else (job.model, job.intercept, None)
+        one = replace(job, epochs=job.epochs[number:number + 1], model=before,
+                      intercept=intercept, rows=(job.rows[number % len(job.rows)],),
                       proximal_period=0, box_limit=MODEL_LIMIT)
         try:
             result = device.train(one, timeout_s=timeout_s)
@@ -108,7 +120,9 @@ class _EpochRuns:
             error.result = self.result()
             raise
         self.counters.append(result.counters)
-        return result
+        model = self._corrected(before, result, job.epochs[number])
+        self.done.append((model, int(result.intercepts[-1]),
+                          result.epoch_cycles[-1] if result.epoch_cycles else None))
 
     def _corrected(self, before: np.ndarray, result: RunResult, steps: EpochSteps) -> np.ndarray:
         """Model words after the rows, the correction and the proximal step of an epoch."""
@@ -122,5 +136,4 @@ class _EpochRuns:
             if fits(words, MODEL_WIDTH):
                 return words.astype(np.int32)
             kind = Saturation.MODEL
-        done = len(self.models)
-        raise SaturationError(done + 1, kind, self.result())
+        raise SaturationError(len(self.done) + 1, kind, self.result())

@@ -39,7 +39,7 @@ class Plan:
         Largest weight that is representable, as a multiple of the largest label.
     between_epochs : bool
         True if the epochs are too short for diagonal corrections within them:
-        :func:`bitstep.training.epochs.run_plan` makes one after each epoch.
+        :func:`bitstep.training.epochs.runner_of` makes one after each epoch.
     """
 
     job: TrainingJob
@@ -70,7 +70,7 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         a job of all epochs would have run them.
     between_epochs : bool
         True if the caller can make corrections between epochs that are too short for any within
-        (:func:`bitstep.training.epochs.run_plan`).
+        (:func:`bitstep.training.epochs.runner_of`).
 
     Returns
     -------

@@ -103,9 +103,7 @@ def automatic_range(data: QuantizedDataset, config: PipelineConfig, objective: O
 
 def largest_stored(data: QuantizedDataset) -> int:
     """Largest magnitude of a stored label, or, in a range that was given, of any; at least 1."""
-    if data.labels.limit is not None:
-        return data.labels.limit
-    return max(int(np.abs(data.stored_labels()).max(initial=0)), 1)
+    return data.labels.limit or max(data.labels.largest(data.n_rows), 1)
 
 
 def label_shift(data: QuantizedDataset, config: PipelineConfig, objective: Objective,

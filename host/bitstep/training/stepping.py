@@ -141,7 +141,7 @@ def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
 
     Parameters
     ----------
-    asked : int or "auto"
+    asked : int, "auto" or "within"
         What a user asked for.
     n_rows, batch : int
         Rows of an epoch and of a batch.
@@ -159,7 +159,7 @@ def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
         raise ValueError(f"The batch must be less than the rows ({n_rows}) where L2 or the "
                          f"encoding needs diagonal corrections, which are made between batches; "
                          f"not {batch}")
-    if asked == "auto":
+    if asked in ("auto", "within"):
         period = automatic_period(n_rows, batch, growth, above)
         if period >= n_rows:
             raise ValueError(f"The rows must be more than {period} for L2 with floating-point rows "

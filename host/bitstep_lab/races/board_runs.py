@@ -56,7 +56,8 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
                  "transfer_bytes": moved},
         "rows_ahead": config.effective_lookahead(beats), "beats_per_row": beats,
         "pipeline": config.name}
-    training = Training(steps=task.steps, batch=contestant.batch or task.batch)
+    training = Training(steps=task.steps, batch=contestant.batch or task.batch,
+                        correction_period="within")     # the clock times the epochs of one run
     device = open_device("sim", config, clock_hz=profile.clock_hz,
                          memory_latency=profile.memory_latency, memory_gbps=profile.memory_gbps,
                          **options)
@@ -64,8 +65,7 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     with watched:
         try:
             model = train_model(outputs, watched, config, objective, training,
-                                timeout_s=TIMEOUT_S, on_epoch=watched.on_epoch,
-                                between_epochs=False)   # the clock times the epochs of one run
+                                timeout_s=TIMEOUT_S, on_epoch=watched.on_epoch)
         except SaturationError as error:
             return {**result, "status": str(error)}
     if model.interrupted:

@@ -17,8 +17,8 @@ from bitstep.pipeline.results import (
     SaturationError,
     TrainingInterrupted,
 )
-from bitstep.quantization import quantize, range_scaler
-from bitstep.training.epochs import run_plan
+from bitstep.quantization import quantize, scaler_of_ranges
+from bitstep.training.epochs import runner_of
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.schedules import automatic_step
 from bitstep.training.train import train_model
@@ -37,6 +37,10 @@ def problem(bits=4, encoding="compensated", n_rows=N_ROWS, **options):
 def pipeline(data, **options):
     return pipeline_for(n_features=data.n_features, bits=data.bits, encoding=data.encoding,
                         **options)
+
+
+def run_plan(device, made, **options):
+    return runner_of(device, made).train(made.job, **options)
 
 
 def gradient_descent(data, *, share=1.0, l2=0.0, l1=0.0, box=np.inf):
@@ -103,7 +107,7 @@ def test_one_row(bits):
     """On average over many draws, one row leads to the solution of its features."""
     row, label = np.array([[0.0, 0.7, -0.4, 0.1, 0.9]]), np.array([3.0])
     data = quantize(row, label, bits=bits, copies=200, seed=1, center_labels=False,
-                    scaler=range_scaler(np.full(5, -1.0), np.ones(5)))
+                    scaler=scaler_of_ranges(np.full(5, -1.0), np.ones(5), "minmax"))
     config = pipeline(data)
     made = plan(data, config, steps=[0.02] * 200, between_epochs=True, fit_intercept=False)
     assert made.between_epochs
