@@ -89,9 +89,10 @@ class _LowPrecisionModel(BaseEstimator):
         batch = min(self.batch, len(features))
         model = self._kind()
         choice = self._choice(model, batch)
-        columns = self._columns(features, resume)
-        labels = self._labels(targets, resume)
-        rows = self._quantized(features, columns, choice, options["bus_width"], resume)
+        kept = resume and hasattr(self, "feature_range_")   # a model may come without
+        columns = self._columns(features, kept)
+        labels = self._labels(targets, kept)
+        rows = self._quantized(features, columns, choice, options["bus_width"], kept)
         outputs = self._outputs(rows, labels)
         objective = Objective(loss=model.loss, l2=self.l2, l1=self.l1, box=self.box,
                               refetch=choice.refetch)
@@ -100,10 +101,11 @@ class _LowPrecisionModel(BaseEstimator):
             rows, objective, epochs=before + epochs, schedule=self.schedule, batch=batch,
             step=self._next_step(rows, objective, batch) if resume else self.step,
             fit_intercept=self.fit_intercept, model_range=_given(self.model_range))
-        initial = opened_model(np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_),
-                               Bounds(*self.feature_range_), columns.bounds) if resume else None
+        initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
+        if kept and initial:
+            initial = opened_model(*initial, Bounds(*self.feature_range_), columns.bounds)
         config = pipeline_of(rows, objective, options["lookahead"])
-        if not (resume and any(self.clipped_.values())):
+        if not (kept and any(self.clipped_.values())):
             warn_of_clipping([columns.outside, labels.outside])
         with self._opened(config, options) as device:
             trained = train_model(outputs, device, config, objective, training, initial=initial,
@@ -113,18 +115,18 @@ class _LowPrecisionModel(BaseEstimator):
         named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
         self.step_ = float(training.steps[0]) if named else None
         self._learn(trained, losses, before, classes)
-        self._keep_ranges(features, columns, labels, resume)
+        self._keep_ranges(features, columns, labels, kept)
         if trained.interrupted:
             raise KeyboardInterrupt
 
-    def _columns(self, features: np.ndarray, resume: bool) -> Clipped:
+    def _columns(self, features: np.ndarray, kept: bool) -> Clipped:
         """Features within the ranges in effect."""
         return clipped(features, "feature values", symmetric=self.scaler == "maxabs",
-                       before=Bounds(*self.feature_range_) if resume else None,
-                       rows_before=self.n_samples_seen_ if resume else 0,
+                       before=Bounds(*self.feature_range_) if kept else None,
+                       rows_before=self.n_samples_seen_ if kept else 0,
                        given=given_bounds("feature_range", self.feature_range, features.shape[1]))
 
-    def _labels(self, targets: np.ndarray, resume: bool) -> Clipped:
+    def _labels(self, targets: np.ndarray, kept: bool) -> Clipped:
         """Targets of the outputs within the range in effect; those of classes are as they are."""
         return Clipped(targets, Bounds(np.array([-1.0]), np.array([1.0])), 0, "")
 
@@ -137,9 +139,9 @@ class _LowPrecisionModel(BaseEstimator):
         return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss))
 
     def _keep_ranges(self, features: np.ndarray, columns: Clipped, labels: Clipped,
-                     resume: bool) -> None:
+                     kept: bool) -> None:
         """Set the learned attributes that the next chunk needs."""
-        if not resume:
+        if not kept:
             self.first_rows_ = fingerprint(features)
             self.clipped_, self.n_samples_seen_ = {"features": 0, "labels": 0}, 0
         self.clipped_ = {"features": self.clipped_["features"] + columns.count,
@@ -178,11 +180,11 @@ class _LowPrecisionModel(BaseEstimator):
         return False
 
     def _quantized(self, features: np.ndarray, columns: Clipped, choice: RowChoice,
-                   bus_width: int, resume: bool) -> QuantizedRows:
+                   bus_width: int, kept: bool) -> QuantizedRows:
         seed = self.random_state
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
-        elif resume and seed >= 0:
+        elif kept and seed >= 0:
             seed = chunk_seed(int(seed), features, self.first_rows_)
         scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self.scaler)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
@@ -392,10 +394,10 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
     def _kind(self):
         return MODELS["linreg"]
 
-    def _labels(self, targets, resume):
+    def _labels(self, targets, kept):
         return clipped(targets, "labels", symmetric=not self.fit_intercept,
-                       before=Bounds(*np.reshape(self.label_range_, (2, 1))) if resume else None,
-                       rows_before=self.n_samples_seen_ if resume else 0,
+                       before=Bounds(*np.reshape(self.label_range_, (2, 1))) if kept else None,
+                       rows_before=self.n_samples_seen_ if kept else 0,
                        given=given_bounds("label_range", self.label_range, 1))
 
     def _outputs(self, rows, labels):
@@ -406,8 +408,8 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
             label_range=None if bounds.single[0] else (bounds.low[0], bounds.high[0]))
         return [QuantizedDataset(rows, stream)]
 
-    def _keep_ranges(self, features, columns, labels, resume):
-        super()._keep_ranges(features, columns, labels, resume)
+    def _keep_ranges(self, features, columns, labels, kept):
+        super()._keep_ranges(features, columns, labels, kept)
         self.label_range_ = float(labels.bounds.low[0]), float(labels.bounds.high[0])
 
     def _set_model(self, coef, intercept):

@@ -244,6 +244,18 @@ def test_warm_start_keeps_the_ranges():
     assert model.n_samples_seen_ == len(X)
 
 
+def test_a_model_without_ranges_takes_those_of_the_rows():
+    """As the model of a file of the command line, which keeps none."""
+    model = LowPrecisionRegressor(random_state=0).partial_fit(X[:100], Y[:100])
+    coef = model.coef_
+    for name in ("feature_range_", "label_range_", "clipped_", "n_samples_seen_", "first_rows_"):
+        delattr(model, name)
+    model.partial_fit(X, Y)
+    np.testing.assert_array_equal(model.feature_range_, [X.min(axis=0), X.max(axis=0)])
+    assert model.n_iter_ == 2
+    assert np.linalg.norm(model.coef_ - coef) < np.linalg.norm(coef)
+
+
 def test_a_refused_chunk_leaves_the_model():
     model = LowPrecisionRegressor(random_state=0).partial_fit(X[:100], Y[:100])
     kept = dict(vars(model))

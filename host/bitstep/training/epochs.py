@@ -85,7 +85,7 @@ class _Runs:
 
     def __init__(self, job: TrainingJob):
         self.job = job
-        # Model words, intercept word and cycles of each epoch, in one list: Ctrl-C may come any time.
+        # Model words, intercept word and cycles of each epoch; one list, since Ctrl-C may come.
         self.done: list[tuple[np.ndarray, int, int | None]] = []
         self.counters: list[dict[str, int | None]] = []
 

@@ -1,5 +1,6 @@
 """Corrections between epochs that are too short for any within them, against float64."""
 
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,8 @@ from bitstep.pipeline.results import (
     TrainingInterrupted,
 )
 from bitstep.quantization import quantize, scaler_of_ranges
+from bitstep.training.checkpoint import Checkpoint, load_checkpoint
+from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.epochs import runner_of
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.schedules import automatic_step
@@ -142,6 +145,28 @@ def test_resumed_is_uninterrupted(options):
     again = run_plan(device, rest)
     np.testing.assert_array_equal(again.models, result.models[4:])
     np.testing.assert_array_equal(again.intercepts, result.intercepts[4:])
+
+
+def test_a_checkpoint_between_epochs(tmp_path):
+    """What is left of a training after a checkpoint gives the models of the whole."""
+    data = problem(copies=4)
+    config, (objective, training) = pipeline(data), settings(steps=STEPS, batch=N_ROWS)
+    whole = trained(data, batch=N_ROWS)
+    path = str(tmp_path / "kept.npz")
+    writer = CheckpointWriter(path, Checkpoint({}, {}, list(STEPS), 1), warnings.warn)
+
+    def interrupt(done):
+        if done == 3:
+            raise KeyboardInterrupt
+
+    assert train_model([data], FakeDevice(config), config, objective, training, checkpoint=writer,
+                       on_epoch=interrupt).interrupted
+    state = load_checkpoint(path)
+    assert state.results[0].epochs_done == 3
+    later = CheckpointWriter(path, state, warnings.warn)
+    again = train_model([data], GoldenDevice(config), config, objective, training, checkpoint=later)
+    np.testing.assert_array_equal(again.weights, whole.weights)
+    np.testing.assert_array_equal(again.intercepts, whole.intercepts)
 
 
 @pytest.mark.parametrize("loss", [Loss.HINGE, Loss.SQUARED_HINGE, Loss.LOGISTIC])
