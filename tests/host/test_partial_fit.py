@@ -1,15 +1,18 @@
 """Chunks of rows through partial_fit: ranges that stay, what lies beyond them, and draws."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
+import bitstep
 from bitstep.quantization.bounds import Bounds, ClippingWarning, fixed_bounds, given_bounds
 from bitstep.training.chunks import chunk_seed, fingerprint, opened_model
 
+LowPrecisionClassifier = partial(bitstep.LowPrecisionClassifier, device="golden")
+LowPrecisionRegressor = partial(bitstep.LowPrecisionRegressor, device="golden")
 X, Y = map(np.asarray, load_diabetes(return_X_y=True))
 ORDER = np.random.default_rng(0).permutation(len(X))
 X, Y = X[ORDER], Y[ORDER]
