@@ -8,7 +8,7 @@ from bitstep.cycles import OpenRows
 from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE
 from bitstep.golden.dither import dithers
 from bitstep.golden.integer import IntegerEpoch
-from bitstep.golden.steps import STEP_FRACTION, proximal_step, derivative_step, update_rule
+from bitstep.golden.steps import STEP_FRACTION, derivative_step, proximal_step, update_rule
 from bitstep.pipeline.levels import decode, unpack_codes, unpack_labels
 
 

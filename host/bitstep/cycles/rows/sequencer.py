@@ -17,8 +17,9 @@ class Sequencer:
     """Sequencer of one run: when every row begins and ends, and what it waited for.
 
     Times are cycles since the run's first. A row is known by the cycle of its last slot. Its
-    first slot waits until the row D + 1 before has its update, its last one until ``cycles_per_update``
-    cycles after the last slot of the row before, both for what the streams give.
+    first slot waits until the row D + 1 before has its update, its last one until
+    ``cycles_per_update`` cycles after the last slot of the row before, both for what the streams
+    give.
 
     Parameters
     ----------
