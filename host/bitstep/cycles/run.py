@@ -23,6 +23,18 @@ def count_cycles(job: TrainingJob, memory: Memory | None = None, *,
                  lookahead: int | None = None) -> dict[str, int | None]:
     """Count what a pipeline would count in a run of a job (docs/pipeline.md), without running it.
 
+    See :func:`count_epochs`.
+    """
+    return count_epochs(job, memory, config=config, epochs=epochs, saturated=saturated,
+                        open_rows=open_rows, lookahead=lookahead)[0]
+
+
+def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
+                 config: PipelineConfig | None = None, epochs: int | None = None,
+                 saturated: bool = False, open_rows: Sequence[OpenRows] = (),
+                 lookahead: int | None = None) -> tuple[dict[str, int | None], list[int]]:
+    """Count what a pipeline would count in a run of a job, and when each epoch ends.
+
     No row is read. Steady parts of a run are multiplied, so the time this takes hardly depends on
     the number of rows.
 
@@ -47,8 +59,10 @@ def count_cycles(job: TrainingJob, memory: Memory | None = None, *,
 
     Returns
     -------
-    dict of str to int or None
+    counters : dict of str to int or None
         Counters by name, as in :attr:`bitstep.pipeline.results.RunResult.counters`.
+    ends : list of int
+        Cycles from the run's start to the end of each finished epoch, its model written.
 
     Raises
     ------
@@ -68,7 +82,7 @@ def count_cycles(job: TrainingJob, memory: Memory | None = None, *,
         shape = replace(shape, epochs=epochs)
     clock = RunClock(shape, _streams(shape, memory or Memory(), saturated))
     clock.run(epochs, saturated, open_rows if shape.refetching else None)
-    return clock.counters(None if saturated else 0)
+    return clock.counters(None if saturated else 0), clock.ends
 
 
 def _streams(shape, memory, saturated):
@@ -93,6 +107,7 @@ class RunClock:
         self.late = shape.config.strobe_delay      # of a strobe
         self.time = 0
         self.model_io = 0
+        self.ends: list[int] = []
 
     def run(self, epochs: int, saturated: bool, open_rows: Sequence[OpenRows] | None):
         """Run so many epochs, and another one that leaves the range if ``saturated``."""
@@ -138,6 +153,7 @@ class RunClock:
         """Write the epoch's model."""
         end = self.streams.write_model(self.time, self.shape.model_words)
         self._moved(self.time, end)
+        self.ends.append(self.time)
 
     def end(self):
         """End the run: after its last epoch, or after one that left the range."""
@@ -161,7 +177,10 @@ class RunClock:
         if not period:
             return 0
         times = max(min(most, streams.epochs_left), 0) // period
-        cycles = times * (self.time - before[1])
+        length = self.time - before[1]
+        cycles = times * length
+        self.ends += [end + turn * length for turn in range(1, times + 1)
+                      for end in self.ends[before[0]:number]]
         self.time += cycles
         more = [times * (new - old) for new, old in zip(counts, before[2], strict=True)]
         self.model_io += more[0]
