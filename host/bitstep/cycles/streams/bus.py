@@ -26,6 +26,12 @@ class SharedMemory:
             self.debt = debt = debt - rate if debt > -rate else -2 * rate
             self.available = debt < rate
 
+    def pass_idle(self, cycles):
+        """Pass so many cycles without a beat."""
+        while cycles and self.debt > -2 * self.rate:
+            self.tick()
+            cycles -= 1
+
 
 class Address:
     """Address channel: blocks of memory in, a burst a cycle out if it is allowed.
