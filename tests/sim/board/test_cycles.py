@@ -28,18 +28,21 @@ NARROW = st.fixed_dictionaries({
     "memory_gbps": st.none() | st.floats(0.02, 3.2)})
 
 
-def counters_of(config, job, lookahead, options):
-    """Counters of the RTL, and the model's, of one run; the model is told what saturated."""
+def run(config, job, lookahead, options):
+    """Result of the RTL, and whether a value left its range."""
     with open_board(config, clock_hz=CLOCK_HZ, **options) as board:
         device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
         try:
-            result, saturated = device.train(job), False
+            return device.train(job), False
         except SaturationError as error:
-            result, saturated = error.result, True
+            return error.result, True
+
+
+def counters_of(config, job, lookahead, options, run_result=None):
+    """Counters of the RTL, and the model's, which is told what saturated."""
+    result, saturated = run_result or run(config, job, lookahead, options)
     gbps = options.get("memory_gbps")
     memory = Memory(options.get("memory_latency", 20), gbps and gbps * 1e9 / CLOCK_HZ)
-    # Which rows are fetched after a value left its range is beyond golden.
-    assume(not (saturated and job.cell_half_levels))
     rows = open_rows(job, lookahead) if job.cell_half_levels else ()
     counted = count_cycles(job, memory, config=config, lookahead=lookahead, open_rows=rows,
                            epochs=result.epochs_done, saturated=saturated)
@@ -56,7 +59,10 @@ def check_config(config, memories, examples, compare):
     @given(jobs(config), memories)
     def check(job_and_lookahead, options):
         job, lookahead = job_and_lookahead
-        compare(*counters_of(config, job, lookahead, options))
+        result = run(config, job, lookahead, options)
+        # Which rows are fetched after a value left its range is beyond golden.
+        assume(not (result[1] and job.cell_half_levels))
+        compare(*counters_of(config, job, lookahead, options, result))
 
     check()
 
@@ -67,10 +73,14 @@ def are_equal(measured, counted):
 
 
 def are_close(measured, counted):
-    """Cycles within 0.5 %; what does not depend on time, exactly."""
+    """Cycles within 0.5 %; what does not depend on time, exactly. What a run that left its range
+    has read ahead does.
+    """
     assert counted["cycles"] == pytest.approx(measured["cycles"], rel=0.005)
-    for name in ("beats", "bytes_read", "refetched_rows"):
-        assert counted[name] == measured[name]
+    assert counted["refetched_rows"] == measured["refetched_rows"]
+    for name in ("beats", "bytes_read"):
+        assert counted[name] == pytest.approx(
+            measured[name], rel=0 if "saturations" in counted else 0.005, abs=0)
 
 
 ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *WIDE, LARGE]
