@@ -134,7 +134,9 @@ class _Run:
                              fine_rows=contestant.refetch)
         objective = Objective(loss=task.kind.loss, l2=task.l2, refetch=contestant.refetch)
         return cls(task.outputs(rows), objective, _config(rows, objective, contestant.lookahead),
-                   Training(steps=task.steps, batch=contestant.batch or task.batch),
+                   # The clock times the epochs of one run, so corrections stay within them.
+                   Training(steps=task.steps, batch=contestant.batch or task.batch,
+                            correction_period="within"),
                    {"clock_hz": profile.clock_hz, "memory_latency": profile.memory_latency,
                     "memory_gbps": profile.memory_gbps})
 
