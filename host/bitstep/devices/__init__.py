@@ -3,6 +3,7 @@
 import importlib.metadata
 import importlib.util
 import inspect
+from contextlib import suppress
 from typing import Any
 
 from bitstep.pipeline.config import PipelineConfig
@@ -23,7 +24,10 @@ def available() -> dict[str, importlib.metadata.EntryPoint]:
 
 def default_device() -> str:
     """The device for people at a desk: ``cpu``, or ``golden`` where numba is not installed."""
-    return "cpu" if importlib.util.find_spec("numba") else "golden"
+    with suppress(ImportError):         # a finder of modules may refuse
+        if importlib.util.find_spec("numba"):
+            return "cpu"
+    return "golden"
 
 
 def device_class(name: str) -> type:

@@ -40,6 +40,9 @@ class SoftwareDevice(Device):
         due.
         """
 
+    def prepare(self, job: TrainingJob) -> None:    # noqa: B027 (most have nothing to prepare)
+        """Do what is not part of a run and its time limit, such as compiling."""
+
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
         """Result of a run with these finished epochs, and maybe one that saturated after them."""
         counters = dict.fromkeys(COUNTER_NAMES) | {
@@ -58,6 +61,7 @@ class SoftwareDevice(Device):
         def result(saturated=False):
             return self.result(job, done, saturated=saturated)
 
+        self.prepare(job)
         started = time.monotonic()
         try:
             for epoch in self.epochs(job):

@@ -63,6 +63,18 @@ class CpuDevice(SoftwareDevice):
         self.memory = Memory(memory_latency,
                              None if memory_gbps is None else memory_gbps * 1e9 / clock_hz)
 
+    def prepare(self, job: TrainingJob) -> None:
+        """Compile what the job needs, or load it from the cache, by taking no rows."""
+        rule = Rule(int(job.loss), 0, SHIFT_UNIT, 0, job.label_shift)
+        none = np.empty(0, np.int64)
+        fill_dithers(0, 0, none)
+        self._model(job).begin(_read_only(job.rows[0]), rule, job.epochs[0])(none, none, 0)
+
+    def _model(self, job: TrainingJob) -> "IntegerModel | FloatModel":
+        if job.config.row_format == "float32":
+            return FloatModel(job)
+        return IntegerModel(job, self.config.effective_lookahead(job.beats))
+
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
         """Result of a run, with the pipeline's counters unless it saturated."""
         known = super().result(job, epochs, saturated=saturated)
@@ -75,9 +87,7 @@ class CpuDevice(SoftwareDevice):
 
     def epochs(self, job: TrainingJob) -> Iterator[EpochModel | None]:
         """Compute a job; yield the model after each epoch, and None every few milliseconds."""
-        floats = job.config.row_format == "float32"
-        lookahead = self.config.effective_lookahead(job.beats)
-        model = FloatModel(job) if floats else IntegerModel(job, lookahead)
+        model = self._model(job)
         for number, steps in enumerate(job.epochs):
             step = derivative_step(job, steps)
             linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
