@@ -2,6 +2,7 @@
 """
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +22,18 @@ CLASSES = np.digitize(VALUES, np.quantile(VALUES, [0.3, 0.7]))
 TWO = np.where(np.median(VALUES) < VALUES, 12, -3)
 
 
+def fit(estimator, y) -> Any:
+    new: Any = clone(estimator)
+    return new.fit(X, y)
+
+
 def saved(estimator, tmp_path):
     path = tmp_path / "model.npz"
     estimator.save(path)
     return path
 
 
-ESTIMATORS = {
+ESTIMATORS: dict[str, Any] = {
     "regression": (LowPrecisionRegressor(epochs=4, random_state=1, l2=0.01, copies=2), VALUES),
     "floats": (LowPrecisionRegressor(bits=32, epochs=3, batch=8, schedule=[0.1, 0.05, 0.02, 0.01],
                                      step=None, random_state=1), VALUES),
@@ -37,7 +43,7 @@ ESTIMATORS = {
     "hinge": (LowPrecisionClassifier(loss="hinge", epochs=3, box=4.0, random_state=1), CLASSES),
     "hinge, large batch": (LowPrecisionClassifier(loss="hinge", epochs=3, refetch=False, batch=256,
                                                   random_state=1), CLASSES),
-    "logistic": (LowPrecisionClassifier(loss="log_loss", l1=0.001, epochs=np.int64(3),
+    "logistic": (LowPrecisionClassifier(loss="log_loss", l1=0.001, step=np.float32(0.5), epochs=3,
                                         random_state=np.int64(1)), CLASSES.astype(np.uint8)),
     "truth": (LowPrecisionClassifier(loss="squared_hinge", random_state=1), TWO > 0),
 }
@@ -46,7 +52,7 @@ ESTIMATORS = {
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_round_trip(tmp_path, name):
     estimator, y = ESTIMATORS[name]
-    fitted = clone(estimator).fit(X, y)
+    fitted = fit(estimator, y)
     loaded = type(estimator).load(saved(fitted, tmp_path))
     assert loaded.get_params() == fitted.get_params()
     assert vars(loaded).keys() == vars(fitted).keys()
@@ -69,7 +75,7 @@ def test_round_trip(tmp_path, name):
     ("logistic", "logistic"), ("truth", "l2-svm")])
 def test_the_command_line_reads_it(tmp_path, capsys, name, model):
     estimator, y = ESTIMATORS[name]
-    fitted = clone(estimator).fit(X, y)
+    fitted = fit(estimator, y)
     path, data, out = saved(fitted, tmp_path), tmp_path / "data.csv", tmp_path / "out.txt"
     np.savetxt(data, np.column_stack([X, y]), delimiter=",", fmt="%.17g")
     assert main(["predict", str(path), str(data), "--out", str(out)]) == 0
@@ -98,7 +104,7 @@ def test_it_reads_those_of_the_command_line(tmp_path, model, y, options):
     assert main(["train", str(data), "--model", model, "--epochs", "3", *options, "--device",
                  "golden", "--out", str(path)]) == 0
     assert main(["predict", str(path), str(data), "--out", str(out)]) == 0
-    kind = LowPrecisionRegressor if model == "linreg" else LowPrecisionClassifier
+    kind: Any = LowPrecisionRegressor if model == "linreg" else LowPrecisionClassifier
     loaded = kind.load(path)
     np.testing.assert_array_equal(loaded.predict(X), np.loadtxt(out))
     config = load_model(path).config
@@ -123,10 +129,11 @@ def test_steps_of_a_file_are_not_those_of_a_schedule(tmp_path):
 
 def test_names_of_features(tmp_path):
     fitted = LowPrecisionRegressor(random_state=0, epochs=2).fit(X, VALUES)
-    fitted.feature_names_in_ = np.array(list("abcde"), object)      # as of a data frame
-    loaded = LowPrecisionRegressor.load(saved(fitted, tmp_path))
-    assert loaded.feature_names_in_.dtype == object
-    assert loaded.feature_names_in_.tolist() == list("abcde")
+    names = np.array(list("abcde"), object)
+    vars(fitted)["feature_names_in_"] = names       # as of a data frame
+    loaded = vars(LowPrecisionRegressor.load(saved(fitted, tmp_path)))["feature_names_in_"]
+    assert loaded.dtype == object
+    assert loaded.tolist() == names.tolist()
 
 
 def test_an_opened_device_is_not_saved(tmp_path):

@@ -164,8 +164,6 @@ def make_writer(start: Start, arguments: argparse.Namespace, settings: dict[str,
     ------
     UsageError
         If data or options are not those of the checkpoint to resume; it names which.
-    OSError
-        If the file cannot be written.
     """
     if start.path is None:
         return None
@@ -176,8 +174,7 @@ def make_writer(start: Start, arguments: argparse.Namespace, settings: dict[str,
         _check_same(arguments.resume, state, settings, data)
     writer = CheckpointWriter(start.path, state, lambda text: print(
         f"bitstep train: warning: {text}", file=sys.stderr))
-    if start.checkpoint is None or start.path != arguments.resume:
-        writer.save()       # before any training: so the folder can be written to
+    writer.complete = start.checkpoint is not None and start.path == arguments.resume
     return writer
 
 
