@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.data import Dataset, dataset_names
+from bitstep.data import dataset_names
 from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD
 from bitstep.quantization import ENCODINGS
-from bitstep.quantization.labels import MAX_CLASSES
+from bitstep.quantization.labels import MAX_CLASSES, distinct
 from bitstep.quantization.scaling import SCALERS
 from bitstep.training.models import MODELS
 
@@ -183,27 +183,29 @@ def is_quantized(path: str) -> bool:
         return False
 
 
-def task_of(arguments: argparse.Namespace, dataset: Dataset,
-            labels: np.ndarray | None = None) -> str:
+def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndarray) -> str:
     """Task that the option ``--model`` asks for, or, without it, the data set's own.
 
     Parameters
     ----------
-    labels : ndarray, optional
-        Labels of the rows to train on; default: all.
+    name : str
+        Data set, or part of it, for messages.
+    task : {"regression", "classification"}
+        The data set's task.
+    labels : ndarray
+        Its labels.
 
     Raises
     ------
     ValueError
         If the labels are no classes and the model needs some.
     """
-    model = arguments.model or DEFAULT_MODELS[dataset.task]
+    model = arguments.model or DEFAULT_MODELS[task]
     if MODELS[model].task == "regression":
         return "regression"
-    name = dataset.name if labels is None else f"{dataset.name}, the rows to train on"
-    found = np.unique(dataset.labels if labels is None else labels)
+    found = distinct(labels)
     # A file with more than two labels says nothing of its task; a name does.
-    if arguments.data in dataset_names() and dataset.task == "regression":
+    if arguments.data in dataset_names() and task == "regression":
         raise ValueError(f"{name} is a regression, {model} needs classes; use --model linreg, or "
                          "another data set (`bitstep info --data`)")
     if len(found) < 2:

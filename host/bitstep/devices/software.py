@@ -40,12 +40,13 @@ class SoftwareDevice(Device):
         due.
         """
 
-    def counters(self, job: TrainingJob, epochs: list[EpochModel], *,
-                 saturated: bool) -> dict[str, int | None]:
-        """Counters of a run with these finished epochs, and one that saturated after them."""
-        return dict.fromkeys(COUNTER_NAMES) | {
+    def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
+        """Result of a run with these finished epochs, and maybe one that saturated after them."""
+        counters = dict.fromkeys(COUNTER_NAMES) | {
             "beats": len(epochs) * job.n_rows * job.beats, "saturations": int(saturated),
             "refetched_rows": sum(epoch.refetched_rows for epoch in epochs)}
+        return collect([epoch.model for epoch in epochs], [epoch.intercept for epoch in epochs],
+                       job.n_features, counters)
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
@@ -55,8 +56,7 @@ class SoftwareDevice(Device):
         done: list[EpochModel] = []
 
         def result(saturated=False):
-            return collect([epoch.model for epoch in done], [epoch.intercept for epoch in done],
-                           job.n_features, self.counters(job, done, saturated=saturated))
+            return self.result(job, done, saturated=saturated)
 
         started = time.monotonic()
         try:

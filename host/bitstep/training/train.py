@@ -12,13 +12,21 @@ import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     RunResult,
     SaturationError,
     TrainingInterrupted,
 )
-from bitstep.quantization import QuantizedDataset, QuantizedRows, Scaler, sign_labels
+from bitstep.quantization import (
+    LabelStream,
+    QuantizedDataset,
+    QuantizedRows,
+    Scaler,
+    sign_labels,
+)
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import Plan, plan
@@ -50,6 +58,8 @@ class TrainedModel:
         the outputs.
     interrupted : bool
         True if Ctrl-C or SIGTERM ended the training.
+    epoch_cycles : ndarray of int64, shape (epochs_done,), or None
+        Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
     """
 
     coefs: np.ndarray
@@ -62,6 +72,7 @@ class TrainedModel:
     step_error: float
     model_range: float
     interrupted: bool = False
+    epoch_cycles: np.ndarray | None = None
 
     @property
     def epochs_done(self) -> int:
@@ -159,7 +170,15 @@ def _collect(scaler: Scaler, plans: list[Plan], results: list[RunResult],
         _sum([result.counters for result in results]),
         np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
         max(made.step_error for made in plans), max(made.model_range for made in plans),
-        interrupted)
+        interrupted, _epoch_cycles(results, epochs))
+
+
+def _epoch_cycles(results, epochs):
+    """Cycles to the end of each epoch, the sum over the runs; None where not known."""
+    ends = [result.epoch_cycles for result in results]
+    if any(run is None for run in ends):
+        return None
+    return np.array([run[:epochs] for run in ends], np.int64).sum(axis=0)
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:
@@ -215,6 +234,25 @@ def class_outputs(rows: QuantizedRows, labels: np.ndarray,
 def target_outputs(rows: QuantizedRows, targets: np.ndarray) -> list[QuantizedDataset]:
     """:func:`class_outputs`, from the targets of :func:`class_targets`."""
     return [QuantizedDataset(rows, sign_labels(signs)) for signs in targets.T]
+
+
+def stored_outputs(data: QuantizedDataset) -> list[QuantizedDataset]:
+    """:func:`class_outputs`, from stored labels: bits of signs, with no label unpacked for long.
+
+    Parameters
+    ----------
+    data : QuantizedDataset
+        A classification.
+    """
+    count = len(data.classes) if data.classes is not None else 0
+    if count == 2:
+        streams = [data.labels.packed]
+    else:
+        streams = [np.concatenate([
+            pack_labels(np.where(part == number, 1, -1), LabelFormat.SIGN)
+            for part in data.labels.blocks(data.n_rows)]) for number in range(count)]
+    return [QuantizedDataset(data.rows, LabelStream(
+        packed, LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0]))) for packed in streams]
 
 
 def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
