@@ -29,14 +29,14 @@ from bitstep.training.schedules import SCHEDULES
 
 def add_checkpoint_options(group: Any) -> None:
     """Declare the options of :func:`read_start`."""
-    group.add_argument("--init", metavar="MODEL.npz", help="start from a model of `bitstep train "
-                       "--out` instead of zeros; it must have the features and classes of DATA")
-    group.add_argument("--checkpoint", metavar="FILE", help="write the state of the training after "
-                       "every epoch, for --resume")
-    group.add_argument("--resume", metavar="FILE", help="go on from a checkpoint, to the same "
-                       "model, bit for bit; DATA and options must be those it was made with, but "
-                       "the device may be another. FILE is kept up to date, or that of "
-                       "--checkpoint instead")
+    group.add_argument("--init", metavar="MODEL.npz", help="start from the weights of a model file "
+                       "instead of zeros; it must have the features and classes of DATA")
+    group.add_argument("--checkpoint", metavar="FILE", help="after every epoch, write all that "
+                       "--resume needs if the run is stopped")
+    group.add_argument("--resume", metavar="FILE", help="go on with a run that was stopped, from "
+                       "its checkpoint, to the same model, bit for bit. Give DATA and the options "
+                       "of that run; --device may differ. FILE is kept up to date, unless "
+                       "--checkpoint names another")
 
 
 @dataclass(frozen=True)
