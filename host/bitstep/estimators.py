@@ -34,6 +34,7 @@ from bitstep.training.chunks import (
     opened_model,
     warn_of_clipping,
 )
+from bitstep.training.estimator_file import estimator_model, restore
 from bitstep.training.losses import decide, mean_losses, outputs
 from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, check_batch
@@ -49,6 +50,7 @@ class _LowPrecisionModel(BaseEstimator):
 
     coef_: Any
     intercept_: Any
+    _rows: RowChoice
 
     def __init__(self, *, bits: Any = "auto", encoding="auto", epochs=20, step: Any = "auto",
                  schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
@@ -114,6 +116,7 @@ class _LowPrecisionModel(BaseEstimator):
                              trained.intercepts)
         named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
         self.step_ = float(training.steps[0]) if named else None
+        self._rows = choice
         self._learn(trained, losses, before, classes)
         self._keep_ranges(features, columns, labels, kept)
         if trained.interrupted:
@@ -223,6 +226,48 @@ class _LowPrecisionModel(BaseEstimator):
         checked: Any = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume,
                                      **options)
         return checked
+
+    def save(self, path) -> None:
+        """Write the model to a file, which :meth:`load` and ``bitstep predict`` read.
+
+        Parameters
+        ----------
+        path : path
+            The name should end in .npz; a file there is replaced by a whole one.
+
+        Raises
+        ------
+        ValueError
+            If the classes are not numbers.
+        OSError
+            If the file cannot be written.
+        """
+        check_is_fitted(self)
+        estimator_model(self, self._kind(), self._rows).save(path)
+
+    @classmethod
+    def load(cls, path):
+        """The estimator of a file of :meth:`save`, or of ``bitstep train --out``.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        estimator
+            With the same predictions, and, of a file of :meth:`save`, with all parameters but an
+            opened device.
+
+        Raises
+        ------
+        ValueError
+            If the file is none, damaged, or holds a model of the other kind.
+        """
+        estimator = cls()
+        model, estimator._rows = restore(estimator, path, estimator._kind().task)
+        estimator._set_model(model.coef, model.intercept)
+        return estimator
 
     def _values(self, X) -> np.ndarray:
         """Output values, shape (n_rows, n_outputs)."""

@@ -29,14 +29,14 @@ from bitstep.training.schedules import SCHEDULES
 
 def add_checkpoint_options(group: Any) -> None:
     """Declare the options of :func:`read_start`."""
-    group.add_argument("--init", metavar="MODEL.npz", help="start from a model of `bitstep train "
-                       "--out` instead of zeros; it must have the features and classes of DATA")
-    group.add_argument("--checkpoint", metavar="FILE", help="write the state of the training after "
-                       "every epoch, for --resume")
-    group.add_argument("--resume", metavar="FILE", help="go on from a checkpoint, to the same "
-                       "model, bit for bit; DATA and options must be those it was made with, but "
-                       "the device may be another. FILE is kept up to date, or that of "
-                       "--checkpoint instead")
+    group.add_argument("--init", metavar="MODEL.npz", help="start from the weights of a model file "
+                       "instead of zeros; it must have the features and classes of DATA")
+    group.add_argument("--checkpoint", metavar="FILE", help="after every epoch, write all that "
+                       "--resume needs if the run is stopped")
+    group.add_argument("--resume", metavar="FILE", help="go on with a run that was stopped, from "
+                       "its checkpoint, to the same model, bit for bit. Give DATA and the options "
+                       "of that run; --device may differ. FILE is kept up to date, unless "
+                       "--checkpoint names another")
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,6 @@ def make_writer(start: Start, arguments: argparse.Namespace, settings: dict[str,
     ------
     UsageError
         If data or options are not those of the checkpoint to resume; it names which.
-    OSError
-        If the file cannot be written.
     """
     if start.path is None:
         return None
@@ -176,8 +174,7 @@ def make_writer(start: Start, arguments: argparse.Namespace, settings: dict[str,
         _check_same(arguments.resume, state, settings, data)
     writer = CheckpointWriter(start.path, state, lambda text: print(
         f"bitstep train: warning: {text}", file=sys.stderr))
-    if start.checkpoint is None or start.path != arguments.resume:
-        writer.save()       # before any training: so the folder can be written to
+    writer.complete = start.checkpoint is not None and start.path == arguments.resume
     return writer
 
 

@@ -127,7 +127,7 @@ def _show_quantized(path):
 
 def _show_model(path):
     model = load_model(path)
-    hidden = ("pipeline", "model")
+    hidden = ("pipeline", "model", "estimator")
     _show({"file": f"model, {Path(path).stat().st_size:,} bytes",
            "model": model.config.get("model"), "features": model.n_features,
            "outputs": len(model.coef), "classes": _classes(model.classes),

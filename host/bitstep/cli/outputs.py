@@ -37,7 +37,7 @@ def output_sizes(problem: Problem, epochs: int, *, model: str | None, report: st
 
 
 def reserve_outputs(sizes: dict[str, int], writer: CheckpointWriter | None) -> ReservedSpace:
-    """Keep space for files until they are written.
+    """Keep space for files until they are written, and write the first state of a checkpoint.
 
     Parameters
     ----------
@@ -49,13 +49,19 @@ def reserve_outputs(sizes: dict[str, int], writer: CheckpointWriter | None) -> R
     Raises
     ------
     OSError
-        If there is not so much space; it names the file.
+        If there is not so much space, or the checkpoint cannot be written; it names the file.
     """
     if writer is None:
         return ReservedSpace(sizes)
     # Given back at once: the checkpoint grows into it.
     space = ReservedSpace({**sizes, writer.path: 2 * writer.checkpoint.final_bytes()})
     space.release(writer.path)
+    if not writer.complete:
+        try:
+            writer.save()
+        except BaseException:
+            space.release()
+            raise
     return space
 
 

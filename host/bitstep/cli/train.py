@@ -71,6 +71,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_data_options(parser)
     add_pipeline_options(parser)
     _add_training_options(parser.add_argument_group("training"))
+    add_checkpoint_options(parser.add_argument_group("start, and long runs (docs/runs.md)"))
     device = parser.add_argument_group("device")
     add_device_options(device)
     add_lookahead_option(device)        # type: ignore[arg-type]
@@ -110,7 +111,6 @@ def _add_training_options(training: Any) -> None:
                           "nearest and stochastic)")
     training.add_argument("--intercept", action=argparse.BooleanOptionalAction, default=True,
                           help="train an intercept; without one use --scaler maxabs (default: yes)")
-    add_checkpoint_options(training)
     training.add_argument("--model-range", type=number(0), metavar="R",
                           help="largest weight that is representable, as a multiple of the labels' "
                           "half range (default: as far as the steps can reach, at most "

@@ -8,6 +8,7 @@ import pytest
 from simulated import TestedDevice
 
 from bitstep.cli import main
+from bitstep.training.checkpoint import load_checkpoint
 from bitstep.training.model_file import load_model
 from bitstep_sim.board.device import SimDevice
 
@@ -35,6 +36,20 @@ def test_report_is_that_of_golden_and_has_cycles(tmp_path, capsys):
     assert 0 < counters["cycles"] <= 4 * (342 * 4 * 1.02 + 2000)
     assert reports["sim"]["device_seconds"] == counters["cycles"] / 100e6
     assert "cycles at 100 MHz) for 1,368 beats of rows" in capsys.readouterr().out
+
+
+def test_checkpoints_cost_no_cycles(tmp_path):
+    """The host copies models while the pipeline goes on."""
+    plain, kept = tmp_path / "plain.json", tmp_path / "kept.json"
+    assert train("--epochs", 4, "--report", plain) == 0
+    assert train("--epochs", 4, "--report", kept, "--checkpoint", tmp_path / "run.ckpt") == 0
+    for key in ("counters", "history", "coef"):
+        assert report_of(kept)[key] == report_of(plain)[key]
+    words = load_checkpoint(tmp_path / "run.ckpt").results[0]
+    assert train("--epochs", 4, "--checkpoint", tmp_path / "golden.ckpt", device="golden") == 0
+    golden = load_checkpoint(tmp_path / "golden.ckpt").results[0]
+    assert words.models.tolist() == golden.models.tolist()
+    assert words.intercepts.tolist() == golden.intercepts.tolist()
 
 
 @pytest.mark.parametrize("options, line", [

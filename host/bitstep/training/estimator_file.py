@@ -1,0 +1,142 @@
+"""Estimators in model files: the files of ``bitstep train --out``, with what an estimator adds."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitstep.pipeline.results import COUNTER_NAMES
+from bitstep.training.choices import RowChoice
+from bitstep.training.model_file import LinearModel, ModelFileError, load_model
+from bitstep.training.models import MODELS, Model
+from bitstep.training.schedules import SCHEDULES
+
+# Parameters that files of the command line hold, by the same names.
+PARAMETERS = ("bits", "encoding", "batch", "l2", "l1", "box", "copies", "scaler", "fit_intercept")
+# Learned attributes that the file has a place of its own for.
+ARRAYS = ("coef_", "intercept_", "classes_")
+CLASSES = {"regression": "LowPrecisionRegressor", "classification": "LowPrecisionClassifier"}
+
+
+def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel:
+    """The model of a fitted estimator, as a file holds it.
+
+    Parameters
+    ----------
+    estimator : estimator
+    kind : Model
+        Its loss and task.
+    rows : RowChoice
+        Rows that it was trained on.
+
+    Raises
+    ------
+    ModelFileError
+        If its classes are not numbers, which is all that a file holds.
+    """
+    classes = np.asarray(getattr(estimator, "classes_", np.zeros(0)))
+    numbers = classes.astype(np.float64) if classes.dtype.kind in "iufb" else None
+    if numbers is None or not np.array_equal(numbers.astype(classes.dtype), classes):
+        raise ModelFileError("The classes must be numbers that fit 64-bit floating point to be "
+                             f"saved in a model file, not {classes[0]!r}; number them")
+    learned = {name: value for name, value in vars(estimator).items()
+               if name.endswith("_") and not name.startswith("_") and name not in ARRAYS}
+    config = {
+        "model": next(name for name, model in MODELS.items() if model is kind),
+        "loss": kind.sklearn_loss, "epochs": estimator.n_iter_, "step": estimator.step_,
+        **{name: _stored(getattr(estimator, name)) for name in PARAMETERS},
+        "bits": rows.bits, "encoding": rows.encoding, "refetch": rows.refetch,
+        "estimator": {
+            "parameters": {name: _stored(value) for name, value in estimator.get_params().items()
+                           if _is_plain(value)},
+            "learned": {name: _stored(value) for name, value in learned.items()},
+            "class_type": classes.dtype.name, "rows": [rows.bits, rows.encoding, rows.refetch]}}
+    return LinearModel(np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_), numbers,
+                       config)
+
+
+def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, RowChoice]:
+    """Give an estimator the parameters and learned attributes of a model file, but not the model.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A new one. Of a file of the command line its ``history_`` is empty and its ``counters_`` are
+        None, since such a file holds neither.
+    path : path
+    task : {"regression", "classification"}
+        Kind of the estimator.
+
+    Returns
+    -------
+    model : LinearModel
+    rows : RowChoice
+        Rows that it was trained on.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is none, damaged, or a model of another kind.
+    """
+    model = load_model(path)
+    found, config = "classification" if len(model.classes) else "regression", model.config
+    if found != task:
+        raise ModelFileError(f"{path}: this is the model of a {found} ({config.get('model')}), "
+                             f"not of a {task}; load it with {CLASSES[found]}.load")
+    own = config.get("estimator")
+    parameters = own["parameters"] if own else _parameters(config)
+    known = estimator.get_params()
+    estimator.set_params(**{name: _restored(value) for name, value in parameters.items()
+                            if name in known})
+    learned = own["learned"] if own else {
+        "n_iter_": config.get("epochs", 0), "step_": parameters.get("step"), "history_": [],
+        "counters_": dict.fromkeys(COUNTER_NAMES), "n_features_in_": model.n_features}
+    for name, value in learned.items():
+        setattr(estimator, name, _restored(value))
+    if task == "classification":
+        estimator.classes_ = model.classes.astype(own["class_type"] if own else np.float64)
+    rows: Any = own["rows"] if own else [config.get(name) for name in (
+        "bits", "encoding", "refetch")]
+    return model, RowChoice(bits=rows[0], encoding=rows[1], refetch=bool(rows[2]))
+
+
+def _parameters(config):
+    """Parameters of an estimator from the options of a training."""
+    found = {name: config[name] for name in PARAMETERS if name in config}
+    if config.get("schedule") in SCHEDULES:     # of a file of steps, the name alone is there
+        found |= {name: config[name] for name in ("schedule", "step") if name in config}
+    for name in ("loss", "epochs", "refetch"):
+        if config.get(name):
+            found[name] = config[name]
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    """True for what JSON can hold, once it is stored."""
+    if isinstance(value, (list, tuple)):
+        return all(_is_plain(item) for item in value)
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_plain(item) for name, item in value.items())
+    return value is None or isinstance(value, (bool, int, float, str, np.generic, np.ndarray))
+
+
+def _stored(value: Any) -> Any:
+    """A value as JSON holds it."""
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist(), "type": value.dtype.name}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple)):
+        return [_stored(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _stored(item) for name, item in value.items()}
+    return value
+
+
+def _restored(value: Any) -> Any:
+    """The value that :func:`_stored` made JSON of."""
+    if isinstance(value, dict):
+        if set(value) == {"array", "type"}:
+            return np.array(value["array"], value["type"])
+        return {name: _restored(item) for name, item in value.items()}
+    return [_restored(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,181 @@
+"""Estimators in model files: to and from the files of the command line, with the same predictions.
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep.cli import main
+from bitstep.devices.golden import GoldenDevice
+from bitstep.training.model_file import ModelFileError, load_model
+from bitstep.training.pipelines import pipeline_for
+
+RNG = np.random.default_rng(3)
+X = RNG.uniform(-2, 9, (80, 5))
+VALUES = X @ RNG.normal(size=5) + 7
+CLASSES = np.digitize(VALUES, np.quantile(VALUES, [0.3, 0.7]))
+TWO = np.where(np.median(VALUES) < VALUES, 12, -3)
+
+
+def fit(estimator, y) -> Any:
+    new: Any = clone(estimator)
+    return new.fit(X, y)
+
+
+def saved(estimator, tmp_path):
+    path = tmp_path / "model.npz"
+    estimator.save(path)
+    return path
+
+
+ESTIMATORS: dict[str, Any] = {
+    "regression": (LowPrecisionRegressor(epochs=4, random_state=1, l2=0.01, copies=2), VALUES),
+    "floats": (LowPrecisionRegressor(bits=32, epochs=3, batch=8, schedule=[0.1, 0.05, 0.02, 0.01],
+                                     step=None, random_state=1), VALUES),
+    "no intercept": (LowPrecisionRegressor(fit_intercept=False, scaler="maxabs", epochs=2,
+                                           random_state=1), VALUES),
+    "two classes": (LowPrecisionClassifier(epochs=3, random_state=1), TWO),
+    "hinge": (LowPrecisionClassifier(loss="hinge", epochs=3, box=4.0, random_state=1), CLASSES),
+    "hinge, large batch": (LowPrecisionClassifier(loss="hinge", epochs=3, refetch=False, batch=256,
+                                                  random_state=1), CLASSES),
+    "logistic": (LowPrecisionClassifier(loss="log_loss", l1=0.001, step=np.float32(0.5), epochs=3,
+                                        random_state=np.int64(1)), CLASSES.astype(np.uint8)),
+    "truth": (LowPrecisionClassifier(loss="squared_hinge", random_state=1), TWO > 0),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_round_trip(tmp_path, name):
+    estimator, y = ESTIMATORS[name]
+    fitted = fit(estimator, y)
+    loaded = type(estimator).load(saved(fitted, tmp_path))
+    assert loaded.get_params() == fitted.get_params()
+    assert vars(loaded).keys() == vars(fitted).keys()
+    np.testing.assert_equal(dict(vars(loaded)), dict(vars(fitted)))
+    found, expected = loaded.predict(X), fitted.predict(X)
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+    if hasattr(fitted, "predict_proba"):
+        np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+    # Both go on alike, and are saved alike.
+    for one in (loaded, fitted):
+        one.partial_fit(X, y)
+    np.testing.assert_array_equal(loaded.coef_, fitted.coef_)
+    assert loaded.history_ == fitted.history_
+    assert len(loaded.history_) == loaded.n_iter_
+
+
+@pytest.mark.parametrize("name, model", [
+    ("regression", "linreg"), ("floats", "linreg"), ("two classes", "ls-svm"), ("hinge", "svm"),
+    ("logistic", "logistic"), ("truth", "l2-svm")])
+def test_the_command_line_reads_it(tmp_path, capsys, name, model):
+    estimator, y = ESTIMATORS[name]
+    fitted = fit(estimator, y)
+    path, data, out = saved(fitted, tmp_path), tmp_path / "data.csv", tmp_path / "out.txt"
+    np.savetxt(data, np.column_stack([X, y]), delimiter=",", fmt="%.17g")
+    assert main(["predict", str(path), str(data), "--out", str(out)]) == 0
+    np.testing.assert_array_equal(np.loadtxt(out), fitted.predict(X).astype(float))
+    packed = tmp_path / "packed.npz"
+    rows = fitted._rows
+    assert main(["quantize", str(data), "--bits", str(rows.bits), "--encoding", rows.encoding,
+                 "--model", model, "--out", str(packed)]) == 0
+    assert main(["predict", str(path), str(packed)]) == 0
+    assert main(["train", str(data), "--model", model, "--init", str(path), "--epochs", "1",
+                 "--device", "golden"]) == 0
+    capsys.readouterr()
+    assert main(["info", str(path)]) == 0
+    shown = capsys.readouterr().out
+    assert "features" in shown
+    assert "estimator" not in shown
+
+
+@pytest.mark.parametrize("model, y, options", [
+    ("linreg", VALUES, ["--copies", "3", "--bits", "6"]),
+    ("svm", CLASSES, ["--l1", "0.001", "--step", "0.5"]),
+    ("logistic", TWO, ["--schedule", "constant"]), ("ls-svm", TWO, [])])
+def test_it_reads_those_of_the_command_line(tmp_path, model, y, options):
+    data, path, out = tmp_path / "data.csv", tmp_path / "m.npz", tmp_path / "out.txt"
+    np.savetxt(data, np.column_stack([X, y]), delimiter=",", fmt="%.17g")
+    assert main(["train", str(data), "--model", model, "--epochs", "3", *options, "--device",
+                 "golden", "--out", str(path)]) == 0
+    assert main(["predict", str(path), str(data), "--out", str(out)]) == 0
+    kind: Any = LowPrecisionRegressor if model == "linreg" else LowPrecisionClassifier
+    loaded = kind.load(path)
+    np.testing.assert_array_equal(loaded.predict(X), np.loadtxt(out))
+    config = load_model(path).config
+    for name in ("bits", "encoding", "batch", "l1", "copies", "scaler", "schedule", "step"):
+        assert getattr(loaded, name) == config[name]
+    assert (loaded.n_iter_, loaded.history_, loaded.step_) == (3, [], config["step"])
+    if model != "linreg":
+        assert loaded.loss == config["loss"]
+    again = kind.load(saved(loaded, tmp_path))
+    np.testing.assert_array_equal(again.predict(X), loaded.predict(X))
+
+
+def test_steps_of_a_file_are_not_those_of_a_schedule(tmp_path):
+    data, path, steps = tmp_path / "data.csv", tmp_path / "m.npz", tmp_path / "steps.txt"
+    np.savetxt(data, np.column_stack([X, VALUES]), delimiter=",", fmt="%.17g")
+    steps.write_text("0.1\n0.05\n")
+    assert main(["train", str(data), "--schedule", str(steps), "--device", "golden", "--out",
+                 str(path)]) == 0
+    loaded = LowPrecisionRegressor.load(path)
+    assert (loaded.schedule, loaded.step, loaded.step_) == ("inverse", "auto", None)
+
+
+def test_names_of_features(tmp_path):
+    fitted = LowPrecisionRegressor(random_state=0, epochs=2).fit(X, VALUES)
+    names = np.array(list("abcde"), object)
+    vars(fitted)["feature_names_in_"] = names       # as of a data frame
+    loaded = vars(LowPrecisionRegressor.load(saved(fitted, tmp_path)))["feature_names_in_"]
+    assert loaded.dtype == object
+    assert loaded.tolist() == names.tolist()
+
+
+def test_an_opened_device_is_not_saved(tmp_path):
+    device = GoldenDevice(pipeline_for(n_features=5, bits=4, encoding="compensated"))
+    fitted = LowPrecisionRegressor(device=device, random_state=np.random.RandomState(0)).fit(
+        X, VALUES)
+    loaded = LowPrecisionRegressor.load(saved(fitted, tmp_path))
+    assert (loaded.device, loaded.random_state) == (
+        LowPrecisionRegressor().device, None)
+    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+
+
+def test_wrong_files(tmp_path):
+    path = saved(LowPrecisionRegressor(epochs=1).fit(X, VALUES), tmp_path)
+    with pytest.raises(ModelFileError, match=r"the model of a regression \(linreg\), not of a "
+                       r"classification; load it with LowPrecisionRegressor\.load"):
+        LowPrecisionClassifier.load(path)
+    LowPrecisionClassifier(loss="hinge", epochs=1).fit(X, TWO).save(path)
+    with pytest.raises(ModelFileError, match=r"the model of a classification \(svm\), not of a "
+                       r"regression; load it with LowPrecisionClassifier\.load"):
+        LowPrecisionRegressor.load(path)
+    path.write_text("x")
+    with pytest.raises(ModelFileError, match="this is not a model file"):
+        LowPrecisionRegressor.load(path)
+    with pytest.raises(ModelFileError, match="there is no such file"):
+        LowPrecisionRegressor.load(tmp_path / "none")
+    with pytest.raises(NotFittedError):
+        LowPrecisionRegressor().save(path)
+
+
+@pytest.mark.parametrize("classes", [["no", "yes"], [2 ** 53, 2 ** 53 + 1]])
+def test_classes_that_are_no_numbers(tmp_path, classes):
+    fitted = LowPrecisionClassifier(epochs=1).fit(X, np.array(classes)[(TWO > 0).astype(int)])
+    with pytest.raises(ModelFileError, match=r"classes must be numbers that fit .* number them"):
+        fitted.save(tmp_path / "m.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_file_is_plain(tmp_path):
+    """The command line needs nothing but NumPy and JSON."""
+    path = saved(LowPrecisionClassifier(epochs=1).fit(X, CLASSES), tmp_path)
+    with np.load(path, allow_pickle=False) as file:
+        header = json.loads(str(file["header"]))
+    assert header["config"]["model"] == "ls-svm"
+    assert header["config"]["bits"] == 4
