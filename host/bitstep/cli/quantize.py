@@ -29,7 +29,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "quantize", help="quantize and pack a data set into one file",
         description="Scale, quantize and pack DATA into one file, which `bitstep train` takes in "
-        "its place, on a board without scikit-learn, too.",
+        "its place, on a board without scikit-learn, too. A file is read in two passes, in blocks, "
+        "so it may be larger than memory (docs/data-files.md).",
         epilog="Examples: bitstep quantize cadata --bits 3 --out cadata-3.npz; bitstep quantize "
         "cod-rna --model svm --out cod-rna.npz")
     add_data_options(parser)
