@@ -17,7 +17,6 @@ from bitstep.quantization.labels import MAX_CLASSES, distinct
 from bitstep.quantization.scaling import SCALERS
 from bitstep.training.models import MODELS
 
-INTERRUPTED = 130           # exit code after Ctrl-C, as shells have it: 128 + SIGINT
 DEFAULT_MODELS = {"regression": "linreg", "classification": "ls-svm"}
 
 
@@ -153,6 +152,26 @@ def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
             raise UsageError(f"{path} cannot be written: this command reads it, or writes it for "
                              "another option; choose another name")
         seen.add(full)
+
+
+def check_readable(**paths: Sequence[str | Path | None]) -> None:
+    """Raise :class:`UsageError` for a file that cannot be read, before any long work.
+
+    Parameters
+    ----------
+    paths : sequence of path or None
+        Files by the option that names them; None is skipped.
+    """
+    for option, files in paths.items():
+        for path in files:
+            if path is None:
+                continue
+            if not Path(path).is_file():
+                raise UsageError(f"--{option} needs the file {path or repr(path)}, which is not "
+                                 "there; check the path")
+            if not os.access(path, os.R_OK):
+                raise UsageError(f"--{option} needs the file {path}, which may not be read; check "
+                                 "its permissions")
 
 
 def is_quantized(path: str) -> bool:

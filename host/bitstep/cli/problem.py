@@ -149,7 +149,8 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
         label_bits = ENCODINGS[request.encoding].label_bits
-        labels = quantize_labels(train.labels, train.n_rows, label_bits=label_bits)
+        labels = quantize_labels(train.labels, train.n_rows, label_bits=label_bits,
+                                 center_labels=arguments.intercept)
         outputs = [QuantizedDataset(rows_of(request, train, fine_rows=request.refetch), labels)]
     else:
         classes = np.unique(train.labels)
