@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
@@ -67,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     labels = quantize_labels(trained, chosen.count, task=task,
                              label_bits=ENCODINGS[request.encoding].label_bits)
     del trained
-    survey = survey._replace(labels=survey.labels[:0])      # which may be as large as the codes
+    survey = survey._replace(labels=np.zeros(0))      # which may be as large as the codes
     with Bar(chosen.count, "quantizing", " rows") as bar:
         packed = write_quantized(table, survey, chosen, labels, options, Path(arguments.out),
                                  bar.to)

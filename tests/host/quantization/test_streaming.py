@@ -17,6 +17,7 @@ from bitstep.data.tables import arrays, table, texts
 from bitstep.quantization import (
     ENCODINGS,
     QuantizedDataset,
+    archive,
     load_quantized,
     quantize_labels,
     quantize_rows,
@@ -358,14 +359,14 @@ def test_space_for_rows_that_wait(tmp_path, capsys, monkeypatch, small_pieces):
 @pytest.mark.parametrize("after", [0, 3000, 6000])
 def test_a_disk_that_becomes_full(tmp_path, capsys, monkeypatch, small_pieces, after):
     np.save(tmp_path / "set.npy", whole())
-    write, written = os.pwrite, []
+    write, written = archive._write_some, []
 
-    def fill(file, content, offset):
+    def fill(file, offset, content):
         written.append(len(content))
         if sum(written) > after:
             raise OSError(28, "No space left on device")
-        return write(file, content, offset)
-    monkeypatch.setattr(os, "pwrite", fill)
+        return write(file, offset, content)
+    monkeypatch.setattr(archive, "_write_some", fill)
     refuse(capsys, "out.npz cannot be written (No space left on device)", tmp_path / "set.npy")
 
 
@@ -398,8 +399,8 @@ def test_damaged_compressed_members(tmp_path, capsys):
     path = tmp_path / "set.npz"
     np.savez_compressed(path, X=FEATURES, y=LABELS)
     content = bytearray(path.read_bytes())
-    with zipfile.ZipFile(path) as archive:
-        at = archive.getinfo("X.npy").header_offset + 400
+    with zipfile.ZipFile(path) as zipped:
+        at = zipped.getinfo("X.npy").header_offset + 400
     content[at:at + 40] = bytes(40)
     path.write_bytes(content)
     refuse(capsys, "set.npz: the file cannot be read (", path)
