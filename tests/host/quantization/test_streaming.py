@@ -247,12 +247,20 @@ def test_not_a_number_far_in_the_file(tmp_path, capsys, small_pieces):
            tmp_path / "set.npy", "--model", "linreg")
 
 
-def test_rows_that_are_not_chosen_may_be_bad_where_they_are_not_read(tmp_path, small_pieces):
+def test_rows_that_are_not_chosen_may_be_bad_where_they_are_not_read(tmp_path, capsys,
+                                                                    small_pieces):
     values = FEATURES.copy()
     values[397, 6] = np.nan
     np.savez(tmp_path / "set.npz", X=values, y=LABELS)
-    assert main(["quantize", str(tmp_path / "set.npz"), "--out", str(tmp_path / "out.npz"),
-                 "--no-shuffle", "--train-rows", "300"]) == 0
+    command = ["quantize", str(tmp_path / "set.npz"), "--out", str(tmp_path / "out.npz"),
+               "--no-shuffle", "--train-rows", "300"]
+    assert main(command) == 0
+    labels = LABELS.copy()
+    labels[396] = np.nan        # labels are read, for the task
+    np.savez(tmp_path / "set.npz", X=values, y=labels)
+    assert main(command) == 1
+    assert "set: labels must be finite, not nan (row 396, counted from 0)" in \
+        capsys.readouterr().err
 
 
 def test_row_of_another_length_in_the_middle(tmp_path, capsys, small_pieces):
