@@ -105,8 +105,8 @@ def add_lookahead_option(parser: argparse.ArgumentParser) -> None:
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Options for reading, splitting and quantizing a data set."""
-    parser.add_argument("data", metavar="DATA", help="a file (LIBSVM, .csv, .npz), or a name: see "
-                        "`bitstep info --data`")
+    parser.add_argument("data", metavar="DATA", help="a file (LIBSVM text, .csv, .npy, .npz, "
+                        ".parquet, .arrow), or a name: see `bitstep info --data`")
     parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets (default: "
                         "$BITSTEP_DATA, else the cache folder)")
     parser.add_argument("--model", choices=tuple(MODELS), metavar="M",

@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
@@ -29,7 +31,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser = commands.add_parser(
         "quantize", help="quantize and pack a data set into one file",
         description="Scale, quantize and pack DATA into one file, which `bitstep train` takes in "
-        "its place, on a board without scikit-learn, too.",
+        "its place, on a board without scikit-learn, too. A file is read in two passes, in blocks, "
+        "so it may be larger than memory (docs/data-files.md).",
         epilog="Examples: bitstep quantize cadata --bits 3 --out cadata-3.npz; bitstep quantize "
         "cod-rna --model svm --out cod-rna.npz")
     add_data_options(parser)
@@ -66,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     labels = quantize_labels(trained, chosen.count, task=task,
                              label_bits=ENCODINGS[request.encoding].label_bits)
     del trained
-    survey = survey._replace(labels=survey.labels[:0])      # which may be as large as the codes
+    survey = survey._replace(labels=np.zeros(0))      # which may be as large as the codes
     with Bar(chosen.count, "quantizing", " rows") as bar:
         packed = write_quantized(table, survey, chosen, labels, options, Path(arguments.out),
                                  bar.to)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import BinaryIO
 
-CHUNK_BYTES = 1 << 22       # of text; bounds the memory for tokens
+CHUNK_BYTES = 1 << 20       # of text; bounds the memory for tokens
 
 
 def line_chunks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:

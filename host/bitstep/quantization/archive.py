@@ -2,18 +2,19 @@
 
 import contextlib
 import io
-import os
 import shutil
 import struct
 import zlib
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
 from bitstep.writing import whole_file
 
+RawFile = BinaryIO | io.FileIO
 Arrays = dict[str, tuple[np.dtype, tuple[int, ...]]]    # dtype and shape, by name
 
 ALIGNMENT = 64              # of an array's first byte: a line of a cache
@@ -65,15 +66,15 @@ class ArchiveWriter:
 
     Parameters
     ----------
-    file : int
-        Descriptor of the file to write.
+    file : RawFile
+        File to write, without a buffer.
     arrays : dict of str to (dtype, shape)
         Arrays that :meth:`append` writes, in the order of the file.
     path : Path
         Its name, for messages.
     """
 
-    def __init__(self, file: int, arrays: Arrays, path: Path):
+    def __init__(self, file: RawFile, arrays: Arrays, path: Path):
         self._file, self._path, self._members, self._end = file, path, {}, 0
         for name, (dtype, shape) in arrays.items():
             self._place(name, dtype, shape)
@@ -140,18 +141,18 @@ def open_archive(path: Path, arrays: Arrays) -> Iterator[ArchiveWriter]:
         If the file cannot be written; the message names it.
     """
     with whole_file(path) as temporary, temporary.open("wb", buffering=0) as file:
-        writer = ArchiveWriter(file.fileno(), arrays, path)
+        writer = ArchiveWriter(file, arrays, path)
         yield writer
         writer.finish()
 
 
-def write_at(file: int, offset: int, content: "bytes | memoryview", path: Path) -> None:
+def write_at(file: RawFile, offset: int, content: "bytes | memoryview", path: Path) -> None:
     """Write bytes at an offset of a file.
 
     Parameters
     ----------
-    file : int
-        Its descriptor.
+    file : RawFile
+        Open for writing, without a buffer.
     path : Path
         File that a user asked for, for the message of an error.
 
@@ -163,11 +164,17 @@ def write_at(file: int, offset: int, content: "bytes | memoryview", path: Path) 
     view = memoryview(content)
     try:
         while len(view):
-            done = os.pwrite(file, view, offset)
+            done = _write_some(file, offset, view)
             view, offset = view[done:], offset + done
     except OSError as error:
         raise OSError(f"{path} cannot be written ({error.strerror}); a file that was there is "
                       "unchanged") from error
+
+
+def _write_some(file, offset, view):
+    """Write what the system takes at once; return the number of bytes."""
+    file.seek(offset)
+    return file.write(view)
 
 
 def archive_bytes(arrays: Arrays) -> int:

@@ -247,7 +247,7 @@ def _shuffled_on_disk(table: Table, chosen: Chosen, encoder: RowEncoder,
             edges = np.flatnonzero(np.diff(sorted_parts)) + 1
             for group in np.split(order, edges):
                 part = part_of[rows[group[0]]]
-                write_at(file.fileno(), int(ends[part]) * row_bytes,
+                write_at(file, int(ends[part]) * row_bytes,
                          positions[group].data.cast("B"), path)
                 ends[part] += len(group)
         del part_of

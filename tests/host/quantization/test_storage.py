@@ -15,6 +15,7 @@ from bitstep.pipeline.levels import decode
 from bitstep.quantization import (
     ENCODINGS,
     StorageError,
+    archive,
     load_quantized,
     pack_codes,
     pack_floats,
@@ -93,14 +94,14 @@ def test_save_replaces_whole_files_only(tmp_path, monkeypatch):
     save_quantized(make(seed=1), path)
     before = path.read_bytes()
 
-    write = os.pwrite
+    write = archive._write_some
 
-    def fail(file, content, offset):
+    def fail(file, offset, content):
         if offset > 500:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(file, content[:100], offset)       # a write may be a part only
+        return write(file, offset, content[:100])       # a write may be a part only
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", fail)
+        patch.setattr(archive, "_write_some", fail)
         with pytest.raises(OSError, match=r"set cannot be written \(No space left on device\); a "
                            "file that was there is unchanged"):
             save_quantized(make(seed=2), path)
@@ -183,8 +184,8 @@ def test_arrays_are_mapped(tmp_path, options):
         assert isinstance(array.base, mmap.mmap)
     stored = find_arrays(path)
     assert [array.offset % 64 for array in stored.values()] == [0] * len(stored)
-    with zipfile.ZipFile(path) as archive:
-        assert archive.testzip() is None
+    with zipfile.ZipFile(path) as zipped:
+        assert zipped.testzip() is None
     with np.load(path) as file:
         np.testing.assert_array_equal(file["rows_0"], data.rows.packed[0])
         assert set(file) == set(stored)
@@ -224,11 +225,11 @@ def test_newer_version(saved):
 
 
 def test_missing_array(saved):
-    with zipfile.ZipFile(saved) as archive:
-        kept = {name: archive.read(name) for name in archive.namelist() if name != "rows_1.npy"}
-    with zipfile.ZipFile(saved, "w") as archive:
+    with zipfile.ZipFile(saved) as zipped:
+        kept = {name: zipped.read(name) for name in zipped.namelist() if name != "rows_1.npy"}
+    with zipfile.ZipFile(saved, "w") as zipped:
         for name, content in kept.items():
-            archive.writestr(name, content)
+            zipped.writestr(name, content)
     refuse(saved, "the file is damaged or was cut short ('rows_1")
 
 

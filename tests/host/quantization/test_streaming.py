@@ -17,6 +17,7 @@ from bitstep.data.tables import arrays, table, texts
 from bitstep.quantization import (
     ENCODINGS,
     QuantizedDataset,
+    archive,
     load_quantized,
     quantize_labels,
     quantize_rows,
@@ -246,12 +247,20 @@ def test_not_a_number_far_in_the_file(tmp_path, capsys, small_pieces):
            tmp_path / "set.npy", "--model", "linreg")
 
 
-def test_rows_that_are_not_chosen_may_be_bad_where_they_are_not_read(tmp_path, small_pieces):
+def test_rows_that_are_not_chosen_may_be_bad_where_they_are_not_read(tmp_path, capsys,
+                                                                    small_pieces):
     values = FEATURES.copy()
     values[397, 6] = np.nan
     np.savez(tmp_path / "set.npz", X=values, y=LABELS)
-    assert main(["quantize", str(tmp_path / "set.npz"), "--out", str(tmp_path / "out.npz"),
-                 "--no-shuffle", "--train-rows", "300"]) == 0
+    command = ["quantize", str(tmp_path / "set.npz"), "--out", str(tmp_path / "out.npz"),
+               "--no-shuffle", "--train-rows", "300"]
+    assert main(command) == 0
+    labels = LABELS.copy()
+    labels[396] = np.nan        # labels are read, for the task
+    np.savez(tmp_path / "set.npz", X=values, y=labels)
+    assert main(command) == 1
+    assert "set: labels must be finite, not nan (row 396, counted from 0)" in \
+        capsys.readouterr().err
 
 
 def test_row_of_another_length_in_the_middle(tmp_path, capsys, small_pieces):
@@ -358,14 +367,14 @@ def test_space_for_rows_that_wait(tmp_path, capsys, monkeypatch, small_pieces):
 @pytest.mark.parametrize("after", [0, 3000, 6000])
 def test_a_disk_that_becomes_full(tmp_path, capsys, monkeypatch, small_pieces, after):
     np.save(tmp_path / "set.npy", whole())
-    write, written = os.pwrite, []
+    write, written = archive._write_some, []
 
-    def fill(file, content, offset):
+    def fill(file, offset, content):
         written.append(len(content))
         if sum(written) > after:
             raise OSError(28, "No space left on device")
-        return write(file, content, offset)
-    monkeypatch.setattr(os, "pwrite", fill)
+        return write(file, offset, content)
+    monkeypatch.setattr(archive, "_write_some", fill)
     refuse(capsys, "out.npz cannot be written (No space left on device)", tmp_path / "set.npy")
 
 
@@ -398,8 +407,8 @@ def test_damaged_compressed_members(tmp_path, capsys):
     path = tmp_path / "set.npz"
     np.savez_compressed(path, X=FEATURES, y=LABELS)
     content = bytearray(path.read_bytes())
-    with zipfile.ZipFile(path) as archive:
-        at = archive.getinfo("X.npy").header_offset + 400
+    with zipfile.ZipFile(path) as zipped:
+        at = zipped.getinfo("X.npy").header_offset + 400
     content[at:at + 40] = bytes(40)
     path.write_bytes(content)
     refuse(capsys, "set.npz: the file cannot be read (", path)

@@ -37,18 +37,13 @@ class MemoryTable(Table):
             yield Piece(rows, data.features[rows], data.labels[rows])
 
 
-def to_dataset(table: Table, name: str | None = None) -> Dataset:
-    """All rows of a table in memory, where that is enough.
-
-    Parameters
-    ----------
-    name : str or None
-        Name of the data set; None: the table's.
-    """
-    pieces = list(table.pieces())
-    labels = np.concatenate([piece.labels for piece in pieces])
-    features = np.empty((len(labels), table.n_features), pieces[0].features.dtype)
-    for piece in pieces:
-        features[piece.rows] = piece.features
-    return Dataset(name or table.name, features, labels, table.task or task_of_labels(labels),
+def to_dataset(table: Table) -> Dataset:
+    """All rows of a table in memory, where that is enough."""
+    n_rows = table.count_rows()
+    features, labels = np.zeros((0, table.n_features)), np.empty(n_rows)
+    for piece in table.pieces():
+        if not len(features):       # the first piece knows the type
+            features = np.empty((n_rows, table.n_features), piece.features.dtype)
+        features[piece.rows], labels[piece.rows] = piece.features, piece.labels
+    return Dataset(table.name, features, labels, table.task or task_of_labels(labels),
                    table.feature_names)

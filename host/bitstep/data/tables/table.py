@@ -166,6 +166,7 @@ class Table(abc.ABC):
         else:
             with readable(self.path):
                 found = self.all_labels()
+            check_labels(self.name, found, np.arange(len(found)))
         self._n_surveyed = len(found)
         return Survey(found, ranges.low, ranges.high)
 
