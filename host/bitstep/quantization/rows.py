@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_integer
 from bitstep.data.blocks import Workspace, row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.config import MAX_FEATURES, PipelineConfig, level_limit
@@ -255,10 +255,8 @@ def _blocks(features: np.ndarray, scaling: Scaler, grid: Grid) \
 
 
 def _check_options(encoding, copies, seed, fine_rows):
-    for name, value, low, high in (("copies", copies, 1, MAX_COPIES), ("seed", seed, 0, np.inf)):
-        if not is_integer(value, low, high):
-            limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
-            raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
+    check_integer("copies", copies, 1, MAX_COPIES)
+    check_integer("seed", seed, 0)
     if fine_rows and not ENCODINGS[encoding].cell:
         raise ValueError(f"fine_rows must be False for encoding {encoding!r}, not {fine_rows!r}: "
                          f"they are kept for the encodings {fine_encodings()}")
