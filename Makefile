@@ -26,10 +26,10 @@ $(VENV)/.stamp-%: pyproject.toml | $(BIN)/python
 
 demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated board
 	@mkdir -p build
-	$(BIN)/bitstep train diabetes --bits 4 --encoding compensated --epochs 20 \
+	$(BIN)/bitstep train diabetes --device sim --bits 4 --encoding compensated --epochs 20 \
 		--train-rows 342 --out build/diabetes.npz --report build/diabetes.json \
 		--plot build/diabetes.png
-	$(BIN)/bitstep train breast_cancer --model ls-svm --bits 2 --encoding compensated \
+	$(BIN)/bitstep train breast_cancer --device sim --model ls-svm --bits 2 --encoding compensated \
 		--epochs 20 --train-rows 400 --out build/breast_cancer.npz \
 		--report build/breast_cancer.json --plot build/breast_cancer.png
 	@echo "Models, reports and loss curves are in build/."

@@ -19,8 +19,8 @@ MAY_IMPORT = {"bitstep": set(), "bitstep_lab": {"bitstep"}, "bitstep_hw": {"bits
               "bitstep_sim": {"bitstep", "bitstep_lab", "bitstep_hw"}}
 MAX_FLOORS = 5
 FLOORS = {
-    "bitstep": ["pipeline data plugins checks writing", "golden quantization", "training devices",
-                "estimators cli", "doctor __init__ __main__"],
+    "bitstep": ["pipeline data plugins checks writing", "golden quantization cycles",
+                "training devices", "estimators cli", "doctor __init__ __main__"],
     "bitstep_hw": ["parts axi identity", "pipeline shell", "top", "boards command __init__"]}
 OUTSIDERS = {
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from bitstep.devices import open_device
+from bitstep.devices import default_device, open_device
 from bitstep.pipeline.config import FLOAT_BITS
 from bitstep.pipeline.device import Device
 from bitstep.quantization import (
@@ -42,7 +42,7 @@ class _LowPrecisionModel(BaseEstimator):
 
     def __init__(self, *, bits: Any = "auto", encoding="auto", epochs=20, step: Any = "auto",
                  schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
-                 scaler="minmax", fit_intercept=True, device: Any = "golden", warm_start=False,
+                 scaler="minmax", fit_intercept=True, device: Any = "auto", warm_start=False,
                  random_state: Any = None):
         self.bits = bits
         self.encoding = encoding
@@ -136,7 +136,7 @@ class _LowPrecisionModel(BaseEstimator):
     def _device_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto"}
         if isinstance(self.device, str):
-            return options | {"name": self.device}
+            return options | {"name": default_device() if self.device == "auto" else self.device}
         if isinstance(self.device, dict):
             if "name" not in self.device:
                 raise ValueError("device must have a 'name' if it is a dictionary, not only "
@@ -209,8 +209,9 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         How columns are taken to [-1, 1].
     fit_intercept : bool, default=True
         True to train an intercept; without one, ``scaler`` must be ``maxabs``.
-    device : str, dict or opened device, default="golden"
-        ``golden`` (NumPy, no tools needed), ``sim`` or another installed device; or a dictionary
+    device : str, dict or opened device, default="auto"
+        ``cpu`` (compiled loops), ``golden`` (NumPy alone), ``sim`` or another installed device;
+        ``auto`` is ``cpu``, or ``golden`` where numba is not installed; or a dictionary
         with ``name``, any option of the device, ``bus_width`` (default 64) and ``lookahead``
         (default ``auto``); or what :func:`bitstep.devices.open_device` returned, which stays open.
         All devices give the same model; with 32 bits, ``lookahead`` has a part in its rounding.
@@ -376,7 +377,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     def __init__(self, *, loss="squared_error", refetch: Any = "auto", bits: Any = "auto",
                  encoding="auto", epochs=20, step: Any = "auto", schedule: Any = "inverse",
                  batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1, scaler="minmax",
-                 fit_intercept=True, device: Any = "golden", warm_start=False,
+                 fit_intercept=True, device: Any = "auto", warm_start=False,
                  random_state: Any = None):
         super().__init__(
             bits=bits, encoding=encoding, epochs=epochs, step=step, schedule=schedule, batch=batch,

@@ -4,6 +4,8 @@ The device is a model of the protocol in Python: it sees nothing but register wr
 memory of its own, rebuilds the job from them, and runs the golden model.
 """
 
+import importlib
+import importlib.util
 import time
 from dataclasses import fields, replace
 
@@ -286,3 +288,5 @@ class FakeDevice(RegisterDevice):
 
 
 DEVICES = {"golden": GoldenDevice, "fake": FakeDevice}
+if importlib.util.find_spec("numba"):
+    DEVICES["cpu"] = importlib.import_module("bitstep.devices.cpu.device").CpuDevice

@@ -2,11 +2,12 @@
 
 import argparse
 import inspect
+from contextlib import suppress
 from typing import Any
 
 from bitstep.cli.options import UsageError, integer, number
 from bitstep.cli.progress import StatusLine
-from bitstep.devices import available, device_class
+from bitstep.devices import DeviceError, available, default_device, device_class
 
 # Options of the command line and the parameters of a device's class.
 _PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
@@ -14,15 +15,23 @@ _PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
                "manifest": "manifest", "bitfile": "bitfile"}
 
 
-def add_device_options(group: Any) -> None:
-    """Declare the options of :func:`device_options`."""
-    group.add_argument("--device", default="sim", metavar="NAME",
-                       help="sim, golden or another of `bitstep devices` (default: sim)")
+def add_device_options(group: Any, default: str | None = None) -> None:
+    """Declare the options of :func:`device_options`.
+
+    Parameters
+    ----------
+    group : argument group
+    default : str, optional
+        Device if none is named; None: :func:`bitstep.devices.default_device`.
+    """
+    group.add_argument("--device", default=default or default_device(), metavar="NAME",
+                       help="cpu (compiled loops), sim (the RTL), golden (NumPy) or another of "
+                       "`bitstep devices` (default: %(default)s)")
     group.add_argument("--clock-mhz", type=number(0), metavar="F", help="clock of the pipeline")
     group.add_argument("--memory-latency", type=integer(1), metavar="N",
-                       help="sim: cycles from an address to its data")
+                       help="cpu, sim: cycles from an address to its data")
     group.add_argument("--memory-gbps", type=number(0), metavar="F",
-                       help="sim: memory bandwidth in 10^9 bytes per second")
+                       help="cpu, sim: memory bandwidth in 10^9 bytes per second")
     group.add_argument("--wave", metavar="FILE", help="sim: write a waveform (.fst); slow")
     group.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
                        "/dev/ttyUSB0")
@@ -54,9 +63,20 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
         if value is None:
             continue
         if parameter not in known:
-            raise UsageError(f"--{name.replace('_', '-')} is not possible with --device "
-                             f"{arguments.device}")
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} is not possible with --device {arguments.device}; it is "
+                             f"for --device {' or '.join(_devices_with(parameter)) or 'none'}")
         options[parameter] = value * 1e6 if name == "clock_mhz" else value
     if "progress" in known:
         options["progress"] = StatusLine(arguments.device)
     return options
+
+
+def _devices_with(parameter: str) -> list[str]:
+    """Names of the usable devices whose class has a parameter."""
+    found = []
+    for name in available():
+        with suppress(DeviceError):
+            if parameter in inspect.signature(device_class(name)).parameters:
+                found.append(name)
+    return found

@@ -1,6 +1,7 @@
 """Devices that run training jobs, and the registry of those installed."""
 
 import importlib.metadata
+import importlib.util
 import inspect
 from typing import Any
 
@@ -10,14 +11,19 @@ from bitstep.pipeline.results import DeviceError
 from bitstep.plugins import entry_points
 
 GROUP = "bitstep.devices"
-EXTRAS = {"sim": "sim"}     # extra of the distribution that a device of ours needs
+EXTRAS = {"cpu": "cpu", "sim": "sim"}   # extra of the distribution that a device of ours needs
 
-__all__ = ["Device", "DeviceError", "available", "device_class", "open_device"]
+__all__ = ["Device", "DeviceError", "available", "default_device", "device_class", "open_device"]
 
 
 def available() -> dict[str, importlib.metadata.EntryPoint]:
     """Devices that some installed distribution offers, by name, without importing them."""
     return entry_points(GROUP)
+
+
+def default_device() -> str:
+    """The device for people at a desk: ``cpu``, or ``golden`` where numba is not installed."""
+    return "cpu" if importlib.util.find_spec("numba") else "golden"
 
 
 def device_class(name: str) -> type:

@@ -23,7 +23,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "uart --port /dev/ttyUSB0 --manifest bitstreams/FILE.json. The report is explained in "
         "docs/doctor.md. No other program may use the device meanwhile.")
     device = parser.add_argument_group("device")
-    add_device_options(device)
+    add_device_options(device, default="sim")
     examination = parser.add_argument_group("examination")
     examination.add_argument("--memory-mib", type=integer(1, 1 << 16), default=16, metavar="N",
                              help="size of the large buffer of the memory test (default: 16; "

@@ -322,7 +322,7 @@ def test_pipeline_that_runs_wild_is_stopped():
 
 def test_golden_timeout(monkeypatch):
     clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr("bitstep.devices.golden.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("bitstep.devices.software.time.monotonic", lambda: next(clock))
     with pytest.raises(RunTimeoutError, match=r"took 10\.0 s for an epoch, more than the limit"):
         DEVICES["golden"](CONFIG).train(small_job(), timeout_s=5)
 

@@ -1,0 +1,1 @@
+"""Rows and the times at which they enter the pipeline."""

@@ -1,0 +1,101 @@
+"""Numbers of a job and of a pipeline that decide about cycles."""
+
+from dataclasses import dataclass
+
+from bitstep.pipeline.config import PipelineConfig, ceil_div
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.shapes import label_bytes
+
+WORD_BYTES = 8              # beat of the bus for labels, tables and models
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes and distances in time of one job on one pipeline. No row is looked at.
+
+    Attributes
+    ----------
+    config : PipelineConfig
+        The pipeline.
+    rows, beats, copies, epochs : int
+        Rows of an epoch, beats of a row, copies of the rows, epochs of the run.
+    lookahead : int
+        D, the register LOOKAHEAD.
+    correction_period, proximal_period : int
+        As the registers; 0 for none.
+    label_words, labels_per_word : int
+        64-bit words of an epoch's labels, and labels in one.
+    model_words : int
+        64-bit words of a model in memory.
+    pairs : int
+        Pairs of model words that hold features.
+    fine_words : int
+        64-bit words of a fine row.
+    warm : bool
+        The run reads an initial model.
+    refetching : bool
+        The run has a CELL_HALF_LEVELS.
+    """
+
+    config: PipelineConfig
+    rows: int
+    beats: int
+    copies: int
+    epochs: int
+    lookahead: int
+    correction_period: int
+    proximal_period: int
+    label_words: int
+    labels_per_word: int
+    model_words: int
+    pairs: int
+    fine_words: int
+    warm: bool
+    refetching: bool
+
+    @classmethod
+    def of(cls, job: TrainingJob, config: PipelineConfig, lookahead: int | None) -> "Shape":
+        """Return the shape of a job on the pipeline ``config``; ``lookahead`` is the value of the
+        register, or None for what the driver writes into it.
+        """
+        beats = job.beats
+        if lookahead is None:
+            lookahead = job.lookahead if config.row_format == "float32" \
+                else config.effective_lookahead(beats)
+        last_lanes = job.n_features - (beats - 1) * config.lanes
+        per_beat = config.model_lanes // 2
+        label_words = label_bytes(job.n_rows, job.label_format) // WORD_BYTES
+        return cls(
+            config=config, rows=job.n_rows, beats=beats, copies=len(job.rows),
+            epochs=len(job.epochs), lookahead=lookahead,
+            correction_period=job.correction_period, proximal_period=job.proximal_period,
+            label_words=label_words, labels_per_word=(64, 4, 2)[job.label_format],
+            model_words=beats * per_beat + 1,
+            pairs=(beats - 1) * per_beat + ceil_div(last_lanes, 2),
+            fine_words=config.fine_words(job.n_features) // 4,
+            warm=bool(job.model.any() or job.intercept), refetching=job.cell_half_levels > 0)
+
+    @property
+    def row_beats(self) -> int:
+        """Beats of an epoch."""
+        return self.rows * self.beats
+
+    @property
+    def registered(self) -> bool:
+        """True if streams pass registers and strobes take a cycle (``cycles_per_update`` 4)."""
+        return self.config.registered_streams
+
+    @property
+    def correction_delay(self) -> int:
+        """Cycles from the last slot of a row that samples the model to the first slot that may see
+        its corrections.
+        """
+        config = self.config
+        groups = ceil_div(config.model_lanes, config.correction_lanes)
+        answer = 1 + config.memory_wait
+        return 10 + config.product_stages + answer + groups * self.beats
+
+    @property
+    def proximal_cycles(self) -> int:
+        """Cycles of a proximal step, from its strobe."""
+        return 2 * self.pairs + self.beats * (1 + self.config.memory_wait)

@@ -1,0 +1,1 @@
+"""What the pipeline reads and writes, and the memory behind it."""

@@ -1,0 +1,94 @@
+"""Beats and labels of a memory that never keeps the pipeline waiting but at the start of a run."""
+
+from bitstep.cycles.refetching import first_take, refetch_end
+from bitstep.cycles.shape import Shape
+
+# Cycles from a reader's job to its first beat, less the memory's latency: splitter, register in
+# front of the bus, queue (2).
+READ_CYCLES = 4
+
+
+class AmpleStreams:
+    """Streams whose items are there when they are wanted, from the first one on.
+
+    Methods take and return cycles since the run's first.
+
+    Parameters
+    ----------
+    shape : Shape
+    latency : int
+        The memory's latency, at most what the readers' queues cover.
+    """
+
+    def __init__(self, shape: Shape, latency: int):
+        self.shape, self.latency = shape, latency
+        self.late = late = int(shape.registered)       # cycles of a register between streams
+        # Queues out of which rows come again take 2 cycles, registers one.
+        self.queue = 2 if shape.config.refetch else late
+        self.label_delay = 2 + late + self.queue        # two in the unpacker
+        self.first_job = 1 if shape.warm else 2 if shape.correction_period else 3
+        self.words_from = self.rows_from = self.labels_from = 0
+
+    def begin(self, time):
+        """Start the readers; the strobe arrives at ``time``."""
+        read = READ_CYCLES + self.latency + self.late      # with a register for the jobs
+        self.rows_from = time + 1 + read + self.queue
+        self.words_from = time + self.first_job + read + self.late
+
+    def words(self, time, number):
+        """Take words of the auxiliary stream from ``time`` on; return the cycle of the last."""
+        return max(time, self.words_from) + number - 1
+
+    def start_epoch(self, time):
+        """Let labels pass; ``time`` is the cycle of the strobe in the control of the run."""
+        self.labels_from = time + self.label_delay
+
+    def beats(self, time, number, limit):
+        """Take beats from ``time`` on, before ``limit``; return the next cycle, and the beats that
+        were taken.
+        """
+        time = min(max(time, self.rows_from), limit)
+        number = min(number, limit - time)
+        return time + number, number
+
+    def last(self, time, limit):
+        """Take a row's last beat and its label; return the first cycle that has the beat, and the
+        cycle in which both are taken, ``limit`` if that is before.
+        """
+        with_beat = min(max(time, self.rows_from), limit)
+        return with_beat, min(max(with_beat, self.labels_from), limit)
+
+    def rewind(self, time):
+        """Return to the oldest row that is not decided."""
+        self.rows_from = self.labels_from = time + 2
+
+    def write_model(self, time, words):
+        """Write a model; ``time`` is the first cycle of the write. Return the cycle in which all of
+        it is known to be in memory.
+        """
+        return time + 4 + 4 * self.late + words + self.latency
+
+    def fetch(self, time, row, active):
+        """Fetch a fine row, asked for at ``time``; return the cycle in which it is
+        decided and, if it is ``active``, applied.
+        """
+        first = time + 1 + READ_CYCLES + self.latency
+        return refetch_end(self.shape, max(first, first_take(self.shape, time)), active)
+
+    def anchor(self, shape):
+        """Rows after which the state may be the same again."""
+        return shape.lookahead + 1
+
+    def steady_rows(self):
+        """Rows that may be skipped."""
+        return 1 << 60
+
+    def skip(self, rows):
+        """Nothing is counted here."""
+
+    def state(self):
+        """Nothing: what decides here is constant."""
+        return ()
+
+    def shift(self, cycles):
+        """Nothing depends on the time any more."""

@@ -1,0 +1,48 @@
+"""Memory behind the pipeline's buses, as far as it decides about cycles."""
+
+from dataclasses import dataclass
+
+# Up to this latency the readers' queues cover every wait but the first (docs/pipeline.md).
+_COVERED_LATENCY = 32
+_AUX_BYTES = 8          # of a beat of each of the three buses but that of the rows
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory that answers every burst after the same time and stalls at no other cause.
+
+    Parameters
+    ----------
+    latency : int
+        Cycles from the address of a burst to its first beat, and from the last beat that is
+        written to its response; at least 1.
+    bytes_per_cycle : float or None
+        Bandwidth that all buses share, above 0; None does not limit it.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
+    """
+
+    latency: int = 20
+    bytes_per_cycle: float | None = None
+
+    def __post_init__(self):
+        if self.latency < 1:
+            raise ValueError(f"Memory latency must be at least 1 cycle, not {self.latency}")
+        if self.bytes_per_cycle is not None and not self.bytes_per_cycle > 0:
+            raise ValueError(f"Memory bandwidth must be above 0 bytes per cycle, "
+                             f"not {self.bytes_per_cycle}")
+
+    def is_ample(self, beat_bytes: int) -> bool:
+        """Return True if nothing waits for this memory but for the first beats of a run.
+
+        Parameters
+        ----------
+        beat_bytes : int
+            Bytes of a beat of the rows' bus.
+        """
+        peak = beat_bytes + 3 * _AUX_BYTES      # of all buses, in one cycle
+        return self.latency <= _COVERED_LATENCY and (
+            self.bytes_per_cycle is None or self.bytes_per_cycle >= peak)

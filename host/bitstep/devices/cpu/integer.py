@@ -1,0 +1,161 @@
+"""Rows of integer levels: :class:`bitstep.golden.integer.IntegerEpoch`, compiled."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, update_of
+from bitstep.devices.cpu.compiling import compiled, kernel
+from bitstep.devices.cpu.decoding import decode_row
+from bitstep.devices.cpu.refetching import drain, pass_boundary, take_row
+from bitstep.devices.cpu.words import (
+    BOUND,
+    CORRECTION,
+    INTERCEPT,
+    LIMIT,
+    MODEL,
+    PENDING,
+    SEEN_INTERCEPT,
+    apply,
+    correction,
+    dot,
+    proximal,
+)
+
+
+class Epoch(NamedTuple):
+    """Numbers of an epoch, all int64 (:class:`bitstep.pipeline.job.TrainingJob`).
+
+    Attributes
+    ----------
+    n_rows, level, batch, correction_period, proximal_period, threshold, box_limit, cell : int
+    correction_mantissa, correction_shift : int
+        A correction is ``word * coefficient * mantissa / 2**shift``.
+    level_limit, fine_fraction : int
+        Of the configuration.
+    lookahead_margin : int
+        With refetching: what updates of 1 by all rows in flight can change of twice a product.
+    """
+
+    n_rows: int
+    level: int
+    batch: int
+    correction_period: int
+    proximal_period: int
+    threshold: int
+    box_limit: int
+    cell: int
+    correction_mantissa: int
+    correction_shift: int
+    level_limit: int
+    fine_fraction: int
+    lookahead_margin: int
+
+
+class Arrays(NamedTuple):
+    """Arrays of a run; those of a model have length ``padded(n_features)``, zero at the end.
+
+    Attributes
+    ----------
+    model, seen : ndarray of int32
+        The model, and what the rows of a batch meet.
+    pending : ndarray of int32
+        Correction that the next boundary adds.
+    coefficients : ndarray of int64
+    dot_levels, gradient_levels : ndarray of int8
+        Of the row that is taken; the same array where codes have one level.
+    tables : ndarray of uint64, shape (2, 256)
+    state : ndarray of int64
+    """
+
+    model: np.ndarray
+    seen: np.ndarray
+    pending: np.ndarray
+    coefficients: np.ndarray
+    dot_levels: np.ndarray
+    gradient_levels: np.ndarray
+    tables: np.ndarray
+    state: np.ndarray
+
+
+@kernel
+def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, first):
+    """Take rows from ``first`` on, one for each target.
+
+    Parameters
+    ----------
+    rows : ndarray of uint8, shape (n_rows, beats * beat_bytes)
+    fine : ndarray of int16, shape (n_rows, n_features)
+        Fine rows, or of no rows.
+    shape : RowFormat
+    rule : Rule
+    epoch : Epoch
+    arrays : Arrays
+        Changed.
+    flight : Flight
+        Changed with refetching.
+    targets, dithers : ndarray of int64
+    first : int
+
+    Returns
+    -------
+    int
+        0, or the Saturation of the row that left a range.
+    """
+    model, state = arrays.model, arrays.state
+    dot_levels, gradient_levels = arrays.dot_levels, arrays.gradient_levels
+    dot_table, gradient_table = arrays.tables[0], arrays.tables[1]
+    seen = arrays.seen if epoch.batch > 1 else model
+    for i in range(targets.size):
+        row = first + i
+        if epoch.correction_period and row % epoch.correction_period == 0:
+            wrong = _correct(epoch, arrays, row)
+            if wrong:
+                return wrong
+            pass_boundary(flight)
+        if row % epoch.batch == 0:
+            if epoch.batch > 1:
+                seen[:] = model
+            state[SEEN_INTERCEPT] = state[INTERCEPT]
+        decode_row(rows, row, shape, shape.dot, dot_table, dot_levels)
+        if shape.two_levels:
+            decode_row(rows, row, shape, shape.gradient, gradient_table, gradient_levels)
+        product = dot(dot_levels, seen) + epoch.level * state[SEEN_INTERCEPT]
+        if epoch.cell:
+            wrong = take_row(row, fine[row], rule, epoch, arrays, flight, product, targets[i],
+                             dithers[i])
+        else:
+            update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, targets[i],
+                               dithers[i])
+            wrong = apply(epoch, model, gradient_levels, update, state)
+        if wrong:
+            return wrong
+        if epoch.proximal_period and ((row + 1) % epoch.proximal_period == 0
+                                      or row + 1 == epoch.n_rows):
+            proximal(model, epoch.threshold, epoch.box_limit)
+            drain(flight, flight.updates.size)
+    return 0
+
+
+@compiled
+def _correct(epoch, arrays, row):
+    """Add the correction that is due and compute the next one; return 0 or a Saturation."""
+    model, pending, state = arrays.model, arrays.pending, arrays.state
+    if state[PENDING]:
+        largest = np.int64(0)
+        for j in range(model.size):
+            word = np.int64(model[j]) + pending[j]
+            if word < -LIMIT or word >= LIMIT:
+                return MODEL
+            model[j] = word
+            largest = max(largest, abs(word))
+        state[BOUND] = largest
+    state[PENDING] = row + epoch.correction_period < epoch.n_rows
+    if state[PENDING]:
+        for j in range(model.size):
+            exact = correction(model[j], arrays.coefficients[j] * epoch.correction_mantissa,
+                               epoch.correction_shift)
+            if exact < -LIMIT or exact >= LIMIT:
+                return CORRECTION
+            pending[j] = exact
+    return 0

@@ -1,0 +1,298 @@
+"""The native device against the golden model: every model, intercept, counter and ending."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from bitstep.devices.golden import GoldenDevice
+from bitstep.golden.dither import dithers
+from bitstep.golden.sigmoid import sigmoid
+from bitstep.golden.steps import MAX_DERIVATIVE_STEP, Saturated, derivative_step, update_rule
+from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
+from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.levels import decode
+from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
+from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.results import RunTimeoutError, SaturationError, TrainingInterrupted
+from bitstep_sim.testing.random_jobs import random_job
+
+pytest.importorskip("numba", reason="the native device needs numba")
+
+from bitstep.devices.cpu import arithmetic, decoding, device, words
+from bitstep.devices.cpu.device import CpuDevice
+
+LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
+FORMATS = [("one_level", bits) for bits in range(1, 9)] \
+    + [("two_levels", bits) for bits in range(2, 9)] + [("float32", 32)]
+
+
+def outcome(kind, job):
+    """Result of a job, and the epoch and reason of its saturation."""
+    try:
+        return kind(job.config).train(job), None
+    except SaturationError as error:
+        return error.result, (error.epoch, error.saturation)
+
+
+def compare(job):
+    expected, ending = outcome(GoldenDevice, job)
+    result, own_ending = outcome(CpuDevice, job)
+    assert own_ending == ending
+    assert np.array_equal(result.models, expected.models)
+    assert np.array_equal(result.intercepts, expected.intercepts)
+    known = {name: value for name, value in expected.counters.items() if value is not None}
+    assert {name: result.counters[name] for name in known} == known
+    return ending
+
+
+@st.composite
+def jobs(draw):
+    """A job of any kind; one in some saturates."""
+    row_format, bits = draw(st.sampled_from(FORMATS))
+    solver = draw(st.sampled_from(["linear", "linear", "logistic"]))
+    n_features = draw(st.one_of(st.sampled_from([1, 7, 8, 9, 31, 32, 33, 64]),
+                                st.integers(1, 200)))
+    batch = draw(st.sampled_from([1, 1, 2, 3, 16]))
+    cell = 0
+    if row_format == "one_level" and solver == "linear" and draw(st.booleans()):
+        cell, batch = draw(st.integers(1, 2)) * (2 if bits == 1 else 1), 1
+    config = PipelineConfig(
+        bits=bits, row_format=row_format, bus_width=draw(st.sampled_from(BUS_WIDTHS)),
+        max_features=n_features, solver=solver, cycles_per_update=6 if solver == "logistic" else 2,
+        lookahead=draw(st.integers(0, 8)), proximal=True, refetch=cell > 0)
+    beats = config.beats(n_features)
+    least = config.effective_lookahead(beats) + 1 if row_format == "float32" else 1
+    periods = st.integers(0, 5).map(lambda count: count and batch * (count + least))
+    proximal_period = draw(periods)
+    # Proximal steps are made for updates that fit.
+    speeds = [0.5, 0.5, 4.0] if proximal_period else [0.5, 4.0, 1e3, 1e6]
+    loss = Loss.LOGISTIC if solver == "logistic" else Loss.HINGE if cell else \
+        draw(st.sampled_from(LINEAR))
+    return random_job(
+        config, n_features=n_features, n_rows=draw(st.integers(1, 50)), loss=loss, batch=batch,
+        seed=draw(st.integers(0, 1 << 30)), epochs=draw(st.integers(1, 3)),
+        correction_period=draw(periods), proximal_period=proximal_period, cell_half_levels=cell,
+        label_format=draw(st.sampled_from(list(LabelFormat))), copies=draw(st.integers(1, 3)),
+        intercept=draw(st.booleans()), warm=draw(st.booleans()),
+        speed=draw(st.sampled_from(speeds)))
+
+
+@settings(deadline=None, max_examples=200,
+          suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(jobs())
+def test_any_job(job):
+    compare(job)
+
+
+@pytest.mark.parametrize("row_format, bits", FORMATS)
+@pytest.mark.parametrize("n_features, batch, period", [(256, 64, 64), (256, 256, 256), (4096, 1, 7),
+                                                       (4095, 64, 128), (1000, 1, 0)])
+def test_sizes_that_users_have(row_format, bits, n_features, batch, period):
+    config = PipelineConfig(bits=bits, row_format=row_format, bus_width=512, max_features=4096,
+                            lookahead=2)
+    job = random_job(config, n_features=n_features, n_rows=300, batch=batch, seed=n_features + bits,
+                     correction_period=period, epochs=2, speed=0.2)
+    assert compare(job) is None
+
+
+@pytest.mark.parametrize("row_format, bits", FORMATS)
+def test_more_rows_than_a_portion(row_format, bits, monkeypatch):
+    monkeypatch.setattr(device, "PORTION_ROWS", 24)
+    config = PipelineConfig(bits=bits, row_format=row_format, max_features=24, proximal=True)
+    for label_format in LabelFormat:
+        compare(random_job(config, n_features=21, n_rows=1003, batch=5, correction_period=35,
+                           proximal_period=20, label_format=label_format, seed=bits))
+
+
+@pytest.mark.parametrize("bits, cell", [(1, 2), (1, 4), (2, 1), (4, 2), (8, 1), (8, 2)])
+@pytest.mark.parametrize("n_features", [256, 1000])
+def test_refetching_of_many_rows(bits, cell, n_features):
+    config = PipelineConfig(bits=bits, max_features=n_features, lookahead=3, refetch=True)
+    job = random_job(config, n_features=n_features, n_rows=400, loss=Loss.HINGE,
+                     cell_half_levels=cell, seed=bits, speed=0.1)
+    compare(job)
+    fetched = CpuDevice(config).train(job).counters["refetched_rows"]
+    assert fetched is not None
+    assert fetched < 800
+    assert fetched > 0 or bits == 8         # a row of 8 bits is hardly ever undecided
+
+
+def extreme_job(row_format, bits, sign, loss, n_features=1024):
+    """The largest levels against the largest words: every sum at the end of its range."""
+    config = PipelineConfig(bits=bits, row_format=row_format, bus_width=512, max_features=1024,
+                            lookahead=3, solver="logistic" if loss == Loss.LOGISTIC else "linear",
+                            cycles_per_update=6 if loss == Loss.LOGISTIC else 2)
+    job = random_job(config, n_features=n_features, n_rows=12, seed=bits, loss=loss, epochs=2,
+                     label_format=LabelFormat.SIGN)
+    if row_format == "float32":
+        rows = pack_floats(np.full((12, n_features), sign, np.float32), 512)
+    else:
+        level = np.arange(1 << bits, dtype=np.uint8)
+        dots, _ = decode(level, bits=bits, row_format=row_format)
+        code = level[dots.argmax() if sign > 0 else dots.argmin()]
+        rows = pack_codes(np.full((12, n_features), code, np.uint8), bits, 512)
+    limit = (1 << 31) - 1
+    return dataclasses.replace(
+        job, rows=(rows,), model=np.full(n_features, limit, np.int32), intercept=-limit,
+        labels=pack_labels(np.ones(12, np.int64), LabelFormat.SIGN),
+        label_shift=config.max_label_shift - 4,
+        epochs=tuple(EpochSteps(mantissa, 7, key=bits) for mantissa in (1, (1 << 18) - 1)))
+
+
+@pytest.mark.parametrize("row_format, bits", FORMATS)
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("loss", Loss)
+def test_sums_at_the_ends_of_their_ranges(row_format, bits, sign, loss):
+    compare(extreme_job(row_format, bits, sign, loss))
+
+
+@pytest.mark.parametrize("row_format, bits", [("one_level", 4), ("two_levels", 5), ("float32", 32)])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_words_at_the_ends_of_their_range(row_format, bits, sign):
+    """A word that just fits, and one that just does not, moved outwards by the same updates."""
+    job = extreme_job(row_format, bits, 1, Loss.LEAST_SQUARES, n_features=2)
+    job = dataclasses.replace(
+        job, labels=pack_labels(np.full(12, sign), LabelFormat.SIGN), intercept=0,
+        label_shift=24 + (22 if row_format == "float32" else 0),
+        epochs=(EpochSteps(1 << 14, 3 + 3 * (row_format == "float32")),))
+
+    def start(size):        # their dot product is 0, so updates follow the label
+        return dataclasses.replace(job, model=np.array([sign * size, -sign * size], np.int32))
+    fits, too_large = 0, (1 << 31) - 1
+    assert compare(start(fits)) is None
+    assert compare(start(too_large)) == (1, Saturation.MODEL)
+    while too_large - fits > 1:
+        middle = (fits + too_large) // 2
+        fits, too_large = (fits, middle) if compare(start(middle)) else (middle, too_large)
+    assert fits > 1 << 30
+
+
+def test_derivative_step_that_does_not_fit():
+    config = PipelineConfig(bits=4, max_features=8)
+    job = random_job(config, n_features=8, n_rows=5, loss=Loss.HINGE)
+    steps = (EpochSteps(1, 7), EpochSteps(1 << 17, 1))
+    job = dataclasses.replace(job, label_shift=38, epochs=steps)
+    assert derivative_step(job, job.epochs[1]) >= MAX_DERIVATIVE_STEP
+    assert compare(job) == (2, Saturation.UPDATE)
+
+
+def test_rows_mapped_from_a_file(tmp_path):
+    config = PipelineConfig(bits=3, max_features=100)
+    job = random_job(config, n_features=100, n_rows=64)
+    np.save(tmp_path / "rows.npy", job.rows[0])
+    mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    compare(dataclasses.replace(job, rows=(mapped,)))
+
+
+def test_second_run_is_as_the_first():
+    config = PipelineConfig(bits=4, max_features=40, lookahead=3)
+    native = CpuDevice(config)
+    job = random_job(config, n_features=33, n_rows=65, epochs=3, correction_period=3)
+    first = native.train(job).models
+    with pytest.raises(SaturationError):
+        native.train(random_job(config, n_features=40, n_rows=20, speed=1e9, correction_period=2))
+    assert np.array_equal(native.train(job).models, first)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 1 << 20), st.integers(1, 40))
+def test_dithers(key, block, n_rows):
+    own = np.empty(n_rows, np.int64)
+    arithmetic.fill_dithers(key, 4 * block, own)
+    if block < 1 << 12:
+        assert np.array_equal(own, dithers(key, 4 * block + n_rows)[4 * block:])
+    assert own.min() >= 0
+    assert own.max() < 1 << 16
+
+
+@given(st.integers(-(1 << 17), 1 << 17))
+def test_sigmoid(argument):
+    assert arithmetic.sigmoid(argument) == sigmoid(argument)
+
+
+WIDE = st.one_of(st.integers(-(1 << 75), 1 << 75), st.integers(-(1 << 40), 1 << 40))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(LINEAR), WIDE, st.integers(-(1 << 62), 1 << 62), st.integers(0, 2**16 - 1),
+       st.integers(0, (1 << 18) - 1), st.integers(1, 7))
+@example(Loss.HINGE, 1 << 30, 1 << 30, 0, 1, 1)
+@example(Loss.SQUARED_HINGE, -(1 << 30), -(1 << 30), 0, 1, 1)
+def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shift):
+    job = random_job(PipelineConfig(bits=4, max_features=8), n_features=8, n_rows=1, loss=loss)
+    steps = EpochSteps(mantissa, shift)
+    step = derivative_step(job, steps)
+    if step >= MAX_DERIVATIVE_STEP:
+        return
+    rule = arithmetic.Rule(int(loss), mantissa, 8 * shift, step, job.label_shift)
+    own = arithmetic.update_of(rule, value >> 24, value & (1 << 24) - 1, target, dither)
+    try:
+        expected = update_rule(job, steps)(value, target, dither)
+    except Saturated:
+        expected = arithmetic.TOO_LARGE
+    assert own == expected
+
+
+@given(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 17), (1 << 17) - 1),
+       st.integers(0, (1 << 18) - 1), st.integers(1, 7))
+def test_correction(word, coefficient, mantissa, shift):
+    exact = word * coefficient * mantissa
+    expected = exact + (1 << 8 * shift - 1) >> 8 * shift
+    assert words.correction(word, coefficient * mantissa, 8 * shift) == expected
+
+
+@pytest.mark.parametrize("row_format, bits", FORMATS[:-1])
+@pytest.mark.parametrize("bus_width", BUS_WIDTHS)
+def test_levels_of_every_code_in_every_place(row_format, bits, bus_width):
+    config = PipelineConfig(bits=bits, row_format=row_format, bus_width=bus_width,
+                            max_features=4096)
+    codes = np.random.default_rng(bits).permutation(np.arange(1100) % (1 << bits))
+    for n_features in (1, 7, 8, config.lanes, config.lanes + 1, 1100):
+        rows = pack_codes(codes[None, :n_features].astype(np.uint8), bits, bus_width)
+        shape = decoding.row_format(config, n_features)
+        levels = np.full(decoding.padded(n_features), 99, np.int8)
+        for use, level in enumerate((shape.dot, shape.gradient)):
+            decoding.decode_row(rows, 0, shape, level, decoding.byte_tables(config)[use], levels)
+            expected = decode(codes[:n_features].astype(np.uint8), bits=bits,
+                              row_format=row_format)[use]
+            assert np.array_equal(levels[:n_features], expected)
+            assert not levels[n_features:n_features + 8].any()
+
+
+def test_time_limit():
+    config = PipelineConfig(bits=4, max_features=40)
+    with pytest.raises(RunTimeoutError, match="a portion of an epoch") as caught:
+        CpuDevice(config).train(random_job(config, n_features=33, n_rows=65), timeout_s=1e-9)
+    assert caught.value.result.epochs_done == 0
+
+
+def test_interrupt_keeps_the_finished_epochs():
+    config = PipelineConfig(bits=4, max_features=40)
+    job = random_job(config, n_features=33, n_rows=65, epochs=5)
+
+    def on_epoch(epochs_done):
+        if epochs_done == 2:
+            raise KeyboardInterrupt
+    with pytest.raises(TrainingInterrupted) as caught:
+        CpuDevice(config).train(job, on_epoch=on_epoch)
+    expected = GoldenDevice(config).train(job).models[:2]
+    assert np.array_equal(caught.value.result.models, expected)
+
+
+def test_kernels_are_loaded_from_the_cache(tmp_path):
+    """The second process compiles nothing, wherever the sources lie."""
+    script = ("import numpy as np; from bitstep.devices.cpu import arithmetic as a; "
+              "a.fill_dithers(1, 0, np.empty(4, np.int64)); "
+              "print(len(a.fill_dithers.stats.cache_misses))")
+    runs = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                           check=True, env=_environment(tmp_path)) for _ in range(2)]
+    assert [run.stdout.strip() for run in runs] == ["1", "0"]
+
+
+def _environment(folder):
+    return os.environ | {"XDG_CACHE_HOME": str(folder), "PYTHONPATH": ":".join(sys.path)}
