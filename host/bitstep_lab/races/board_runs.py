@@ -42,13 +42,14 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     KeyboardInterrupt
         On Ctrl-C; there is no result of a part.
     """
-    dataset, profile = task.data.dataset, task.profile
+    race, profile = task.race, task.race.profile
     started = time.perf_counter()
-    rows = quantize_rows(dataset.features, bits=contestant.bits, encoding=contestant.encoding,
-                         bus_width=profile.bus_width, seed=task.seed, fine_rows=contestant.refetch)
-    outputs = task.outputs(rows)
+    rows = quantize_rows(race.data.dataset.features, bits=contestant.bits,
+                         encoding=contestant.encoding, bus_width=profile.bus_width, seed=race.seed,
+                         fine_rows=contestant.refetch)
+    outputs = race.outputs(rows)
     quantize_s = time.perf_counter() - started
-    objective = Objective(loss=task.kind.loss, l2=task.l2, refetch=contestant.refetch)
+    objective = Objective(loss=race.kind.loss, l2=race.l2, refetch=contestant.refetch)
     config = _config(rows, objective, contestant.lookahead)
     beats, moved = config.beats(rows.n_features), _bytes_moved(outputs)
     result = {
@@ -72,7 +73,7 @@ def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     counters = report_counters(model.counters)
     cycles = watched.cycles(counters["cycles"])
     return {**result, "status": "ok",
-            **task.judged(model.coefs, model.intercepts, model.weights),
+            **race.judged(model.coefs, model.intercepts, model.weights),
             **_measured(counters, cycles, profile.clock_hz),
             "refetched": counters["refetched_rows"] / (counters["beats"] // beats)
             if contestant.refetch else None}
