@@ -1,20 +1,26 @@
 """Text for people, and files that are written whole: tables, numbers, durations, JSON."""
 
 import contextlib
+import errno
 import json
 import math
 import os
 import re
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+# Answers of file systems that reserve nothing in advance.
+_CANNOT_RESERVE = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 @contextlib.contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
     """Give a temporary file beside ``path``, which takes its name when the block is over.
 
-    After an error in the block, ``path`` is what it was before.
+    After an error in the block, or a power cut at any moment, ``path`` is what it was before, or
+    the whole new file.
 
     Parameters
     ----------
@@ -25,20 +31,114 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     ------
     Path
         The temporary file, which the block must make.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written, with the name of ``path``.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         yield temporary
+        with temporary.open("r+b") as file:     # before its name, which could be on the disk first
+            os.fsync(file.fileno())
         temporary.replace(path)
+        with contextlib.suppress(OSError):      # not every system can do this
+            _fsync_folder(path.parent)
+    except OSError as error:
+        if error.errno is not None and error.filename in (None, str(temporary), temporary):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):      # of the block's error this would hide the reason
+            temporary.unlink(missing_ok=True)
+
+
+def _fsync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """Write a file, whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    """Write a text file, whole or not at all."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+class ReservedSpace:
+    """Space on disks that is kept free for files, as a context manager.
+
+    Nameless files hold the space, so nothing is left behind however the process ends.
+
+    Parameters
+    ----------
+    sizes : mapping of str to int
+        Bytes for each file; the folders must exist.
+
+    Raises
+    ------
+    OSError
+        If there is not so much space; it names the file.
+    """
+
+    def __init__(self, sizes: Mapping[str, int]):
+        self._files: dict[str, BinaryIO] = {}
+        for path, n_bytes in sizes.items():
+            try:
+                self._files[path] = _reserve(Path(path).resolve().parent, n_bytes)
+            except OSError as error:
+                self.release()
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise OSError(error.errno, error.strerror, path) from error
+                raise OSError(error.errno, f"{error.strerror}: {n_bytes:,} bytes are needed; free "
+                              "some, or choose another folder", path) from error
+
+    def release(self, path: str | None = None) -> None:
+        """Give the space of a file back, or, without a name, all of it; twice is harmless."""
+        for name in [path] if path is not None else list(self._files):
+            if name in self._files:
+                self._files.pop(name).close()
+
+    def __enter__(self) -> "ReservedSpace":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _reserve(folder: Path, n_bytes: int) -> BinaryIO:
+    file: Any = tempfile.TemporaryFile(dir=folder)      # noqa: SIM115  # stays open
+    try:
+        if not _allocate(file, n_bytes):
+            file.write(bytes(n_bytes))
+            file.flush()
+    except BaseException:
+        with contextlib.suppress(OSError):      # closing tries to write again
+            file.close()
+        raise
+    return file
+
+
+def _allocate(file: BinaryIO, n_bytes: int) -> bool:
+    """Allocate space without writing to it; False if this system cannot."""
+    try:
+        os.posix_fallocate(file.fileno(), 0, max(n_bytes, 1))
+    except AttributeError:
+        return False
+    except OSError as error:
+        if error.errno not in _CANNOT_RESERVE:
+            raise
+        return False
+    return True
 
 
 def write_json(path: str | Path, value: Any) -> None:

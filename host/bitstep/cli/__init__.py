@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from bitstep.cli.options import INTERRUPTED, UsageError
+from bitstep.cli.options import UsageError
+from bitstep.cli.signals import stop_signals
 from bitstep.plugins import entry_points
 
 GROUP = "bitstep.commands"
@@ -66,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
         prog="bitstep", description="Train dense linear models on FPGAs, or on a simulated board, "
         "from data streamed at 1 to 8 bits per value.",
         epilog="`bitstep COMMAND --help` explains a command. Exit code: 0, 1 (it failed), 2 (wrong "
-        "use), 130 (Ctrl-C).")
+        "use), 130 (Ctrl-C), 143 (SIGTERM).")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in subcommands():
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0, 1 if the command failed, or 130 after Ctrl-C.
+        0, 1 if the command failed, 130 after Ctrl-C, or 143 after SIGTERM.
 
     Raises
     ------
@@ -109,6 +110,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _open_streams()
     parsed = build_parser().parse_args(arguments)
+    with stop_signals:
+        return _run(parsed)
+
+
+def _run(parsed: argparse.Namespace) -> int:
     try:
         code = parsed.run(parsed)
         sys.stdout.flush()
@@ -126,5 +132,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"bitstep {parsed.command}: {error if str(error) else 'interrupted'}",
               file=sys.stderr)
-        return INTERRUPTED
+        return stop_signals.code
     return 1

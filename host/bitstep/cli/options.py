@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.data import Dataset, dataset_names
+from bitstep.data import dataset_names
 from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD
 from bitstep.quantization import ENCODINGS
-from bitstep.quantization.labels import MAX_CLASSES
+from bitstep.quantization.labels import MAX_CLASSES, distinct
 from bitstep.quantization.scaling import SCALERS
 from bitstep.training.models import MODELS
 
-INTERRUPTED = 130           # exit code after Ctrl-C, as shells have it: 128 + SIGINT
 DEFAULT_MODELS = {"regression": "linreg", "classification": "ls-svm"}
 
 
@@ -155,6 +154,26 @@ def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
         seen.add(full)
 
 
+def check_readable(**paths: Sequence[str | Path | None]) -> None:
+    """Raise :class:`UsageError` for a file that cannot be read, before any long work.
+
+    Parameters
+    ----------
+    paths : sequence of path or None
+        Files by the option that names them; None is skipped.
+    """
+    for option, files in paths.items():
+        for path in files:
+            if path is None:
+                continue
+            if not Path(path).is_file():
+                raise UsageError(f"--{option} needs the file {path or repr(path)}, which is not "
+                                 "there; check the path")
+            if not os.access(path, os.R_OK):
+                raise UsageError(f"--{option} needs the file {path}, which may not be read; check "
+                                 "its permissions")
+
+
 def is_quantized(path: str) -> bool:
     """Return True for a file of `bitstep quantize`: an .npz with a header and rows."""
     try:
@@ -164,27 +183,29 @@ def is_quantized(path: str) -> bool:
         return False
 
 
-def task_of(arguments: argparse.Namespace, dataset: Dataset,
-            labels: np.ndarray | None = None) -> str:
+def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndarray) -> str:
     """Task that the option ``--model`` asks for, or, without it, the data set's own.
 
     Parameters
     ----------
-    labels : ndarray, optional
-        Labels of the rows to train on; default: all.
+    name : str
+        Data set, or part of it, for messages.
+    task : {"regression", "classification"}
+        The data set's task.
+    labels : ndarray
+        Its labels.
 
     Raises
     ------
     ValueError
         If the labels are no classes and the model needs some.
     """
-    model = arguments.model or DEFAULT_MODELS[dataset.task]
+    model = arguments.model or DEFAULT_MODELS[task]
     if MODELS[model].task == "regression":
         return "regression"
-    name = dataset.name if labels is None else f"{dataset.name}, the rows to train on"
-    found = np.unique(dataset.labels if labels is None else labels)
+    found = distinct(labels)
     # A file with more than two labels says nothing of its task; a name does.
-    if arguments.data in dataset_names() and dataset.task == "regression":
+    if arguments.data in dataset_names() and task == "regression":
         raise ValueError(f"{name} is a regression, {model} needs classes; use --model linreg, or "
                          "another data set (`bitstep info --data`)")
     if len(found) < 2:

@@ -1,17 +1,24 @@
 """``bitstep predict``: a model file on a data set."""
 
 import argparse
-from pathlib import Path
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from bitstep.cli.options import check_writable, is_quantized
-from bitstep.data import load
-from bitstep.data.files import is_libsvm
+from bitstep.cli.progress import Bar
+from bitstep.data import open_table
+from bitstep.data.blocks import row_blocks
+from bitstep.data.libsvm import WidthError
+from bitstep.data.tables.texts import LibsvmTable
 from bitstep.quantization import load_quantized
+from bitstep.training.losses import CHUNK_VALUES, Moments
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
-from bitstep.writing import write_text
+from bitstep.writing import whole_file
+
+_SHOWN = 5                  # classes that a message lists
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -30,40 +37,55 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Predict, print the measure, write the predictions."""
+    """Predict piece after piece, print the measure, write the predictions."""
     check_writable(arguments.out, sources=[arguments.model, arguments.data])
     model = load_model(arguments.model)
-    if is_quantized(arguments.data):
-        features, labels = _from_codes(arguments, model)
-    else:
-        dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
-        features, labels = dataset.features, dataset.labels
-        missing = model.n_features - dataset.n_features
-        if missing > 0 and is_libsvm(Path(arguments.data)):
-            # Columns beyond the last one that is not zero in any row of this file.
-            features = np.pad(features, ((0, 0), (0, missing)))
-    predictions = model.predict(features)
-    if len(model.classes):
-        unknown = np.setdiff1d(labels, model.classes)
-        if len(unknown) == len(np.unique(labels)):
-            raise ModelFileError(
-                f"The model tells classes {_list(model.classes)} apart, the labels of "
-                f"{arguments.data} are {_list(unknown)}: use the data set it was trained for")
-        right = int((predictions == labels).sum())
-        print(f"accuracy {100 * right / len(labels):.2f} % on {len(labels)} rows ({right} of them "
-              "right)")
-    else:
-        loss = float(np.mean((predictions - labels) ** 2)) / 2
-        variance = float(np.var(labels))
-        explained = f", R2 {1 - 2 * loss / variance:.4f}" if variance else ""
-        print(f"loss {loss:.6g} (1/(2K) sum of squared residuals){explained} on {len(labels)} rows")
+    measure = _Classes(model) if len(model.classes) else _Values()
+    with contextlib.ExitStack() as files:
+        out = None
+        if arguments.out:
+            temporary = files.enter_context(whole_file(arguments.out))
+            out = files.enter_context(temporary.open("w", encoding="utf-8"))
+        bar = files.enter_context(Bar(None, "predicting", " rows"))
+        done = 0
+        for features, labels in _pieces(arguments, model):
+            predictions = model.predict(features)
+            measure.add(predictions, labels)
+            done += len(labels)
+            bar.to(done)
+            if out is not None:
+                out.write("".join(f"{value!r}\n" for value in predictions.tolist()))
+        text = measure.text(arguments.data)
+    print(text)
     if arguments.out:
-        write_text(arguments.out, "".join(f"{value!r}\n" for value in predictions.tolist()))
         print(f"wrote {arguments.out}")
     return 0
 
 
-def _from_codes(arguments: argparse.Namespace, model: LinearModel) -> tuple[np.ndarray, np.ndarray]:
+def _pieces(arguments: argparse.Namespace,
+            model: LinearModel) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Features and labels of some rows after the other."""
+    if is_quantized(arguments.data):
+        pieces = _from_codes(arguments, model)
+    else:
+        table = open_table(arguments.data, data_home=arguments.data_home, progress=True)
+        if isinstance(table, LibsvmTable):
+            # Columns beyond the last one that is not zero in any row of this file count, too.
+            table.fix_columns(model.n_features)
+        pieces = ((piece.features, piece.labels) for piece in table.pieces())
+    size = max(1, CHUNK_VALUES // max(model.coef.shape))
+    try:
+        for features, labels in pieces:
+            for start in range(0, len(labels), size):
+                yield features[start:start + size], labels[start:start + size]
+    except WidthError as error:
+        raise ModelFileError(
+            f"The model was trained on {model.n_features} features, the data have at least "
+            f"{error.found}: use the data set it was trained for") from error
+
+
+def _from_codes(arguments: argparse.Namespace,
+                model: LinearModel) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Features that rows stand for, as exactly as the file has them, and labels."""
     data = load_quantized(arguments.data)
     expected = [model.config.get(name) for name in ("bits", "encoding")]
@@ -71,9 +93,57 @@ def _from_codes(arguments: argparse.Namespace, model: LinearModel) -> tuple[np.n
         raise ModelFileError(
             f"The model was trained with {expected[0]} bits {expected[1]}, {arguments.data} holds "
             f"{data.bits} bits {data.encoding}: quantize it like the model's data")
-    scaled, _ = data.rows.values(slice(None))
-    return scaled * data.scaler.scale + data.scaler.centre, data.label_values()
+    for _, start, stop in row_blocks(data.n_rows, data.n_features):
+        scaled, _ = data.rows.values(slice(start, stop))
+        yield scaled * data.scaler.scale + data.scaler.centre, data.label_values(start, stop)
+
+
+class _Classes:
+    """Accuracy of predicted classes."""
+
+    def __init__(self, model: LinearModel):
+        self._classes, self._right, self._count = model.classes, 0, 0
+        self._known, self._unknown = False, np.zeros(0)
+
+    def add(self, predictions: np.ndarray, labels: np.ndarray) -> None:
+        """Compare predictions with labels."""
+        self._right += int((predictions == labels).sum())
+        self._count += len(labels)
+        if not self._known:
+            found = np.unique(labels)
+            self._known = bool(np.isin(found, self._classes).any())
+            # As many as a message shows, and one more.
+            self._unknown = np.union1d(self._unknown, found)[:_SHOWN + 1]
+
+    def text(self, source: str) -> str:
+        """The result; ModelFileError if no label is one of the model's."""
+        if not self._known:
+            raise ModelFileError(
+                f"The model tells classes {_list(self._classes)} apart, the labels of "
+                f"{source} are {_list(self._unknown)}: use the data set it was trained for")
+        return (f"accuracy {100 * self._right / self._count:.2f} % on {self._count} rows "
+                f"({self._right} of them right)")
+
+
+class _Values:
+    """Loss of predicted values."""
+
+    def __init__(self):
+        self._squares, self._labels = 0.0, Moments()
+
+    def add(self, predictions: np.ndarray, labels: np.ndarray) -> None:
+        """Compare predictions with labels."""
+        self._squares += float(np.sum((predictions - labels) ** 2))
+        self._labels.add(labels)
+
+    def text(self, source: str) -> str:
+        """The result."""
+        mean, variance = self._squares / self._labels.count, self._labels.variance
+        explained = f", R2 {1 - mean / variance:.4f}" if variance else ""
+        return (f"loss {mean / 2:.6g} (1/(2K) sum of squared residuals){explained} on "
+                f"{self._labels.count} rows")
 
 
 def _list(values):
-    return ", ".join(f"{value:g}" for value in values[:5]) + (", ..." if len(values) > 5 else "")
+    return ", ".join(f"{value:g}" for value in values[:_SHOWN]) + (
+        ", ..." if len(values) > _SHOWN else "")

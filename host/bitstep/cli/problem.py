@@ -24,9 +24,9 @@ from bitstep.quantization import (
     quantize_labels,
     quantize_rows,
 )
-from bitstep.training.losses import accuracies, code_losses, mean_losses
+from bitstep.training.losses import Moments, accuracies, code_losses, mean_losses
 from bitstep.training.models import MODELS, Model
-from bitstep.training.train import TrainedModel, class_outputs, class_targets
+from bitstep.training.train import TrainedModel, class_outputs, class_targets, stored_outputs
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,18 @@ class Problem:
     @property
     def baseline(self) -> float:
         """Training loss of the best constant, which any useful model is below."""
-        if self.train is None:
-            targets = np.stack([data.label_values() for data in self.outputs], axis=1)
-        else:
+        constant = LOSSES[self.kind.loss].constant
+        if self.train is not None:
             targets = self._targets(self.train)
-        return float(np.mean([LOSSES[self.kind.loss].constant(column) for column in targets.T]))
+            return float(np.mean([constant(float(np.mean(column)), float(np.var(column)))
+                                  for column in targets.T]))
+        found = []
+        for data in self.outputs:
+            moments = Moments()
+            for part in data.labels.blocks(data.n_rows):
+                moments.add(data.label_offset + data.label_scale * part)
+            found.append(constant(moments.mean, moments.variance))
+        return float(np.mean(found))
 
     def _targets(self, dataset):
         if self.task == "classification":
@@ -135,14 +142,15 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         return _from_codes(arguments)
     request = request_rows(arguments, refetch=arguments.refetch, batch=arguments.batch)
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
-    task = task_of(arguments, dataset)
+    task = task_of(arguments, dataset.name, dataset.task, dataset.labels)
     train, test = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
-    task_of(arguments, dataset, train.labels)
+    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train.labels)
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
         label_bits = ENCODINGS[request.encoding].label_bits
-        labels = quantize_labels(train.labels, train.n_rows, label_bits=label_bits)
+        labels = quantize_labels(train.labels, train.n_rows, label_bits=label_bits,
+                                 center_labels=arguments.intercept)
         outputs = [QuantizedDataset(rows_of(request, train, fine_rows=request.refetch), labels)]
     else:
         classes = np.unique(train.labels)
@@ -179,6 +187,6 @@ def _from_codes(arguments):
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:
-        outputs = class_outputs(data.rows, data.label_values(), data.classes)
+        outputs = stored_outputs(data)
         classes = data.classes
     return Problem(arguments.data, model, request, outputs, classes, None, None)

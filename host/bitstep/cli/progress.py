@@ -5,9 +5,17 @@ import sys
 
 
 class Bar:
-    """A progress bar on a terminal's standard error if tqdm is installed; else nothing."""
+    """A progress bar on a terminal's standard error if tqdm is installed; else nothing.
 
-    def __init__(self, total: int, label: str, unit: str):
+    Parameters
+    ----------
+    total : int or None
+        All there is to do; None if nobody knows.
+    label, unit : str
+        Work, and what is counted.
+    """
+
+    def __init__(self, total: int | None, label: str, unit: str):
         self._bar = None
         if sys.stderr.isatty():
             try:

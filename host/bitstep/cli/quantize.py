@@ -12,17 +12,15 @@ from bitstep.cli.options import (
     is_quantized,
     task_of,
 )
-from bitstep.cli.problem import rows_of
-from bitstep.cli.request import request_rows
-from bitstep.data import load, split
+from bitstep.cli.progress import Bar
+from bitstep.cli.request import RowRequest, request_rows
+from bitstep.data import open_table
+from bitstep.data.tables.table import Survey, Table, task_of_labels
 from bitstep.pipeline.config import FINE_WIDTH
 from bitstep.pipeline.losses import LOSSES
-from bitstep.quantization import (
-    ENCODINGS,
-    QuantizedDataset,
-    quantize_labels,
-    save_quantized,
-)
+from bitstep.quantization import ENCODINGS, quantize_labels
+from bitstep.quantization.encoder import RowOptions
+from bitstep.quantization.streaming import Chosen, choose_rows, write_quantized
 from bitstep.training.models import MODELS
 
 
@@ -56,18 +54,39 @@ def run(arguments: argparse.Namespace) -> int:
                          f"the value, not {request.encoding}")
     fine_rows = LOSSES[MODELS[arguments.model or "linreg"].loss].one_sided and cells \
         if arguments.fine_rows is None else arguments.fine_rows
-    dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
-    task = task_of(arguments, dataset)
-    train, _ = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
-    task_of(arguments, dataset, train.labels)
-    labels = quantize_labels(train.labels, train.n_rows, task=task,
+    options = RowOptions(
+        bits=request.bits, encoding=request.encoding, bus_width=request.bus_width,
+        scaler=request.scaler, copies=request.copies, seed=request.seed, fine_rows=fine_rows)
+    table = open_table(arguments.data, data_home=arguments.data_home, progress=True)
+    survey, chosen = _survey(table, arguments.train_rows, request)
+    own = table.task or task_of_labels(survey.labels)
+    task = task_of(arguments, table.name, own, survey.labels)
+    trained = chosen.labels(survey)
+    task_of(arguments, f"{table.name}, the rows to train on", own, trained)
+    labels = quantize_labels(trained, chosen.count, task=task,
                              label_bits=ENCODINGS[request.encoding].label_bits)
-    data = QuantizedDataset(rows_of(request, train, fine_rows=fine_rows), labels)
-    save_quantized(data, arguments.out)
-    copies = f"{data.rows.copies} copies of " if data.rows.copies > 1 else ""
-    kind = "a regression" if data.classes is None else f"{len(data.classes)} classes"
-    print(f"{dataset.name}: {data.n_rows} rows of {data.n_features} features for {kind}, "
-          f"{data.bits} bits {data.encoding}, {copies}{data.rows.packed[0].nbytes:,} bytes of rows"
-          + ("" if data.fine_rows is None else f", and a copy with {FINE_WIDTH} bits a value"))
+    del trained
+    survey = survey._replace(labels=survey.labels[:0])      # which may be as large as the codes
+    with Bar(chosen.count, "quantizing", " rows") as bar:
+        packed = write_quantized(table, survey, chosen, labels, options, Path(arguments.out),
+                                 bar.to)
+    copies = f"{packed.copies} copies of " if packed.copies > 1 else ""
+    kind = "a regression" if labels.classes is None else f"{len(labels.classes)} classes"
+    print(f"{table.name}: {packed.n_rows} rows of {packed.n_features} features for {kind}, "
+          f"{packed.bits} bits {packed.encoding}, {copies}{packed.row_bytes:,} bytes of rows"
+          + (f", and a copy with {FINE_WIDTH} bits a value" if fine_rows else ""))
     print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
     return 0
+
+
+def _survey(table: Table, train_rows: int | None, request: RowRequest) -> tuple[Survey, Chosen]:
+    """The first pass, and the rows to quantize."""
+    shuffle, seed = bool(request.shuffle), request.seed
+    if train_rows is None:
+        with Bar(None if table.sequential else table.count_rows(), "reading", " rows") as bar:
+            survey = table.survey(progress=bar.to)
+        return survey, choose_rows(table.name, len(survey.labels), None, shuffle, seed)
+    chosen = choose_rows(table.name, table.count_rows(), train_rows, shuffle, seed)
+    total = None if table.sequential else chosen.count
+    with Bar(total, "reading", " rows") as bar:
+        return table.survey(chosen.numbers(), bar.to), chosen

@@ -47,6 +47,10 @@ class Request:
         Pipeline of the jobs.
     device : str
         Name of the device.
+    init : str or None
+        File of the model that the first epoch started from; None for zeros.
+    resumed : int
+        Epochs that were trained before this command, summed over the outputs.
     """
 
     source: str
@@ -56,13 +60,29 @@ class Request:
     schedule: str
     config: PipelineConfig
     device: str
+    init: str | None = None
+    resumed: int = 0
+
+
+def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
+    """The report's ``config``, which is the model file's, too."""
+    objective, training = request.objective, request.training
+    rows, config = request.problem.request, request.config
+    return {
+        "model": request.problem.model, "loss": request.problem.kind.sklearn_loss,
+        "bits": rows.bits, "encoding": rows.encoding, "bus_width": rows.bus_width,
+        "scaler": rows.scaler, "copies": rows.copies, "epochs": model.epochs_done,
+        "batch": training.batch, "step": float(training.steps[0]), "schedule": request.schedule,
+        "l2": objective.l2, "l1": objective.l1, "box": objective.box,
+        "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
+        "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
+        "lookahead": config.lookahead, "pipeline": config.to_dict()}
 
 
 def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None,
                 wall_seconds: float) -> dict[str, Any]:
     """The report; every key is described in docs/report.md."""
-    problem, objective, training = request.problem, request.objective, request.training
-    rows, config = problem.request, request.config
+    problem, rows = request.problem, request.problem.request
     counters = report_counters(model.counters)
     cycles = counters["cycles"]
     coef, intercept = model.coefs[-1].tolist(), model.intercepts[-1].tolist()
@@ -71,16 +91,7 @@ def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None
     return {
         "report_version": REPORT_VERSION,
         "dataset": problem.describe(request.source),
-        "config": {
-            "model": problem.model, "loss": problem.kind.sklearn_loss,
-            "bits": rows.bits, "encoding": rows.encoding, "bus_width": rows.bus_width,
-            "scaler": rows.scaler, "copies": rows.copies, "epochs": model.epochs_done,
-            "batch": training.batch, "step": float(training.steps[0]),
-            "schedule": request.schedule,
-            "l2": objective.l2, "l1": objective.l1, "box": objective.box,
-            "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
-            "model_range": model.model_range, "shuffle": rows.shuffle,
-            "lookahead": config.lookahead, "pipeline": config.to_dict()},
+        "config": describe_config(request, model),
         "device": request.device,
         "seed": rows.seed,
         "versions": versions(),
@@ -90,6 +101,7 @@ def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None
         "loss_on": problem.loss_on,
         "metric": "accuracy" if problem.task == "classification" else "loss",
         "interrupted": model.interrupted,
+        "resumed_epochs": request.resumed,
         "history": problem.history(model),
         "counters": counters,
         "coef": coef,

@@ -3,38 +3,57 @@
 import argparse
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bitstep.cli.checkpoints import (
+    Start,
+    add_checkpoint_options,
+    check_paths,
+    initial_model,
+    make_writer,
+    read_start,
+    settings_of,
+)
 from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.options import (
-    INTERRUPTED,
     UsageError,
     add_data_options,
     add_lookahead_option,
     add_pipeline_options,
-    check_writable,
     integer,
     is_quantized,
     number,
     or_auto,
 )
+from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
 from bitstep.cli.problem import prepare
 from bitstep.cli.progress import Bar
-from bitstep.cli.report import Request, check_plot, make_report, plot, print_report
+from bitstep.cli.report import (
+    Request,
+    check_plot,
+    describe_config,
+    make_report,
+    plot,
+    print_report,
+)
+from bitstep.cli.signals import stop_signals
 from bitstep.devices import open_device
+from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import RunError, SaturationError
 from bitstep.quantization import ENCODINGS
+from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve_training
 from bitstep.training.model_file import LinearModel
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
-from bitstep.training.schedules import SCHEDULES, read_steps
+from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
 from bitstep.training.train import TrainedModel, lost_updates, train_model
 from bitstep.writing import write_json
 
@@ -91,6 +110,7 @@ def _add_training_options(training: Any) -> None:
                           "nearest and stochastic)")
     training.add_argument("--intercept", action=argparse.BooleanOptionalAction, default=True,
                           help="train an intercept; without one use --scaler maxabs (default: yes)")
+    add_checkpoint_options(training)
     training.add_argument("--model-range", type=number(0), metavar="R",
                           help="largest weight that is representable, as a multiple of the labels' "
                           "half range (default: as far as the steps can reach, at most "
@@ -100,32 +120,34 @@ def _add_training_options(training: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, then write and print what was asked for."""
-    check_writable(arguments.out, arguments.report, arguments.plot, arguments.wave,
-                   sources=[arguments.data, arguments.schedule])
+    options = device_options(arguments)
+    check_paths(arguments)
     if arguments.plot:
         check_plot(arguments.plot)
-    options = device_options(arguments)
+    start = read_start(arguments)
     request = make_request(arguments)
-    try:
-        device = open_device(request.device, request.config, **options)
-    finally:
-        if "progress" in options:
-            options["progress"].clear()
+    request, initial, writer = _started(start, arguments, request)
+    sizes = output_sizes(request.problem, len(request.training.steps), model=arguments.out,
+                         report=arguments.report, plot=arguments.plot)
     asked = arguments.step not in (None, "auto")
-    with device:
+    with reserve_outputs(sizes, writer) as space, \
+            _opened(request, options, writer) as device:
+        earlier_s = writer.checkpoint.seconds if writer else 0.0
         started = time.perf_counter()
-        model = _train(request, device, arguments.timeout, asked)
-        report = make_report(request, model, clock_hz=device.clock_hz,
-                             wall_seconds=time.perf_counter() - started)
-    print_report(report)
-    if arguments.out:
-        final(request.problem, model, report["config"]).save(arguments.out)
-    if arguments.report:
-        write_json(arguments.report, report)
-    if arguments.plot:
-        plot(report, arguments.plot)
-    for path in filter(None, (arguments.out, arguments.report, arguments.plot, arguments.wave)):
-        print(f"wrote {path}")
+        model = _train(request, device, arguments.timeout, asked, initial, writer)
+        stop_signals.deferred = True        # what is left is short, and keeps the model
+        wall_s = earlier_s + time.perf_counter() - started
+        outputs = Outputs(space)
+        outputs.write_model(arguments.out, final(request, model), writer)
+        report = make_report(request, model, clock_hz=device.clock_hz, wall_seconds=wall_s)
+        outputs.write(arguments.report, lambda path: write_json(path, report))
+        outputs.write(arguments.plot, lambda path: plot(report, path))
+    try:
+        print_report(report)
+        for path in filter(None, (*outputs.written, arguments.wave)):
+            print(f"wrote {path}")
+    finally:
+        outputs.check()
     warning = warning_of(request, model, [entry["train_loss"] for entry in report["history"]],
                          asked)
     if warning:
@@ -133,9 +155,40 @@ def run(arguments: argparse.Namespace) -> int:
     if model.interrupted:
         print(f"bitstep train: interrupted; the model is that of epoch {model.epochs_done} of "
               f"{len(request.training.steps)}"
-              + (" of every class" if len(request.problem.outputs) > 1 else ""), file=sys.stderr)
-        return INTERRUPTED
-    return 0
+              + (" of every class" if len(request.problem.outputs) > 1 else "")
+              + (f"; the same command goes on with --resume {writer.path}" if writer else ""),
+              file=sys.stderr)
+    return stop_signals.code if model.interrupted or stop_signals.received else 0
+
+
+def _started(start: Start, arguments: argparse.Namespace, request: Request) -> tuple[
+        Request, tuple[np.ndarray, np.ndarray] | None, CheckpointWriter | None]:
+    """Request, first model and checkpoint of a training that may have been begun earlier."""
+    problem, objective, training = request.problem, request.objective, request.training
+    settings = settings_of(arguments, problem, objective, training, request.config,
+                           model=start.model)
+    writer = make_writer(start, arguments, settings, problem, np.asarray(training.steps))
+    if writer is not None:
+        # An automatic step could differ in its last digit on another machine.
+        training = replace(training, steps=np.array(writer.checkpoint.steps))
+    initial = None if start.model is None else initial_model(
+        arguments.init, start.model, problem, objective, training, request.config)
+    return replace(request, training=training, init=arguments.init,
+                   resumed=writer.checkpoint.epochs_done if writer else 0), initial, writer
+
+
+def _opened(request: Request, options: dict[str, Any],
+            writer: CheckpointWriter | None) -> Device:
+    """The device; of a training that has no epoch left, one that needs no board."""
+    try:
+        if writer is not None and writer.checkpoint.finished:
+            print(f"bitstep train: note: {writer.path} is finished, so nothing is trained",
+                  file=sys.stderr)
+            return GoldenDevice(request.config)
+        return open_device(request.device, request.config, **options)
+    finally:
+        if "progress" in options:
+            options["progress"].clear()
 
 
 def make_request(arguments: argparse.Namespace) -> Request:
@@ -153,14 +206,16 @@ def make_request(arguments: argparse.Namespace) -> Request:
     if not arguments.intercept and arguments.scaler != "maxabs" and not is_quantized(
             arguments.data):
         raise UsageError("--no-intercept needs --scaler maxabs, which does not shift columns")
-    epochs = arguments.epochs or (
-        DEFAULT_EPOCHS if by_name else len(read_steps(Path(arguments.schedule))))
+    epochs, schedule = arguments.epochs or DEFAULT_EPOCHS, arguments.schedule
+    if not by_name:         # now, since reading and quantizing may take minutes
+        epochs = arguments.epochs or len(read_steps(Path(schedule)))
+        schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
     problem = prepare(arguments)
     rows = problem.outputs[0].rows
     objective = Objective(loss=problem.kind.loss, l2=arguments.l2, l1=arguments.l1,
                           box=arguments.box, refetch=problem.request.refetch)
     training = resolve_training(
-        rows, objective, epochs=epochs, schedule=arguments.schedule, batch=arguments.batch,
+        rows, objective, epochs=epochs, schedule=schedule, batch=arguments.batch,
         step="auto" if arguments.step is None else arguments.step,
         fit_intercept=arguments.intercept, model_range=arguments.model_range)
     try:
@@ -171,15 +226,31 @@ def make_request(arguments: argparse.Namespace) -> Request:
                    schedule=arguments.schedule, config=config, device=arguments.device)
 
 
-def _train(request: Request, device: Device, timeout_s: float, asked: bool) -> TrainedModel:
+def _train(request: Request, device: Device, timeout_s: float, asked: bool,
+           initial: tuple[np.ndarray, np.ndarray] | None,
+           writer: CheckpointWriter | None) -> TrainedModel:
     """Train with a progress bar; a saturation says what to try."""
     outputs, training = request.problem.outputs, request.training
+    epochs = len(training.steps) * len(outputs)
     try:
-        with Bar(len(training.steps) * len(outputs), "training", " epochs") as bar:
+        with Bar(epochs, "training", " epochs") as bar:
+            def on_epoch(done):
+                stop_signals.deferred = done == epochs      # the last one: nothing is to be stopped
+                bar.to(done)
+
             return train_model(outputs, device, request.config, request.objective, training,
-                               timeout_s=timeout_s, on_epoch=bar.to)
+                               initial=initial, timeout_s=timeout_s, on_epoch=on_epoch,
+                               checkpoint=writer)
     except SaturationError as error:
         error.args = (f"{error} ({remedy(request, asked)})",)
+        raise
+    except RunError as error:
+        if writer is not None:
+            error.args = (f"{error}; {writer.kept()}",)
+        raise
+    except KeyboardInterrupt as error:
+        if writer is not None:
+            error.args = (f"interrupted; {writer.kept()}",)
         raise
 
 
@@ -219,7 +290,8 @@ def rounded(value: float, digits: int) -> str:
     return f"{float(f'{value:.{digits}g}'):g}"
 
 
-def final(problem: Any, model: TrainedModel, config: dict[str, Any]) -> LinearModel:
+def final(request: Request, model: TrainedModel) -> LinearModel:
     """The model of the last finished epoch, as a file holds it."""
     return LinearModel(model.coefs[-1], model.intercepts[-1],
-                       np.asarray(problem.classes, np.float64), config)
+                       np.asarray(request.problem.classes, np.float64),
+                       describe_config(request, model))

@@ -20,18 +20,20 @@ class OpenRows:
 
         |2 (z - y)| <= cell sum_j |U_j| + (floor(K / 2^16) + 1) margin,   or mantissa = 0
 
-    with cell = cell_half_levels, margin = cell D n_features level_limit (the register
-    LOOKAHEAD_MARGIN), K the epoch's step of a derivative of 1 with its 16 fraction bits, y = L <<
+    with cell = cell_half_levels, margin = cell D n_features level_limit (register
+    LOOKAHEAD_MARGIN), K the derivative step of the epoch with its 16 fraction bits, y = L <<
     label_shift, and z the dot product of the row's codes with the model that it must see, intercept
-    included, as golden has it. U are the words in the store that the row meets: the model, with a
-    pending correction, but without the updates of rows that are less than D + 1 rows before it.
-    Rows without data count as rows here: at least D + 1 of them pass at an epoch's start, in a
-    proximal step and in a replay, and D + 1 - P in a correction period of P < D + 1 rows. So after
-    a step before row s, U has every update up to row max(i - D - 1, s - 1). After a replay of row
-    s, U also has the update of row s itself if that was fetched again, whose update goes into the
-    store at once; if its codes decided it, U has the updates up to row max(i - D - 1, s - 1). The
-    replayed row is then alone, and fetched again if
-    :meth:`bitstep.golden.integer.IntegerEpoch.undecided` holds. Rows after it are in company again.
+    included, as the golden model has it.
+
+    U are the words in the store that the row meets: the model, with a pending correction, but
+    without the updates of rows that are less than D + 1 rows before it. Rows without data count as
+    rows here: at least D + 1 of them pass at an epoch's start, in a proximal step and in a replay,
+    and D + 1 - P in a correction period of P < D + 1 rows. So after a step before row s, U has
+    every update up to row max(i - D - 1, s - 1). After a replay of row s, U also has the update of
+    row s itself if that was fetched again, whose update goes into the store at once; if its codes
+    decided it, U has the updates up to row max(i - D - 1, s - 1). The replayed row is then alone,
+    and fetched again if :meth:`bitstep.golden.integer.IntegerEpoch.undecided` holds. Rows after it
+    are in company again.
 
     With D = 0 no row is replayed, and these are the rows that are fetched again.
 
@@ -63,12 +65,9 @@ def first_take(shape: Shape, time: int) -> int:
     return time + 2 + shape.config.memory_wait
 
 
-def refetch_end(shape: Shape, first: int, active: bool) -> int:
-    """Return the cycle of the decision on a row whose first pair is taken at ``first`` and whose
-    other pairs never keep it waiting, or, if it is ``active``, of its last word.
+def decision_delay(shape: Shape, active: bool) -> int:
+    """Return the cycles from a row's last pair to the decision on it or, if it is ``active``, to
+    its last word.
     """
-    breaks = (shape.beats - 1) * (1 + shape.config.memory_wait)     # between beats
-    last = first + shape.pairs - 1 + breaks
-    if not active:
-        return last + 6
-    return last + 7 + shape.config.memory_wait + 2 * shape.pairs + breaks
+    wait = shape.config.memory_wait
+    return 7 + wait + 2 * shape.pairs + (shape.beats - 1) * (1 + wait) if active else 6

@@ -1,13 +1,15 @@
 """Cycles of a whole run, and the counters that it leaves."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from bitstep.cycles.refetching import OpenRows
 from bitstep.cycles.rows.epoch import EpochClock
 from bitstep.cycles.rows.sequencer import CAUSES
-from bitstep.cycles.shape import WORD_BYTES, Shape
+from bitstep.cycles.shape import Shape
 from bitstep.cycles.streams.ample import AmpleStreams
 from bitstep.cycles.streams.memory import Memory
+from bitstep.cycles.streams.simulated import SimulatedStreams
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import COUNTER_NAMES
@@ -17,9 +19,21 @@ _SETTLE = 64        # cycles in which nothing may move before a run is done
 
 def count_cycles(job: TrainingJob, memory: Memory | None = None, *,
                  config: PipelineConfig | None = None, epochs: int | None = None,
-                 open_rows: Sequence[OpenRows] = (),
+                 saturated: bool = False, open_rows: Sequence[OpenRows] = (),
                  lookahead: int | None = None) -> dict[str, int | None]:
     """Count what a pipeline would count in a run of a job (docs/pipeline.md), without running it.
+
+    See :func:`count_epochs`.
+    """
+    return count_epochs(job, memory, config=config, epochs=epochs, saturated=saturated,
+                        open_rows=open_rows, lookahead=lookahead)[0]
+
+
+def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
+                 config: PipelineConfig | None = None, epochs: int | None = None,
+                 saturated: bool = False, open_rows: Sequence[OpenRows] = (),
+                 lookahead: int | None = None) -> tuple[dict[str, int | None], list[int]]:
+    """Count what a pipeline would count in a run of a job, and when each epoch ends.
 
     No row is read. Steady parts of a run are multiplied, so the time this takes hardly depends on
     the number of rows.
@@ -33,17 +47,22 @@ def count_cycles(job: TrainingJob, memory: Memory | None = None, *,
     config : PipelineConfig, optional
         The pipeline that runs the job; None: the job's own.
     epochs : int, optional
-        Epochs that the run finishes; None: all of the job. A run that is told to make fewer counts
-        like a job of so many.
+        Epochs that the run finishes; None: all of the job. Fewer count like a job of so many,
+        unless the run is ``saturated``.
+    saturated : bool
+        A value left its range in the epoch after these, which ends the run after its last row. The
+        counter ``saturations`` is then None, since it depends on every value after that.
     open_rows : sequence of OpenRows
-        With refetching: an entry for each epoch, in order.
+        With refetching: an entry for each epoch, that of the saturated one included.
     lookahead : int, optional
         Value of the register LOOKAHEAD; None: what the driver writes.
 
     Returns
     -------
-    dict of str to int or None
+    counters : dict of str to int or None
         Counters by name, as in :attr:`bitstep.pipeline.results.RunResult.counters`.
+    ends : list of int
+        Cycles from the run's start to the end of each finished epoch, its model written.
 
     Raises
     ------
@@ -51,24 +70,26 @@ def count_cycles(job: TrainingJob, memory: Memory | None = None, *,
         If there are more epochs than the job has, or if rows are fetched again and ``open_rows``
         has no entry for an epoch.
     """
-    memory = Memory() if memory is None else memory
     shape = Shape.of(job, job.config if config is None else config, lookahead)
-    epochs = shape.epochs if epochs is None else epochs
-    if not 0 <= epochs <= shape.epochs:
-        raise ValueError(f"epochs must be from 0 to {shape.epochs}, not {epochs}")
-    if shape.refetching and len(open_rows) < epochs:
-        raise ValueError(f"open_rows must have an entry for each of {epochs} epochs, "
+    most = shape.epochs - saturated
+    epochs = most if epochs is None else epochs
+    if not 0 <= epochs <= most:
+        raise ValueError(f"epochs must be from 0 to {most}, not {epochs}")
+    if shape.refetching and len(open_rows) < epochs + saturated:
+        raise ValueError(f"open_rows must have an entry for each of {epochs + saturated} epochs, "
                          f"not {len(open_rows)}")
-    if not memory.is_ample(shape.config.beat_bytes):
-        raise ValueError(f"Memory must have a latency of at most 32 cycles and no limit of its "
-                         f"bandwidth, not {memory}")
-    clock = RunClock(shape, AmpleStreams(shape, memory.latency))
-    clock.load()
-    for number in range(epochs):
-        clock.epoch(open_rows[number] if shape.refetching else ())
-        clock.write()
-    clock.end()
-    return clock.counters(epochs)
+    if not saturated:
+        shape = replace(shape, epochs=epochs)
+    clock = RunClock(shape, _streams(shape, memory or Memory(), saturated))
+    clock.run(epochs, saturated, open_rows if shape.refetching else None)
+    return clock.counters(None if saturated else 0), clock.ends
+
+
+def _streams(shape, memory, saturated):
+    """Streams of a run. What a saturated run has read ahead depends on the whole run."""
+    if memory.is_ample(shape.config.beat_bytes) and not saturated:
+        return AmpleStreams(shape, memory.latency)
+    return SimulatedStreams(shape, memory)
 
 
 class RunClock:
@@ -86,6 +107,22 @@ class RunClock:
         self.late = shape.config.strobe_delay      # of a strobe
         self.time = 0
         self.model_io = 0
+        self.ends: list[int] = []
+
+    def run(self, epochs: int, saturated: bool, open_rows: Sequence[OpenRows] | None):
+        """Run so many epochs, and another one that leaves the range if ``saturated``."""
+        self.load()
+        number, seen = 0, {}
+        while number < epochs + saturated:
+            if open_rows is None:
+                number += self._skip_epochs(seen, number, epochs - number)
+                if number == epochs + saturated:
+                    break
+            self.epoch(() if open_rows is None else open_rows[number])
+            if number < epochs:
+                self.write()
+            number += 1
+        self.end()
 
     def load(self):
         """From the start to the first epoch: checks, then model and coefficients."""
@@ -116,24 +153,43 @@ class RunClock:
         """Write the epoch's model."""
         end = self.streams.write_model(self.time, self.shape.model_words)
         self._moved(self.time, end)
+        self.ends.append(self.time)
 
     def end(self):
-        """End the run after its last epoch."""
-        self.time += _SETTLE
+        """End the run: after its last epoch, or after one that left the range."""
+        self.time = self.streams.end(self.time) + _SETTLE
 
-    def counters(self, epochs: int) -> dict[str, int | None]:
-        """Counters of the run, which has ended after ``epochs`` epochs."""
-        shape, fetched = self.shape, self.epochs.fetched
-        models = shape.warm + (shape.correction_period > 0)
-        words = epochs * (2 + shape.label_words) + models * shape.model_words \
-            + fetched * shape.fine_words
-        beats = epochs * shape.row_beats
-        counters: dict[str, int | None] = dict.fromkeys(COUNTER_NAMES, 0)
-        counters.update(zip(CAUSES, self.epochs.sequencer.counts, strict=True))
-        counters.update(cycles=self.time, beats=beats, model_io=self.model_io,
-                        bytes_read=beats * shape.config.beat_bytes + words * WORD_BYTES,
-                        refetched_rows=fetched)
-        return counters
+    def counters(self, saturations: int | None) -> dict[str, int | None]:
+        """Counters of the run, which has ended."""
+        return {**dict.fromkeys(COUNTER_NAMES, 0),
+                **dict(zip(CAUSES, self.epochs.sequencer.counts, strict=True)),
+                "cycles": self.time, "model_io": self.model_io,
+                "beats": self.streams.beats_entered, "bytes_read": self.streams.bytes_read,
+                "refetched_rows": self.epochs.fetched, "saturations": saturations}
+
+    def _skip_epochs(self, seen, number, most):
+        """Skip at most so many epochs if they are as those before; return how many."""
+        streams, sequencer = self.streams, self.epochs.sequencer
+        key = streams.epoch_state(self.time)
+        counts = (self.model_io, *sequencer.counts, *streams.totals)
+        before = seen.setdefault(key, (number, self.time, counts))
+        period = number - before[0]
+        if not period:
+            return 0
+        times = max(min(most, streams.epochs_left), 0) // period
+        length = self.time - before[1]
+        cycles = times * length
+        self.ends += [end + turn * length for turn in range(1, times + 1)
+                      for end in self.ends[before[0]:number]]
+        self.time += cycles
+        more = [times * (new - old) for new, old in zip(counts, before[2], strict=True)]
+        self.model_io += more[0]
+        causes = len(sequencer.counts)
+        sequencer.counts = [old + new for old, new in
+                            zip(sequencer.counts, more[1:causes + 1], strict=True)]
+        sequencer.shift(cycles)
+        streams.skip_epochs(times * period, more[causes + 1:])
+        return times * period
 
     def _moved(self, began, end):
         """Count the cycles from ``began`` to ``end``, in which models or tables moved."""

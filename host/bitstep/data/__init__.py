@@ -4,6 +4,7 @@ Everything here but the bundled sets and downloads works with NumPy alone.
 """
 
 from bitstep.data.dataset import DataError, Dataset, split, synthetic
-from bitstep.data.sources import dataset_names, load
+from bitstep.data.sources import dataset_names, load, open_table
 
-__all__ = ["DataError", "Dataset", "dataset_names", "load", "split", "synthetic"]
+__all__ = ["DataError", "Dataset", "dataset_names", "load", "open_table", "split",
+           "synthetic"]

@@ -12,9 +12,14 @@ BLOCK_VALUES = 1 << 15
 _WIDE = 512
 
 
+def block_rows(n_features: int) -> int:
+    """Rows of a block of a data set with so many features."""
+    return max(1, BLOCK_VALUES // n_features)
+
+
 def row_blocks(n_rows: int, n_features: int) -> Iterator[tuple[int, int, int]]:
     """Number, first row and end row of each block of rows."""
-    size = max(1, BLOCK_VALUES // n_features)
+    size = block_rows(n_features)
     for block, start in enumerate(range(0, n_rows, size)):
         yield block, start, min(start + size, n_rows)
 
@@ -39,7 +44,7 @@ class Workspace:
 
     def __init__(self, n_rows: int, n_features: int):
         self.joined = max(1, _WIDE // n_features)
-        size = min(max(1, BLOCK_VALUES // n_features), n_rows)
+        size = min(block_rows(n_features), n_rows)
         self.rows = np.zeros((-(-size // self.joined) * self.joined, n_features))
         self.wide = self.rows.reshape(-1, self.joined * n_features)
 

@@ -1,6 +1,7 @@
 """Comma-separated numbers, with or without a line of column names."""
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,33 +40,82 @@ def read_csv(file: BinaryIO, path: Path, label_column: str = "last",
         With file and line: a field that is not a finite number, rows of different lengths, less
         than two columns, no rows.
     """
-    if label_column not in LABEL_COLUMNS:
-        raise DataError(f"label_column must be one of {', '.join(LABEL_COLUMNS)}, "
-                        f"not {label_column!r}")
-    names, columns, tables = None, None, []
-    for text, first_line in line_chunks(file):
-        lines = [(number, line) for number, line in enumerate(text.split(b"\n"), start=first_line)
-                 if line.strip()]
-        if columns is None and lines:
-            number, line = lines[0]
-            header = next(csv.reader([line.decode("utf-8", "replace")]))
-            columns = len(header)
-            if columns < 2:
-                raise DataError(f"{path}, line {number}: found one column; a row must have a label "
-                                "and at least one feature, separated by commas")
-            if not any(_is_number(field) for field in header):
-                names = tuple(field.strip() for field in header)
-                lines = lines[1:]
-        if lines and columns is not None:
-            tables.append(_parse(lines, columns, path))
-    if not tables:
-        raise DataError(f"{path}: the file has no rows; each line must hold numbers separated by "
-                        "commas")
-    table = np.concatenate(tables)
-    label = 0 if label_column == "first" else table.shape[1] - 1
+    label_position(label_column, 2)
+    found = list(csv_tables(file, path))
+    names, table = found[0][0], np.concatenate([table for _, table in found])
+    label = label_position(label_column, table.shape[1])
     if names is not None:
         names = names[:label] + names[label + 1:]
     return np.delete(table, label, axis=1), table[:, label].copy(), names
+
+
+def label_position(label_column: str, columns: int) -> int:
+    """Number of the label's column.
+
+    Raises
+    ------
+    DataError
+        If it is neither the first nor the last one.
+    """
+    if label_column not in LABEL_COLUMNS:
+        raise DataError(f"label_column must be one of {', '.join(LABEL_COLUMNS)}, "
+                        f"not {label_column!r}")
+    return 0 if label_column == "first" else columns - 1
+
+
+def csv_tables(file: BinaryIO, path: Path) -> Iterator[tuple[tuple[str, ...] | None, np.ndarray]]:
+    """Column names, and the numbers of some rows after the other; see :func:`read_csv`.
+
+    Yields
+    ------
+    names : tuple of str, or None
+        The same every time.
+    table : ndarray of float64, shape (rows, n_columns)
+        At least one row.
+    """
+    names, columns, is_empty = None, None, True
+    for text, first_line in line_chunks(file):
+        lines = _lines(text, first_line)
+        if columns is None and lines:
+            number, line = lines[0]
+            columns, names = _head(line)
+            if columns < 2:
+                raise DataError(f"{path}, line {number}: found one column; a row must have a label "
+                                "and at least one feature, separated by commas")
+            if names is not None:
+                lines = lines[1:]
+        if lines and columns is not None:
+            is_empty = False
+            yield names, _parse(lines, columns, path)
+    if is_empty:
+        raise DataError(f"{path}: the file has no rows; each line must hold numbers separated by "
+                        "commas")
+
+
+def count_csv_rows(file: BinaryIO) -> int:
+    """Number of rows of a comma-separated text, whose fields are not looked at."""
+    count, is_first = 0, True
+    for text, first_line in line_chunks(file):
+        lines = _lines(text, first_line)
+        count += len(lines)
+        if is_first and lines:
+            count -= _head(lines[0][1])[1] is not None
+            is_first = False
+    return count
+
+
+def _lines(text: bytes, first_line: int) -> list[tuple[int, bytes]]:
+    """Lines that are not empty, with their numbers."""
+    return [(number, line) for number, line in enumerate(text.split(b"\n"), start=first_line)
+            if line.strip()]
+
+
+def _head(line: bytes) -> tuple[int, tuple[str, ...] | None]:
+    """Number of columns, and their names if the line has some."""
+    fields = next(csv.reader([line.decode("utf-8", "replace")]))
+    if any(_is_number(field) for field in fields):
+        return len(fields), None
+    return len(fields), tuple(field.strip() for field in fields)
 
 
 def _parse(lines: list[tuple[int, bytes]], columns: int, path: Path) -> np.ndarray:

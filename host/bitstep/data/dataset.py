@@ -122,18 +122,30 @@ def split(dataset: Dataset, train_rows: int | None = None, shuffle: bool = True,
     DataError
         If the data set has fewer rows.
     """
-    count = dataset.n_rows if train_rows is None else train_rows
-    if not 1 <= count <= dataset.n_rows:
-        raise DataError(f"{dataset.name}: train_rows must be from 1 to {dataset.n_rows}, the rows "
-                        f"of the data set, not {train_rows}")
-    if not shuffle:
-        chosen, others = slice(0, count), slice(count, None)
-    else:
-        order = np.random.Generator(np.random.PCG64(seed)).permutation(dataset.n_rows)
-        chosen, others = order[:count], order[count:]
+    chosen, others = split_rows(dataset.name, dataset.n_rows, train_rows, shuffle, seed)
     train, test = (replace(dataset, features=dataset.features[rows], labels=dataset.labels[rows])
                    for rows in (chosen, others))
     return train, test
+
+
+def split_rows(name: str, n_rows: int, train_rows: int | None, shuffle: bool,
+               seed: int) -> tuple[slice | np.ndarray, slice | np.ndarray]:
+    """Numbers of the rows of training and test set, in their order; see :func:`split`.
+
+    Parameters
+    ----------
+    name : str
+        Data set, for the message.
+    n_rows : int
+    """
+    count = n_rows if train_rows is None else train_rows
+    if not 1 <= count <= n_rows:
+        raise DataError(f"{name}: train_rows must be from 1 to {n_rows}, the rows of the data set, "
+                        f"not {train_rows}")
+    if not shuffle:
+        return slice(0, count), slice(count, None)
+    order = np.random.Generator(np.random.PCG64(seed)).permutation(n_rows)
+    return order[:count], order[count:]
 
 
 def synthetic(n_features: int = 100, n_rows: int = 20_000, seed: int = 0,

@@ -1,6 +1,7 @@
 """LIBSVM text, read with NumPy alone: ``label index:value index:value ...``, one row a line."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn
 
@@ -14,16 +15,45 @@ MAX_FEATURES = 1 << 20       # a larger index asks for more memory than a dense 
 _ALLOWED = b"0123456789+-.eE: \t\r\n"
 _FOREIGN = re.compile(rb"[^0-9+\-.eE: \t\r\n]")
 _COMMENT = re.compile(rb"#[^\n]*")
+_INDEX_ZERO = re.compile(rb"[ \t]0+:")
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
-class _Rows(NamedTuple):
-    """The rows of a chunk: pairs of all rows in a line, ``counts`` of them to each row."""
+class WidthError(DataError):
+    """An index beyond the columns that a text may have.
+
+    Attributes
+    ----------
+    found : int
+        Columns up to the index.
+    """
+
+    def __init__(self, found: int, message: str):
+        super().__init__(message)
+        self.found = found
+
+
+class SparseRows(NamedTuple):
+    """Rows of some text: the pairs of all rows one after the other, ``counts`` to each row."""
 
     labels: np.ndarray
     counts: np.ndarray
     indices: np.ndarray
     values: np.ndarray
+
+    def part(self, start: int, stop: int) -> "SparseRows":
+        """Some of the rows."""
+        first, last = int(self.counts[:start].sum()), int(self.counts[:stop].sum())
+        return SparseRows(self.labels[start:stop], self.counts[start:stop],
+                          self.indices[first:last], self.values[first:last])
+
+    def fill(self, target: np.ndarray, base: int) -> None:
+        """Write the values into a matrix of zeros, whose first column is index ``base``."""
+        rows, width = target.shape
+        if len(self.values) == rows * width:
+            target[:] = self.values.reshape(rows, width)
+        else:
+            target[np.repeat(np.arange(rows), self.counts), self.indices - base] = self.values
 
 
 def read_libsvm(file: BinaryIO, path: Path,
@@ -53,38 +83,79 @@ def read_libsvm(file: BinaryIO, path: Path,
         With file and line: a token that is not a number or a pair, a value that is not finite,
         indices that do not increase or are beyond ``n_features``, a ``qid``, no rows.
     """
-    chunks = [_parse(text, line, path) for text, line in line_chunks(file)]
-    chunks = [chunk for chunk in chunks if len(chunk.labels)]
-    if not chunks:
-        raise DataError(f"{path}: the file has no rows; each line must hold a label and "
-                        "index:value pairs")
+    chunks = list(sparse_rows(file, path))
     used = [chunk.indices for chunk in chunks if len(chunk.indices)]
     # Only the whole file shows where indices start, so pairs wait until here to become columns.
     base = 0 if any((indices == 0).any() for indices in used) else 1
     found = max((int(indices.max()) + 1 - base for indices in used), default=0)
-    width = found if n_features is None else n_features
-    if found > width:
-        raise DataError(f"{path}: found {found} features, but n_features is {width}; all indices "
-                        "must fit n_features, so raise it or leave it out")
-    if width == 0:
-        raise DataError(f"{path}: no row has an index:value pair; if all features are zero, say "
-                        "how many there are with n_features")
-    features = np.zeros((sum(len(chunk.labels) for chunk in chunks), width))
+    features = np.zeros((sum(len(chunk.labels) for chunk in chunks),
+                         checked_width(found, n_features, path)))
     start = 0
     for chunk in chunks:
         rows = len(chunk.labels)
-        target = features[start:start + rows]
-        if len(chunk.values) == rows * width:
-            target[:] = chunk.values.reshape(rows, width)
-        else:
-            target[np.repeat(np.arange(rows), chunk.counts), chunk.indices - base] = chunk.values
+        chunk.fill(features[start:start + rows], base)
         start += rows
     return features, np.concatenate([chunk.labels for chunk in chunks])
 
 
-def _parse(text: bytes, first_line: int, path: Path) -> _Rows:
-    if b"#" in text:
-        text = _COMMENT.sub(b"", text)
+def checked_width(found: int, n_features: int | None, path: Path) -> int:
+    """Columns of a file: as many as it has, or as it should have.
+
+    Parameters
+    ----------
+    found : int
+        Columns up to the largest index.
+    n_features : int or None
+        Columns that were asked for.
+
+    Raises
+    ------
+    WidthError
+        If there are more.
+    DataError
+        If there are none.
+    """
+    width = found if n_features is None else n_features
+    if found > width:
+        raise WidthError(found, f"{path}: found {found} features, but n_features is {width}; all "
+                         "indices must fit n_features, so raise it or leave it out")
+    if width == 0:
+        raise DataError(f"{path}: no row has an index:value pair; if all features are zero, say "
+                        "how many there are with n_features")
+    return width
+
+
+def sparse_rows(file: BinaryIO, path: Path) -> Iterator[SparseRows]:
+    """Rows of a LIBSVM text, some after the other; see :func:`read_libsvm`."""
+    is_empty = True
+    for text, line in line_chunks(file):
+        rows = _parse(text, line, path)
+        if len(rows.labels):
+            is_empty = False
+            yield rows
+    if is_empty:
+        raise DataError(f"{path}: the file has no rows; each line must hold a label and "
+                        "index:value pairs")
+
+
+def count_libsvm_rows(file: BinaryIO) -> int:
+    """Number of rows of a LIBSVM text, whose lines are not looked at."""
+    return sum(bool(line.strip()) for text, _ in line_chunks(file)
+               for line in _without_comments(text).split(b"\n"))
+
+
+def first_index(file: BinaryIO) -> int:
+    """Index that columns count from: 0 if an index 0 occurs anywhere, else 1."""
+    return 0 if any(_INDEX_ZERO.search(_without_comments(text)) for text, _ in line_chunks(file)) \
+        else 1
+
+
+def _without_comments(text: bytes) -> bytes:
+    return _COMMENT.sub(b"", text) if b"#" in text else text
+
+
+def _parse(text: bytes, first_line: int, path: Path) -> SparseRows:
+    text = _without_comments(text)
     if text.translate(None, _ALLOWED):
         _refuse_foreign(text, first_line, path)
     characters = np.frombuffer(text, np.uint8)
@@ -92,7 +163,7 @@ def _parse(text: bytes, first_line: int, path: Path) -> _Rows:
     edges = np.flatnonzero(np.diff(filled, prepend=False, append=False))
     starts, ends = edges[::2], edges[1::2]
     if not len(starts):
-        return _Rows(*(np.zeros(0, kind) for kind in (float, np.int64, np.int64, float)))
+        return SparseRows(*(np.zeros(0, kind) for kind in (float, np.int64, np.int64, float)))
     line = np.searchsorted(np.flatnonzero(characters == 10), starts)
     leads = np.diff(line, prepend=-1) != 0     # the first token of a line is its label
 
@@ -137,7 +208,7 @@ def _parse(text: bytes, first_line: int, path: Path) -> _Rows:
     increases = (np.diff(indices, prepend=-1) > 0) | leads[pairs - 1]
     check(increases, pairs, "the indices of a line must increase, each at most once; sort the line")
     counts = np.diff(rows, append=len(starts)) - 1
-    return _Rows(labels, counts, indices, table[:, 1].copy())
+    return SparseRows(labels, counts, indices, table[:, 1].copy())
 
 
 def _is_number(word: bytes) -> bool:

@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bitstep.data.dataset import DataError, Dataset, synthetic
-from bitstep.data.files import (
+from bitstep.data.tables.files import (
     PACKED_SUFFIXES,
     TEXT_SUFFIXES,
     has_known_suffix,
-    read_arrays,
+    open_file,
     read_file,
+    read_text,
 )
+from bitstep.data.tables.memory import MemoryTable
+from bitstep.data.tables.table import Table
 
 SITE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets"
 SYNTHETIC_ROWS = 20_000     # 10,000 to train and 10,000 to test, as in the ZipML paper
@@ -59,9 +62,10 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
     Parameters
     ----------
     source : str or Path
-        A file: LIBSVM text (.svm, .libsvm, .txt), .csv, either also compressed (.bz2, .gz, .xz), or
-        .npz with arrays X and y. Or a name of :func:`dataset_names`; a name that ends in ``.t`` is
-        the test set of the name without.
+        A file: LIBSVM text (.svm, .libsvm, .txt), .csv, either also compressed (.bz2, .gz, .xz),
+        .npz with arrays X and y, or, with the label in a column, .npy, .parquet and Arrow IPC
+        (.arrow, .feather; both by pyarrow). Or a name of :func:`dataset_names`; a name that ends in
+        ``.t`` is the test set of the name without.
     data_home : str or Path, optional
         Folder in which named sets are looked for (as NAME, NAME.svm, ... or under the name of the
         site's file, also compressed) and to which they are downloaded. Default: the environment
@@ -70,7 +74,7 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
         Columns of a LIBSVM file, whose last ones may be zero in every row. Any other source must
         have this many columns.
     label_column : {"last", "first"}
-        Where a .csv file has the label.
+        Where a .csv, .npy, Parquet or Arrow file has the label.
     task : {"regression", "classification"}, optional
         What the labels of a file are. Default: a classification if they take exactly two values.
     progress : bool
@@ -100,7 +104,7 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
     elif isinstance(source, str) and source in REMOTE:
         remote = REMOTE[source]
         path = _find(source, _home(data_home), progress)
-        features, labels, _ = read_arrays(path, ".svm", n_features or remote.n_features)
+        features, labels, _ = read_text(path, ".svm", n_features or remote.n_features)
         dataset = Dataset(source, features, labels, remote.task)
     else:
         if isinstance(source, str):
@@ -110,6 +114,38 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
         raise DataError(f"{name}: found {dataset.n_features} features, but n_features is "
                         f"{n_features}; leave n_features out")
     return dataset
+
+
+def open_table(source: str | Path, *, data_home: str | Path | None = None,
+               progress: bool = False) -> Table:
+    """A data set whose rows are read in pieces, so that it may be larger than memory.
+
+    Parameters
+    ----------
+    source, data_home, progress
+        As for :func:`load`. Bundled and synthetic sets are in memory all the same.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    DataError
+        As :func:`load`.
+    """
+    if isinstance(source, str) and source in REMOTE:
+        remote = REMOTE[source]
+        path = _find(source, _home(data_home), progress)
+        table = open_file(path, remote.n_features, task=remote.task, kind=".svm")
+        table.name = source
+        return table
+    if isinstance(source, str) and (source in BUNDLED or re.fullmatch(r"synthetic-([1-9]\d*)",
+                                                                      source)):
+        return MemoryTable(load(source))
+    if isinstance(source, str):
+        _refuse_unknown_name(source)
+    return open_file(Path(source))
 
 
 def _refuse_unknown_name(name: str) -> None:

@@ -65,14 +65,17 @@ class Run:
         self._stop_previous()
         self._load()
 
-    def finish(self, timeout_s, on_epoch):
+    def finish(self, timeout_s, on_epoch=None, on_models=None):
         """Start the run, wait for its end and return the result; see
         :meth:`bitstep.pipeline.device.Device.train`. Whatever else ends the wait aborts the run.
         """
-        progress = _Progress(self, timeout_s, on_epoch)
+        progress = _Progress(self, timeout_s, on_epoch, on_models)
         try:
             self.write("CONTROL", Control.START)
             self._wait(progress, timeout_s)
+            # A serial line takes a while for these, in which Ctrl-C must lose nothing either.
+            status, error, saturation = map(self.read, ("STATUS", "ERROR", "SATURATION"))
+            result = self.result()
         except KeyboardInterrupt:
             self.abort()
             raise TrainingInterrupted(self.result()) from None
@@ -82,10 +85,8 @@ class Run:
             with contextlib.suppress(DeviceError):      # the first error is the one to report
                 self.abort()
             raise
-        status, error = self.read("STATUS"), self.read("ERROR")
-        result = self.result()
         if status & Status.FAILED or error != Error.NONE:
-            raise run_error(error, self.read("SATURATION"), result, len(self.job.epochs))
+            raise run_error(error, saturation, result, len(self.job.epochs))
         if result.epochs_done != len(self.job.epochs):
             raise DeviceError(f"Device '{self.device.name}' reports the end of the run after "
                               f"{result.epochs_done} of {len(self.job.epochs)} epochs, without an "
@@ -213,8 +214,9 @@ class Run:
 class _Progress:
     """Progress of a run: its end, and the time since anything has happened."""
 
-    def __init__(self, run, timeout_s, on_epoch):
-        self.run, self.timeout_s, self.on_epoch = run, timeout_s, on_epoch
+    def __init__(self, run, timeout_s, on_epoch, on_models):
+        self.run, self.timeout_s = run, timeout_s
+        self.on_epoch, self.on_models = on_epoch, on_models
         self.total = len(run.job.epochs) * run.job.n_rows * run.job.beats
         self.epochs_done, self.seen = 0, None
         self.changed = time.monotonic()
@@ -237,5 +239,9 @@ class _Progress:
             self.seen, self.changed = seen, time.monotonic()
         if epochs_done > self.epochs_done:
             self.epochs_done = epochs_done
-            self.on_epoch(epochs_done)
+            if self.on_epoch:
+                self.on_epoch(epochs_done)
+            if self.on_models:
+                self.on_models(self.run.result())
+            self.changed = time.monotonic()     # what was called may have taken long
         return self.finished or self.idle_s > self.timeout_s

@@ -27,13 +27,14 @@ class RegisterDevice(RegisterAccess, Device):
     clock_hz: float     # pyright: ignore[reportIncompatibleVariableOverride]  # there is one
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
-              on_epoch: Callable[[int], None] | None = None) -> RunResult:
+              on_epoch: Callable[[int], None] | None = None,
+              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
         """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_identity(self)
         check_job(job, self.config)
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
-            return run.finish(timeout_s, on_epoch or (lambda epochs_done: None))
+            return run.finish(timeout_s, on_epoch, on_models)
 
 
 class ForwardingDevice(RegisterDevice):

@@ -40,23 +40,23 @@ class SoftwareDevice(Device):
         due.
         """
 
-    def counters(self, job: TrainingJob, epochs: list[EpochModel], *,
-                 saturated: bool) -> dict[str, int | None]:
-        """Counters of a run with these finished epochs, and one that saturated after them."""
-        return dict.fromkeys(COUNTER_NAMES) | {
+    def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
+        """Result of a run with these finished epochs, and maybe one that saturated after them."""
+        counters = dict.fromkeys(COUNTER_NAMES) | {
             "beats": len(epochs) * job.n_rows * job.beats, "saturations": int(saturated),
             "refetched_rows": sum(epoch.refetched_rows for epoch in epochs)}
+        return collect([epoch.model for epoch in epochs], [epoch.intercept for epoch in epochs],
+                       job.n_features, counters)
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
-              on_epoch: Callable[[int], None] | None = None) -> RunResult:
+              on_epoch: Callable[[int], None] | None = None,
+              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
         """Run a job; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_job(job, self.config)
-        on_epoch = on_epoch or (lambda epochs_done: None)
         done: list[EpochModel] = []
 
         def result(saturated=False):
-            return collect([epoch.model for epoch in done], [epoch.intercept for epoch in done],
-                           job.n_features, self.counters(job, done, saturated=saturated))
+            return self.result(job, done, saturated=saturated)
 
         started = time.monotonic()
         try:
@@ -66,16 +66,19 @@ class SoftwareDevice(Device):
                                     len(job.epochs))
                 if epoch:
                     done.append(epoch)
-                    on_epoch(len(done))
+                    if on_epoch:
+                        on_epoch(len(done))
+                    if on_models:
+                        on_models(result())
                 elapsed, started = time.monotonic() - started, time.monotonic()
                 if elapsed > timeout_s and len(done) < len(job.epochs):
                     raise RunTimeoutError(
                         f"Device {self.name!r} took {elapsed:.1f} s for {self.portion}, more than "
                         f"the limit of {timeout_s:g} s, with {len(done)} of {len(job.epochs)} "
                         "epochs done; give it more time or use fewer rows", result())
+            return result()     # Ctrl-C while counters are computed must lose nothing either
         except KeyboardInterrupt:
             raise TrainingInterrupted(result()) from None
-        return result()
 
     portion = "an epoch"        # what is computed between two looks at the clock
 

@@ -33,7 +33,8 @@ class Device(Protocol):
 
     @abstractmethod
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
-              on_epoch: Callable[[int], None] | None = None) -> RunResult:
+              on_epoch: Callable[[int], None] | None = None,
+              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
         """Run a job to its end.
 
         Parameters
@@ -45,6 +46,10 @@ class Device(Protocol):
         on_epoch : callable
             Called with the number of finished epochs whenever it has grown; it may grow by more
             than 1 between calls.
+        on_models : callable
+            Called after ``on_epoch`` with the models of every epoch that is finished so far. The
+            pipeline goes on meanwhile, so counters may hold a part of the next epoch. Without it
+            no model is copied before the end.
 
         Returns
         -------

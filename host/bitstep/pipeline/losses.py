@@ -31,7 +31,7 @@ class LossFunction:
     value, derivative : callable
         Loss of every output z with target y, and its derivative by z; arrays of equal shape.
     constant : callable
-        Least mean loss that a constant z can have, from all targets.
+        Least mean loss that a constant z can have, from mean and variance of the targets.
     solver : str
         Solver of the pipelines that minimise it.
     quadratic : bool
@@ -62,7 +62,7 @@ class LossFunction:
     text: str
     value: Rule
     derivative: Rule
-    constant: Callable[[np.ndarray], float]
+    constant: Callable[[float, float], float]
     solver: str = "linear"
     quadratic: bool = False
     signs: bool = True
@@ -103,17 +103,16 @@ def _log_derivative(values, targets):
     return -targets / (1 + np.exp(np.minimum(values * targets, MAX_EXPONENT)))
 
 
-def _half_variance(targets):
-    return float(np.var(targets)) / 2
+def _half_variance(mean, variance):
+    return variance / 2
 
 
-def _rarer_class(targets):
-    share = np.mean(targets > 0)
-    return 2 * float(min(share, 1 - share))
+def _rarer_class(mean, variance):
+    return 1 - abs(mean)
 
 
-def _entropy(targets):
-    share = np.mean(targets > 0)
+def _entropy(mean, variance):
+    share = (1 + mean) / 2
     return -float(sum(part * np.log(part) for part in (share, 1 - share) if part > 0))
 
 

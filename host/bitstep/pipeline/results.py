@@ -29,11 +29,15 @@ class RunResult:
     counters : dict of str to int or None
         One entry for each of :data:`bitstep.pipeline.registers.COUNTERS`, in lower case; None
         where the device cannot know (the golden model has no clock).
+    epoch_cycles : tuple of int, or None
+        Cycles from the start of the run to the end of each finished epoch; None where they are
+        not known.
     """
 
     models: np.ndarray
     intercepts: np.ndarray
     counters: dict[str, int | None] = field(default_factory=dict)
+    epoch_cycles: tuple[int, ...] | None = None
 
     @property
     def epochs_done(self) -> int:

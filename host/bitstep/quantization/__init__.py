@@ -6,10 +6,11 @@ NumPy alone.
 
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels, unpack_floats
 from bitstep.pipeline.shapes import MAX_COPIES
-from bitstep.quantization.dataset import QuantizedDataset, quantize
+from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encodings import ENCODINGS, Grid, encode
 from bitstep.quantization.labels import LabelStream, quantize_labels, sign_labels
-from bitstep.quantization.rows import QuantizedRows, quantize_rows
+from bitstep.quantization.quantizing import quantize, quantize_rows
+from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler, fit_scaler
 from bitstep.quantization.storage import StorageError, load_quantized, save_quantized
 

@@ -1,15 +1,13 @@
 """Quantized data sets: packed rows with packed labels."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.shapes import check_labels
-from bitstep.quantization.encodings import ENCODINGS, Grid
-from bitstep.quantization.labels import LabelStream, quantize_labels
-from bitstep.quantization.rows import QuantizedRows, checked_features, quantize_rows
+from bitstep.quantization.labels import LabelStream
+from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
 
 
@@ -117,58 +115,15 @@ class QuantizedDataset:
         """Stored labels L as integers, shape (n_rows,); +1 and -1 for two classes."""
         return self.labels.integers(self.n_rows)
 
-    def label_values(self) -> np.ndarray:
-        """Labels of the rows: the elements of ``classes``, or, of a regression, the values that
-        the stored integers stand for.
+    def label_values(self, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Labels of the rows from ``start`` to ``stop``: the elements of ``classes``, or, of a
+        regression, the values that the stored integers stand for.
 
         Returns
         -------
-        ndarray of float64, shape (n_rows,)
+        ndarray of float64, shape (stop - start,)
         """
-        stored = self.stored_labels()
+        stored = self.labels.part(start, self.n_rows if stop is None else stop)
         if self.classes is None:
             return self.label_offset + self.label_scale * stored
         return self.classes[stored if len(self.classes) > 2 else (stored > 0).astype(int)]
-
-
-def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
-             encoding: str = "compensated", task: str = "regression",
-             label_bits: int | None = None, center_labels: bool = True,
-             **options: Any) -> QuantizedDataset:
-    """Scale, encode and pack a data set.
-
-    Parameters
-    ----------
-    features, bits, encoding
-        See :func:`quantize_rows`.
-    labels : array of numbers, shape (n_rows,)
-        Finite; 2 to 256 distinct ones for a classification.
-    task : {"regression", "classification"}
-        Kind of the labels.
-    label_bits : {16, 32} or None
-        Stored bits of a regression's label; None: 16, or 32 for encoding ``float``.
-    center_labels : bool
-        True to count a regression's labels from the centre of their range (else from 0).
-    options
-        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``,
-        ``fine_rows``, ``progress``.
-
-    Returns
-    -------
-    QuantizedDataset
-
-    Raises
-    ------
-    DataError
-        If features or labels cannot be used; the message names row and column.
-    ValueError
-        If another argument is out of range.
-    """
-    Grid(encoding, bits)
-    features = checked_features(features)
-    # First, since rows may take minutes.
-    stream = quantize_labels(
-        labels, len(features), task=task, center_labels=center_labels,
-        label_bits=ENCODINGS[encoding].label_bits if label_bits is None else label_bits)
-    return QuantizedDataset(quantize_rows(features, bits=bits, encoding=encoding, **options),
-                            stream)

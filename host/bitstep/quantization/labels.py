@@ -1,5 +1,6 @@
 """Labels to the integers that a pipeline compares with dot products."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,13 +10,15 @@ from bitstep.data.dataset import TASKS, DataError
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.shapes import LABEL_BITS
+from bitstep.pipeline.shapes import LABEL_BITS, label_bytes
 
 LABEL_FORMATS = {16: LabelFormat.INT16, 32: LabelFormat.INT32}
 # Largest L by stored bits. A weight of 32 times the largest label must fit a model word with any
 # code, also of 1 bit, so 32 stored bits hold numbers of 27.
 LABEL_LIMITS = {16: (1 << 15) - 1, 32: (1 << 26) - 1}
 MAX_LABEL = 1e100           # squares of residuals must stay finite
+_BLOCK = 1 << 16            # labels of a block: whole words of every format
+_WORD_ROWS = 64             # labels that fill whole words of every format
 MAX_CLASSES = 256           # more different labels than this are a regression's
 
 
@@ -57,6 +60,21 @@ class LabelStream:
         """The first stored labels L, shape (n_rows,); +1 and -1 for format ``SIGN``."""
         return unpack_labels(self.packed, self.label_format, n_rows)
 
+    def part(self, start: int, stop: int) -> np.ndarray:
+        """Stored labels of the rows from ``start`` to ``stop``, as :meth:`integers`."""
+        base = start - start % _WORD_ROWS
+        first, last = (label_bytes(row, self.label_format) for row in (base, stop))
+        return unpack_labels(self.packed[first:last], self.label_format, stop - base)[start - base:]
+
+    def blocks(self, n_rows: int) -> Iterator[np.ndarray]:
+        """Stored labels of all rows of a data set, a block at a time."""
+        for start in range(0, n_rows, _BLOCK):
+            yield self.part(start, min(start + _BLOCK, n_rows))
+
+    def largest(self, n_rows: int) -> int:
+        """Largest magnitude of a stored label of a data set."""
+        return max(int(np.abs(part).max()) for part in self.blocks(n_rows))
+
     def __post_init__(self):
         if not (np.isfinite(self.offset) and 0 < self.scale < np.inf):
             raise ValueError("label_offset must be finite and label_scale finite and positive, not "
@@ -76,10 +94,12 @@ class LabelStream:
                              f"not {LabelFormat(self.label_format).name}")
         if count > 2:
             # With the padding, whose zeros are a class's number, too.
-            numbers = self.integers(8 * self.packed.size // LABEL_BITS[expected])
-            if numbers.min() < 0 or numbers.max() >= count:
+            stored = 8 * self.packed.size // LABEL_BITS[expected]
+            ends = [(part.min(), part.max()) for part in self.blocks(stored)]
+            low, high = min(low for low, _ in ends), max(high for _, high in ends)
+            if low < 0 or high >= count:
                 raise ValueError(f"labels of {count} classes must be numbers from 0 to "
-                                 f"{count - 1}, not {numbers.min()} to {numbers.max()}")
+                                 f"{count - 1}, not {low} to {high}")
 
 
 def sign_labels(signs: np.ndarray) -> LabelStream:
@@ -137,7 +157,7 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression"
     if values.dtype.kind not in "fiub":
         raise DataError(f"labels must be numbers, not {values.dtype}; replace class names by "
                         "numbers")
-    values = values.astype(np.float64)
+    values = values.astype(np.float64, copy=False)
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values)))
         raise DataError(f"labels must be finite, not {values[row]} (row {row}, counted from 0); "
@@ -153,13 +173,13 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression"
     if not scale > 0 or largest > MAX_LABEL:
         raise DataError("labels must have a range that fits 64-bit floating point, below "
                         f"{MAX_LABEL:g} in magnitude, not {low:g} to {high:g}; scale them")
-    levels = np.clip(np.rint((values - offset) / scale), -limit, limit).astype(np.int64)
-    label_format = LABEL_FORMATS[label_bits]
-    return LabelStream(pack_labels(levels, label_format), label_format, scale, offset, None)
+    packed = _pack(values, LABEL_FORMATS[label_bits], lambda part: np.clip(
+        np.rint((part - offset) / scale), -limit, limit).astype(np.int64))
+    return LabelStream(packed, LABEL_FORMATS[label_bits], scale, offset, None)
 
 
 def _classes(values: np.ndarray) -> LabelStream:
-    classes, numbers = np.unique(values, return_inverse=True)
+    classes = distinct(values)
     if len(classes) == 1:
         raise DataError(f"A classification must have two classes, but every label is "
                         f"{classes[0]:g}; check the labels, or how rows were split")
@@ -167,7 +187,26 @@ def _classes(values: np.ndarray) -> LabelStream:
         raise DataError(f"A classification must have at most {MAX_CLASSES} classes, but the labels "
                         f"take {len(classes)} values; train a regression on them")
     if len(classes) > 2:
-        return LabelStream(pack_labels(numbers.reshape(-1), LabelFormat.INT16), LabelFormat.INT16,
-                           1.0, 0.0, classes)
-    packed = pack_labels(np.where(values == classes[1], 1, -1), LabelFormat.SIGN)
+        packed = _pack(values, LabelFormat.INT16, lambda part: np.searchsorted(classes, part))
+        return LabelStream(packed, LabelFormat.INT16, 1.0, 0.0, classes)
+    packed = _pack(values, LabelFormat.SIGN, lambda part: np.where(part == classes[1], 1, -1))
     return LabelStream(packed, LabelFormat.SIGN, 1.0, 0.0, classes)
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """Values that occur, in increasing order; as numpy.unique, but with little memory for few."""
+    found = values[:0]
+    for start in range(0, len(values), _BLOCK):
+        found = np.unique(np.concatenate([found, np.unique(values[start:start + _BLOCK])]))
+    return found
+
+
+def _pack(values: np.ndarray, label_format: LabelFormat,
+          integers: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Packed labels, whose integers are made for a block at a time."""
+    packed = np.empty(label_bytes(len(values), label_format), np.uint8)
+    for start in range(0, len(values), _BLOCK):
+        part = pack_labels(integers(values[start:start + _BLOCK]), label_format)
+        first = label_bytes(start, label_format)
+        packed[first:first + len(part)] = part
+    return packed

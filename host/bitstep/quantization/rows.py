@@ -1,19 +1,15 @@
 """Quantized rows: from features to packed codes, and back to the numbers that they stand for."""
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitstep.checks import check_integer
-from bitstep.data.blocks import Workspace, row_blocks
-from bitstep.data.dataset import DataError
-from bitstep.pipeline.config import MAX_FEATURES, PipelineConfig, level_limit
+from bitstep.pipeline.config import PipelineConfig, level_limit
 from bitstep.pipeline.levels import decode, unpack_codes
-from bitstep.pipeline.memory import pack_codes, pack_floats, unpack_floats
-from bitstep.pipeline.shapes import MAX_COPIES, check_fine_rows, check_rows
-from bitstep.quantization.encodings import ENCODINGS, Grid, check_fine, fine_encodings
-from bitstep.quantization.scaling import Scaler, fit_scaler
+from bitstep.pipeline.memory import unpack_floats
+from bitstep.pipeline.shapes import check_fine_rows, check_rows
+from bitstep.quantization.encodings import ENCODINGS, Grid, check_fine
+from bitstep.quantization.scaling import Scaler
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -148,127 +144,3 @@ class QuantizedRows:
         if self.row_format == "float32":
             return unpack_floats(packed, self.n_features)
         return unpack_codes(packed, self.config, self.n_features)
-
-
-def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensated",
-                  bus_width: int = 64, scaler: str = "minmax", copies: int = 1, seed: int = 0,
-                  fine_rows: bool = False,
-                  progress: Callable[[int], None] | None = None) -> QuantizedRows:
-    """Scale, encode and pack rows.
-
-    The same arguments give the same bytes on every machine: block i of copy c has a random stream
-    of its own, ``PCG64(SeedSequence(seed, spawn_key=(c, i)))``, and a block's size depends on the
-    number of features only. Beyond its result it needs a few MB (or one row, if that is more).
-
-    Parameters
-    ----------
-    features : ndarray of numbers, shape (n_rows, n_features)
-        Finite; read in blocks, so it may be a memory map.
-    bits : int
-        Stored bits of a value, 1 to 8; at least 2 for the two ``double`` encodings; 32 for
-        ``float``.
-    encoding : {"nearest", "stochastic", "compensated", "double-symmetric", "double", "float"}
-        See docs/number-formats.md.
-    bus_width : {64, 128, 256, 512}
-        Bits of a beat.
-    scaler : {"minmax", "maxabs"}
-        How columns are taken to [-1, 1].
-    copies : int
-        Independently drawn copies of the rows, 1 to 255. ``nearest`` and ``float`` draw nothing,
-        so their copies share one array.
-    seed : int
-        At least 0.
-    fine_rows : bool
-        True to keep fine rows, too (16 bits a value), so that a pipeline can fetch them again; for
-        encodings ``nearest`` and ``stochastic``.
-    progress : callable, optional
-        Called after each block of rows with the number of rows done.
-
-    Returns
-    -------
-    QuantizedRows
-
-    Raises
-    ------
-    DataError
-        If features cannot be used; the message names row and column.
-    ValueError
-        If another argument is out of range.
-    """
-    grid = Grid(encoding, bits)
-    features = checked_features(features)
-    config = PipelineConfig(bus_width=bus_width, bits=bits, row_format=grid.row_format,
-                            max_features=features.shape[1])
-    _check_options(encoding, copies, seed, fine_rows)
-    scaling = fit_scaler(features, scaler)
-    draws = ENCODINGS[encoding].draws
-    row_bytes = config.beats(features.shape[1]) * config.beat_bytes
-    packed = tuple(np.empty((len(features), row_bytes), np.uint8)
-                   for _ in range(copies if draws else 1))
-    fine = np.empty(features.shape, np.int16) if fine_rows else None
-    total = 0.0
-    for block, (start, stop, positions, noise) in enumerate(_blocks(features, scaling, grid)):
-        total = total + noise
-        for copy, rows in enumerate(packed):
-            rows[start:stop] = _pack(grid, positions, bus_width, (seed, copy, block))
-        if fine is not None:
-            fine[start:stop] = grid.fine_values(positions, config.fine_fraction)
-        if progress is not None:
-            progress(stop)
-    return QuantizedRows(
-        bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=features.shape[1],
-        packed=packed if draws else packed * copies, scaler=scaling, seed=int(seed), fine_rows=fine,
-        variance=np.reshape(total, (-1, features.shape[1])).sum(axis=0) / len(features))
-
-
-def _pack(grid: Grid, positions: np.ndarray, bus_width: int,
-          stream: tuple[int, int, int]) -> np.ndarray:
-    """Packed codes of a block; the stream of its draws is that of seed, copy and block."""
-    seed, *key = stream
-    rng = None
-    if ENCODINGS[grid.encoding].draws:
-        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
-    codes = grid.codes(positions, rng)
-    return pack_floats(codes, bus_width) if grid.row_format == "float32" \
-        else pack_codes(codes, grid.bits, bus_width)
-
-
-def _blocks(features: np.ndarray, scaling: Scaler, grid: Grid) \
-        -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
-    """First row, end row, positions on the grid, and sum of the variances of each block of rows.
-
-    The sums have as many entries as some rows have values together; entry i is of column
-    ``i % n_features``.
-    """
-    n_rows, n_features = features.shape
-    work = Workspace(n_rows, n_features)
-    centre, scale = (np.tile(part, work.joined) for part in (scaling.centre, scaling.scale))
-    draws = ENCODINGS[grid.encoding].draws
-    for _, start, stop in row_blocks(n_rows, n_features):
-        work.fill(features[start:stop])
-        np.subtract(work.wide, centre, out=work.wide)
-        np.divide(work.wide, scale, out=work.wide)
-        positions = grid.positions(work.rows)[:stop - start]
-        work.rows[:stop - start] = grid.variance(positions) if draws else 0
-        work.rows[stop - start:] = 0
-        yield start, stop, positions, work.wide.sum(axis=0)
-
-
-def _check_options(encoding, copies, seed, fine_rows):
-    check_integer("copies", copies, 1, MAX_COPIES)
-    check_integer("seed", seed, 0)
-    if fine_rows and not ENCODINGS[encoding].cell:
-        raise ValueError(f"fine_rows must be False for encoding {encoding!r}, not {fine_rows!r}: "
-                         f"they are kept for the encodings {fine_encodings()}")
-
-
-def checked_features(features: np.ndarray) -> np.ndarray:
-    """Features as an array of shape (n_rows, n_features); DataError if they are none."""
-    features = np.asarray(features)
-    if features.ndim != 2 or features.dtype.kind not in "fiub":
-        raise DataError("features must be numbers of shape (n_rows, n_features), not "
-                        f"{features.dtype} of shape {features.shape}")
-    if features.shape[0] < 1 or not 1 <= features.shape[1] <= MAX_FEATURES:
-        raise DataError(f"features must have at least one row and 1 to {MAX_FEATURES} columns, "
-                        f"not shape {features.shape}")
-    return features

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitstep.checks import check_choice
-from bitstep.data.blocks import Workspace, row_blocks
+from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError, first_not_finite
+from bitstep.data.ranges import ColumnRanges
 
 SCALERS = ("minmax", "maxabs")
 
@@ -33,7 +33,8 @@ class Scaler:
     scale: np.ndarray = field(repr=False)
 
     def __post_init__(self):
-        check_choice("scaler", self.kind, SCALERS)
+        if self.kind not in SCALERS:
+            raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {self.kind!r}")
         if self.centre.ndim != 1 or self.centre.shape != self.scale.shape:
             raise ValueError("centre and scale must have shape (n_features,), not "
                              f"{self.centre.shape} and {self.scale.shape}")
@@ -103,24 +104,23 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
     ValueError
         If the kind is unknown.
     """
-    check_choice("scaler", kind, SCALERS)
-    n_rows, n_features = features.shape
-    work = Workspace(n_rows, n_features)
-    low = np.full(work.wide.shape[1], np.inf)
-    high = -low
-    for _, start, stop in row_blocks(n_rows, n_features):
-        work.fill(features[start:stop])
-        with np.errstate(invalid="ignore"):     # NaN is found below
-            np.minimum(low, work.wide.min(axis=0), out=low)
-            np.maximum(high, work.wide.max(axis=0), out=high)
-    low = low.reshape(-1, n_features).min(axis=0)
-    high = high.reshape(-1, n_features).max(axis=0)
+    if kind not in SCALERS:
+        raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {kind!r}")
+    ranges = ColumnRanges()
+    for _, start, stop in row_blocks(*features.shape):
+        ranges.add(features[start:stop])
+    low, high = ranges.low, ranges.high
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         row, column = first_not_finite(features) or (0, 0)
         raise DataError(f"features must be finite, not {features[row, column]} (row {row}, column "
                         f"{column}, counted from 0); remove the row or fill in a value")
+    return scaler_of_ranges(low, high, kind)
+
+
+def scaler_of_ranges(low: np.ndarray, high: np.ndarray, kind: str) -> Scaler:
+    """The scaler of columns whose least and largest values are known; see :func:`fit_scaler`."""
     if kind == "maxabs":
-        centre, scale = np.zeros(n_features), np.maximum(-low, high)
+        centre, scale = np.zeros(len(low)), np.maximum(-low, high)
     else:
         centre = np.where(low == high, low, low / 2 + high / 2)     # their sum may overflow
         # The centre is rounded; the larger side keeps every u within [-1, 1].

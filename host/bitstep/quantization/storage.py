@@ -1,9 +1,13 @@
-"""Quantized data sets in files: one ``.npz`` with a JSON header, read with NumPy alone."""
+"""Quantized data sets in files: one ``.npz`` with a JSON header, read with NumPy alone.
 
-import hashlib
+The rows are not compressed and are mapped into memory (docs/memory-layout.md).
+"""
+
+import io
 import json
 import os
 import zipfile
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +15,21 @@ import numpy as np
 
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
+from bitstep.data.npz import COMPRESSED, MappedFile, StoredArray, find_arrays
 from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
 from bitstep.pipeline.registers import LabelFormat
+from bitstep.quantization.archive import ArchiveWriter, Arrays, open_archive
 from bitstep.quantization.dataset import QuantizedDataset
+from bitstep.quantization.encoder import RowEncoder
 from bitstep.quantization.labels import LabelStream
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
-from bitstep.writing import whole_file
 
 MAGIC = "bitstep quantized data set"
 VERSION = 1
+_PIECE = 1 << 23          # bytes of an array that are read or written at a time
+_RELEASED_BLOCKS = 256      # of rows, after which the map gives its memory back
 
 
 class StorageError(DataError):
@@ -46,31 +54,55 @@ def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") ->
         If the file cannot be written.
     """
     data, labels = dataset.rows, dataset.labels
-    arrays: dict[str, Any] = {
-        "labels": labels.packed, "centre": data.scaler.centre, "scale": data.scaler.scale,
-        "variance": data.variance}
     # Copies without draws are one array, which is stored once.
     first = {id(rows): f"rows_{copy}" for copy, rows in reversed([*enumerate(data.packed)])}
-    arrays |= {first[id(rows)]: rows for rows in data.packed}
+    arrays = {first[id(rows)]: rows for rows in data.packed}
     if data.fine_rows is not None:
         arrays["fine_rows"] = data.fine_rows
+    shapes: Arrays = {name: (array.dtype, array.shape) for name, array in arrays.items()}
+    with open_archive(Path(path), shapes) as archive:
+        for name, array in arrays.items():
+            rows = max(1, _PIECE // array[:1].nbytes)
+            for start in range(0, len(array), rows):
+                archive.append(name, array[start:start + rows])
+        finish_archive(archive, data, labels, [first[id(rows)] for rows in data.packed])
+
+
+def finish_archive(archive: ArchiveWriter, data: QuantizedRows | RowEncoder, labels: LabelStream,
+                   names: list[str]) -> None:
+    """Write all but the rows of a quantized data set.
+
+    Parameters
+    ----------
+    archive : ArchiveWriter
+        It holds the rows.
+    data : QuantizedRows or RowEncoder
+        What the codes stand for.
+    labels : LabelStream
+    names : list of str
+        Name of the array of each copy.
+    """
+    for name, array in (("labels", labels.packed), ("centre", data.scaler.centre),
+                        ("scale", data.scaler.scale), ("variance", data.variance)):
+        archive.add(name, array)
     classes = labels.classes
     header = {
         "magic": MAGIC, "version": VERSION, "bits": data.bits, "encoding": data.encoding,
-        "bus_width": data.bus_width, "n_features": data.n_features,
-        "rows": [first[id(rows)] for rows in data.packed],
+        "bus_width": data.bus_width, "n_features": data.n_features, "rows": names,
         "label_format": labels.label_format.name,
         "label_scale": labels.scale, "label_offset": labels.offset,
         "classes": None if classes is None else classes.tolist(), "scaler": data.scaler.kind,
-        "seed": data.seed, "sha256": {name: _sha256(array) for name, array in arrays.items()},
+        "seed": data.seed, "sha256": archive.checksums(),
     }
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    with whole_file(os.fspath(path)) as temporary, temporary.open("wb") as file:
-        np.savez(file, **arrays)
+    archive.add("header", np.frombuffer(json.dumps(header).encode(), np.uint8))
 
 
 def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
-    """Read a file that :func:`save_quantized` wrote, and check all of it.
+    """Map a file that :func:`save_quantized` wrote into memory, and check all of it.
+
+    Rows, labels and fine rows are read-only views of the file, which the system
+    reads when they are touched and may forget again. Files with the same name that are written
+    later are other files: a data set keeps its own.
 
     Parameters
     ----------
@@ -96,38 +128,51 @@ def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
         raise StorageError(f"{path}: found a file of another kind (it starts with {start!r}); it "
                            "must be one that bitstep.quantization.save_quantized wrote")
     try:
-        # Opened here, because NumPy leaves a file open that it cannot read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            header = _header(path, stored)
-            arrays = {name: stored[name] for name in header["sha256"]}
+        with zipfile.ZipFile(path) as archive:
+            header = _header(path, archive)
+        stored = find_arrays(path)
+        mapped = MappedFile(path)
+        arrays = {name: _array(path, name, stored[name], mapped) for name in header["sha256"]}
     except StorageError:
         raise
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, KeyError) as error:
         raise StorageError(f"{path}: the file is damaged or was cut short ({error}); copy it again "
                            "or quantize again") from error
     for name, array in arrays.items():
-        if _sha256(array) != header["sha256"][name]:
+        if _sha256(array, mapped) != header["sha256"][name]:
             raise StorageError(f"{path}: the SHA-256 of array {name!r} is not the one in the "
                                "header, so the file was changed; copy it again or quantize again")
     try:
         dataset = _assemble(header, arrays)
         for name in dict.fromkeys(header["rows"]):
-            _check_codes(dataset.rows, name, arrays[name])
+            _check_codes(dataset.rows, name, arrays[name], mapped)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{path}: the parts of the file do not fit each other ({error}); "
                            "quantize again") from error
+    mapped.release()
     return dataset
 
 
-def _header(path: Path, stored: Any) -> dict[str, Any]:
+def _array(path: Path, name: str, stored: StoredArray, mapped: MappedFile) -> np.ndarray:
+    """An array of the file: a view of the map where its bytes are there as they are needed."""
+    if stored.offset == COMPRESSED:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return arrays[name]
+    array = mapped.array(stored)
+    return array if array.flags.aligned else array.copy()   # others write archives without padding
+
+
+def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+    names = [name.removesuffix(".npy") for name in archive.namelist()]
     try:
-        header = json.loads(stored["header"].tobytes())
+        # Read as a whole, which compares it with its checksum.
+        header = json.loads(np.load(io.BytesIO(archive.read("header.npy"))).tobytes())
         magic, version = header["magic"], int(header["version"])
     except (KeyError, ValueError, TypeError):
         magic, version, header = None, 0, {}
     if magic != MAGIC:
         raise StorageError(f"{path}: found an .npz file of another kind (arrays "
-                           f"{', '.join(stored.files[:5])}); it must be one that "
+                           f"{', '.join(names[:5])}); it must be one that "
                            "bitstep.quantization.save_quantized wrote")
     if version != VERSION:
         raise StorageError(f"{path}: found format version {version}; this bitstep reads version "
@@ -152,7 +197,7 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
             header["label_offset"], None if classes is None else np.array(classes, np.float64)))
 
 
-def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray) -> None:
+def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray, mapped: MappedFile) -> None:
     """Raise ValueError for a set bit of padding, a code that no encoder writes or a value of a
     fine row that lies outside the cell of its code.
     """
@@ -163,7 +208,9 @@ def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray) -> None:
     lanes[features] = 1
     padding = ~np.packbits(real.reshape(-1), bitorder="little")
     impossible = 1 << config.bits - 1       # the level below -level_limit
-    for _, start, stop in row_blocks(*rows.shape):
+    for block, start, stop in row_blocks(*rows.shape):
+        if block % _RELEASED_BLOCKS == 0:
+            mapped.release()
         if (rows[start:stop] & padding).any():
             raise ValueError(f"padding in {name} is not 0")
         if config.row_format == "float32":
@@ -187,5 +234,12 @@ def _check_cells(data: QuantizedRows, name: str, codes: np.ndarray, fine_rows: n
         raise ValueError(f"fine_rows holds a value outside the cell of its code in {name}")
 
 
-def _sha256(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+def _sha256(array: np.ndarray, mapped: MappedFile | None = None) -> str:
+    """Checksum of an array's values, row after row; the map keeps no more than a piece."""
+    digest = sha256()
+    rows = max(1, _PIECE // max(1, array[:1].nbytes))
+    for start in range(0, len(array), rows):
+        digest.update(np.ascontiguousarray(array[start:start + rows]).data)
+        if mapped is not None:
+            mapped.release()
+    return digest.hexdigest()

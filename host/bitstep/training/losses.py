@@ -10,7 +10,35 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset
 
-CHUNK_VALUES = 1 << 21      # residuals, or features, that are in memory at a time
+CHUNK_VALUES = 1 << 18      # residuals, or features, that are in memory at a time: 2 MB
+
+
+class Moments:
+    """Mean and variance of values that come in pieces.
+
+    Attributes
+    ----------
+    count : int
+    mean : float
+    """
+
+    def __init__(self):
+        self.count, self.mean, self._squares = 0, 0.0, 0.0
+
+    @property
+    def variance(self) -> float:
+        """Mean squared distance to the mean."""
+        return self._squares / self.count
+
+    def add(self, values: np.ndarray) -> None:
+        """Take in values, at least one."""
+        count, mean = len(values), float(np.mean(values))
+        total, apart = self.count + count, mean - self.mean
+        # Squares about the mean of each piece: those about 0 would cancel.
+        self._squares += float(np.sum((values - mean) ** 2)) \
+            + apart ** 2 * self.count * count / total
+        self.mean += apart * count / total
+        self.count = total
 
 
 def mean_losses(loss: Loss, features: np.ndarray, targets: np.ndarray, coefs: np.ndarray,
@@ -35,7 +63,7 @@ def mean_losses(loss: Loss, features: np.ndarray, targets: np.ndarray, coefs: np
     ndarray of float64, shape (n_models,)
     """
     total = np.zeros(coefs.shape[0])
-    for start, stop in _chunks(features, intercepts.size):
+    for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
         values = outputs(features[start:stop], coefs, intercepts)
         total += LOSSES[loss].value(values, targets[start:stop, None]).sum(axis=(0, 2))
     return total / (len(features) * intercepts.shape[1])
@@ -63,7 +91,7 @@ def accuracies(features: np.ndarray, labels: np.ndarray, classes: np.ndarray, co
     ndarray of float64, shape (n_models,)
     """
     correct = np.zeros(coefs.shape[0])
-    for start, stop in _chunks(features, intercepts.size):
+    for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
         chosen = decide(outputs(features[start:stop], coefs, intercepts))
         correct += (classes[chosen] == labels[start:stop, None]).sum(axis=0)
     return correct / len(features)
@@ -119,17 +147,17 @@ def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndar
         be below 0 by chance.
     """
     rule = LOSSES[loss]
-    targets = data.label_offset + data.label_scale * data.stored_labels()
     total = np.zeros(len(weights))
-    for start, stop in _chunks(np.empty((data.n_rows, data.n_features), np.bool_), len(weights)):
+    for start, stop in _chunks(data.n_rows, data.n_features, len(weights)):
         dots, gradients = data.rows.values(slice(start, stop))
+        targets = data.label_offset + data.label_scale * data.labels.part(start, stop)
         if not rule.quadratic:
             values = dots @ weights.T + intercepts
-            total += rule.value(values, targets[start:stop, None]).sum(axis=0)
+            total += rule.value(values, targets[:, None]).sum(axis=0)
             continue
-        first = dots @ weights.T + intercepts - targets[start:stop, None]
+        first = dots @ weights.T + intercepts - targets[:, None]
         second = first if gradients is dots else \
-            gradients @ weights.T + intercepts - targets[start:stop, None]
+            gradients @ weights.T + intercepts - targets[:, None]
         total += (first * second).sum(axis=0)
     if not rule.quadratic:
         return total / data.n_rows
@@ -138,7 +166,7 @@ def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndar
     return total / (2 * data.n_rows)
 
 
-def _chunks(features, n_outputs):
-    size = max(1, CHUNK_VALUES // max(n_outputs, features.shape[1]))
-    for start in range(0, len(features), size):
-        yield start, min(start + size, len(features))
+def _chunks(n_rows, n_features, n_outputs):
+    size = max(1, CHUNK_VALUES // max(n_outputs, n_features))
+    for start in range(0, n_rows, size):
+        yield start, min(start + size, n_rows)

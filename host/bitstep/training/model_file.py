@@ -1,7 +1,5 @@
 """Model files: a trained model in one file, without pickle, checked when it is loaded."""
 
-import hashlib
-import json
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,16 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.training.checked_file import FileKind
 from bitstep.training.losses import decide, outputs
-from bitstep.writing import whole_file
 
-FORMAT = "bitstep-model"
-VERSION = 1
 ARRAYS = ("coef", "intercept", "classes")
 
 
 class ModelFileError(ValueError):
     """A file is no model file, is damaged, or does not fit what it is used with."""
+
+
+KIND = FileKind("bitstep-model", 1, "a model file", "`bitstep train --out`", "train it again",
+                ModelFileError)
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,8 @@ class LinearModel:
 
     def save(self, path: str | Path) -> None:
         """Write a model file (NumPy's .npz; whole, or not at all)."""
-        arrays: dict[str, Any] = {name: np.asarray(getattr(self, name), np.float64)
-                                  for name in ARRAYS}
-        header = {"format": FORMAT, "version": VERSION, "n_features": self.n_features,
-                  "config": self.config}
-        text = json.dumps(header, sort_keys=True)
-        with whole_file(path) as temporary, temporary.open("wb") as file:
-            np.savez(file, header=np.array(text), checksum=np.array(_digest(text, arrays)),
-                     **arrays)
+        KIND.write(path, {"n_features": self.n_features, "config": self.config},
+                   {name: np.asarray(getattr(self, name), np.float64) for name in ARRAYS})
 
 
 def is_model(path: str | Path) -> bool:
@@ -108,43 +102,5 @@ def load_model(path: str | Path) -> LinearModel:
     ModelFileError
         If there is none, it is damaged, or another version wrote it.
     """
-    header, arrays = {}, {}
-    if Path(path).is_file() and not zipfile.is_zipfile(path):
-        # NumPy would suggest to load it as a pickle, which may run anything.
-        raise ModelFileError(f"{path}: this is not a model file, or it is damaged; `bitstep train "
-                             "--out` writes one")
-    try:
-        # Opened here, because np.load leaves a damaged archive open.
-        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            if "header" not in file.files or "checksum" not in file.files:
-                raise ModelFileError(f"{path}: this is not a model file; `bitstep train --out` "
-                                     "writes one")
-            text, checksum = str(file["header"]), str(file["checksum"])
-            header = json.loads(text)
-            if header.get("format") != FORMAT:
-                raise ModelFileError(f"{path}: this is a file of format {header.get('format')!r}, "
-                                     f"not a model file; `bitstep train --out` writes one")
-            if header["version"] != VERSION:
-                raise ModelFileError(f"{path}: the model file has version {header['version']}, "
-                                     f"this bitstep reads version {VERSION}; train it again")
-            arrays = {name: file[name] for name in ARRAYS}
-    except FileNotFoundError:
-        raise ModelFileError(f"{path}: there is no such file; check the path") from None
-    except ModelFileError:
-        raise
-    except (OSError, ValueError, KeyError, AttributeError, EOFError,
-            zipfile.BadZipFile) as error:
-        raise ModelFileError(f"{path}: this is not a model file, or it is damaged ({error}); "
-                             "train the model again") from error
-    if _digest(text, arrays) != checksum:
-        raise ModelFileError(f"{path}: the checksum does not match, so the file is damaged; train "
-                             "the model again")
-    return LinearModel(**arrays, config=header["config"])
-
-
-def _digest(text: str, arrays: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in ARRAYS:
-        digest.update(f"{name} {arrays[name].shape} {arrays[name].dtype.str}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return digest.hexdigest()
+    header, arrays = KIND.read(path, *ARRAYS)
+    return LinearModel(*(arrays[name] for name in ARRAYS), config=header["config"])

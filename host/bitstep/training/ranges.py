@@ -103,7 +103,7 @@ def automatic_range(data: QuantizedDataset, config: PipelineConfig, objective: O
 
 def largest_stored(data: QuantizedDataset) -> int:
     """Largest magnitude of a stored label, at least 1."""
-    return max(int(np.abs(data.stored_labels()).max(initial=0)), 1)
+    return max(data.labels.largest(data.n_rows), 1)
 
 
 def label_shift(data: QuantizedDataset, config: PipelineConfig, objective: Objective,

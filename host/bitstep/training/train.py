@@ -5,19 +5,29 @@ The command line and the estimators both train through :func:`train_model`; it n
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     RunResult,
     SaturationError,
     TrainingInterrupted,
 )
-from bitstep.quantization import QuantizedDataset, QuantizedRows, Scaler, sign_labels
+from bitstep.quantization import (
+    LabelStream,
+    QuantizedDataset,
+    QuantizedRows,
+    Scaler,
+    sign_labels,
+)
+from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import Plan, plan
 
@@ -47,7 +57,9 @@ class TrainedModel:
         Largest weight that was representable, as a multiple of the largest label; the largest of
         the outputs.
     interrupted : bool
-        True if Ctrl-C ended the training.
+        True if Ctrl-C or SIGTERM ended the training.
+    epoch_cycles : ndarray of int64, shape (epochs_done,), or None
+        Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
     """
 
     coefs: np.ndarray
@@ -60,6 +72,7 @@ class TrainedModel:
     step_error: float
     model_range: float
     interrupted: bool = False
+    epoch_cycles: np.ndarray | None = None
 
     @property
     def epochs_done(self) -> int:
@@ -70,8 +83,8 @@ class TrainedModel:
 def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
                 objective: Objective, training: Training, *,
                 initial: tuple[np.ndarray, Any] | None = None, first_epoch: int = 0,
-                timeout_s: float = 60.0,
-                on_epoch: Callable[[int], None] | None = None) -> TrainedModel:
+                timeout_s: float = 60.0, on_epoch: Callable[[int], None] | None = None,
+                checkpoint: CheckpointWriter | None = None) -> TrainedModel:
     """Train one linear model for each output.
 
     Parameters
@@ -84,25 +97,24 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :func:`bitstep.training.planning.plan`.
     initial : (ndarray of shape (n_outputs, n_features), ndarray of shape (n_outputs,)) or None
         Model to start from, in the units of the features.
-    timeout_s : float
-        See :meth:`bitstep.pipeline.device.Device.train`.
-    on_epoch : callable
-        Called with the finished epochs, summed over the outputs.
+    timeout_s, on_epoch
+        See :meth:`bitstep.pipeline.device.Device.train`; epochs are summed over the outputs.
+    checkpoint : CheckpointWriter or None
+        Keeps every epoch in a file; those that it holds already are not trained again, and are
+        part of the result. ``first_epoch`` must be 0.
 
     Returns
     -------
     TrainedModel
-        On Ctrl-C, which stops the output in training, the epochs that every output has finished,
-        with ``interrupted`` set. Outputs are trained one after the other, each through all epochs.
+        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set. Outputs are
+        trained one after the other, each through all epochs.
 
     Raises
     ------
     TrainingInterrupted
-        On Ctrl-C before every output has finished an epoch: there is no whole model, and the
-        message says so. Its ``result`` is that of the output in training.
+        On Ctrl-C before every output has finished an epoch, with the result of the one in training.
     DeviceError
-        See :meth:`bitstep.pipeline.device.Device.train`; a saturation names the output if there
-        are several.
+        See :meth:`bitstep.pipeline.device.Device.train`; a saturation names one of several outputs.
     ValueError
         See :func:`bitstep.training.planning.plan`.
     """
@@ -112,10 +124,11 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         start = None if initial is None else _scaled(data, initial[0][number], initial[1][number])
         plans.append(plan(data, config, objective, training, initial=start,
                           first_epoch=first_epoch))
-        before = number * n_epochs
+        job, before = plans[-1].job, number * n_epochs
         report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
+        run = device.train if checkpoint is None else partial(checkpoint.train, device, number)
         try:
-            results.append(device.train(plans[-1].job, timeout_s=timeout_s, on_epoch=report))
+            results.append(run(job, timeout_s=timeout_s, on_epoch=report))
         except TrainingInterrupted as stopped:
             if number + 1 < len(outputs) or not stopped.result.epochs_done:
                 stopped.args = (_nothing_kept(number + 1, len(outputs)),)
@@ -157,7 +170,15 @@ def _collect(scaler: Scaler, plans: list[Plan], results: list[RunResult],
         _sum([result.counters for result in results]),
         np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
         max(made.step_error for made in plans), max(made.model_range for made in plans),
-        interrupted)
+        interrupted, _epoch_cycles(results, epochs))
+
+
+def _epoch_cycles(results, epochs):
+    """Cycles to the end of each epoch, the sum over the runs; None where not known."""
+    ends = [result.epoch_cycles for result in results]
+    if any(run is None for run in ends):
+        return None
+    return np.array([run[:epochs] for run in ends], np.int64).sum(axis=0)
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:
@@ -213,6 +234,25 @@ def class_outputs(rows: QuantizedRows, labels: np.ndarray,
 def target_outputs(rows: QuantizedRows, targets: np.ndarray) -> list[QuantizedDataset]:
     """:func:`class_outputs`, from the targets of :func:`class_targets`."""
     return [QuantizedDataset(rows, sign_labels(signs)) for signs in targets.T]
+
+
+def stored_outputs(data: QuantizedDataset) -> list[QuantizedDataset]:
+    """:func:`class_outputs`, from stored labels: bits of signs, with no label unpacked for long.
+
+    Parameters
+    ----------
+    data : QuantizedDataset
+        A classification.
+    """
+    count = len(data.classes) if data.classes is not None else 0
+    if count == 2:
+        streams = [data.labels.packed]
+    else:
+        streams = [np.concatenate([
+            pack_labels(np.where(part == number, 1, -1), LabelFormat.SIGN)
+            for part in data.labels.blocks(data.n_rows)]) for number in range(count)]
+    return [QuantizedDataset(data.rows, LabelStream(
+        packed, LabelFormat.SIGN, 1.0, 0.0, np.array([-1.0, 1.0]))) for packed in streams]
 
 
 def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:

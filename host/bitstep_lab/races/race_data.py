@@ -12,8 +12,8 @@ import numpy as np
 
 from bitstep.data import Dataset, load, split
 from bitstep.data.dataset import DataError, synthetic
-from bitstep.data.files import PACKED_SUFFIXES, TEXT_SUFFIXES
 from bitstep.data.sources import BUNDLED, REMOTE, _home
+from bitstep.data.tables.files import PACKED_SUFFIXES, TEXT_SUFFIXES
 
 SHAPED = "synthetic, shaped like "
 

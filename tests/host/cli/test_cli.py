@@ -27,12 +27,13 @@ from bitstep.writing import duration
 from bitstep.writing import numbers as column
 
 REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "versions", "clock_hz",
-               "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted", "history",
+               "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted",
+               "resumed_epochs", "history",
                "counters", "coef", "intercept"]
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", "refetched_rows"]
 CONFIG_KEYS = ["model", "loss", "bits", "encoding", "bus_width", "scaler", "copies", "epochs",
                "batch", "step", "schedule", "l2", "l1", "box", "refetch", "fit_intercept",
-               "model_range", "shuffle", "lookahead", "pipeline"]
+               "model_range", "shuffle", "init", "lookahead", "pipeline"]
 
 
 @pytest.fixture

@@ -1,12 +1,16 @@
 """Files of quantized data sets: there and back, and every kind of damage."""
 
+import errno
 import json
+import mmap
+import os
 import zipfile
 
 import numpy as np
 import pytest
 
 from bitstep.data import DataError
+from bitstep.data.npz import find_arrays
 from bitstep.pipeline.levels import decode
 from bitstep.quantization import (
     ENCODINGS,
@@ -89,12 +93,16 @@ def test_save_replaces_whole_files_only(tmp_path, monkeypatch):
     save_quantized(make(seed=1), path)
     before = path.read_bytes()
 
-    def fail(file, **arrays):
-        file.write(b"half")
-        raise OSError("disk full")
+    write = os.pwrite
+
+    def fail(file, content, offset):
+        if offset > 500:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, content[:100], offset)       # a write may be a part only
     with monkeypatch.context() as patch:
-        patch.setattr(np, "savez", fail)
-        with pytest.raises(OSError, match="disk full"):
+        patch.setattr(os, "pwrite", fail)
+        with pytest.raises(OSError, match=r"set cannot be written \(No space left on device\); a "
+                           "file that was there is unchanged"):
             save_quantized(make(seed=2), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
@@ -149,7 +157,56 @@ def test_a_flipped_bit(saved):
     assert at > 0
     content[at + 5] ^= 1
     saved.write_bytes(content)
+    refuse(saved, "the SHA-256 of array 'rows_1' is not the one in the header")
+
+
+def test_a_flipped_bit_of_the_header(saved):
+    content = bytearray(saved.read_bytes())
+    at = content.find(b'"seed": 4')
+    assert at > 0
+    content[at + 8] ^= 1
+    saved.write_bytes(content)
     refuse(saved, "the file is damaged or was cut short (Bad CRC-32")
+
+
+@pytest.mark.parametrize("options", [{}, {"encoding": "nearest", "fine_rows": True}])
+def test_arrays_are_mapped(tmp_path, options):
+    """Aligned, without a copy, and NumPy and zip programs read the same."""
+    path = tmp_path / "set.npz"
+    data = make(**options)
+    save_quantized(data, path)
+    again = load_quantized(path)
+    arrays = [*again.rows.packed, *([] if again.fine_rows is None else [again.fine_rows])]
+    for array in (*arrays, again.labels.packed):
+        assert not array.flags.owndata
+        assert not array.flags.writeable
+        assert isinstance(array.base, mmap.mmap)
+    stored = find_arrays(path)
+    assert [array.offset % 64 for array in stored.values()] == [0] * len(stored)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+    with np.load(path) as file:
+        np.testing.assert_array_equal(file["rows_0"], data.rows.packed[0])
+        assert set(file) == set(stored)
+    save_quantized(again, path)     # over the file that is mapped
+    np.testing.assert_array_equal(arrays[0], data.rows.packed[0])
+    np.testing.assert_array_equal(load_quantized(path).rows.packed[0], data.rows.packed[0])
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_archives_of_others(tmp_path, write):
+    """Neither aligned nor, of one, to be mapped: the same data set."""
+    path = tmp_path / "set.npz"
+    data = make(encoding="stochastic", fine_rows=True)
+    save_quantized(data, path)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    write(path, **arrays)
+    again = load_quantized(path)
+    for name in ("packed", "fine_rows", "variance"):
+        np.testing.assert_array_equal(getattr(again.rows, name), getattr(data.rows, name))
+    assert again.fine_rows is not None
+    assert again.fine_rows.flags.aligned
 
 
 def test_checksum(saved):

@@ -1,5 +1,6 @@
 """Cycles of an epoch: rows, rows without data, proximal steps and rows that come again."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from bitstep.cycles.refetching import ACTIVE, BY_CODES
@@ -20,6 +21,11 @@ class EpochClock:
         self.shape, self.streams = shape, streams
         self.sequencer = Sequencer(shape, streams)
         self.fetched = 0        # rows of the run that were fetched again
+        # A replay ends with an empty pipeline. What follows, up to the end of the next one, depends
+        # on the rows between and on the outcome alone, if nothing else is periodic.
+        self.is_simple = streams.constant and shape.lookahead > 0 \
+            and not shape.correction_period and not shape.proximal_period
+        self.known = {}         # cycles by rows between and outcome
 
     def run(self, start: int, events: Iterable[tuple[int, int]] = ()) -> int:
         """Run an epoch.
@@ -37,11 +43,11 @@ class EpochClock:
             Cycle in which every update is applied.
         """
         sequencer, shape = self.sequencer, self.shape
-        self.row = 0
+        self.row, self.mark = 0, None
         self.events = iter(events)
         self.event, self.outcome = next(self.events, (NEVER, BY_CODES))
         self.to_step = shape.proximal_period or shape.rows
-        self.seen, self.seen_far = {}, {}
+        self.seen, self.seen_labels, self.seen_far = {}, {}, {}
         sequencer.periods.begin(shape.rows)
         sequencer.time = start + 1
         while True:
@@ -56,6 +62,7 @@ class EpochClock:
                 return time
             self.to_step = shape.proximal_period
             self.seen.clear()
+            self.seen_labels.clear()
             if not sequencer.periods.at_boundary:
                 self._skip_periods()
 
@@ -72,6 +79,7 @@ class EpochClock:
             else:
                 if periods.at_boundary:
                     self.seen.clear()
+                    self.seen_labels.clear()
                     self._skip_periods()
                 self.slots = sequencer.data_row()
                 if self.slots == sequencer.beats:
@@ -94,9 +102,11 @@ class EpochClock:
         self.flush_from = sequencer.time
         if self.row <= self.event or sequencer.limit != NEVER:
             return
-        self.seen.clear()
+        for seen in (self.seen, self.seen_labels, self.seen_far):
+            seen.clear()
         if self.shape.lookahead:
             sequencer.limit = sequencer.decided
+            self.streams.keep()
             return
         first, last = sequencer.decided, self._decide()
         sequencer.hold = (first, last) if last > first else None
@@ -137,19 +147,57 @@ class EpochClock:
         decided = self._decide()
         sequencer.counts[REFETCH] += decided - began + 1
         sequencer.time = self.flush_from = decided + 1
-        self.seen.clear()
+        if self.is_simple:
+            self._skip_replays()
+
+    def _skip_replays(self):
+        """Skip replays that come as long after another, and end, as one before."""
+        sequencer, known, times = self.sequencer, self.known, Counter()
+        now = (sequencer.time, *sequencer.counts)
+        if self.mark is not None:
+            key, before = self.mark
+            known[key] = [new - old for new, old in zip(now, before, strict=True)]
+        first = self.row
+        end = self.shape.rows - sequencer.depth     # up to here nothing of the epoch's end is seen
+        while self.event < end and (key := (self.event - self.row, self.outcome)) in known:
+            times[key] += 1
+            self.row = self.event + 1
+            self.event, self.outcome = next(self.events, (NEVER, BY_CODES))
+        changes = [sum(number * known[key][place] for key, number in times.items())
+                   for place in range(len(now))]
+        sequencer.shift(changes[0])
+        sequencer.counts = [old + new for old, new in
+                            zip(sequencer.counts, changes[1:], strict=True)]
+        sequencer.periods.skip_periods(self.row - first)
+        self.to_step -= self.row - first
+        self.flush_from = sequencer.time
+        fetched = sum(number for (_, outcome), number in times.items() if outcome != BY_CODES)
+        self.fetched += fetched
+        self.streams.skip_fetches(fetched)
+        self.mark = None if self.event >= end else (
+            (self.event - self.row, self.outcome), (sequencer.time, *sequencer.counts))
 
     def _skip_rows(self):
         """Skip rows that enter as those before did, up to what is next to happen."""
-        sequencer, periods = self.sequencer, self.sequencer.periods
-        if sequencer.limit != NEVER or sequencer.hold or self.row % self.streams.anchor(self.shape):
+        sequencer, periods, streams = self.sequencer, self.sequencer.periods, self.streams
+        if sequencer.limit != NEVER or sequencer.hold or self.row % streams.anchor:
             return
-        room = min(self.to_step, self.shape.rows - self.row, self.event - self.row,
-                   self.streams.steady_rows())
+        room = min(self.to_step, self.shape.rows - self.row, self.event - self.row)
         if periods.period:
             room = min(room, periods.to_boundary)
-        if room > 1:
-            self._skip(self.seen, sequencer.state(), room - 1, periods.skip)
+        if room < 2:
+            return
+        state = sequencer.state()
+        for labels, most in ((False, streams.steady_rows), (True, streams.label_rows)):
+            most = min(room - 1, most)
+            if most > 0:
+                streamed = (streams.rows_state if labels else streams.state)(sequencer.time)
+                seen = self.seen_labels if labels else self.seen
+                if rows := self._skip(seen, (state, streamed), most):
+                    self.to_step -= rows
+                    periods.skip(rows)
+                    streams.skip(rows, labels=labels)
+                    return
 
     def _skip_periods(self):
         """Skip whole periods between corrections or proximal steps that are as those before."""
@@ -157,30 +205,31 @@ class EpochClock:
         if sequencer.limit != NEVER or sequencer.hold:
             return
         room = min(shape.rows - self.row - shape.proximal_period - periods.period,
-                   self.event - self.row, self.streams.steady_rows())
+                   self.event - self.row, self.streams.steady_rows)
         if room > 0:
             to_step = self.to_step if shape.proximal_period else 0
-            key = (sequencer.state(), to_step, periods.to_boundary)
-            self._skip(self.seen_far, key, room, periods.skip_periods, to_step)
+            key = (sequencer.state(), self.streams.state(sequencer.time), to_step,
+                   periods.to_boundary)
+            if rows := self._skip(self.seen_far, key, room):
+                periods.skip_periods(rows)
+                self.streams.skip(rows)
+                if not shape.proximal_period:
+                    self.to_step -= rows
+                self.seen.clear()
+                self.seen_labels.clear()
 
-    def _skip(self, seen, key, room, skip, to_step=None):
-        """Skip at most ``room`` rows if the state ``key`` was ``seen`` before."""
+    def _skip(self, seen, key, most):
+        """Skip at most ``most`` rows if the state ``key`` was ``seen`` before; return how many."""
         sequencer = self.sequencer
-        now = (self.row, sequencer.ends[-1], *sequencer.counts)
+        now = (self.row, sequencer.time, *sequencer.counts)
         before = seen.setdefault(key, now)
-        if before is now:
-            return
         rows, cycles, *counts = (new - old for new, old in zip(now, before, strict=True))
-        times = room // rows
-        if not times:
-            return
-        self.row += times * rows
-        if to_step is None:
-            self.to_step -= times * rows
-        skip(times * rows)
-        sequencer.shift(times * cycles)
-        self.streams.skip(times * rows)
-        self.flush_from += times * cycles
-        for cause, count in enumerate(counts):
-            sequencer.counts[cause] += times * count
-        seen.clear()
+        times = most // rows if rows and cycles >= self.streams.window else 0
+        if times:
+            self.row += times * rows
+            self.flush_from += times * cycles
+            sequencer.shift(times * cycles)
+            for cause, count in enumerate(counts):
+                sequencer.counts[cause] += times * count
+            seen.clear()
+        return times * rows

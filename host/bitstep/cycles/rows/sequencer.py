@@ -120,11 +120,13 @@ class Sequencer:
         return self.beats
 
     def state(self):
-        """State that decides about all rows that follow, in times since the latest row's end."""
+        """State that decides about all rows that follow, in times since the latest row's end, but
+        for what the streams decide.
+        """
         last = self.ends[-1]
         oldest = last - self.latency - self.beats       # what ended before holds up nobody
         return (self.time - last, *[max(end, oldest) - last for end in self.ends],
-                self.periods.state(last), self.streams.state())
+                self.periods.state(last))
 
     def shift(self, cycles):
         """Move everything into the future."""

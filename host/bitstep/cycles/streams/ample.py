@@ -1,7 +1,7 @@
 """Beats and labels of a memory that never keeps the pipeline waiting but at the start of a run."""
 
-from bitstep.cycles.refetching import first_take, refetch_end
-from bitstep.cycles.shape import Shape
+from bitstep.cycles.refetching import decision_delay, first_take
+from bitstep.cycles.shape import WORD_BYTES, Shape
 
 # Cycles from a reader's job to its first beat, less the memory's latency: splitter, register in
 # front of the bus, queue (2).
@@ -27,6 +27,11 @@ class AmpleStreams:
         self.queue = 2 if shape.config.refetch else late
         self.label_delay = 2 + late + self.queue        # two in the unpacker
         self.first_job = 1 if shape.warm else 2 if shape.correction_period else 3
+        self.fetched = 0        # fine rows
+        self.anchor = shape.lookahead + 1       # rows after which a state may come again
+        self.steady_rows = 1 << 60              # rows that may be skipped then
+        self.window = 0                         # least cycles of a period that is multiplied
+        self.label_rows = 0                     # likewise if only the labels' words are the same
         self.words_from = self.rows_from = self.labels_from = 0
 
     def begin(self, time):
@@ -72,23 +77,56 @@ class AmpleStreams:
         """Fetch a fine row, asked for at ``time``; return the cycle in which it is
         decided and, if it is ``active``, applied.
         """
+        self.fetched += 1
         first = time + 1 + READ_CYCLES + self.latency
-        return refetch_end(self.shape, max(first, first_take(self.shape, time)), active)
+        shape = self.shape
+        breaks = (shape.beats - 1) * (1 + shape.config.memory_wait)     # between beats
+        last = max(first, first_take(shape, time)) + shape.pairs - 1 + breaks
+        return last + decision_delay(shape, active)
 
-    def anchor(self, shape):
-        """Rows after which the state may be the same again."""
-        return shape.lookahead + 1
+    constant = True         # nothing that is waited for depends on the time
 
-    def steady_rows(self):
-        """Rows that may be skipped."""
-        return 1 << 60
+    def skip_fetches(self, number):
+        """Count rows that are fetched as those before."""
+        self.fetched += number
 
-    def skip(self, rows):
+    def keep(self):
+        """Keep the latest row and those after it, since they come again."""
+
+    def end(self, time):
+        """Stop at ``time``; return the first cycle in which it is known that no bus is in use."""
+        return time
+
+    def skip(self, rows, *, labels=False):
         """Nothing is counted here."""
 
-    def state(self):
+    @property
+    def beats_entered(self):
+        """Beats of a whole run."""
+        return self.shape.epochs * self.shape.row_beats
+
+    @property
+    def bytes_read(self):
+        """Bytes of a whole run on all buses."""
+        shape = self.shape
+        models = shape.warm + (shape.correction_period > 0)
+        words = shape.epochs * (2 + shape.label_words) + models * shape.model_words \
+            + self.fetched * shape.fine_words
+        return self.beats_entered * shape.config.beat_bytes + words * WORD_BYTES
+
+    def state(self, time):
         """Nothing: what decides here is constant."""
         return ()
+
+    def epoch_state(self, time):
+        """What decides about the epochs that follow: the first one waits for its rows."""
+        return time > self.rows_from
+
+    totals = ()             # what is counted cycle by cycle
+    epochs_left = 1 << 60   # epochs that may be skipped
+
+    def skip_epochs(self, epochs, totals):
+        """Nothing is counted here."""
 
     def shift(self, cycles):
         """Nothing depends on the time any more."""

@@ -1,11 +1,11 @@
 """The native device: every job of the golden model, compiled by numba."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitstep.cycles import Memory, OpenRows, count_cycles
+from bitstep.cycles import Memory, OpenRows, count_epochs
 from bitstep.devices.cpu import float32, integer, words
 from bitstep.devices.cpu.arithmetic import Rule, fill_dithers
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
@@ -17,6 +17,7 @@ from bitstep.pipeline.config import SHIFT_UNIT, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.results import RunResult
 
 PORTION_VALUES = 1 << 24    # values between two looks at clock and keyboard: some 10 milliseconds
 PORTION_ROWS = 1 << 16
@@ -62,15 +63,15 @@ class CpuDevice(SoftwareDevice):
         self.memory = Memory(memory_latency,
                              None if memory_gbps is None else memory_gbps * 1e9 / clock_hz)
 
-    def counters(self, job: TrainingJob, epochs: list[EpochModel], *,
-                 saturated: bool) -> dict[str, int | None]:
-        """Counters that the pipeline would show; of a run that saturated, those without time."""
-        known = super().counters(job, epochs, saturated=saturated)
+    def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
+        """Result of a run, with the pipeline's counters unless it saturated."""
+        known = super().result(job, epochs, saturated=saturated)
         if saturated:
             return known
-        return count_cycles(job, self.memory, config=self.config, epochs=len(epochs),
-                            open_rows=[epoch.open_rows for epoch in epochs
-                                       if isinstance(epoch, NativeEpoch)])
+        opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
+        counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
+                                      open_rows=opened)
+        return replace(known, counters=counters, epoch_cycles=tuple(ends))
 
     def epochs(self, job: TrainingJob) -> Iterator[EpochModel | None]:
         """Compute a job; yield the model after each epoch, and None every few milliseconds."""

@@ -1,0 +1,251 @@
+"""Start of a training: its files, and zeros, a model file or a checkpoint to begin with."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitstep.cli.options import UsageError, check_readable, check_writable
+from bitstep.cli.problem import Problem
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.manifest import read_manifest
+from bitstep.training.checkpoint import (
+    Checkpoint,
+    CheckpointError,
+    describe_data,
+    digest_of,
+    load_checkpoint,
+)
+from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.model_file import LinearModel, ModelFileError, load_model
+from bitstep.training.objective import Objective, Training
+from bitstep.training.planning import plan
+from bitstep.training.schedules import SCHEDULES
+
+
+def add_checkpoint_options(group: Any) -> None:
+    """Declare the options of :func:`read_start`."""
+    group.add_argument("--init", metavar="MODEL.npz", help="start from a model of `bitstep train "
+                       "--out` instead of zeros; it must have the features and classes of DATA")
+    group.add_argument("--checkpoint", metavar="FILE", help="write the state of the training after "
+                       "every epoch, for --resume")
+    group.add_argument("--resume", metavar="FILE", help="go on from a checkpoint, to the same "
+                       "model, bit for bit; DATA and options must be those it was made with, but "
+                       "the device may be another. FILE is kept up to date, or that of "
+                       "--checkpoint instead")
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a training starts from.
+
+    Attributes
+    ----------
+    model : LinearModel or None
+        Model of ``--init``.
+    checkpoint : Checkpoint or None
+        State of ``--resume``.
+    path : str or None
+        File that the training's checkpoints go to.
+    """
+
+    model: LinearModel | None
+    checkpoint: Checkpoint | None
+    path: str | None
+
+
+def checkpoint_path(arguments: argparse.Namespace) -> str | None:
+    """File that the checkpoints go to."""
+    return arguments.resume if arguments.checkpoint is None else arguments.checkpoint
+
+
+def check_paths(arguments: argparse.Namespace) -> None:
+    """Check every file that a training reads or writes, before any long work.
+
+    Raises
+    ------
+    UsageError
+        If one cannot be read or written.
+    DeviceError
+        If the manifest is none.
+    """
+    beside = [] if not arguments.bitfile else [
+        Path(arguments.bitfile).with_suffix(suffix) for suffix in (".bit", ".hwh", ".json")]
+    check_readable(init=[arguments.init], resume=[arguments.resume],
+                   manifest=[arguments.manifest], bitfile=beside)
+    kept = checkpoint_path(arguments)
+    sources = [arguments.data, arguments.schedule, arguments.init, arguments.manifest, *beside]
+    if arguments.resume is not None and kept != arguments.resume:
+        sources.append(arguments.resume)
+    check_writable(arguments.out, arguments.report, arguments.plot, arguments.wave, kept,
+                   sources=[source for source in sources if source is not None])
+    if arguments.manifest:
+        read_manifest(arguments.manifest, "a bitstream")
+
+
+def read_start(arguments: argparse.Namespace) -> Start:
+    """Read the files that a training starts from.
+
+    Raises
+    ------
+    UsageError
+        If ``--checkpoint`` would replace another file than a checkpoint, or one from which a
+        training can go on.
+    ModelFileError, CheckpointError
+        If a file cannot be used.
+    """
+    model = load_model(arguments.init) if arguments.init is not None else None
+    resumed = load_checkpoint(arguments.resume) if arguments.resume is not None else None
+    path = checkpoint_path(arguments)
+    goes_on = path and resumed and Path(path).resolve() == Path(str(arguments.resume)).resolve()
+    if path and not goes_on and Path(path).exists():
+        try:
+            found = load_checkpoint(path)
+        except CheckpointError as error:
+            raise UsageError(f"--checkpoint {path} would replace a file that is no checkpoint "
+                             "which this version reads; choose another name, or remove it"
+                             ) from error
+        if found.epochs_done and not found.finished:
+            raise UsageError(
+                f"{path} is the checkpoint of a training that is not finished ({found.position()})"
+                f": go on with --resume {path} in place of --checkpoint, choose another name, or "
+                "remove it")
+    return Start(model, resumed, path)
+
+
+def settings_of(arguments: argparse.Namespace, problem: Problem, objective: Objective,
+                training: Training, config: PipelineConfig, *,
+                model: LinearModel | None) -> dict[str, Any]:
+    """Options that the bits of a training depend on, as JSON holds them.
+
+    Parameters
+    ----------
+    model : LinearModel or None
+        Model of ``--init``.
+
+    Returns
+    -------
+    dict of str to Any
+        By the names of the options.
+    """
+    rows = problem.request
+    by_name = arguments.schedule in SCHEDULES
+    floats = problem.outputs[0].row_format == "float32"
+    beats = config.beats(problem.outputs[0].n_features)
+    return {
+        "model": problem.model, "bits": rows.bits, "encoding": rows.encoding,
+        "bus-width": rows.bus_width, "scaler": rows.scaler, "copies": rows.copies,
+        "seed": rows.seed, "shuffle": rows.shuffle, "epochs": len(training.steps),
+        "schedule": arguments.schedule if by_name else np.asarray(training.steps).tolist(),
+        "step": (arguments.step or "auto") if by_name else None,
+        "batch": training.batch, "l2": objective.l2, "l1": objective.l1, "box": objective.box,
+        "refetch": objective.refetch, "intercept": training.fit_intercept,
+        "model-range": training.model_range,
+        "init": None if model is None else
+        f"model {digest_of(model.coef, model.intercept, model.classes)[:16]}",
+        "lookahead": config.effective_lookahead(beats) if floats else None}
+
+
+def make_writer(start: Start, arguments: argparse.Namespace, settings: dict[str, Any],
+                problem: Problem, steps: np.ndarray) -> CheckpointWriter | None:
+    """Checkpoint of a training; None without one.
+
+    Parameters
+    ----------
+    settings : dict
+        Of :func:`settings_of`.
+    steps : ndarray of float64, shape (epochs,)
+
+    Raises
+    ------
+    UsageError
+        If data or options are not those of the checkpoint to resume; it names which.
+    OSError
+        If the file cannot be written.
+    """
+    if start.path is None:
+        return None
+    data, state = describe_data(problem.outputs), start.checkpoint
+    if state is None:
+        state = Checkpoint(settings, data, steps.tolist(), len(problem.outputs))
+    else:
+        _check_same(arguments.resume, state, settings, data)
+    writer = CheckpointWriter(start.path, state, lambda text: print(
+        f"bitstep train: warning: {text}", file=sys.stderr))
+    if start.checkpoint is None or start.path != arguments.resume:
+        writer.save()       # before any training: so the folder can be written to
+    return writer
+
+
+def _check_same(path: str, state: Checkpoint, settings: dict[str, Any],
+                data: dict[str, Any]) -> None:
+    wrong = [f"--{name} is {_text(value)}, the checkpoint's {_text(state.settings.get(name))}"
+             for name, value in settings.items() if state.settings.get(name) != value]
+    if wrong:
+        raise UsageError(f"{path} is the checkpoint of a training with other options: "
+                         f"{'; '.join(wrong)}. Give its options, or begin a new training with "
+                         "--checkpoint")
+    for name, text in (("rows", "rows to train on"), ("features", "features"),
+                       ("classes", "outputs")):
+        if data[name] != state.data.get(name):
+            raise UsageError(f"{path} is the checkpoint of a training on other data, with "
+                             f"{state.data.get(name)} {text}, not {data[name]}: check DATA and "
+                             "--train-rows")
+    differing = [name for name in data if data[name] != state.data.get(name)]
+    if differing:
+        raise UsageError(f"{path} is the checkpoint of a training on other data: "
+                         f"{', '.join(differing)} differ; check that DATA is the same file")
+
+
+def _text(value):
+    if isinstance(value, list):
+        return f"{len(value)} steps from a file" if len(value) > 3 else ", ".join(
+            f"{step:g}" for step in value)
+    return {None: "not given", True: "yes", False: "no"}.get(value, value) \
+        if value is None or isinstance(value, bool) else value
+
+
+def initial_model(path: str, model: LinearModel, problem: Problem, objective: Objective,
+                  training: Training, config: PipelineConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and intercepts of ``--init``, in the units of the features.
+
+    Raises
+    ------
+    ModelFileError
+        If the model does not fit the data or the options.
+    """
+    if model.n_features != problem.outputs[0].n_features:
+        raise ModelFileError(f"{path}: the model has {model.n_features} features, the data have "
+                             f"{problem.outputs[0].n_features}; --init needs a model of such data")
+    if not np.array_equal(model.classes, problem.classes):
+        raise ModelFileError(f"{path}: the model is that of {_classes(model.classes)}, the data "
+                             f"are those of {_classes(problem.classes)}; --init needs a model of "
+                             "such data (--model chooses between classes and a regression)")
+    scaler = problem.outputs[0].scaler
+    with np.errstate(over="ignore", invalid="ignore"):
+        weights, intercepts = scaler.scale_model(model.coef, model.intercept)
+    if not (np.isfinite(weights).all() and np.isfinite(intercepts).all()):
+        raise ModelFileError(f"{path}: the model's weights times the ranges of the columns must be "
+                             "finite numbers; --init needs a model of data of this scaling")
+    if not training.fit_intercept and intercepts.any():
+        raise ModelFileError(f"{path}: the model has an intercept, and --no-intercept trains none; "
+                             "leave --no-intercept out, or take a model without one")
+    try:
+        for number, data in enumerate(problem.outputs):
+            plan(data, config, objective, training,
+                 initial=(weights[number], float(intercepts[number])))
+    except ValueError as error:
+        raise ModelFileError(f"{path}: the model does not fit the scaling of these data and "
+                             f"labels: {error} (--model-range)") from error
+    return model.coef, model.intercept
+
+
+def _classes(values: Sequence[float] | np.ndarray) -> str:
+    if not len(values):
+        return "a regression"
+    shown = ", ".join(f"{value:g}" for value in values[:10])
+    return f"{len(values)} classes, {shown}" + (", ..." if len(values) > 10 else "")

@@ -1,0 +1,28 @@
+"""Blocks of memory that a run reads, in order, with the cycles between their offers."""
+
+from collections.abc import Iterator
+
+from bitstep.cycles.shape import Shape
+
+
+def row_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
+    """Yield the blocks of the rows, an epoch's copy each, for
+    :class:`bitstep.cycles.streams.bus.Address`.
+    """
+    for epoch in range(shape.epochs):
+        yield 2 if epoch else 1, epoch % shape.copies * shape.row_beats, shape.row_beats
+
+
+def aux_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
+    """Yield the blocks of the first model, the coefficients, and every epoch's entry of the table
+    and labels.
+    """
+    wait = 1
+    for wanted in (shape.warm, shape.correction_period):
+        if wanted:
+            yield wait, 0, shape.model_words
+            wait = 0
+        wait += 1
+    for epoch in range(shape.epochs):
+        yield (1 if epoch else wait), 2 * epoch, 2
+        yield 2, 0, shape.label_words

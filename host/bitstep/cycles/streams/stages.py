@@ -1,0 +1,98 @@
+"""Stages between a queue and what takes from it, cycle by cycle."""
+
+
+class Direct:
+    """No stage: what is offered is taken at once or stays where it is."""
+
+    def offers(self, there):
+        """Return whether an item is offered behind the stage; ``there``: in front of it."""
+        return there
+
+    def takes(self, there, wanted):
+        """Return whether the stage takes the item in front of it; ``wanted``: the one that it
+        offers is taken.
+        """
+        return there and wanted
+
+    def step(self, put, taken, released):
+        """Pass a cycle in which an item is put in, one is taken, and some are released."""
+
+    def clear(self):
+        """Forget everything."""
+
+    def rewind(self):
+        """Only a :class:`Queue` returns to its oldest item."""
+        raise AssertionError("items do not come again out of this stage")
+
+    def state(self) -> tuple:
+        """What decides about the next cycles."""
+        return ()
+
+
+class Register(Direct):
+    """Register of two items, a cycle long (:class:`bitstep_hw.parts.stream_register`)."""
+
+    def __init__(self):
+        self.items = 0
+
+    def offers(self, there):
+        """Return whether an item is stored."""
+        return self.items > 0
+
+    def takes(self, there, wanted):
+        """Return whether there is an item in front, and room."""
+        return there and self.items < 2
+
+    def step(self, put, taken, released):
+        """Count."""
+        self.items += put - taken
+
+    def clear(self):
+        """Forget everything."""
+        self.items = 0
+
+    def state(self):
+        """Items."""
+        return (self.items,)
+
+
+class Queue(Direct):
+    """Queue out of which items can come again (:class:`bitstep_hw.pipeline.rows.replay`).
+
+    Parameters
+    ----------
+    depth : int
+        Items that are kept.
+    """
+
+    def __init__(self, depth):
+        self.depth = depth
+        self.clear()
+
+    def offers(self, there):
+        """Return whether the next item is offered."""
+        return self.offered
+
+    def takes(self, there, wanted):
+        """Return whether there is an item in front, and room."""
+        return there and self.kept != self.depth
+
+    def step(self, put, taken, released):
+        """Count."""
+        ahead = self.ahead - taken
+        self.offered = ahead > 0
+        self.ahead = ahead + put
+        self.kept += put - released
+
+    def rewind(self):
+        """Return to the oldest item, in place of the last step."""
+        self.ahead, self.offered = self.kept, False
+
+    def clear(self):
+        """Forget everything."""
+        self.kept = self.ahead = 0
+        self.offered = False
+
+    def state(self):
+        """Items, and the offer."""
+        return self.kept, self.ahead, self.offered

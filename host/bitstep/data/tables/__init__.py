@@ -1,0 +1,1 @@
+"""Tables: data sets whose rows are read in pieces, one file a kind of file."""

@@ -1,0 +1,165 @@
+"""Tables of Parquet and Arrow IPC files, by pyarrow."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitstep.data.csv_text import label_position
+from bitstep.data.dataset import DataError
+from bitstep.data.tables.table import PIECE_VALUES, Piece, Table
+
+ARROW_SUFFIXES = (".parquet", ".arrow", ".feather")
+
+_BUFFER = 1 << 20           # of each column of a Parquet file, in bytes
+_MAGIC = b"ARROW1"          # of an IPC file; a stream has none
+
+
+class ArrowTable(Table):
+    """A Parquet file, or an Arrow IPC file or stream, with the labels in a column.
+
+    Columns must be numbers or truth values, none missing. No more than a record batch, or a piece
+    of a row group, is in memory.
+
+    Parameters
+    ----------
+    path : Path
+    label_column : {"last", "first"}
+    task : str or None
+        See :class:`bitstep.data.tables.table.Table`.
+
+    Raises
+    ------
+    DataError
+        If pyarrow is not installed, the file is damaged, or a column holds anything else.
+    """
+
+    def __init__(self, path: Path, label_column: str = "last", task: str | None = None):
+        super().__init__(path.stem, path, task)
+        self._path = path
+        try:
+            import pyarrow  # type: ignore[import-not-found]
+            import pyarrow.parquet  # type: ignore[import-not-found]
+        except ImportError as error:
+            raise DataError(f"{path}: {path.suffix} files are read by pyarrow, which is not "
+                            "installed; run: pip install 'bitstep[arrow]'") from error
+        self._arrow: Any = pyarrow
+        self._is_parquet = path.suffix.lower() == ".parquet"
+        with self._errors():
+            self._n_rows, schema = self._measure()
+        names, types = tuple(schema.names), schema.types
+        if len(names) < 2:
+            raise DataError(f"{path}: found {len(names)} columns; a row must have a label and at "
+                            "least one feature")
+        is_number = (pyarrow.types.is_integer, pyarrow.types.is_floating, pyarrow.types.is_boolean)
+        for name, kind in zip(names, types, strict=True):
+            if not any(rule(kind) for rule in is_number):
+                raise DataError(f"{path}: column {name!r} holds {kind}; every column must hold "
+                                "numbers; leave it out or convert it")
+        if self._n_rows == 0:
+            raise DataError(f"{path}: the file has no rows; it must have at least one")
+        self._label = label_position(label_column, len(names))
+        self.feature_names = names[:self._label] + names[self._label + 1:]
+        self.n_features = len(self.feature_names)
+        types = [*types[:self._label], *types[self._label + 1:]]
+        self._dtype = np.float32 if all(kind == pyarrow.float32() for kind in types) \
+            else np.float64
+
+    def count_rows(self) -> int:
+        """Number of rows."""
+        return self._n_rows
+
+    def all_labels(self) -> np.ndarray:
+        """Labels of all rows."""
+        with self._errors():
+            return np.concatenate([
+                self._numbers(batch.column(0), start, self._label, np.dtype(np.float64))
+                for start, batch in self._batches(None, [self._label])])
+
+    def read(self, chosen: np.ndarray | None = None) -> Iterator[Piece]:
+        """Rows in pieces; see :meth:`Table.read`."""
+        others = [column for column in range(self.n_features + 1) if column != self._label]
+        with self._errors():
+            for start, batch in self._batches(chosen, None):
+                features = np.empty((batch.num_rows, self.n_features), self._dtype)
+                for at, column in enumerate(others):
+                    features[:, at] = self._numbers(batch.column(column), start, column,
+                                                    features.dtype)
+                labels = self._numbers(batch.column(self._label), start, self._label,
+                                       np.dtype(np.float64))
+                piece = Piece(np.arange(start, start + len(labels)), features, labels)
+                piece = piece.select(chosen)
+                if len(piece.rows):
+                    yield piece
+
+    def _measure(self) -> tuple[int, Any]:
+        """Number of rows, and the schema; no values are read."""
+        if self._is_parquet:
+            with self._arrow.parquet.ParquetFile(self._path) as file:
+                return file.metadata.num_rows, file.schema_arrow
+        with self._arrow.memory_map(str(self._path)) as source:
+            schema, batches = self._ipc(source)
+            return sum(batch.num_rows for batch in batches), schema
+
+    def _ipc(self, source: Any) -> tuple[Any, Iterator[Any]]:
+        """Schema and record batches of an IPC file or stream."""
+        with self._path.open("rb") as file:
+            is_file = file.read(len(_MAGIC)) == _MAGIC
+        if not is_file:
+            stream = self._arrow.ipc.open_stream(source)
+            return stream.schema, iter(stream)
+        file = self._arrow.ipc.open_file(source)
+        return file.schema, (file.get_batch(number) for number in range(file.num_record_batches))
+
+    def _batches(self, chosen: np.ndarray | None,
+                 columns: list[int] | None) -> Iterator[tuple[int, Any]]:
+        """First row and batch of columns (None: all); batches without chosen rows are skipped."""
+        size, start = max(1, PIECE_VALUES // (self.n_features + 1)), 0
+        if self._is_parquet:
+            # Column chunks are read as they are needed: whole row groups may be large.
+            with self._arrow.parquet.ParquetFile(self._path, buffer_size=_BUFFER,
+                                                 pre_buffer=False) as file:
+                names = None if columns is None else [file.schema_arrow.names[column]
+                                                      for column in columns]
+                for group in range(file.num_row_groups):
+                    stop = start + file.metadata.row_group(group).num_rows
+                    if _some(chosen, start, stop):
+                        at = start
+                        for batch in file.iter_batches(size, row_groups=[group], columns=names):
+                            yield at, batch
+                            at += batch.num_rows
+                    start = stop
+            return
+        with self._arrow.OSFile(str(self._path), "rb") as source:
+            for batch in self._ipc(source)[1]:
+                if columns is not None:
+                    batch = batch.select(columns)
+                for at in range(0, batch.num_rows, size):
+                    part = batch.slice(at, size)
+                    if _some(chosen, start + at, start + at + part.num_rows):
+                        yield start + at, part
+                start += batch.num_rows
+
+    def _numbers(self, column: Any, start: int, number: int, dtype: np.dtype) -> np.ndarray:
+        if column.null_count:
+            row = start + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise DataError(f"{self._path}: found nothing in row {row}, column {number} (counted "
+                            "from 0); every value must be a finite number; remove the row or fill "
+                            "in a value")
+        return column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._arrow.ArrowInvalid, self._arrow.ArrowNotImplementedError,
+                OSError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"{self._path}: the file cannot be read ({reason}); it must be a whole "
+                            f"{self._path.suffix} file; copy or create it again") from error
+
+
+def _some(chosen: np.ndarray | None, start: int, stop: int) -> bool:
+    return chosen is None or bool(np.searchsorted(chosen, start) < np.searchsorted(chosen, stop))

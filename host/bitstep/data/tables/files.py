@@ -1,0 +1,136 @@
+"""Files of data: which reader a name asks for, and what a broken file is told."""
+
+import bz2
+import gzip
+import lzma
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from bitstep.data.csv_text import read_csv
+from bitstep.data.dataset import DataError, Dataset
+from bitstep.data.libsvm import read_libsvm
+from bitstep.data.tables.arrays import ArrayTable
+from bitstep.data.tables.arrow import ARROW_SUFFIXES, ArrowTable
+from bitstep.data.tables.memory import to_dataset
+from bitstep.data.tables.table import Table, readable, task_of_labels
+from bitstep.data.tables.texts import CsvTable, LibsvmTable
+
+TEXT_SUFFIXES = (".svm", ".libsvm", ".txt")
+PACKED_SUFFIXES = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
+
+_Arrays = tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]
+
+
+def has_known_suffix(path: Path) -> bool:
+    """Return True if :func:`read_file` knows what a file of this name holds."""
+    suffix, packed = _suffix(path), path.suffix.lower() in PACKED_SUFFIXES
+    return suffix in (*TEXT_SUFFIXES, ".csv") or (
+        suffix in (".npy", ".npz", *ARROW_SUFFIXES) and not packed)
+
+
+def read_file(path: Path, n_features: int | None, label_column: str, task: str | None) -> Dataset:
+    """The data set of a file, read as its suffix asks; parameters as in ``bitstep.data.load``.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, of an unknown kind, cut short or malformed.
+    """
+    _check_suffix(path)
+    suffix = _suffix(path)
+    if suffix not in (*TEXT_SUFFIXES, ".csv"):
+        return to_dataset(open_file(path, n_features, label_column, task))
+    features, labels, names = read_text(path, suffix, n_features, label_column)
+    if n_features not in (None, features.shape[1]):
+        raise _other_features(path, features.shape[1], n_features)
+    return Dataset(_plain(path), features, labels, task or task_of_labels(labels), names)
+
+
+def read_text(path: Path, suffix: str, n_features: int | None,
+              label_column: str = "last") -> _Arrays:
+    """Features, labels and feature names of a text.
+
+    Parameters
+    ----------
+    path : Path
+        The file; the end of its name tells how it is compressed.
+    suffix : str
+        Kind of the file: ``.csv`` or a suffix of LIBSVM text.
+    n_features, label_column
+        As in :func:`bitstep.data.load`.
+
+    Raises
+    ------
+    DataError
+        If the file is cut short or malformed.
+    """
+    file: BinaryIO
+    with readable(path), _opener(path)(path, "rb") as file:
+        if suffix == ".csv":
+            return read_csv(file, path, label_column)
+        return (*read_libsvm(file, path, n_features), None)
+
+
+def open_file(path: Path, n_features: int | None = None, label_column: str = "last",
+              task: str | None = None, *, kind: str | None = None) -> Table:
+    """A file as a table, whose rows are read in pieces; parameters as in ``bitstep.data.load``.
+
+    Parameters
+    ----------
+    kind : str or None
+        Suffix that says what the file holds; None: that of its name.
+
+    Raises
+    ------
+    DataError
+        If the file is missing, of an unknown kind, cut short or malformed.
+    """
+    if kind is None:
+        _check_suffix(path)
+    suffix = kind or _suffix(path)
+    with readable(path):
+        if suffix in TEXT_SUFFIXES:
+            return LibsvmTable(path, _opener(path), _plain(path), task, n_features=n_features)
+        if suffix == ".csv":
+            table = CsvTable(path, _opener(path), _plain(path), task, label_column=label_column)
+        elif suffix in ARROW_SUFFIXES:
+            table = ArrowTable(path, label_column, task)
+        else:
+            table = ArrayTable(path, label_column, task)
+        if n_features is not None:
+            found = table.n_features if suffix != ".csv" else next(table.pieces()).features.shape[1]
+            if found != n_features:
+                raise _other_features(path, found, n_features)
+    return table
+
+
+def _other_features(path, found, n_features):
+    return DataError(f"{path}: found {found} features, but n_features is {n_features}; leave "
+                     "n_features out")
+
+
+def _check_suffix(path: Path) -> None:
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file; check the path")
+    if not has_known_suffix(path):
+        raise DataError(f"{path}: found the suffix {path.suffix!r}; it must be "
+                        f"{', '.join(TEXT_SUFFIXES)} (LIBSVM), .csv, either of them also with "
+                        f"{', '.join(PACKED_SUFFIXES)}, .npy, .npz, or {', '.join(ARROW_SUFFIXES)} "
+                        "(pyarrow); rename or convert the file")
+
+
+def _opener(path: Path) -> Any:
+    return PACKED_SUFFIXES.get(path.suffix.lower(), open)
+
+
+def _plain(path: Path) -> str:
+    """Name of a data set from that of its file."""
+    return (Path(path.stem) if path.suffix.lower() in PACKED_SUFFIXES else path).stem
+
+
+def _suffix(path: Path) -> str:
+    """Suffix of a file without that of a compression: it tells what the file holds."""
+    inner = Path(path.stem) if path.suffix.lower() in PACKED_SUFFIXES else path
+    return inner.suffix.lower()

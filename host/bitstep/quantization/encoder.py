@@ -1,0 +1,170 @@
+"""From features to the packed codes of a file or an array, one block of rows after the other."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitstep.checks import is_integer
+from bitstep.data.blocks import Workspace, block_rows
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.memory import pack_codes, pack_floats
+from bitstep.pipeline.shapes import MAX_COPIES
+from bitstep.quantization.encodings import ENCODINGS, Grid, fine_encodings
+from bitstep.quantization.scaling import SCALERS, Scaler
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowOptions:
+    """Choices of how rows are quantized; see :func:`bitstep.quantization.quantize_rows`.
+
+    Raises
+    ------
+    ValueError
+        If one is out of range, or they do not go together.
+    """
+
+    bits: int
+    encoding: str = "compensated"
+    bus_width: int = 64
+    scaler: str = "minmax"
+    copies: int = 1
+    seed: int = 0
+    fine_rows: bool = False
+
+    def __post_init__(self):
+        Grid(self.encoding, self.bits)
+        for name, low, high in (("copies", 1, MAX_COPIES), ("seed", 0, np.inf)):
+            value = getattr(self, name)
+            if not is_integer(value, low, high):
+                limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
+                raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
+        if self.fine_rows and not ENCODINGS[self.encoding].cell:
+            raise ValueError(f"fine_rows must be False for encoding {self.encoding!r}, not "
+                             f"{self.fine_rows!r}: they are kept for the encodings "
+                             f"{fine_encodings()}")
+        if self.scaler not in SCALERS:
+            raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {self.scaler!r}")
+
+    def config(self, n_features: int) -> PipelineConfig:
+        """The least pipeline that reads the rows."""
+        return PipelineConfig(bus_width=self.bus_width, bits=self.bits,
+                              row_format=ENCODINGS[self.encoding].row_format,
+                              max_features=n_features)
+
+
+class RowEncoder:
+    """Blocks of scaled rows to packed codes, in order.
+
+    Block i of copy c has a random stream of its own, ``PCG64(SeedSequence(seed, spawn_key=(c,
+    i)))``, so a block can be encoded when its rows are there, wherever they come from.
+
+    Parameters
+    ----------
+    options : RowOptions
+    scaler : Scaler
+        Features to u in [-1, 1].
+    n_rows : int
+        Rows of all blocks.
+
+    Attributes
+    ----------
+    bits, encoding, bus_width, seed, scaler, n_features
+        As in :class:`bitstep.quantization.rows.QuantizedRows`.
+    n_rows : int
+    block_rows : int
+        Rows of every block but the last one.
+    n_arrays : int
+        Copies that differ: 1 for encodings without draws.
+    """
+
+    def __init__(self, options: RowOptions, scaler: Scaler, n_rows: int):
+        self.n_rows, self.n_features = n_rows, len(scaler.centre)
+        self.bits, self.encoding = int(options.bits), options.encoding
+        self.bus_width, self.seed = options.bus_width, int(options.seed)
+        self.scaler = scaler
+        self.block_rows = block_rows(self.n_features)
+        draws = ENCODINGS[self.encoding].draws
+        self.n_arrays = options.copies if draws else 1
+        self._names = [f"rows_{copy if draws else 0}" for copy in range(options.copies)]
+        self._config, self._fine_rows = options.config(self.n_features), options.fine_rows
+        self._grid, self._draws = Grid(self.encoding, self.bits), draws
+        self._work = Workspace(n_rows, self.n_features)
+        self._centre, self._scale = (np.tile(part, self._work.joined)
+                                     for part in (scaler.centre, scaler.scale))
+        self._noise = np.zeros(self._work.wide.shape[1])
+        self._blocks = 0
+
+    @property
+    def array_names(self) -> list[str]:
+        """Name of the array of each copy, ``rows_0`` and so on."""
+        return list(self._names)
+
+    @property
+    def position_type(self) -> np.dtype:
+        """Type of a position on the grid, which is all that a code is drawn from."""
+        return np.dtype(np.float32 if self.encoding == "float" else np.uint32)
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Mean quantization variance of every column, after the last block."""
+        return self._noise.reshape(-1, self.n_features).sum(axis=0) / self.n_rows
+
+    def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+        """Type and shape of the arrays of all rows: ``rows_0`` and so on, and ``fine_rows``."""
+        row_bytes = self._config.beats(self.n_features) * self._config.beat_bytes
+        arrays: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
+            f"rows_{copy}": (np.dtype(np.uint8), (self.n_rows, row_bytes))
+            for copy in range(self.n_arrays)}
+        if self._fine_rows:
+            arrays["fine_rows"] = (np.dtype(np.int16), (self.n_rows, self.n_features))
+        return arrays
+
+    def positions(self, features: np.ndarray) -> np.ndarray:
+        """Places of features on the grid.
+
+        Parameters
+        ----------
+        features : ndarray of numbers, shape (rows, n_features)
+            Finite; at most ``block_rows`` rows, of any block.
+
+        Returns
+        -------
+        ndarray of :attr:`position_type`, same shape
+        """
+        work = self._work
+        work.fill(features)
+        np.subtract(work.wide, self._centre, out=work.wide)
+        np.divide(work.wide, self._scale, out=work.wide)
+        return self._grid.positions(work.rows)[:len(features)]
+
+    def encode(self, positions: np.ndarray) -> dict[str, np.ndarray]:
+        """Draw and pack the codes of the next block.
+
+        Parameters
+        ----------
+        positions : ndarray, shape (rows, n_features)
+            Positions of its rows: ``block_rows``, or the rest of the last block.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Its part of every array of :meth:`shapes`.
+        """
+        rows = self._work.rows
+        rows[:len(positions)] = self._grid.variance(positions) if self._draws else 0
+        rows[len(positions):] = 0
+        self._noise += self._work.wide.sum(axis=0)
+        parts = {f"rows_{copy}": self._pack(positions, copy) for copy in range(self.n_arrays)}
+        if self._fine_rows:
+            parts["fine_rows"] = self._grid.fine_values(positions, self._config.fine_fraction)
+        self._blocks += 1
+        return parts
+
+    def _pack(self, positions: np.ndarray, copy: int) -> np.ndarray:
+        rng = None
+        if self._draws:
+            key = np.random.SeedSequence(self.seed, spawn_key=(copy, self._blocks))
+            rng = np.random.Generator(np.random.PCG64(key))
+        codes = self._grid.codes(positions, rng)
+        return pack_floats(codes, self.bus_width) if self.encoding == "float" \
+            else pack_codes(codes, self.bits, self.bus_width)

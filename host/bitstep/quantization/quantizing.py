@@ -1,0 +1,133 @@
+"""Quantizing of arrays: scale, encode and pack what is in memory, or mapped into it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from bitstep.data.blocks import row_blocks
+from bitstep.data.dataset import DataError
+from bitstep.pipeline.config import MAX_FEATURES
+from bitstep.quantization.dataset import QuantizedDataset
+from bitstep.quantization.encoder import RowEncoder, RowOptions
+from bitstep.quantization.encodings import ENCODINGS, Grid
+from bitstep.quantization.labels import quantize_labels
+from bitstep.quantization.rows import QuantizedRows
+from bitstep.quantization.scaling import fit_scaler
+
+
+def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensated",
+                  bus_width: int = 64, scaler: str = "minmax", copies: int = 1, seed: int = 0,
+                  fine_rows: bool = False,
+                  progress: Callable[[int], None] | None = None) -> QuantizedRows:
+    """Scale, encode and pack rows.
+
+    The same arguments give the same bytes on every machine: block i of copy c has a random stream
+    of its own, ``PCG64(SeedSequence(seed, spawn_key=(c, i)))``, and a block's size depends on the
+    number of features only. Beyond its result it needs a few MB (or one row, if that is more).
+
+    Parameters
+    ----------
+    features : ndarray of numbers, shape (n_rows, n_features)
+        Finite; read in blocks, so it may be a memory map.
+    bits : int
+        Stored bits of a value, 1 to 8; at least 2 for the two ``double`` encodings; 32 for
+        ``float``.
+    encoding : {"nearest", "stochastic", "compensated", "double-symmetric", "double", "float"}
+        See docs/number-formats.md.
+    bus_width : {64, 128, 256, 512}
+        Bits of a beat.
+    scaler : {"minmax", "maxabs"}
+        How columns are taken to [-1, 1].
+    copies : int
+        Independently drawn copies of the rows, 1 to 255. ``nearest`` and ``float`` draw nothing,
+        so their copies share one array.
+    seed : int
+        At least 0.
+    fine_rows : bool
+        True to keep fine rows, too (16 bits a value), so that a pipeline can fetch them again; for
+        encodings ``nearest`` and ``stochastic``.
+    progress : callable, optional
+        Called after each block of rows with the number of rows done.
+
+    Returns
+    -------
+    QuantizedRows
+
+    Raises
+    ------
+    DataError
+        If features cannot be used; the message names row and column.
+    ValueError
+        If another argument is out of range.
+    """
+    options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=scaler,
+                         copies=copies, seed=seed, fine_rows=fine_rows)
+    features = _checked(features)
+    options.config(features.shape[1])
+    encoder = RowEncoder(options, fit_scaler(features, scaler), len(features))
+    arrays = {name: np.empty(shape, kind) for name, (kind, shape) in encoder.shapes().items()}
+    for _, start, stop in row_blocks(*features.shape):
+        for name, part in encoder.encode(encoder.positions(features[start:stop])).items():
+            arrays[name][start:stop] = part
+        if progress is not None:
+            progress(stop)
+    return QuantizedRows(
+        bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=features.shape[1],
+        packed=tuple(arrays[name] for name in encoder.array_names), scaler=encoder.scaler,
+        seed=int(seed), fine_rows=arrays.get("fine_rows"), variance=encoder.variance)
+
+
+def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
+             encoding: str = "compensated", task: str = "regression",
+             label_bits: int | None = None, center_labels: bool = True,
+             **options: Any) -> QuantizedDataset:
+    """Scale, encode and pack a data set.
+
+    Parameters
+    ----------
+    features, bits, encoding
+        See :func:`quantize_rows`.
+    labels : array of numbers, shape (n_rows,)
+        Finite; 2 to 256 distinct ones for a classification.
+    task : {"regression", "classification"}
+        Kind of the labels.
+    label_bits : {16, 32} or None
+        Stored bits of a regression's label; None: 16, or 32 for encoding ``float``.
+    center_labels : bool
+        True to count a regression's labels from the centre of their range (else from 0).
+    options
+        Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``,
+        ``fine_rows``, ``progress``.
+
+    Returns
+    -------
+    QuantizedDataset
+
+    Raises
+    ------
+    DataError
+        If features or labels cannot be used; the message names row and column.
+    ValueError
+        If another argument is out of range.
+    """
+    Grid(encoding, bits)
+    features = _checked(features)
+    # First, since rows may take minutes.
+    stream = quantize_labels(
+        labels, len(features), task=task, center_labels=center_labels,
+        label_bits=ENCODINGS[encoding].label_bits if label_bits is None else label_bits)
+    return QuantizedDataset(quantize_rows(features, bits=bits, encoding=encoding, **options),
+                            stream)
+
+
+def _checked(features: np.ndarray) -> np.ndarray:
+    """Features as an array of shape (n_rows, n_features); DataError if they are none."""
+    features = np.asarray(features)
+    if features.ndim != 2 or features.dtype.kind not in "fiub":
+        raise DataError("features must be numbers of shape (n_rows, n_features), not "
+                        f"{features.dtype} of shape {features.shape}")
+    if features.shape[0] < 1 or not 1 <= features.shape[1] <= MAX_FEATURES:
+        raise DataError(f"features must have at least one row and 1 to {MAX_FEATURES} columns, "
+                        f"not shape {features.shape}")
+    return features

@@ -1,0 +1,186 @@
+"""Checkpoints: the state of a training in a file, from which it goes on bit for bit.
+
+Nothing but model and intercept goes from one epoch to the next (docs/number-formats.md): a
+correction that is due is dropped at an epoch's end, and the dither's keys, the steps and the copy
+of the rows follow from the number of the epoch. So a job of the epochs that are left, which starts
+from the model words, gives the models that a job of all epochs would have given.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.results import COUNTER_NAMES, RunResult
+from bitstep.quantization import QuantizedDataset
+from bitstep.training.checked_file import FileKind
+
+
+class CheckpointError(ValueError):
+    """A file is no checkpoint, is damaged, or is one of another training."""
+
+
+KIND = FileKind("bitstep-checkpoint", 1, "a checkpoint", "`bitstep train --checkpoint`",
+                "start the training again", CheckpointError)
+
+
+@dataclass
+class Checkpoint:
+    """State of a training.
+
+    Attributes
+    ----------
+    settings : dict of str to Any
+        Options that the bits depend on, with every default filled in, by the names of the command
+        line.
+    data : dict of str to Any
+        Sizes and digests of rows, labels and scaling (:func:`describe_data`).
+    steps : list of float
+        Step of every epoch, finished or not.
+    n_outputs : int
+    jobs : list of dict
+        Integers of the jobs of the outputs begun (:func:`describe_job`).
+    results : list of RunResult
+        Models of the finished epochs of the outputs begun.
+    seconds : float
+        Time that was spent on them.
+    """
+
+    settings: dict[str, Any]
+    data: dict[str, Any]
+    steps: list[float]
+    n_outputs: int
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    results: list[RunResult] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def epochs_done(self) -> int:
+        """Finished epochs, summed over the outputs."""
+        return sum(result.epochs_done for result in self.results)
+
+    @property
+    def finished(self) -> bool:
+        """True if no epoch is left."""
+        return self.epochs_done == self.n_outputs * len(self.steps)
+
+    def position(self) -> str:
+        """Return the last finished epoch in words."""
+        last = self.results[-1].epochs_done if self.results else 0
+        of = f"epoch {last} of {len(self.steps)}"
+        if self.n_outputs == 1:
+            return of
+        return f"{of} of class {max(len(self.results), 1)} of {self.n_outputs}"
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, whole or not at all.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written; a file of that name stays as it is.
+        """
+        arrays = {}
+        for number, result in enumerate(self.results):
+            arrays |= {f"models_{number}": result.models, f"intercepts_{number}": result.intercepts}
+        KIND.write(path, {
+            "settings": self.settings, "data": self.data, "steps": self.steps,
+            "n_outputs": self.n_outputs, "jobs": self.jobs, "seconds": self.seconds,
+            "counters": [result.counters for result in self.results]}, arrays)
+
+    def final_bytes(self) -> int:
+        """Return about the size of the file after the last epoch."""
+        model = 4 * (self.data["features"] + 1)
+        header = 16384 + 32 * len(self.steps) + self.n_outputs * 2048
+        return self.n_outputs * len(self.steps) * model + header
+
+
+def load_checkpoint(path: str | Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises
+    ------
+    CheckpointError
+        If there is none, it is damaged, or another version wrote it.
+    """
+    header, arrays = KIND.read(path)
+    try:
+        results = [RunResult(arrays[f"models_{number}"], arrays[f"intercepts_{number}"], counters)
+                   for number, counters in enumerate(header["counters"])]
+        found = {name: header[name] for name in (
+            "settings", "data", "steps", "n_outputs", "jobs", "seconds")}
+    except KeyError as error:
+        raise CheckpointError(f"{path}: the checkpoint lacks {error}; {KIND.remedy}") from error
+    return Checkpoint(**found, results=results)
+
+
+def remaining_job(job: TrainingJob, earlier: RunResult) -> TrainingJob:
+    """The job of the epochs that are left, which gives the models that ``job`` would give.
+
+    Parameters
+    ----------
+    job : TrainingJob
+    earlier : RunResult
+        Its first epochs, fewer than all.
+    """
+    done = earlier.epochs_done
+    if not done:
+        return job
+    turn = done % len(job.rows)         # an epoch reads the copy after the one before it
+    return replace(job, epochs=job.epochs[done:], rows=(*job.rows[turn:], *job.rows[:turn]),
+                   model=earlier.models[-1], intercept=int(earlier.intercepts[-1]))
+
+
+def joined(earlier: RunResult, later: RunResult) -> RunResult:
+    """The result of two runs, of which the later went on where the earlier ended."""
+    if not earlier.epochs_done:
+        return later
+    counters: dict[str, int | None] = {}
+    for name in COUNTER_NAMES:
+        values = earlier.counters.get(name), later.counters.get(name)
+        counters[name] = None if values[0] is None or values[1] is None else values[0] + values[1]
+    return RunResult(np.concatenate([earlier.models, later.models]),
+                     np.concatenate([earlier.intercepts, later.intercepts]), counters)
+
+
+def describe_data(outputs: Sequence[QuantizedDataset]) -> dict[str, Any]:
+    """Sizes and digests of what is trained on, of which JSON can hold every one.
+
+    Parameters
+    ----------
+    outputs : sequence of QuantizedDataset
+        The same rows with the labels of each output.
+    """
+    rows = outputs[0].rows
+    return {"rows": rows.n_rows, "features": rows.n_features, "classes": len(outputs),
+            "scaling": digest_of(rows.scaler.centre, rows.scaler.scale),
+            "codes": digest_of(*rows.packed),
+            "fine rows": None if rows.fine_rows is None else digest_of(rows.fine_rows),
+            "labels": [[digest_of(data.labels.packed), data.label_scale, data.label_offset]
+                       for data in outputs]}
+
+
+def describe_job(job: TrainingJob) -> dict[str, Any]:
+    """Integers of a job beside rows and labels, of which JSON can hold every one."""
+    table = np.array([epoch.words() for epoch in job.epochs], np.uint64)
+    return {"label format": int(job.label_format), "label shift": job.label_shift,
+            "intercept level": job.intercept_level, "batch": job.batch, "loss": int(job.loss),
+            "correction period": job.correction_period,
+            "table of coefficients": digest_of(job.coefficients), "epoch table": digest_of(table),
+            "proximal period": job.proximal_period, "box limit": job.box_limit,
+            "refetching": job.cell_half_levels,
+            # Only floating-point rows depend on it.
+            "look-ahead": job.lookahead if job.config.row_format == "float32" else None}
+
+
+def digest_of(*arrays: np.ndarray) -> str:
+    """SHA-256 of arrays, with their shapes and types, as hexadecimal digits."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.shape} {array.dtype.str}".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

@@ -1,0 +1,138 @@
+"""A checkpoint that follows a training: from the models of a device to the file."""
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from bitstep.pipeline.device import Device
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.results import RunError, RunResult, SaturationError, TrainingInterrupted
+from bitstep.training.checkpoint import (
+    KIND,
+    Checkpoint,
+    CheckpointError,
+    describe_job,
+    joined,
+    remaining_job,
+)
+
+
+class CheckpointWriter:
+    """A checkpoint that follows a training.
+
+    Parameters
+    ----------
+    path : path
+        The file; it is replaced after every epoch that is seen to be finished.
+    checkpoint : Checkpoint
+        State to begin with.
+    warn : callable
+        Called with a sentence if the file cannot be written; the training goes on.
+
+    Attributes
+    ----------
+    path, checkpoint
+    complete : bool
+        True if the file holds every finished epoch.
+    """
+
+    def __init__(self, path: str, checkpoint: Checkpoint, warn: Callable[[str], None]):
+        self.path, self.checkpoint, self._warn = path, checkpoint, warn
+        self.complete = True
+        self._started, self._earlier_s = time.monotonic(), checkpoint.seconds
+        self._saved = checkpoint.position()
+
+    def train(self, device: Device, number: int, job: TrainingJob, *, timeout_s: float,
+              on_epoch: Callable[[int], None] | None) -> RunResult:
+        """Run what is left of an output's job, and keep the models of every epoch.
+
+        Parameters
+        ----------
+        device : Device
+            Not used if nothing is left.
+        number : int
+            Number of the output; those before are finished.
+        job : TrainingJob
+            All epochs.
+        timeout_s, on_epoch
+            See :meth:`bitstep.pipeline.device.Device.train`; epochs count from the job's first.
+
+        Returns
+        -------
+        RunResult
+            Of all epochs.
+
+        Raises
+        ------
+        CheckpointError
+            If the checkpoint was made by other integers than the job's.
+        """
+        earlier = self._begun(number, job)
+        done = earlier.epochs_done
+        if done == len(job.epochs):
+            return earlier
+        shifted = (lambda count: on_epoch(done + count)) if on_epoch else None
+        try:
+            result = device.train(
+                remaining_job(job, earlier), timeout_s=timeout_s, on_epoch=shifted,
+                on_models=lambda models: self._keep(number, joined(earlier, models)))
+        except (TrainingInterrupted, RunError) as error:
+            error.result = joined(earlier, error.result)
+            self._keep(number, error.result)
+            if isinstance(error, SaturationError):
+                raise SaturationError(done + error.epoch, error.saturation,
+                                      error.result) from error
+            if done and isinstance(error, RunError):
+                where = f"epochs count from epoch {done} of the checkpoint"
+                error.args = (f"{error.args[0]} ({where})",)
+            raise
+        self._keep(number, joined(earlier, result))
+        return self.checkpoint.results[number]
+
+    def kept(self) -> str:
+        """Return a sentence, without its stop, that says what is kept of a training that ended."""
+        last = "" if self.complete else "; its last states could not be written"
+        return (f"{self.path} keeps {self._saved}{last}, and the same command goes on there with "
+                f"--resume {self.path}")
+
+    def save(self) -> None:
+        """Write the file, at the start and where a training could not.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+        """
+        self.checkpoint.save(self.path)
+        self.complete, self._saved = True, self.checkpoint.position()
+
+    def _begun(self, number, job):
+        """Result of an output so far."""
+        state, found = self.checkpoint, describe_job(job)
+        if number == len(state.results):
+            state.jobs.append(found)
+            state.results.append(RunResult(np.zeros((0, job.n_features), np.int32),
+                                           np.zeros(0, np.int32)))
+        differing = [name for name in found if state.jobs[number].get(name) != found[name]]
+        if differing:
+            raise CheckpointError(
+                f"{self.path}: data and options are those of the checkpoint, but this version of "
+                f"bitstep makes another {' and '.join(differing)} of them; go on with the version "
+                f"that wrote it, or {KIND.remedy}")
+        return state.results[number]
+
+    def _keep(self, number, result):
+        state = self.checkpoint
+        before, state.results[number] = state.results[number], result
+        if self.complete and before.epochs_done == result.epochs_done \
+                and before.counters == result.counters:
+            return
+        state.seconds = self._earlier_s + time.monotonic() - self._started
+        was_complete, self.complete = self.complete, False      # Ctrl-C may come while it is saved
+        try:
+            self.save()
+        except OSError as error:
+            if was_complete:
+                self._warn(f"the checkpoint cannot be written ({error}): {self.path} stays that "
+                           f"of {self._saved}, and the training goes on; every epoch tries again")
