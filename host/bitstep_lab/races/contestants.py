@@ -141,9 +141,7 @@ class Race:
     @property
     def targets(self) -> np.ndarray:
         """Targets of the outputs, shape (n_rows, n_outputs)."""
-        labels = self.data.dataset.labels
-        return labels[:, None] if self.kind.task == "regression" else class_targets(
-            labels, self.classes)
+        return class_targets(self.data.dataset.labels, self.classes)
 
     def outputs(self, rows: QuantizedRows) -> list[QuantizedDataset]:
         """Quantized rows with the labels of each output."""

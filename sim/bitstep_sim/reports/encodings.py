@@ -41,8 +41,7 @@ def main() -> None:
 def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
     classification = dataset.task == "classification"
     classes = np.unique(dataset.labels) if classification else np.zeros(0)
-    targets = class_targets(dataset.labels, classes) if classification else \
-        dataset.labels[:, None]
+    targets = class_targets(dataset.labels, classes)
     scaler = fit_scaler(dataset.features, "minmax")
     u = np.hstack([scaler.transform(dataset.features), np.ones((dataset.n_rows, 1))])
     optimum = float(np.mean((u @ np.linalg.lstsq(u, targets, rcond=None)[0] - targets) ** 2) / 2)
