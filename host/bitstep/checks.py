@@ -1,5 +1,6 @@
 """Checks of parameters."""
 
+from collections.abc import Iterable
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -19,3 +20,17 @@ def is_integer(value: Any, low: float = -np.inf, high: float = np.inf) -> "TypeG
     """
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_)) \
         and bool(low <= value <= high)
+
+
+def check_integer(name: str, value: Any, low: int, high: float = np.inf) -> None:
+    """Raise ValueError unless a parameter is an integer from ``low`` to ``high``."""
+    if not is_integer(value, low, high):
+        limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
+        raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
+
+
+def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
+    """Raise ValueError unless a parameter is one of some choices."""
+    choices = tuple(choices)
+    if isinstance(value, bool) or value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, not {value!r}")

@@ -125,9 +125,7 @@ class Problem:
         return float(np.mean(found))
 
     def _targets(self, dataset):
-        if self.task == "classification":
-            return class_targets(dataset.labels, self.classes)
-        return dataset.labels[:, None]
+        return class_targets(dataset.labels, self.classes)
 
 
 def prepare(arguments: argparse.Namespace) -> Problem:

@@ -40,7 +40,7 @@ class SoftwareDevice(Device):
         due.
         """
 
-    def prepare(self, job: TrainingJob) -> None:    # noqa: B027 (most have nothing to prepare)
+    def prepare(self, job: TrainingJob) -> None:
         """Do what is not part of a run and its time limit, such as compiling."""
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:

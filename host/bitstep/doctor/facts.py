@@ -72,12 +72,9 @@ def manifest(report: Report, path: str | Path) -> dict[str, Any]:
     report.fact("manifest", str(path))
     for name, value in _described(content).items():
         report.fact(name, value)
-    if version == MAP_VERSION:
-        report.ok("version of the register map in the manifest", str(version))
-    else:
-        report.fail("version of the register map in the manifest", expected=str(MAP_VERSION),
-                    found=str(version), remedy="load a bitstream that was built with this version "
-                    "of bitstep, or install the version that it was built with")
+    report.check("version of the register map in the manifest", version == MAP_VERSION,
+                 str(version), expected=str(MAP_VERSION), remedy="load a bitstream that was built "
+                 "with this version of bitstep, or install the version that it was built with")
     return content
 
 

@@ -84,14 +84,11 @@ def words(session: Session) -> None:
     result = session.device.train(job, timeout_s=session.timeout_s)
     title = "bits of a model's words, loaded and written by the pipeline"
     wrong = np.flatnonzero(result.models[0] != values)
-    if not len(wrong):
-        session.report.ok(title, f"{n_features:,} words with a one and a zero in each bit, and "
-                          "others")
-        return
-    first = int(wrong[0])
-    session.report.fail(
-        title, expected="the words that the host wrote, for a step of 0 changes nothing",
-        found=f"{len(wrong)} of {n_features} words differ, word {first} is "
+    first = int(wrong[0]) if len(wrong) else 0
+    session.report.check(
+        title, not len(wrong), f"{n_features:,} words with a one and a zero in each bit, and "
+        "others", expected="the words that the host wrote, for a step of 0 changes nothing",
+        wrong=f"{len(wrong)} of {n_features} words differ, word {first} is "
         f"0x{int(result.models[0][first]) & 0xFFFF_FFFF:08x} instead of "
         f"0x{int(values[first]) & 0xFFFF_FFFF:08x}"
         + _stuck(values.view(np.uint32)[wrong],
@@ -121,15 +118,12 @@ def _host_test(session, found: dict[str, Any], title) -> bool:
             break
     total = sum(buffer.array.size for buffer in found.values())
     places = ", ".join(f"{name} from 0x{buffer.address:x}" for name, buffer in found.items())
-    if problems:
-        session.report.fail(title, expected=f"{total:,} bytes as the host wrote them ({places})",
-                            found="; ".join(problems),
-                            remedy=_STALE if any("of before" in problem for problem in problems)
-                            else _REMEDY)
-    else:
-        session.report.ok(title, f"{total:,} bytes written, flushed and read back by the host, "
-                          f"each bit as 0 and as 1 ({places})")
-    return not problems
+    stale = any("of before" in problem for problem in problems)
+    return session.report.check(
+        title, not problems, f"{total:,} bytes written, flushed and read back by the host, each "
+        f"bit as 0 and as 1 ({places})", wrong="; ".join(problems),
+        expected=f"{total:,} bytes as the host wrote them ({places})",
+        remedy=_STALE if stale else _REMEDY)
 
 
 def _overlap(found):
@@ -248,13 +242,10 @@ def _rows(session, run, singles, buffer, size):
         text = difference(session.config, expected_of(job), (result.models, result.intercepts))
         if text:
             wrong.append(f"0x{buffer.address + offset:x}: {text}")
-    title = f"the pipeline reads rows at {len(offsets)} places of the large buffer"
-    if wrong:
-        session.report.fail(title, expected="models of the golden model for each row",
-                            found=f"{len(wrong)} of {len(offsets)} are wrong; at {wrong[0]}",
-                            remedy="if all lanes or all places are wrong, what the host writes "
-                            f"may not reach the memory (flush); else {_REMEDY}")
-    else:
-        session.report.ok(title, "each gives the golden model's model, so every bit of a beat "
-                          "arrives")
+    session.report.check(
+        f"the pipeline reads rows at {len(offsets)} places of the large buffer", not wrong,
+        "each gives the golden model's model, so every bit of a beat arrives",
+        wrong=f"{len(wrong)} of {len(offsets)} are wrong; at {'; '.join(wrong[:1])}",
+        expected="models of the golden model for each row", remedy="if all lanes or all places are "
+        f"wrong, what the host writes may not reach the memory (flush); else {_REMEDY}")
 

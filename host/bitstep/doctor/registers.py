@@ -24,21 +24,15 @@ def identity(session: Session) -> None:
     """Compare version and identity with those that the device should have."""
     report = session.report
     version, wanted = session.read("VERSION"), session.device.identity
-    if version == MAP_VERSION:
-        report.ok("version of the register map", str(version))
-    else:
-        report.fail("version of the register map", expected=str(MAP_VERSION), found=str(version),
-                    remedy="load a bitstream that was built with this version of bitstep; 0 or "
-                    "4294967295 says that nothing answers at this address")
+    report.check("version of the register map", version == MAP_VERSION, str(version),
+                 expected=str(MAP_VERSION), remedy="load a bitstream that was built with this "
+                 "version of bitstep; 0 or 4294967295 says that nothing answers at this address")
     found = sum(session.read(f"IDENTITY_{part}") << 32 * part for part in range(4))
     if version == MAP_VERSION and found == wanted:
         session.safe.add("identity")
-    if found == wanted:
-        report.ok("identity", f"{found:032x}")
-    else:
-        report.fail("identity", expected=f"{wanted:032x}, as the manifest says",
-                    found=f"{found:032x}", remedy="another bitstream is loaded: load the one that "
-                    f"the manifest describes ({session.config.name})")
+    report.check("identity", found == wanted, f"{found:032x}",
+                 expected=f"{wanted:032x}, as the manifest says", remedy="another bitstream is "
+                 f"loaded: load the one that the manifest describes ({session.config.name})")
 
 
 def patterns(session: Session) -> None:
@@ -62,16 +56,12 @@ def patterns(session: Session) -> None:
             wrong.append(f"{register.name} (0x{register.offset:03x}, {register.width} bits) gave "
                          f"0x{example[1]:08x} for 0x{example[0]:08x}: {', '.join(bits)} where they "
                          "should not")
-    title = "bits of the writable registers"
-    if wrong:
-        session.report.fail(title, expected=f"{len(WRITABLE)} registers give back "
-                            f"{len(PATTERNS)} patterns each, cut to their widths",
-                            found=_listed(wrong), remedy=_REMEDY)
-    else:
+    if session.report.check(
+            "bits of the writable registers", not wrong, f"{len(WRITABLE)} registers gave back "
+            f"{len(PATTERNS)} patterns each (a one in each bit, all bits, every other bit), cut to "
+            "their widths", wrong=_listed(wrong), expected=f"{len(WRITABLE)} registers give back "
+            f"{len(PATTERNS)} patterns each, cut to their widths", remedy=_REMEDY):
         session.safe.add("bits")
-        session.report.ok(title, f"{len(WRITABLE)} registers gave back {len(PATTERNS)} patterns "
-                          "each (a one in each bit, all bits, every other bit), cut to their "
-                          "widths")
     _addresses(session)
 
 
@@ -83,13 +73,11 @@ def _addresses(session):
         session.write(name, value)
     wrong = [f"{name} (0x{OFFSETS[name]:03x}) gave 0x{found:08x} for 0x{value:08x}"
              for name, value in values.items() if (found := session.read(name)) != value]
-    title = "addresses of the writable registers"
-    if wrong:
-        session.report.fail(title, expected="each register keeps its own value while the others "
-                            "are written", found=_listed(wrong), remedy=_REMEDY)
-    else:
+    if session.report.check(
+            "addresses of the writable registers", not wrong, "each kept a value of its own",
+            wrong=_listed(wrong), expected="each register keeps its own value while the others are "
+            "written", remedy=_REMEDY):
         session.safe.add("addresses")
-        session.report.ok(title, "each kept a value of its own")
     for register in WRITABLE:
         session.write(register.name, 0)
 
@@ -103,19 +91,15 @@ def read_only(session: Session) -> None:
         session.write(name, ~before[name] & 0xFFFF_FFFF)
     wrong = [f"{name} went from 0x{before[name]:08x} to 0x{found:08x}"
              for name in names if (found := session.read(name)) != before[name]]
-    if wrong:
-        session.report.fail("read-only registers", expected=f"{len(names)} registers that writes "
-                            "do not change", found=_listed(wrong), remedy=_REMEDY)
-    else:
-        session.report.ok("read-only registers", f"{len(names)}, unchanged by writes")
+    session.report.check(
+        "read-only registers", not wrong, f"{len(names)}, unchanged by writes",
+        wrong=_listed(wrong), expected=f"{len(names)} registers that writes do not change",
+        remedy=_REMEDY)
     empty = [offset for offset in (0x014, 0x0F0, _TOP - 4) if offset not in OFFSETS.values()]
     found = {offset: session.device.read(offset) for offset in [*empty, OFFSETS["CONTROL"]]}
     wrong = [f"0x{offset:03x} gave 0x{value:08x}" for offset, value in found.items() if value]
-    if wrong:
-        session.report.fail("addresses without a register", expected="0", found=_listed(wrong),
-                            remedy=_REMEDY)
-    else:
-        session.report.ok("addresses without a register", "0")
+    session.report.check("addresses without a register", not wrong, "0", wrong=_listed(wrong),
+                         expected="0", remedy=_REMEDY)
 
 
 def empty_run(session: Session) -> None:
@@ -124,18 +108,16 @@ def empty_run(session: Session) -> None:
     for register in WRITABLE:
         session.write(register.name, 0)
     session.write("CONTROL", Control.START)
-    title, expected = "a run without rows is refused", \
-        f"STATUS 0x{Status.DONE | Status.FAILED:x}, ERROR {Error.BAD_CONFIGURATION.value}"
+    expected = f"STATUS 0x{Status.DONE | Status.FAILED:x}, ERROR {Error.BAD_CONFIGURATION.value}"
     ended = session.device.wait(lambda: bool(session.read("STATUS") & Status.DONE),
                                 min(session.timeout_s, 5.0))
     status, error = session.read("STATUS"), session.read("ERROR")
-    if ended and status == Status.DONE | Status.FAILED and error == Error.BAD_CONFIGURATION:
-        session.report.ok(title, expected)
-    else:
-        session.report.fail(title, expected=f"{expected}, at once",
-                            found=f"STATUS 0x{status:x}, ERROR {error}", remedy=STUCK_REMEDY)
-        if not session.stop():
-            raise NotDone("the run that should have been refused does not stop")
+    refused = ended and status == Status.DONE | Status.FAILED and error == Error.BAD_CONFIGURATION
+    session.report.check(
+        "a run without rows is refused", refused, expected, expected=f"{expected}, at once",
+        wrong=f"STATUS 0x{status:x}, ERROR {error}", remedy=STUCK_REMEDY)
+    if not refused and not session.stop():
+        raise NotDone("the run that should have been refused does not stop")
 
 
 def _bits(mask):

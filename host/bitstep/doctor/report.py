@@ -122,6 +122,24 @@ class Report:
         """
         self._add(title, Verdict.WARNING, found, expected, remedy)
 
+    def check(self, title: str, right: bool, said: str = "", *, wrong: str | None = None,
+              expected: str, remedy: str) -> bool:
+        """Note a check by its outcome, and return that; parameters as of :meth:`fail`.
+
+        Parameters
+        ----------
+        said : str
+            What was found.
+        wrong : str, optional
+            What was found instead, if something is wrong.
+        """
+        if right:
+            self.ok(title, said)
+        else:
+            self.fail(title, expected=expected, found=said if wrong is None else wrong,
+                      remedy=remedy)
+        return right
+
     def skip(self, title: str, reason: str) -> None:
         """Note a check that was not done."""
         self._add(title, Verdict.SKIPPED, reason)

@@ -91,13 +91,10 @@ def _training(session, job: TrainingJob, title, first):
 
 def _compare(session, title, job, expected, result: RunResult) -> bool:
     wrong = difference(session.config, expected, (result.models, result.intercepts))
-    if wrong:
-        session.report.fail(title, expected="the golden model's models, bit for bit", found=wrong,
-                            remedy=_MODELS)
-    else:
-        session.report.ok(title, f"{len(job.epochs)} epochs of {job.n_rows} rows of "
-                          f"{job.n_features} features, all model words are the golden model's")
-    return not wrong
+    return session.report.check(
+        title, not wrong, f"{len(job.epochs)} epochs of {job.n_rows} rows of {job.n_features} "
+        "features, all model words are the golden model's", wrong=wrong,
+        expected="the golden model's models, bit for bit", remedy=_MODELS)
 
 
 def counters(session: Session) -> None:
@@ -126,13 +123,11 @@ def counters(session: Session) -> None:
                          "beats and waits take")
         if found["cycles"] / session.device.clock_hz > 1.05 * elapsed + 1e-3:
             wrong.append(f"cycles {found['cycles']:,}, more than {elapsed:.3g} s of this clock")
-    if wrong:
-        session.report.fail("counters", expected="what the job gives", found="; ".join(wrong),
-                            remedy="models do not depend on counters, but reported times do: load "
-                            "the bitstream again; if it stays, send this report")
-    else:
-        session.report.ok("counters", ", ".join(f"{name} {value:,}" for name, value in
-                                                found.items() if value or name in wanted))
+    session.report.check(
+        "counters", not wrong, ", ".join(f"{name} {value:,}" for name, value in found.items()
+                                         if value or name in wanted),
+        wrong="; ".join(wrong), expected="what the job gives", remedy="models do not depend on "
+        "counters, but reported times do: load the bitstream again; if it stays, send this report")
 
 
 def abort(session: Session) -> None:
@@ -155,11 +150,10 @@ def abort(session: Session) -> None:
         if over:
             report.warn("abort", expected="a run to abort", found="it was over before",
                         remedy="nothing, but the abort is not tested")
-        elif error != Error.ABORTED:
-            report.fail("abort", expected=f"ERROR {Error.ABORTED.value} (ABORTED)",
-                        found=f"ERROR {error}", remedy=STUCK_REMEDY)
         else:
-            report.ok("abort", f"the run stopped within {_duration(took)}")
+            report.check("abort", error == Error.ABORTED,
+                         f"the run stopped within {_duration(took)}", wrong=f"ERROR {error}",
+                         expected=f"ERROR {Error.ABORTED.value} (ABORTED)", remedy=STUCK_REMEDY)
     _again(session)
 
 
@@ -176,11 +170,9 @@ def _again(session):
     wrong = [f"{name} {result.counters[name]} instead of {before[name]}"
              for name in ("beats", "bytes_read", "saturations", "refetched_rows")
              if result.counters[name] != before[name]]
-    if wrong:
-        session.report.fail("counters after an abort", expected="those of the same run before",
-                            found="; ".join(wrong), remedy=STUCK_REMEDY)
-    else:
-        session.report.ok("counters after an abort", "those of the same run before")
+    said = "those of the same run before"
+    session.report.check("counters after an abort", not wrong, said, wrong="; ".join(wrong),
+                         expected=said, remedy=STUCK_REMEDY)
 
 
 def _long_run(session, stack):
@@ -223,14 +215,12 @@ def _measure(session, longest_s):
     if session.read("STATUS") & Status.DONE:
         session.report.warn(title, expected=expected, found="the run was over too soon",
                             remedy="nothing, but the clock is not measured")
-    elif least <= 1.02 * wanted and most >= 0.98 * wanted:
-        session.report.ok(title, said)
     else:
-        session.report.fail(
-            title, expected=expected, found=said, remedy="times that bitstep reports are wrong by "
-            "this ratio, and models may be wrong if it is faster than the bitstream is made for: "
-            "load the bitstream by bitstep alone, boot from the SD card's own boot files, and send "
-            "this report")
+        session.report.check(
+            title, least <= 1.02 * wanted and most >= 0.98 * wanted, said, expected=expected,
+            remedy="times that bitstep reports are wrong by this ratio, and models may be wrong if "
+            "it is faster than the bitstream is made for: load the bitstream by bitstep alone, "
+            "boot from the SD card's own boot files, and send this report")
 
 
 def _cycles(session):

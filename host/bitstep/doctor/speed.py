@@ -25,12 +25,10 @@ def stream(session: Session) -> None:
     job = make_job(config, n_features=n_features, n_rows=n_rows, epochs=1)
     result = device.train(job, timeout_s=session.timeout_s)
     wrong = difference(config, expected_of(job), (result.models, result.intercepts))
-    if wrong:
-        report.fail("training (long rows)", expected="the golden model's model, bit for bit",
-                    found=wrong, remedy="see the findings on memory; send this report")
-    else:
-        report.ok("training (long rows)", f"{n_rows:,} rows of {n_features:,} features, "
-                  f"{job.rows[0].nbytes:,} bytes; all model words are the golden model's")
+    report.check("training (long rows)", not wrong, f"{n_rows:,} rows of {n_features:,} features, "
+                 f"{job.rows[0].nbytes:,} bytes; all model words are the golden model's",
+                 wrong=wrong, expected="the golden model's model, bit for bit",
+                 remedy="see the findings on memory; send this report")
     found = {name: int(value or 0) for name, value in result.counters.items()}
     if not found["cycles"] or not found["beats"]:
         report.fail("speed", expected="cycles and beats of a run", found=f"cycles "

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_choice, check_integer
 from bitstep.data.blocks import Workspace, block_rows
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.memory import pack_codes, pack_floats
@@ -33,17 +33,13 @@ class RowOptions:
 
     def __post_init__(self):
         Grid(self.encoding, self.bits)
-        for name, low, high in (("copies", 1, MAX_COPIES), ("seed", 0, np.inf)):
-            value = getattr(self, name)
-            if not is_integer(value, low, high):
-                limits = f"from {low} to {high}" if high < np.inf else f"of at least {low}"
-                raise ValueError(f"{name} must be an integer {limits}, not {value!r}")
+        check_integer("copies", self.copies, 1, MAX_COPIES)
+        check_integer("seed", self.seed, 0)
         if self.fine_rows and not ENCODINGS[self.encoding].cell:
             raise ValueError(f"fine_rows must be False for encoding {self.encoding!r}, not "
                              f"{self.fine_rows!r}: they are kept for the encodings "
                              f"{fine_encodings()}")
-        if self.scaler not in SCALERS:
-            raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {self.scaler!r}")
+        check_choice("scaler", self.scaler, SCALERS)
 
     def config(self, n_features: int) -> PipelineConfig:
         """The least pipeline that reads the rows."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_choice, is_integer
 from bitstep.pipeline.config import FLOAT_BITS, level_limit
 
 FRACTION_BITS = 24
@@ -95,9 +95,7 @@ class Grid:
     bits: int
 
     def __post_init__(self):
-        if self.encoding not in ENCODINGS:
-            raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, "
-                             f"not {self.encoding!r}")
+        check_choice("encoding", self.encoding, ENCODINGS)
         least, most = ENCODINGS[self.encoding].min_bits, ENCODINGS[self.encoding].max_bits
         if not is_integer(self.bits, least, most):
             if least == most:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bitstep.checks import check_choice
 from bitstep.data.dataset import TASKS, DataError
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_labels
@@ -154,8 +155,7 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression"
     ValueError
         If task or label_bits are unknown, or the range is empty.
     """
-    if task not in TASKS:
-        raise ValueError(f"task must be one of {', '.join(TASKS)}, not {task!r}")
+    check_choice("task", task, TASKS)
     if label_bits not in LABEL_FORMATS:
         raise ValueError(f"label_bits must be 16 or 32, not {label_bits!r}")
     values = _finite(labels, n_rows)

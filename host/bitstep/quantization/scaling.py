@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from bitstep.checks import check_choice
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError, first_not_finite
 from bitstep.data.ranges import ColumnRanges
@@ -33,8 +34,7 @@ class Scaler:
     scale: np.ndarray = field(repr=False)
 
     def __post_init__(self):
-        if self.kind not in SCALERS:
-            raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {self.kind!r}")
+        check_choice("scaler", self.kind, SCALERS)
         if self.centre.ndim != 1 or self.centre.shape != self.scale.shape:
             raise ValueError("centre and scale must have shape (n_features,), not "
                              f"{self.centre.shape} and {self.scale.shape}")
@@ -104,8 +104,7 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
     ValueError
         If the kind is unknown.
     """
-    if kind not in SCALERS:         # before a pass over the features
-        raise ValueError(f"scaler must be one of {', '.join(SCALERS)}, not {kind!r}")
+    check_choice("scaler", kind, SCALERS)       # before a pass over the features
     return scaler_of_ranges(*column_ranges(features), kind)
 
 

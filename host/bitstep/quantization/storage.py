@@ -182,6 +182,9 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
+    for name in arrays.keys() - {"labels", "centre", "scale", "variance", "fine_rows"}:
+        if not name.startswith("rows_"):
+            raise ValueError(f"nothing is known of array {name!r}")
     return QuantizedDataset(
         QuantizedRows(
             bits=header["bits"], encoding=header["encoding"], bus_width=header["bus_width"],

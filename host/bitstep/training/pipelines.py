@@ -1,7 +1,7 @@
 """Pipelines that suit data and an objective."""
 
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_choice, check_integer
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
@@ -50,10 +50,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     ValueError
         If there is no such pipeline.
     """
-    if not is_integer(n_features, 1):
-        raise ValueError(f"n_features must be at least 1, not {n_features!r}")
-    if encoding not in ENCODINGS:
-        raise ValueError(f"encoding must be one of {', '.join(ENCODINGS)}, not {encoding!r}")
+    check_integer("n_features", n_features, 1)
+    check_choice("encoding", encoding, ENCODINGS)
     row_format = ENCODINGS[encoding].row_format
     automatic = lookahead == "auto"
     features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_integer
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedRows
@@ -46,8 +46,7 @@ def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float
     >>> schedule_steps("inverse", step=0.5, epochs=3).round(3).tolist()
     [0.5, 0.25, 0.167]
     """
-    if not is_integer(epochs, 1):
-        raise ValueError(f"epochs must be an integer of at least 1, not {epochs!r}")
+    check_integer("epochs", epochs, 1)
     if isinstance(schedule, str) and schedule in SCHEDULES:
         if step is None or not (math.isfinite(step) and step > 0):
             raise ValueError(f"step must be a positive number, not {step!r}")

@@ -25,6 +25,7 @@ from contextlib import nullcontext
 
 import numpy as np
 
+from bitstep.checks import check_choice
 from bitstep.pipeline.registers import Loss
 from bitstep_lab.baselines.runs import CpuRun, Stop, check_numbers, check_rows, run_epochs
 from bitstep_lab.baselines.threads import Team, load_kernels, split
@@ -97,8 +98,7 @@ def train_cpu(features: np.ndarray, targets: np.ndarray, *, method: str, loss: L
 
 def _check(features, targets, method, loss, steps, batch, threads, l2):
     """Raise ValueError unless all is as described; return the loss, and the steps as floats."""
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+    check_choice("method", method, METHODS)
     loss = Loss(loss)
     steps = check_numbers(steps, l2, batch=batch, threads=threads)
     if method == "sgd" and threads != 1:

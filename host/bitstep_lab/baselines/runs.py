@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_integer
 from bitstep.pipeline.registers import Loss
 
 Stop = Callable[[int, np.ndarray, float], bool]
@@ -185,6 +185,5 @@ def check_numbers(steps: Sequence[float], l2: float, **counts: int) -> list[floa
     if not (math.isfinite(l2) and l2 >= 0):
         raise ValueError(f"l2 must be a number of at least 0, not {l2}")
     for name, count in counts.items():
-        if not is_integer(count, 1):
-            raise ValueError(f"{name} must be an integer of at least 1, not {count!r}")
+        check_integer(name, count, 1)
     return checked

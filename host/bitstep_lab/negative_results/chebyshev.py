@@ -13,7 +13,7 @@ from math import comb
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_choice, check_integer
 
 FORMS = ("monomial", "chebyshev", "symmetric")
 
@@ -93,8 +93,7 @@ class Polynomial:
         ValueError
             If the form is unknown or the first axis has another length.
         """
-        if form not in FORMS:
-            raise ValueError(f"form must be one of {', '.join(FORMS)}, not {form!r}")
+        check_choice("form", form, FORMS)
         margins = np.asarray(margins, np.float64)
         if margins.ndim < 1 or len(margins) != self.degree:
             raise ValueError(f"margins must have {self.degree} independent samples along the first "
@@ -248,5 +247,4 @@ def _best_sign(low, terms):
 def _check(radius, degree):
     if not (np.isfinite(radius) and radius > 0):
         raise ValueError(f"radius must be positive and finite, not {radius}")
-    if not is_integer(degree, 1):
-        raise ValueError(f"degree must be an integer of at least 1, not {degree!r}")
+    check_integer("degree", degree, 1)

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from bitstep.checks import check_choice
 from bitstep.pipeline.levels import decode
 from bitstep.quantization import encode
 from bitstep_lab.negative_results.chebyshev import Polynomial
@@ -55,8 +56,7 @@ def loss_derivatives(margins: np.ndarray, loss: str) -> np.ndarray:
 
 def check_loss(loss: str) -> None:
     """Raise ValueError unless the loss is one of :data:`LOSSES`."""
-    if loss not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)}, not {loss!r}")
+    check_choice("loss", loss, LOSSES)
 
 
 class Slopes(NamedTuple):

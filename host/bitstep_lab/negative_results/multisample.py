@@ -10,7 +10,7 @@ interval is always left over: 15 intervals times 17 counts are 255 codes.
 
 import numpy as np
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_integer
 
 
 def code_bits(*, levels: int, samples: int) -> int:
@@ -119,5 +119,4 @@ def decode_samples(codes: np.ndarray, *, levels: int, samples: int,
 
 def _check(levels, samples):
     for name, value, least in (("levels", levels, 2), ("samples", samples, 1)):
-        if not is_integer(value, least):
-            raise ValueError(f"{name} must be an integer of at least {least}, not {value!r}")
+        check_integer(name, value, least)

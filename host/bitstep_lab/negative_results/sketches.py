@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_integer
 
 
 def sign_matrix(n_features: int, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -35,8 +35,7 @@ def sign_matrix(n_features: int, size: int, rng: np.random.Generator) -> np.ndar
         If ``n_features`` or ``size`` is not a positive integer.
     """
     for name, value in (("n_features", n_features), ("size", size)):
-        if not is_integer(value, 1):
-            raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
+        check_integer(name, value, 1)
     return (2.0 * rng.integers(0, 2, (size, n_features), dtype=np.int8) - 1) / math.sqrt(size)
 
 
@@ -67,8 +66,7 @@ def sketch_error(size: int, failure: float) -> float:
     ValueError
         If size or failure is out of range.
     """
-    if not is_integer(size, 1):
-        raise ValueError(f"size must be an integer of at least 1, not {size!r}")
+    check_integer("size", size, 1)
     if not 0 < failure < 1:
         raise ValueError(f"failure must be above 0 and below 1, not {failure}")
     needed = 2 * math.log(4 / failure) / size

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from bitstep.checks import check_choice
 from bitstep.pipeline.boards import FACTS, BoardFacts
 
 
@@ -96,6 +97,5 @@ def profile(name: str, **changes: float | int | None) -> Profile:
     ValueError
         If there is no such profile.
     """
-    if name not in PROFILES:
-        raise ValueError(f"profile must be one of {', '.join(PROFILES)}, not {name!r}")
+    check_choice("profile", name, PROFILES)
     return PROFILES[name].overridden(**changes)     # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
     KeyboardInterrupt
         On Ctrl-C; there is no result of a part.
     """
-    profile = task.profile
+    race, profile = task.race, task.race.profile
     started = time.perf_counter()
     run = _Run.of(contestant, task)
     config, rows = run.config, run.outputs[0].rows
@@ -70,7 +70,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
         return {**result, "status": str(error)}
     counters = report_counters(model.counters)
     return {**result, "status": "ok",
-            **task.judged(model.coefs, model.intercepts, model.weights),
+            **race.judged(model.coefs, model.intercepts, model.weights),
             **_measured(counters, cycles, profile.clock_hz),
             "refetched": counters["refetched_rows"] / (counters["beats"] // beats)
             if contestant.refetch else None}
@@ -128,12 +128,12 @@ class _Run:
 
     @classmethod
     def of(cls, contestant: Pipeline, task: Task) -> "_Run":
-        dataset, profile = task.data.dataset, task.profile
-        rows = quantize_rows(dataset.features, bits=contestant.bits, encoding=contestant.encoding,
-                             bus_width=profile.bus_width, seed=task.seed,
-                             fine_rows=contestant.refetch)
-        objective = Objective(loss=task.kind.loss, l2=task.l2, refetch=contestant.refetch)
-        return cls(task.outputs(rows), objective, _config(rows, objective, contestant.lookahead),
+        race, profile = task.race, task.race.profile
+        rows = quantize_rows(race.data.dataset.features, bits=contestant.bits,
+                             encoding=contestant.encoding, bus_width=profile.bus_width,
+                             seed=race.seed, fine_rows=contestant.refetch)
+        objective = Objective(loss=race.kind.loss, l2=race.l2, refetch=contestant.refetch)
+        return cls(race.outputs(rows), objective, _config(rows, objective, contestant.lookahead),
                    # The clock times the epochs of one run, so corrections stay within them.
                    Training(steps=task.steps, batch=contestant.batch or task.batch,
                             correction_period="within"),

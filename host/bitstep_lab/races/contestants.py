@@ -100,8 +100,8 @@ Contestant = Pipeline | Cpu | Sklearn
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """Task of every contestant of a race.
+class Race:
+    """A race: data, model, contestants and training.
 
     Attributes
     ----------
@@ -109,21 +109,27 @@ class Task:
     model : str
         A key of :data:`bitstep.training.models.MODELS`.
     profile : Profile
-    steps : ndarray of float64, shape (epochs,)
-        In scaled feature space.
-    batch : int
-    l2 : float
-    seed : int
-        Of codes, and of threads' order.
+    contestants : sequence of Contestant
+    epochs, batch, schedule, l2, seed
+        As for ``bitstep train``.
+    step : float or None
+        None: tuned for the float pipeline, see :func:`bitstep_lab.races.race.tuned_step`.
+    rtl : bool
+        True to run every pipeline on the simulated board. Else the native device runs them, its
+        cycle model counts, and one of them is compared with the RTL (:func:`sample_of`).
     """
 
     data: RaceData
     model: str
     profile: Profile
-    steps: np.ndarray
-    batch: int
-    l2: float
-    seed: int
+    contestants: Sequence[Contestant]
+    epochs: int = 10
+    batch: int = 1
+    schedule: str = "inverse"
+    l2: float = 0.0
+    step: float | None = None
+    seed: int = 0
+    rtl: bool = False
 
     @property
     def kind(self) -> Model:
@@ -139,9 +145,7 @@ class Task:
     @property
     def targets(self) -> np.ndarray:
         """Targets of the outputs, shape (n_rows, n_outputs)."""
-        labels = self.data.dataset.labels
-        return labels[:, None] if self.kind.task == "regression" else class_targets(
-            labels, self.classes)
+        return class_targets(self.data.dataset.labels, self.classes)
 
     def outputs(self, rows: QuantizedRows) -> list[QuantizedDataset]:
         """Quantized rows with the labels of each output."""
@@ -167,12 +171,6 @@ class Task:
                                  intercepts)
             return losses + self.l2 / 2 * (weights ** 2).sum(axis=2).mean(axis=1)
 
-    def identity(self) -> list[Any]:
-        """Values that a run depends on, besides contestant, profile and code."""
-        dataset = self.data.dataset
-        return [digest(dataset.features, dataset.labels, self.steps), self.model, self.batch,
-                self.l2, self.seed]
-
     def judged(self, coefs, intercepts, weights) -> dict[str, Any]:
         """Losses and accuracies of every epoch."""
         dataset = self.data.dataset
@@ -181,6 +179,29 @@ class Task:
             found["accuracy"] = accuracies(dataset.features, dataset.labels, self.classes, coefs,
                                            intercepts).tolist()
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Task of a contestant of a race.
+
+    Attributes
+    ----------
+    race : Race
+    steps : ndarray of float64, shape (epochs,)
+        In scaled feature space.
+    batch : int
+    """
+
+    race: Race
+    steps: np.ndarray
+    batch: int
+
+    def identity(self) -> list[Any]:
+        """Values that a run depends on, besides contestant, profile and code."""
+        dataset = self.race.data.dataset
+        return [digest(dataset.features, dataset.labels, self.steps), self.race.model, self.batch,
+                self.race.l2, self.race.seed]
 
 
 def scale_rows(features: np.ndarray) -> tuple[Scaler, np.ndarray]:

@@ -96,10 +96,7 @@ def _speedup(figure, race, results):
     axes.invert_yaxis()
     axes.set_xlim(0, max(values) * 1.22)
     axes.set_xlabel(f"speedup over the float pipeline, in time to {_line_text(race)}")
-    axes.grid(axis="x", alpha=0.3)
-    axes.set_axisbelow(True)
-    axes.set_title(_title(race), fontsize=10)
-    return True
+    return _titled(axes, race, grid="x")
 
 
 def _widths(figure, race, results):
@@ -126,9 +123,7 @@ def _widths(figure, race, results):
     axes.set_ylabel(f"loss after {race['epochs']} epochs above\nthe optimum, in % of it (log "
                     "scale)")
     axes.legend(fontsize=8, frameon=False)
-    axes.grid(alpha=0.3)
-    axes.set_title(_title(race), fontsize=10)
-    return True
+    return _titled(axes, race)
 
 
 def _excess(race, results):
@@ -172,10 +167,7 @@ def _cycles(figure, race, results):
     axes.set_ylabel("thousand cycles an epoch"
                     + (", of an output" if race["outputs"] > 1 else ""))
     axes.legend(fontsize=8, frameon=False, loc="upper left")
-    axes.grid(axis="y", alpha=0.3)
-    axes.set_axisbelow(True)
-    axes.set_title(_title(race), fontsize=10)
-    return True
+    return _titled(axes, race, grid="y")
 
 
 def _refetched(figure, race, results):
@@ -193,10 +185,7 @@ def _refetched(figure, race, results):
     axes.set_ylim(0, max(share for _, share in found) * 1.12)
     axes.set_xlabel("stored bits per value")
     axes.set_ylabel(f"rows fetched again in {race['epochs']} epochs, %")
-    axes.grid(axis="y", alpha=0.3)
-    axes.set_axisbelow(True)
-    axes.set_title(_title(race), fontsize=10)
-    return True
+    return _titled(axes, race, grid="y")
 
 
 KINDS: dict[str, Callable[[Any, dict[str, Any], list[dict[str, Any]]], bool]] = {
@@ -286,13 +275,16 @@ def _dress(figure, axes, race):
     what = f"{LABELS[race['loss']]}{penalty}"
     axes.set_ylabel(f"{what}\nabove the optimum, in % of it{scale}" if race["optimum"] > 0
                     else what + scale)
-    axes.grid(alpha=0.3)
     figure.legend(fontsize=8, frameon=False, loc="outside right upper")
-    axes.set_title(_title(race), fontsize=10)
-    return True
+    return _titled(axes, race)
 
 
-def _title(race):
+def _titled(axes, race, grid="both"):
+    """Give a drawing its grid, behind bars, and its title; True, for it is drawn."""
+    axes.grid(axis=grid, alpha=0.3)
+    axes.set_axisbelow(True if grid != "both" else "line")
     rows = f"{race['rows']:,} x {race['n_features']:,}"
     made = "synthetic, shaped like " if race["source"].startswith("synthetic, shaped") else ""
-    return f"{made}{race['key']}, {rows}: {race['model']}, profile {race['profile']['name']}"
+    axes.set_title(f"{made}{race['key']}, {rows}: {race['model']}, profile "
+                   f"{race['profile']['name']}", fontsize=10)
+    return True

@@ -1,6 +1,6 @@
 """One race: contestants on the same rows, with the same steps and the same finishing line."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,16 +8,13 @@ import numpy as np
 
 from bitstep.quantization import quantize_rows
 from bitstep.training.losses import mean_losses
-from bitstep.training.models import MODELS
 from bitstep.training.schedules import automatic_step, schedule_steps
-from bitstep.training.train import class_targets
 from bitstep_lab.float_sgd import sgd
-from bitstep_lab.races.board_profiles import Profile
 from bitstep_lab.races.board_runs import check_on_rtl, run_pipeline
 from bitstep_lab.races.contestants import (
     FLOAT,
-    Contestant,
     Pipeline,
+    Race,
     Task,
     label_middle,
     sample_of,
@@ -25,44 +22,10 @@ from bitstep_lab.races.contestants import (
 )
 from bitstep_lab.races.cpu_runs import run_cpu
 from bitstep_lab.races.judging import TOLERANCE, judge
-from bitstep_lab.races.race_data import RaceData
 from bitstep_lab.races.reference import optimum
 from bitstep_lab.races.run_store import RunStore, code_version, digest, machine
 
 GRID = tuple(2.0 ** np.arange(-3, 5))   # of the automatic step
-
-
-@dataclass(frozen=True, eq=False)
-class Race:
-    """A race: data, model, contestants and training.
-
-    Attributes
-    ----------
-    data : RaceData
-    model : str
-        A key of :data:`bitstep.training.models.MODELS`.
-    profile : Profile
-    contestants : sequence of Contestant
-    epochs, batch, schedule, l2, seed
-        As for ``bitstep train``.
-    step : float or None
-        None: tuned for the float pipeline, see :func:`tuned_step`.
-    rtl : bool
-        True to run every pipeline on the simulated board. Else the native device runs them, its
-        cycle model counts, and one of them is compared with the RTL (:func:`sample_of`).
-    """
-
-    data: RaceData
-    model: str
-    profile: Profile
-    contestants: Sequence[Contestant]
-    epochs: int = 10
-    batch: int = 1
-    schedule: str = "inverse"
-    l2: float = 0.0
-    step: float | None = None
-    seed: int = 0
-    rtl: bool = False
 
 
 def run_race(race: Race, *, store: RunStore | None = None,
@@ -91,10 +54,10 @@ def run_race(race: Race, *, store: RunStore | None = None,
         pipeline and over the fastest CPU run.
     """
     store = store or RunStore(None)
-    kind = MODELS[race.model]
-    scaled, targets = scale_rows(race.data.dataset.features)[1], _targets(race)
+    scaled, targets = scale_rows(race.data.dataset.features)[1], race.targets
     remembered = _Memory(race, store, progress)
-    best = remembered("optimum", [], lambda: optimum(scaled, targets, loss=kind.loss, l2=race.l2))
+    best = remembered("optimum", [],
+                      lambda: optimum(scaled, targets, loss=race.kind.loss, l2=race.l2))
     results, check = [], None
     sample = None if race.rtl else sample_of(race.contestants)
     for contestant in race.contestants:
@@ -102,9 +65,7 @@ def run_race(race: Race, *, store: RunStore | None = None,
         step = race.step or remembered(
             f"step for batches of {batch}", [race.epochs, race.schedule],
             lambda batch=batch: tuned_step(race, batch, scaled, targets, TOLERANCE * best))
-        task = Task(race.data, race.model, race.profile,
-                    schedule_steps(race.schedule, step=step, epochs=race.epochs), batch, race.l2,
-                    race.seed)
+        task = Task(race, schedule_steps(race.schedule, step=step, epochs=race.epochs), batch)
         result = _run(contestant, task, store, progress, device_options or {}, race.rtl)
         if contestant is sample:
             check = _check(contestant, task, store, progress, device_options or {})
@@ -114,14 +75,6 @@ def run_race(race: Race, *, store: RunStore | None = None,
              "rtl": {"all": race.rtl, "check": check}, "results": results}
     judge(found)
     return found
-
-
-def _targets(race: Race) -> np.ndarray:
-    """Targets of the outputs, shape (n_rows, n_outputs)."""
-    labels = race.data.dataset.labels
-    if MODELS[race.model].task == "regression":
-        return labels[:, None]
-    return class_targets(labels, np.unique(labels))
 
 
 class _Memory:
@@ -151,7 +104,7 @@ def _description(race: Race) -> dict[str, Any]:
     return {
         "data": data.title, "key": data.key, "rows": dataset.n_rows, "all_rows": data.all_rows,
         "n_features": dataset.n_features, "source": data.source, "model": race.model,
-        "loss": MODELS[race.model].sklearn_loss, "profile": asdict(race.profile),
+        "loss": race.kind.sklearn_loss, "profile": asdict(race.profile),
         "epochs": race.epochs, "batch": race.batch, "schedule": race.schedule, "l2": race.l2,
         "seed": race.seed, "step_tuned": race.step is None}
 
@@ -194,7 +147,8 @@ def _remembered(store, key, compute, said):
 def _pipeline_key(what, contestant, task, rtl):
     """Key of a pipeline's result: everything that it depends on."""
     version = code_version() if rtl else code_version(("bitstep",))
-    return digest([what, asdict(contestant), rtl, *task.identity(), asdict(task.profile), version])
+    return digest([what, asdict(contestant), rtl, *task.identity(), asdict(task.race.profile),
+                   version])
 
 
 @dataclass(frozen=True)
@@ -206,8 +160,8 @@ class _Said:
     name: str
 
     def __call__(self) -> None:
-        task = self.task
-        self.progress(f"{task.data.key}, {task.model}, {task.profile.name}: {self.name}")
+        race = self.task.race
+        self.progress(f"{race.data.key}, {race.model}, {race.profile.name}: {self.name}")
 
 
 def tuned_step(race: Race, batch: int, scaled: np.ndarray, targets: np.ndarray,
@@ -220,11 +174,11 @@ def tuned_step(race: Race, batch: int, scaled: np.ndarray, targets: np.ndarray,
     """
     rows = quantize_rows(race.data.dataset.features, bits=FLOAT.bits, encoding=FLOAT.encoding,
                          seed=race.seed)
-    first = automatic_step(rows, batch, loss=MODELS[race.model].loss) * np.array(GRID)
+    first = automatic_step(rows, batch, loss=race.kind.loss) * np.array(GRID)
     shares = schedule_steps(race.schedule, step=1.0, epochs=race.epochs)
-    middle = label_middle(targets, MODELS[race.model].task)
+    middle = label_middle(targets, race.kind.task)
     weights, intercepts = sgd(scaled, targets - middle, first_steps=first, shares=shares,
-                              loss=MODELS[race.model].loss, batch=batch, l2=race.l2)
+                              loss=race.kind.loss, batch=batch, l2=race.l2)
     losses = _grid_losses(race, scaled, targets, weights, intercepts + middle)
     reached = np.where((losses <= target).any(axis=0), (losses <= target).argmax(axis=0),
                        race.epochs)
@@ -237,6 +191,6 @@ def _grid_losses(race, rows, targets, weights, intercepts):
     good = np.isfinite(weights).all(axis=(2, 3)) & (np.abs(weights).max(axis=(2, 3)) < 1e100)
     flat = np.where(good[..., None, None], weights, 0.0).reshape(-1, n_outputs, n_features)
     offsets = np.where(good[..., None], intercepts, 0.0).reshape(-1, n_outputs)
-    losses = mean_losses(MODELS[race.model].loss, rows, targets, flat, offsets)
+    losses = mean_losses(race.kind.loss, rows, targets, flat, offsets)
     losses += race.l2 / 2 * (flat ** 2).sum(axis=2).mean(axis=1)
     return np.where(good, losses.reshape(epochs, n_first), np.inf)

@@ -5,7 +5,6 @@ docs/results/encodings.md. The golden model trains: every device gives the same 
 """
 
 import sys
-from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from bitstep_lab.float_sgd import sgd
 
 NAMES = ("cadata", "cpusmall", "diabetes", "breast_cancer", "digits", "synthetic-100")
 EPOCHS = 20
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 
 
 def main() -> None:
@@ -33,7 +31,7 @@ def main() -> None:
     widths = range(ENCODINGS[encoding].min_bits, ENCODINGS[encoding].max_bits + 1)
     rows = []
     for name in NAMES:
-        dataset = split(load(name, data_home=SHARED if SHARED.is_dir() else None))[0]
+        dataset = split(load(name))[0]
         rows += _rows(dataset, encoding, widths)
         print(f"{name} is done", file=sys.stderr)
     columns = [f"{bits} bit{'s' * (bits > 1)}" for bits in widths]
@@ -43,8 +41,7 @@ def main() -> None:
 def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
     classification = dataset.task == "classification"
     classes = np.unique(dataset.labels) if classification else np.zeros(0)
-    targets = class_targets(dataset.labels, classes) if classification else \
-        dataset.labels[:, None]
+    targets = class_targets(dataset.labels, classes)
     scaler = fit_scaler(dataset.features, "minmax")
     u = np.hstack([scaler.transform(dataset.features), np.ones((dataset.n_rows, 1))])
     optimum = float(np.mean((u @ np.linalg.lstsq(u, targets, rcond=None)[0] - targets) ** 2) / 2)

@@ -6,7 +6,6 @@ same models. Runs are repeatable.
 
 import argparse
 import sys
-from pathlib import Path
 
 import numpy as np
 
@@ -21,10 +20,9 @@ from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.training.train import class_outputs, train_model
 from bitstep_lab.float_sgd import sgd
-from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.markdown import add_choice, row, table
 
 EPOCHS = 20
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "data"
 FLOAT_ROWS = {"cadata": 10_000, "cpusmall": 6_000}
 LOGISTIC = {"breast_cancer": (400, 300), "digits": (1_200, 20)}      # rows to train, epochs
 SEEDS = range(5)
@@ -171,15 +169,11 @@ def main() -> int:
     parts = {"float": floating, "logistic": logistic, "proximal": proximal}
     parser = argparse.ArgumentParser(description="Losses against float64 and scikit-learn; prints "
                                      "Markdown tables.")
-    parser.add_argument("parts", nargs="*", metavar="PART", default=list(parts),
-                        help=f"{', '.join(parts)} (default: all)")
-    parser.add_argument("--data-home", metavar="DIR",
-                        default=str(SHARED) if SHARED.is_dir() else None,
-                        help="folder with cadata and cpusmall (default: as bitstep train)")
+    add_choice(parser, "parts", parts)
+    parser.add_argument("--data-home", metavar="DIR", help="folder with cadata and "
+                        "cpusmall (default: as bitstep train)")
     arguments = parser.parse_args()
     for part in arguments.parts:
-        if part not in parts:
-            parser.error(f"PART must be one of {', '.join(parts)}, not {part}")
         parts[part](arguments.data_home)
     return 0
 

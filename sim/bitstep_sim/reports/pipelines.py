@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.markdown import add_choice, row, table
 from bitstep_sim.reports.speed import IDEAL_LATENCY
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -55,9 +55,7 @@ def main() -> int:
     """Measure the pipelines asked for."""
     parser = argparse.ArgumentParser(description="Cycles of every pipeline; prints a Markdown "
                                      "table.")
-    parser.add_argument("kinds", nargs="*", metavar="KIND", default=list(KINDS),
-                        help=f"{', '.join(KINDS)} (default: all); fast is one_level with the "
-                        "registers of a fast clock")
+    add_choice(parser, "kinds", KINDS, "; fast is one_level with the registers of a fast clock")
     parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 512],
                         help="(default: 64 512)")
     parser.add_argument("--bits", type=int, nargs="+", default=list(range(1, 9)),
@@ -68,9 +66,6 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=ROWS,
                         help="rows of an epoch (default: %(default)s)")
     arguments = parser.parse_args()
-    for kind in arguments.kinds:
-        if kind not in KINDS:
-            parser.error(f"KIND must be one of {', '.join(KINDS)}, not {kind}")
     cells = ", ".join(f"{count} features: look-ahead, cycles a row, beats a cycle, cycles an epoch"
                       for count in arguments.features)
     table(f"pipeline, bus, bits, latency, r, {cells}, most of 1.02 rows max(beats; r)")

@@ -20,7 +20,7 @@ from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep_lab.float_sgd import descend
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.markdown import add_choice, row, table
 from bitstep_sim.reports.problems import FEATURES, PROBLEMS, problem
 from bitstep_sim.reports.speed import IDEAL_LATENCY
 
@@ -230,8 +230,7 @@ def _print_quality(training: Dataset, test: Dataset, scaler: Scaler, data, runs,
 def main() -> int:
     """Run the problems asked for."""
     parser = argparse.ArgumentParser(description="Refetching; prints Markdown tables.")
-    parser.add_argument("problems", nargs="*", metavar="PROBLEM", default=list(PROBLEMS),
-                        help=f"{', '.join(PROBLEMS)} (default: all)")
+    add_choice(parser, "problems", PROBLEMS)
     parser.add_argument("--rows", type=int, default=TRAIN_ROWS,
                         help="rows of a synthetic problem (default: %(default)s)")
     parser.add_argument("--features", type=int, default=FEATURES,
@@ -242,8 +241,6 @@ def main() -> int:
                         help="at least 2 (default: %(default)s)")
     arguments = parser.parse_args()
     for name in arguments.problems:
-        if name not in PROBLEMS:
-            parser.error(f"PROBLEM must be one of {', '.join(PROBLEMS)}, not {name}")
         report(name, n_rows=arguments.rows, n_features=arguments.features, widths=arguments.bits,
                epochs=arguments.epochs)
     return 0

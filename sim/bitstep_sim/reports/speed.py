@@ -16,7 +16,7 @@ from bitstep.data import load
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.quantization import ENCODINGS, quantize
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.markdown import add_choice, row, table
 from bitstep_sim.testing.random_jobs import random_job
 
 FEATURES = (8, 90, 1000, 4096)
@@ -136,16 +136,13 @@ def main() -> int:
     parts = {"cycles": cycles, "simulation": simulation, "quantization": quantization,
              "reading": reading}
     parser = argparse.ArgumentParser(description="Measure speed; prints Markdown tables.")
-    parser.add_argument("parts", nargs="*", metavar="PART", default=list(parts),
-                        help=f"what to measure: {', '.join(parts)} (all)")
+    add_choice(parser, "parts", parts)
     parser.add_argument("--bits", type=int, nargs="+", default=list(range(1, 9)),
                         help="widths for cycles (%(default)s)")
     parser.add_argument("--bus-width", type=int, nargs="+", default=[64, 512],
                         help="buses for cycles (%(default)s)")
     arguments = parser.parse_args()
     for part in arguments.parts:
-        if part not in parts:
-            parser.error(f"PART must be one of {', '.join(parts)}, not {part}")
         if part == "cycles":
             cycles(arguments.bits, arguments.bus_width)
         else:

@@ -168,7 +168,7 @@ def damaged(content, how):
 def test_corrupt_quantized_file(tmp_path, capsys, how, message):
     data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
-    for model in ("ls-svm", "svm"):         # without and with a copy at full precision
+    for model in ("ls-svm", "svm"):         # without and with fine rows
         assert main(["quantize", str(data), "--out", str(packed), "--model", model]) == 0
         packed.write_bytes(damaged(packed.read_bytes(), how))
         assert message in fails(capsys, "train", packed, "--device", "golden")

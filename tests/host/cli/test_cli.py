@@ -331,7 +331,7 @@ def test_closed_streams(numbers, tmp_path, closed):
     (["--plot", "x.foo"], "--plot needs a file name that ends in .png, .pdf or .svg, not 'x.foo'"),
     (["--plot", "x"], "--plot needs a file name"),
     (["--wave", "x.vcd"], "the file name must end in .fst, not 'x.vcd'"),
-    (["--device", "moon"], "--device must be one of golden, pynq, sim")])
+    (["--device", "moon"], "--device must be one of cpu, golden, pynq")])
 def test_wrong_use(numbers, capsys, arguments, message):
     with pytest.raises(SystemExit) as caught:
         main(["train", numbers[0], "--device", "golden", *arguments])

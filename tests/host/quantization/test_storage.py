@@ -253,6 +253,7 @@ def test_missing_array(saved):
     ({}, {"variance": np.zeros(24)}, "scaler and variance must have shape (25,)"),
     ({}, {"variance": np.full(25, -1.0)}, "variance must be finite and not negative"),
     ({}, {"scale": np.zeros(25)}, "scale finite and positive"),
+    ({}, {"full": np.zeros((30, 25), np.int16)}, "nothing is known of array 'full'"),
     ({}, {"rows_1": np.zeros((29, 16), np.uint8)}, "rows must be uint8 of shape (30, 16)"),
     ({}, {"rows_1": np.zeros((30, 16), np.int8)}, "not int8 of shape (30, 16)"),
 ])

@@ -239,7 +239,7 @@ def test_pipeline_for():
     assert pipeline_for(n_features=8, bits=4, encoding="double", lookahead=3).lookahead == 3
     assert pipeline_for(n_features=8, bits=4, encoding="double").row_format == "two_levels"
     for bad in (0, -1, "8"):
-        with pytest.raises(ValueError, match="n_features must be at least 1"):
+        with pytest.raises(ValueError, match="n_features must be an integer of at least 1"):
             pipeline_for(n_features=bad, bits=4, encoding="nearest")  # type: ignore
 
 
