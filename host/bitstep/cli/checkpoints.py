@@ -234,7 +234,7 @@ def initial_model(path: str, model: LinearModel, problem: Problem, objective: Ob
     try:
         for number, data in enumerate(problem.outputs):
             plan(data, config, objective, training,
-                 initial=(weights[number], float(intercepts[number])))
+                 initial=(weights[number], float(intercepts[number])), between_epochs=True)
     except ValueError as error:
         raise ModelFileError(f"{path}: the model does not fit the scaling of these data and "
                              f"labels: {error} (--model-range)") from error

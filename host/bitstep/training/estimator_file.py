@@ -126,7 +126,9 @@ def _stored(value: Any) -> Any:
         return {"array": value.tolist(), "type": value.dtype.name}
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, tuple):
+        return {"tuple": [_stored(item) for item in value]}
+    if isinstance(value, list):
         return [_stored(item) for item in value]
     if isinstance(value, dict):
         return {name: _stored(item) for name, item in value.items()}
@@ -138,5 +140,7 @@ def _restored(value: Any) -> Any:
     if isinstance(value, dict):
         if set(value) == {"array", "type"}:
             return np.array(value["array"], value["type"])
+        if set(value) == {"tuple"}:
+            return tuple(_restored(item) for item in value["tuple"])
         return {name: _restored(item) for name, item in value.items()}
     return [_restored(item) for item in value] if isinstance(value, list) else value

@@ -24,6 +24,7 @@ from bitstep.training.checkpoint import (
     remaining_job,
 )
 from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.epochs import runner_of
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.planning import plan
@@ -47,6 +48,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         {"bits": 4, "encoding": "compensated"}, {"l2": 0.01}, {"correction_period": 89}),
     "batch of 64": ({"bits": 8, "encoding": "stochastic", "copies": 4}, {}, {"batch": 64}),
     "batch of all": ({"bits": 8, "encoding": "stochastic"}, {}, {"batch": 256}),
+    "corrections of batches of all": (
+        {"bits": 4, "encoding": "compensated", "copies": 2}, {"l2": 0.05}, {"batch": 256}),
     "proximal steps": ({"bits": 5, "encoding": "double"}, {"l1": 0.02, "box": 3.0},
                        {"proximal_period": 7}),
     "no intercept": ({"bits": 6, "encoding": "nearest", "scaler": "maxabs"}, {},
@@ -100,14 +103,14 @@ def writer_to(path, outputs, training, warnings=None):
 def test_any_epoch_is_a_start(name):
     """After every epoch, on the golden model and through registers, whatever the options."""
     data, config, objective, training = problem(name)
-    job = plan(data, config, objective, training).job
-    whole = GoldenDevice(config).train(job)
+    made = plan(data, config, objective, training, between_epochs=True)
+    job, whole = made.job, runner_of(GoldenDevice(config), made).train(made.job)
     assert len(np.unique(whole.models, axis=0)) == EPOCHS       # no epoch is without effect
     for done in range(EPOCHS):
         first = RunResult(whole.models[:done], whole.intercepts[:done], whole.counters)
         left = remaining_job(job, first)
         for kind in DEVICES.values():
-            result = kind(config).train(left)
+            result = runner_of(kind(config), made).train(left)
             assert words(joined(first, result)) == words(whole)
 
 
