@@ -5,6 +5,7 @@ same objective in float64: the mean loss on the features as they are, not as the
 plus the penalty.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -196,3 +197,12 @@ def label_middle(targets: np.ndarray, task: str) -> float:
 def with_batch(contestant: Pipeline, batch: int) -> Pipeline:
     """The same pipeline with another batch."""
     return replace(contestant, batch=batch)
+
+
+def sample_of(contestants: Sequence[Contestant]) -> Pipeline | None:
+    """The pipeline of a race that is compared with the RTL: of those for codes, if there are any,
+    the one with the fewest lanes, which compiles in the shortest time; None if there is none.
+    """
+    pipelines = [one for one in contestants if isinstance(one, Pipeline)]
+    coded = [one for one in pipelines if one.encoding != FLOAT.encoding]
+    return max(coded or pipelines, key=lambda one: one.bits, default=None)
