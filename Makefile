@@ -7,13 +7,45 @@ BOARD ?= ecp5-85
 
 .PHONY: demo test test-slow test-pynq sim lint rtl bench pipelines area wheel bitstream bitstream-check prove prove-mutations coverage docs clean
 .DEFAULT_GOAL := demo
+, := ,
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-$(BIN)/python:
-	$(PYTHON) -m venv $(VENV)
+# Debian's names of all that the targets need; README.md has the same line.
+PACKAGES := git make g++ perl python3 python3-venv libpython3-dev
 
-$(VENV)/.stamp: pyproject.toml | $(BIN)/python
+# $(call need,COMMAND,WHAT) notes in $$lacks that a command fails; $(refuse) ends with that.
+need = $(1) > /dev/null 2>&1 || lacks="$$lacks\n    $(2)";
+refuse = if [ -n "$$lacks" ]; then printf "These are missing:$$lacks\n%s\n\n    %s\n\n" \
+	"Install them, then run make again. On Debian or Ubuntu:" \
+	"sudo apt-get install $(PACKAGES)" >&2; exit 1; fi
+NEED_PYTHON := lacks=; [ -x $(BIN)/python ] || { \
+	$(call need,$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))',$(PYTHON) of \
+	version 3.10 or later) \
+	$(call need,$(PYTHON) -c 'import ensurepip$(,) venv',$(PYTHON)'s modules venv and ensurepip) }
+
+$(BIN)/python:
+	@$(NEED_PYTHON); $(refuse)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# Verilator is a program in perl, more than the perl-base that every Debian has.
+.PHONY: tools
+tools:
+	@$(NEED_PYTHON); \
+	$(call need,g++ --version,g++) \
+	$(call need,$(MAKE) --version,make) \
+	$(call need,perl -MFindBin -MPod::Usage -e 1,perl with its modules FindBin and Pod::Usage) \
+	$(refuse)
+
+# cocotb loads Python as a shared library.
+.PHONY: libpython
+libpython: $(VENV)/.stamp
+	@lacks=; $(call need,$(BIN)/python -c \
+	'import find_libpython; assert find_libpython.find_libpython()',the shared library of \
+	$(PYTHON)) \
+	$(refuse)
+
+$(VENV)/.stamp: pyproject.toml | tools $(BIN)/python
 	$(PIP) -e '.[dev]'
 	@touch $@
 
@@ -34,13 +66,13 @@ demo: $(VENV)/.stamp            ## train on two real data sets, on the simulated
 		--report build/breast_cancer.json --plot build/breast_cancer.png
 	@echo "Models, reports and loss curves are in build/."
 
-test: $(VENV)/.stamp            ## all tests, the cocotb benches among them
+test: libpython                 ## all tests, the cocotb benches among them
 	$(BIN)/python -m pytest -n $(JOBS)
 
 test-slow: $(VENV)/.stamp       ## RTL against golden model for every width and bus; half an hour
 	$(BIN)/python -m pytest -n $(JOBS) -m slow
 
-sim: $(VENV)/.stamp             ## every cocotb bench, with a table of what ran
+sim: libpython                  ## every cocotb bench, with a table of what ran
 	$(BIN)/python -m bitstep_sim.benches
 
 test-pynq: $(VENV)/.stamp       ## the device pynq by the real pynq library, 3 versions of it

@@ -83,9 +83,10 @@ def settings(**options):
             Training(**{name: value for name, value in options.items() if name not in names}))
 
 
-def planned(data, config, *, initial=None, first_epoch=0, **options):
+def planned(data, config, *, initial=None, first_epoch=0, between_epochs=False, **options):
     """A plan from the fields of objective and training."""
-    return plan(data, config, *settings(**options), initial=initial, first_epoch=first_epoch)
+    return plan(data, config, *settings(**options), initial=initial, first_epoch=first_epoch,
+                between_epochs=between_epochs)
 
 
 def make_job(levels, labels, *, bits=4, mantissa=1, shift=1,

@@ -25,6 +25,10 @@ LOSSES = ("squared_error", "squared_hinge", "hinge", "log_loss")
 
 @parametrize_with_checks([
     LowPrecisionRegressor(), LowPrecisionRegressor(bits=32, l1=0.01, box=1e6),
+    LowPrecisionRegressor(bits=1), LowPrecisionRegressor(bits=2, scaler="maxabs"),
+    LowPrecisionRegressor(bits=2, encoding="double"),
+    LowPrecisionClassifier(bits=1), LowPrecisionClassifier(loss="hinge", bits=1),
+    LowPrecisionClassifier(loss="log_loss", bits=1, batch=1000, l2=0.01),
     *(LowPrecisionClassifier(loss=loss) for loss in LOSSES),
     LowPrecisionClassifier(loss="hinge", refetch=False, bits=32),
     LowPrecisionClassifier(loss="log_loss", bits=32)])
@@ -223,7 +227,7 @@ def test_floating_point_rows(diabetes):
 def test_partial_fit_of_classes():
     X, y = map(np.asarray, load_digits(return_X_y=True))
     X, y = X[:200], y[:200]
-    model = LowPrecisionClassifier(random_state=0)
+    model = LowPrecisionClassifier(random_state=0, feature_range=(0, 16))
     model.partial_fit(X[y < 5], y[y < 5], classes=np.arange(10))
     assert model.classes_.tolist() == list(range(10))
     model.partial_fit(X, y)

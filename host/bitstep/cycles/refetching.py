@@ -27,13 +27,13 @@ class OpenRows:
 
     U are the words in the store that the row meets: the model, with a pending correction, but
     without the updates of rows that are less than D + 1 rows before it. Rows without data count as
-    rows here: at least D + 1 of them pass at an epoch's start, in a proximal step and in a replay,
-    and D + 1 - P in a correction period of P < D + 1 rows. So after a step before row s, U has
-    every update up to row max(i - D - 1, s - 1). After a replay of row s, U also has the update of
-    row s itself if that was fetched again, whose update goes into the store at once; if its codes
-    decided it, U has the updates up to row max(i - D - 1, s - 1). The replayed row is then alone,
-    and fetched again if :meth:`bitstep.golden.integer.IntegerEpoch.undecided` holds. Rows after it
-    are in company again.
+    rows here: at least D + 1 of them pass in a proximal step and in a replay, and D + 1 - P before
+    the boundary that ends a correction period of P < D + 1 rows. So after a step before row s, U
+    has every update up to row max(i - D - 1, s - 1). After a replay of row s, U also has the update
+    of row s itself if that was fetched again, whose update goes into the store at once; if its
+    codes decided it, U has the updates up to row max(i - D - 1, s - 1). The replayed row is then
+    alone, and fetched again if :meth:`bitstep.golden.integer.IntegerEpoch.undecided` holds. Rows
+    after it are in company again.
 
     With D = 0 no row is replayed, and these are the rows that are fetched again.
 

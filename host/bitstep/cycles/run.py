@@ -109,7 +109,8 @@ class RunClock:
         self.model_io = 0
         self.ends: list[int] = []
 
-    def run(self, epochs: int, saturated: bool, open_rows: Sequence[OpenRows] | None):
+    def run(self, epochs: int, saturated: bool,
+            open_rows: Sequence[Iterable[tuple[int, int]]] | None):
         """Run so many epochs, and another one that leaves the range if ``saturated``."""
         self.load()
         number, seen = 0, {}

@@ -11,10 +11,15 @@ from bitstep.quantization.encodings import ENCODINGS, Grid, encode
 from bitstep.quantization.labels import LabelStream, quantize_labels, sign_labels
 from bitstep.quantization.quantizing import quantize, quantize_rows
 from bitstep.quantization.rows import QuantizedRows
-from bitstep.quantization.scaling import Scaler, fit_scaler
+from bitstep.quantization.scaling import (
+    Scaler,
+    column_ranges,
+    fit_scaler,
+    scaler_of_ranges,
+)
 from bitstep.quantization.storage import StorageError, load_quantized, save_quantized
 
 __all__ = ["ENCODINGS", "MAX_COPIES", "Grid", "LabelStream", "QuantizedDataset", "QuantizedRows",
-           "Scaler", "StorageError", "encode", "fit_scaler", "load_quantized", "pack_codes",
-           "pack_floats", "pack_labels", "quantize", "quantize_labels", "quantize_rows",
-           "save_quantized", "sign_labels", "unpack_floats"]
+           "Scaler", "StorageError", "column_ranges", "encode", "fit_scaler", "load_quantized",
+           "pack_codes", "pack_floats", "pack_labels", "quantize", "quantize_labels",
+           "quantize_rows", "save_quantized", "scaler_of_ranges", "sign_labels", "unpack_floats"]

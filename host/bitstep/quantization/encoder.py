@@ -129,9 +129,10 @@ class RowEncoder:
         """
         work = self._work
         work.fill(features)
-        np.subtract(work.wide, self._centre, out=work.wide)
-        np.divide(work.wide, self._scale, out=work.wide)
-        return self._grid.positions(work.rows)[:len(features)]
+        with np.errstate(over="ignore"):    # infinity, beyond a given scaler, counts as the end
+            np.subtract(work.wide, self._centre, out=work.wide)
+            np.divide(work.wide, self._scale, out=work.wide)
+            return self._grid.positions(work.rows)[:len(features)]
 
     def encode(self, positions: np.ndarray) -> dict[str, np.ndarray]:
         """Draw and pack the codes of the next block.

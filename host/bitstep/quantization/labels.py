@@ -1,7 +1,7 @@
 """Labels to the integers that a pipeline compares with dot products."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class LabelStream:
         Two classes: those of L = -1 and L = +1; more: those of L = 0, 1, 2 and so on. In increasing
         order; None for a regression. A pipeline trains on two; of more, one against the rest
         (:func:`bitstep.training.train.class_outputs`).
+    limit : int or None
+        Largest magnitude of L in the range that a regression's labels were given; None: the range
+        is that of the labels themselves.
 
     Raises
     ------
@@ -50,6 +53,7 @@ class LabelStream:
     scale: float
     offset: float
     classes: np.ndarray | None
+    limit: int | None = None
 
     @property
     def task(self) -> str:
@@ -118,7 +122,8 @@ def sign_labels(signs: np.ndarray) -> LabelStream:
 
 
 def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression",
-                    label_bits: int = 16, center_labels: bool = True) -> LabelStream:
+                    label_bits: int = 16, center_labels: bool = True,
+                    label_range: tuple[float, float] | None = None) -> LabelStream:
     """Store labels as integers, and pack them.
 
     Parameters
@@ -135,6 +140,9 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression"
         magnitude with 16 bits and 2**26 - 1 with 32.
     center_labels : bool
         True for a regression's offset in the centre of the labels' range (else 0).
+    label_range : (float, float) or None
+        Lowest and highest label of a regression; labels beyond count as the nearer one. None: the
+        range of the labels.
 
     Returns
     -------
@@ -145,11 +153,27 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression"
     DataError
         If the labels do not fit the features or the task.
     ValueError
-        If task or label_bits are unknown.
+        If task or label_bits are unknown, or the range is empty.
     """
     check_choice("task", task, TASKS)
     if label_bits not in LABEL_FORMATS:
         raise ValueError(f"label_bits must be 16 or 32, not {label_bits!r}")
+    values = _finite(labels, n_rows)
+    if task == "classification":
+        return _classes(values)
+    if label_range is None:
+        return _numbers(values, label_bits, (float(values.min()), float(values.max())),
+                        center_labels)
+    low, high = map(float, label_range)
+    if not (np.isfinite([low, high]).all() and low < high):
+        raise ValueError("label_range must be two finite numbers, the lower one first, not "
+                         f"{label_range!r}")
+    return replace(_numbers(np.clip(values, low, high), label_bits, (low, high), center_labels),
+                   limit=LABEL_LIMITS[label_bits])
+
+
+def _finite(labels: np.ndarray, n_rows: int) -> np.ndarray:
+    """Labels as float64; DataError unless there is a finite number for each row."""
     values = np.asarray(labels)
     if values.shape != (n_rows,):
         raise DataError(f"labels must have shape ({n_rows},), one a row of the features, "
@@ -162,10 +186,14 @@ def quantize_labels(labels: np.ndarray, n_rows: int, *, task: str = "regression"
         row = int(np.argmin(np.isfinite(values)))
         raise DataError(f"labels must be finite, not {values[row]} (row {row}, counted from 0); "
                         "remove the row")
-    if task == "classification":
-        return _classes(values)
-    low, high = float(values.min()), float(values.max())
-    offset = low / 2 + high / 2 if center_labels else 0.0
+    return values
+
+
+def _numbers(values: np.ndarray, label_bits: int, span: tuple[float, float],
+             center: bool) -> LabelStream:
+    """Labels of a regression, counted from the centre of their range or from 0."""
+    low, high = span
+    offset = low / 2 + high / 2 if center else 0.0
     limit = LABEL_LIMITS[label_bits]
     # Constant labels, all L = 0, fit any scale: take that of a range from -1 to 1.
     largest = max(high - offset, offset - low) or 1.0

@@ -13,12 +13,12 @@ from bitstep.quantization.encoder import RowEncoder, RowOptions
 from bitstep.quantization.encodings import ENCODINGS, Grid
 from bitstep.quantization.labels import quantize_labels
 from bitstep.quantization.rows import QuantizedRows
-from bitstep.quantization.scaling import fit_scaler
+from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler
 
 
 def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensated",
-                  bus_width: int = 64, scaler: str = "minmax", copies: int = 1, seed: int = 0,
-                  fine_rows: bool = False,
+                  bus_width: int = 64, scaler: str | Scaler = "minmax", copies: int = 1,
+                  seed: int = 0, fine_rows: bool = False,
                   progress: Callable[[int], None] | None = None) -> QuantizedRows:
     """Scale, encode and pack rows.
 
@@ -37,8 +37,8 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
         See docs/number-formats.md.
     bus_width : {64, 128, 256, 512}
         Bits of a beat.
-    scaler : {"minmax", "maxabs"}
-        How columns are taken to [-1, 1].
+    scaler : {"minmax", "maxabs"} or Scaler
+        How columns are taken to [-1, 1]; values beyond, by a given scaler, count as the nearer end.
     copies : int
         Independently drawn copies of the rows, 1 to 255. ``nearest`` and ``float`` draw nothing,
         so their copies share one array.
@@ -61,11 +61,11 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     ValueError
         If another argument is out of range.
     """
-    options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=scaler,
+    kind = scaler.kind if isinstance(scaler, Scaler) else scaler
+    options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=kind,
                          copies=copies, seed=seed, fine_rows=fine_rows)
-    features = _checked(features)
-    options.config(features.shape[1])
-    encoder = RowEncoder(options, fit_scaler(features, scaler), len(features))
+    options.config((features := _checked(features)).shape[1])
+    encoder = RowEncoder(options, _scaler(features, scaler), len(features))
     arrays = {name: np.empty(shape, kind) for name, (kind, shape) in encoder.shapes().items()}
     for _, start, stop in row_blocks(*features.shape):
         for name, part in encoder.encode(encoder.positions(features[start:stop])).items():
@@ -76,6 +76,17 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
         bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=features.shape[1],
         packed=tuple(arrays[name] for name in encoder.array_names), scaler=encoder.scaler,
         seed=int(seed), fine_rows=arrays.get("fine_rows"), variance=encoder.variance)
+
+
+def _scaler(features: np.ndarray, scaler: str | Scaler) -> Scaler:
+    """Scaler of the features: fitted to them, or the given one."""
+    if not isinstance(scaler, Scaler):
+        return fit_scaler(features, scaler)
+    if scaler.centre.shape != features.shape[1:]:
+        raise ValueError(f"scaler must be for {features.shape[1]} features, as the rows have, not "
+                         f"for {len(scaler.centre)}")
+    column_ranges(features)         # raises for what is not finite
+    return scaler
 
 
 def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,

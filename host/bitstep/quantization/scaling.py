@@ -104,7 +104,27 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
     ValueError
         If the kind is unknown.
     """
-    check_choice("scaler", kind, SCALERS)
+    check_choice("scaler", kind, SCALERS)           # before a pass over the features
+    return scaler_of_ranges(*column_ranges(features), kind)
+
+
+def column_ranges(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest value of each column.
+
+    Parameters
+    ----------
+    features : ndarray of numbers, shape (n_rows, n_features)
+        Read in blocks, so it may be a memory map.
+
+    Returns
+    -------
+    low, high : ndarray of float64, shape (n_features,)
+
+    Raises
+    ------
+    DataError
+        If a value is not finite; the message names its row and column.
+    """
     ranges = ColumnRanges()
     for _, start, stop in row_blocks(*features.shape):
         ranges.add(features[start:stop])
@@ -113,7 +133,7 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
         row, column = first_not_finite(features) or (0, 0)
         raise DataError(f"features must be finite, not {features[row, column]} (row {row}, column "
                         f"{column}, counted from 0); remove the row or fill in a value")
-    return scaler_of_ranges(low, high, kind)
+    return low, high
 
 
 def scaler_of_ranges(low: np.ndarray, high: np.ndarray, kind: str) -> Scaler:

@@ -81,10 +81,11 @@ class Training:
         Rows of a batch, 1 to 2**32 - 1.
     fit_intercept : bool
         True to train an intercept.
-    correction_period : int or "auto"
+    correction_period : int, "auto" or "within"
         Rows between diagonal corrections, a multiple of ``batch`` and less than the rows;
-        ``"auto"``: see :func:`bitstep.training.stepping.automatic_period`. Without effect if
-        nothing is to be corrected.
+        ``"auto"``: see :func:`bitstep.training.stepping.automatic_period`; where no such multiple
+        is less than the rows, :func:`bitstep.training.epochs.runner_of` corrects between epochs, or
+        ``"within"`` is refused. Without effect if nothing is to be corrected.
     proximal_period : int or "auto"
         Rows between proximal steps, a multiple of ``batch``; ``"auto"``: see
         :func:`bitstep.training.stepping.automatic_proximal_period`. Without effect if there is

@@ -37,6 +37,9 @@ class Plan:
         logistic loss), and what the dither of c cannot tell from 0, 2**-17 of c's last bit.
     model_range : float
         Largest weight that is representable, as a multiple of the largest label.
+    between_epochs : bool
+        True if the epochs are too short for diagonal corrections within them:
+        :func:`bitstep.training.epochs.runner_of` makes one after each epoch.
     """
 
     job: TrainingJob
@@ -44,10 +47,12 @@ class Plan:
     steps: np.ndarray
     step_error: float
     model_range: float
+    between_epochs: bool = False
 
 
 def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, training: Training,
-         *, initial: tuple[np.ndarray, float] | None = None, first_epoch: int = 0) -> Plan:
+         *, initial: tuple[np.ndarray, float] | None = None, first_epoch: int = 0,
+         between_epochs: bool = False) -> Plan:
     """Make a training job.
 
     Parameters
@@ -63,6 +68,9 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
     first_epoch : int
         Epochs of ``training.steps`` that are trained already; the job runs the others, exactly as
         a job of all epochs would have run them.
+    between_epochs : bool
+        True if the caller can make corrections between epochs that are too short for any within
+        (:func:`bitstep.training.epochs.runner_of`).
 
     Returns
     -------
@@ -74,26 +82,22 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         If a parameter is out of range or a step cannot be represented; the message says what to
         do.
     """
-    _check(data, config, objective, training)
-    steps = np.asarray(training.steps)
-    if not 0 <= first_epoch < len(steps):
-        raise ValueError(f"first_epoch must be from 0 to {len(steps) - 1}, not {first_epoch}")
-    model_range = training.model_range
-    if model_range is None:
-        model_range = automatic_range(data, config, objective, training, initial=initial)
+    _check(data, config, objective, training, first_epoch)
+    model_range = training.model_range or automatic_range(data, config, objective, training,
+                                                          initial=initial)
     shift = label_shift(data, config, objective, model_range)
     units = Units(model_unit=data.label_scale * config.level_limit * 2.0 ** -shift,
                   label_offset=data.label_offset)
-    period, coefficients, factors = _corrections(data, config, objective, training)
+    period, coefficients, factors = _corrections(data, config, objective, training,
+                                                 between_epochs)
     schedule = _Schedule(data, config, objective, training, shift, units)
-    epochs, taken, lost = schedule.epochs(factors if period else None, first_epoch)
+    epochs, taken, lost = schedule.epochs(factors, first_epoch)
 
     model, intercept = np.zeros(data.n_features, np.int32), 0
     if initial is not None:
         model, intercept = units.words(*initial)
     packed = data.rows.packed
-    turn = first_epoch % len(packed)     # an epoch reads the copy after the one before it
-    refetch = objective.refetch
+    turn, refetch = first_epoch % len(packed), objective.refetch    # each epoch reads the next copy
     job = TrainingJob(
         config=config, n_features=data.n_features, rows=(*packed[turn:], *packed[:turn]),
         labels=data.labels.packed, label_format=data.label_format, label_shift=shift,
@@ -103,8 +107,9 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         loss=objective.loss, proximal_period=schedule.proximal_period,
         box_limit=_box_limit(objective.box, units), fine_rows=data.fine_rows if refetch else None,
         cell_half_levels=data.rows.cell_half_levels if refetch else 0)
-    error = float(np.abs(taken / steps[first_epoch:] - 1).max())
-    return Plan(job, units, taken, error + lost, model_range)
+    error = float(np.abs(taken / np.asarray(training.steps)[first_epoch:] - 1).max())
+    return Plan(job, units, taken, error + lost, model_range,
+                between_epochs=factors is not None and not period)
 
 
 class _Schedule:
@@ -165,9 +170,10 @@ class _Schedule:
                          MODEL_LIMIT))
 
 
-def _corrections(data, config, objective, training):
-    """Rows between diagonal corrections (0: there are none), their coefficients of shape
-    (n_features,), and the factor of all coefficients for each of the steps.
+def _corrections(data, config, objective, training, between_epochs):
+    """Rows between diagonal corrections (0: there are none within an epoch), their coefficients of
+    shape (n_features,), and the factor of all coefficients for each of the steps (None: nothing is
+    corrected).
     """
     steps, batch = np.asarray(training.steps), training.batch
     variance = np.asarray(data.variance, np.float64)
@@ -175,15 +181,18 @@ def _corrections(data, config, objective, training):
                else np.zeros_like(variance)) - objective.l2
     largest = float(np.abs(weights).max(initial=0.0))
     if largest == 0.0:
-        return 0, np.zeros(data.n_features, np.int32), np.zeros(len(steps))
+        return 0, np.zeros(data.n_features, np.int32), None
     # With floating-point rows a correction waits for the updates in flight.
     above = config.effective_lookahead(config.beats(data.n_features)) \
         if config.row_format == "float32" else 0
-    period = stepping.correction_period(training.correction_period, data.n_rows, batch,
-                                        float(steps.max()) * largest, above)
+    period, made = 0, 1
+    if not (between_epochs and training.correction_period == "auto"
+            and stepping.least_period(batch, above) >= data.n_rows):
+        period = stepping.correction_period(training.correction_period, data.n_rows, batch,
+                                            float(steps.max()) * largest, above)
+        made = (data.n_rows - 1) // period
     top = (1 << COEFFICIENT_WIDTH - 1) - 1
     coefficients = np.rint(weights * (top / largest)).astype(np.int32)
-    made = (data.n_rows - 1) // period
     return period, coefficients, steps * (data.n_rows / made / batch * largest / top)
 
 
@@ -197,7 +206,10 @@ def _box_limit(box, units):
     return math.floor(min(box / units.model_unit, MODEL_LIMIT))
 
 
-def _check(data, config, objective, training):
+def _check(data, config, objective, training, first_epoch):
+    if not 0 <= first_epoch < len(training.steps):
+        raise ValueError(f"first_epoch must be from 0 to {len(training.steps) - 1}, not "
+                         f"{first_epoch}")
     if data.classes is not None and len(data.classes) > 2:
         raise ValueError(f"A pipeline must be given two classes, not {len(data.classes)}; train "
                          "one class against the rest: "

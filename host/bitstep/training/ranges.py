@@ -102,8 +102,8 @@ def automatic_range(data: QuantizedDataset, config: PipelineConfig, objective: O
 
 
 def largest_stored(data: QuantizedDataset) -> int:
-    """Largest magnitude of a stored label, at least 1."""
-    return max(data.labels.largest(data.n_rows), 1)
+    """Largest magnitude of a stored label, or, in a range that was given, of any; at least 1."""
+    return data.labels.limit or max(data.labels.largest(data.n_rows), 1)
 
 
 def label_shift(data: QuantizedDataset, config: PipelineConfig, objective: Objective,

@@ -97,10 +97,18 @@ def automatic_period(n_rows: int, batch: int, growth: float, above: int = 0) -> 
     above : int
         Look-ahead that the period must be more than.
     """
+    period = least_period(batch, above)
+    while 2 * period <= n_rows / 16 and 2 * period / batch * growth <= MAX_GROWTH:
+        period *= 2
+    return period
+
+
+def least_period(batch: int, above: int = 0) -> int:
+    """The least of :func:`automatic_period`: the least ``batch * 2**n`` that is more than
+    ``above``.
+    """
     period = batch
     while period <= above:
-        period *= 2
-    while 2 * period <= n_rows / 16 and 2 * period / batch * growth <= MAX_GROWTH:
         period *= 2
     return period
 
@@ -133,7 +141,7 @@ def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
 
     Parameters
     ----------
-    asked : int or "auto"
+    asked : int, "auto" or "within"
         What a user asked for.
     n_rows, batch : int
         Rows of an epoch and of a batch.
@@ -151,7 +159,7 @@ def correction_period(asked: int | str, n_rows: int, batch: int, growth: float,
         raise ValueError(f"The batch must be less than the rows ({n_rows}) where L2 or the "
                          f"encoding needs diagonal corrections, which are made between batches; "
                          f"not {batch}")
-    if asked == "auto":
+    if asked in ("auto", "within"):
         period = automatic_period(n_rows, batch, growth, above)
         if period >= n_rows:
             raise ValueError(f"The rows must be more than {period} for L2 with floating-point rows "

@@ -15,7 +15,6 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
-    COUNTER_NAMES,
     RunResult,
     SaturationError,
     TrainingInterrupted,
@@ -28,6 +27,7 @@ from bitstep.quantization import (
     sign_labels,
 )
 from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.epochs import runner_of, sum_counters
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import Plan, plan
 
@@ -123,23 +123,29 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     for number, data in enumerate(outputs):
         start = None if initial is None else _scaled(data, initial[0][number], initial[1][number])
         plans.append(plan(data, config, objective, training, initial=start,
-                          first_epoch=first_epoch))
+                          first_epoch=first_epoch, between_epochs=True))
         job, before = plans[-1].job, number * n_epochs
         report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
-        run = device.train if checkpoint is None else partial(checkpoint.train, device, number)
+        runner = runner_of(device, plans[-1])
+        run = runner.train if checkpoint is None else partial(checkpoint.train, runner, number)
         try:
             results.append(run(job, timeout_s=timeout_s, on_epoch=report))
         except TrainingInterrupted as stopped:
-            if number + 1 < len(outputs) or not stopped.result.epochs_done:
-                stopped.args = (_nothing_kept(number + 1, len(outputs)),)
-                raise
-            results.append(stopped.result)
+            results.append(_kept(stopped, number + 1, len(outputs)))
             interrupted = True
         except SaturationError as error:
             if len(outputs) > 1:
                 error.args = (f"Class {number + 1} of {len(outputs)}: {error.args[0]}",)
             raise
     return _collect(outputs[0].scaler, plans, results, interrupted)
+
+
+def _kept(stopped: TrainingInterrupted, number: int, count: int) -> RunResult:
+    """Result of the last output, if it has epochs; else raise, since there is no whole model."""
+    if number < count or not stopped.result.epochs_done:
+        stopped.args = (_nothing_kept(number, count),)
+        raise stopped
+    return stopped.result
 
 
 def _scaled(data, coef, intercept):
@@ -167,7 +173,7 @@ def _collect(scaler: Scaler, plans: list[Plan], results: list[RunResult],
             "scale the column")
     return TrainedModel(
         coefs, offsets, weights, intercepts, plans[-1].steps[:epochs],
-        _sum([result.counters for result in results]),
+        sum_counters([result.counters for result in results]),
         np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
         max(made.step_error for made in plans), max(made.model_range for made in plans),
         interrupted, _epoch_cycles(results, epochs))
@@ -282,10 +288,3 @@ def _still(job, result):
                              np.append(job.intercept, result.intercepts)])
     return (np.diff(words, axis=0) == 0).all(axis=1)
 
-
-def _sum(counters):
-    total = {}
-    for name in COUNTER_NAMES:
-        values = [run.get(name) for run in counters]
-        total[name] = None if None in values else sum(values)
-    return total

@@ -7,6 +7,10 @@ from typing import Any
 from bitstep.cli.options import UsageError
 from bitstep.cli.progress import StatusLine
 
+RTL_HELP = ("run every pipeline on the simulated board, which is slow; else the native device runs "
+            "them, its cycle model counts, and an epoch of one pipeline of each race is compared "
+            "with the RTL")
+
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
     """Declare the options."""
@@ -18,10 +22,11 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         epilog="Example: bitstep curves --quick --out build/curves. How to read it: "
         "docs/results/races.md.")
     parser.add_argument("--out", metavar="DIR", help="folder of the report (needed but for --list)")
-    parser.add_argument("--quick", action="store_true", help="few widths and rows: under 3 minutes "
-                        "on 2 cores, and at first some minutes more to compile five pipelines")
+    parser.add_argument("--quick", action="store_true", help="few widths and rows: a minute or two "
+                        "on 2 cores")
     parser.add_argument("--only", action="append", metavar="KEY", help="run this experiment only; "
                         "may be repeated (--list shows the keys)")
+    parser.add_argument("--rtl", action="store_true", help=RTL_HELP)
     parser.add_argument("--list", action="store_true", help="show the experiments and run nothing")
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets "
                         "(default: $BITSTEP_DATA, else the cache folder); without a file a "
@@ -38,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
             figure = f", figure {experiment.figure}" if experiment.figure else ""
             print(f"{experiment.key}: {experiment.title}{figure}, {len(experiment.contestants)} "
                   "contestants")
-        print(f"{pipelines_of(chosen)} pipelines to compile")
+        print(f"{pipelines_of(chosen, rtl=arguments.rtl)} pipelines to compile")
         return 0
     if not arguments.out:
         raise UsageError("--out must name the folder of the report, and is missing; add "
@@ -56,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     status, line = StatusLine("board"), Progress()
     try:
         page = run_curves(out, quick=arguments.quick, only=arguments.only,
-                          data_home=arguments.data_home, progress=line,
+                          data_home=arguments.data_home, rtl=arguments.rtl, progress=line,
                           device_options={"progress": status})
     except KeyboardInterrupt:
         raise KeyboardInterrupt(

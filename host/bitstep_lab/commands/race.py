@@ -22,7 +22,7 @@ from bitstep.training.models import MODELS
 from bitstep.training.schedules import SCHEDULES
 from bitstep.writing import duration, table, write_json
 from bitstep_lab.commands.baselines import MeasureBaselines
-from bitstep_lab.commands.curves import Progress
+from bitstep_lab.commands.curves import RTL_HELP, Progress
 from bitstep_lab.races.board_profiles import PROFILES, profile
 
 CPU_METHODS = ("sgd", "hogwild", "minibatch", "lowprec", "sklearn")
@@ -52,6 +52,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                        help=f"{', '.join(PROFILES)} (default: paper; --list-profiles)")
     board.add_argument("--list-profiles", action=ListProfiles, nargs=0,
                        help="show the profiles and their sources")
+    board.add_argument("--rtl", action="store_true", help=RTL_HELP)
     board.add_argument("--clock-mhz", type=number(0), metavar="F", help="another clock")
     board.add_argument("--memory-gbps", type=number(0), metavar="F", help="another bandwidth")
     board.add_argument("--memory-latency", type=integer(1), metavar="N",
@@ -104,8 +105,7 @@ class ListProfiles(argparse.Action):
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the race, print its table and write its report."""
-    from bitstep_lab.races.contestants import Race
-    from bitstep_lab.races.race import run_race
+    from bitstep_lab.races.race import Race, run_race
     from bitstep_lab.races.race_data import race_data
     check_writable(arguments.report, sources=[arguments.data])
     data = race_data(arguments.data, rows=arguments.rows, data_home=arguments.data_home,
@@ -119,7 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
                     memory_latency=arguments.memory_latency)
     race = Race(data, model, board, contestants(arguments, model), epochs=arguments.epochs,
                 batch=arguments.batch, schedule=arguments.schedule, l2=arguments.l2,
-                step=None if arguments.step == "auto" else arguments.step, seed=arguments.seed)
+                step=None if arguments.step == "auto" else arguments.step, seed=arguments.seed,
+                rtl=arguments.rtl)
     status = StatusLine("board")
     try:
         found = run_race(race, progress=Progress(), device_options={"progress": status})
@@ -172,7 +173,7 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
 
 def print_race(race: dict[str, Any]) -> None:
     """A race as a text table."""
-    from bitstep_lab.races.race import HEAD, rows_of
+    from bitstep_lab.races.judging import HEAD, rows_of, rtl_sentence
     board = race["profile"]
     print(f"{race['data']}: {race['model']} on profile {board['name']} ({board['bus_width']} bits, "
           f"{board['clock_hz'] / 1e6:g} MHz), {race['epochs']} epochs")
@@ -181,6 +182,7 @@ def print_race(race: dict[str, Any]) -> None:
             "which does not reach 1.01 x the optimum"}[race["line"]]
     print(f"Times are to a loss of {race['targets'][race['line']]:.6g}: {line} "
           f"({race['optimum']:.6g}).")
+    print(rtl_sentence(race["rtl"]))
     for result in race["results"]:
         if result["status"] != "ok":
             print(f"{result['name']}: {result['status']}")

@@ -1,6 +1,10 @@
-"""A pipeline's run in a race: losses after every epoch, and cycles counted to its end."""
+"""A pipeline's run in a race: losses after every epoch, and cycles to its end.
+
+The native device trains and its cycle model counts; or the simulated board does both.
+"""
 
 import time
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -8,75 +12,155 @@ import numpy as np
 from bitstep.devices import open_device
 from bitstep.devices.register_device import ForwardingDevice
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.device import Device
 from bitstep.pipeline.registers import OFFSETS
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import DeviceError, SaturationError
 from bitstep.quantization import QuantizedDataset, QuantizedRows, quantize_rows
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
-from bitstep.training.train import report_counters, train_model
+from bitstep.training.train import TrainedModel, report_counters, train_model
 from bitstep_lab.races.contestants import Pipeline, Task
 
 POLLS = 256             # looks at the device in the time that an epoch's beats take, at least
 TIMEOUT_S = 600.0
+MODEL_ERROR = 0.005     # of the cycle model with a memory that limits the rows, at most
 
 
-def run_pipeline(contestant: Pipeline, task: Task, **options: Any) -> dict[str, Any]:
-    """Train on the simulated board.
+def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
+                 **options: Any) -> dict[str, Any]:
+    """Train on the native device, or on the simulated board.
 
     Parameters
     ----------
+    contestant : Pipeline
+    task : Task
+    rtl : bool
+        True for the simulated board.
     options
-        Of the device, such as ``progress``.
+        Of the simulated board, such as ``progress``.
 
     Returns
     -------
     dict
-        ``status`` ("ok", or why there is no model), ``losses`` after every epoch, ``seconds`` of
-        device time from the start to the end of every epoch (the sum over the outputs),
-        ``cycles``, ``stalls``, ``bytes_read``, ``gbps``, ``host`` (seconds of quantizing and of
-        the transfer), ``refetched`` (share of the rows visited), ``rows_ahead`` (the look-ahead
-        that was used), ``pipeline``.
+        ``status`` ("ok", or why there is no model), ``device`` (``cpu``: cycles by the cycle model,
+        or ``sim``), ``losses`` after every epoch, ``seconds`` of device time from the start to the
+        end of every epoch (the sum over the outputs), ``cycles``, ``stalls``, ``bytes_read``,
+        ``gbps``, ``host`` (seconds of quantizing and of the transfer), ``refetched`` (share of the
+        rows visited), ``rows_ahead`` (the look-ahead that was used), ``pipeline``.
 
     Raises
     ------
     KeyboardInterrupt
         On Ctrl-C; there is no result of a part.
     """
-    race, profile = task.race, task.race.profile
+    profile = task.profile
     started = time.perf_counter()
-    rows = quantize_rows(race.data.dataset.features, bits=contestant.bits,
-                         encoding=contestant.encoding, bus_width=profile.bus_width, seed=race.seed,
-                         fine_rows=contestant.refetch)
-    outputs = race.outputs(rows)
-    quantize_s = time.perf_counter() - started
-    objective = Objective(loss=race.kind.loss, l2=race.l2, refetch=contestant.refetch)
-    config = _config(rows, objective, contestant.lookahead)
-    beats, moved = config.beats(rows.n_features), _bytes_moved(outputs)
+    run = _Run.of(contestant, task)
+    config, rows = run.config, run.outputs[0].rows
+    beats, moved = config.beats(rows.n_features), _bytes_moved(run.outputs)
     result = {
-        "host": {"quantize_s": quantize_s, "transfer_s": moved / profile.stream_gbps / 1e9,
-                 "transfer_bytes": moved},
+        "device": "sim" if rtl else "cpu",
+        "host": {"quantize_s": time.perf_counter() - started,
+                 "transfer_s": moved / profile.stream_gbps / 1e9, "transfer_bytes": moved},
         "rows_ahead": config.effective_lookahead(beats), "beats_per_row": beats,
         "pipeline": config.name}
-    training = Training(steps=task.steps, batch=contestant.batch or task.batch)
-    device = open_device("sim", config, clock_hz=profile.clock_hz,
-                         memory_latency=profile.memory_latency, memory_gbps=profile.memory_gbps,
-                         **options)
-    watched = EpochClock(device, max(64, rows.n_rows * beats // POLLS), len(task.steps))
-    with watched:
-        try:
-            model = train_model(outputs, watched, config, objective, training,
-                                timeout_s=TIMEOUT_S, on_epoch=watched.on_epoch)
-        except SaturationError as error:
-            return {**result, "status": str(error)}
-    if model.interrupted:
-        raise KeyboardInterrupt
+    try:
+        model, cycles = run.train(rtl, options)
+    except SaturationError as error:
+        return {**result, "status": str(error)}
     counters = report_counters(model.counters)
-    cycles = watched.cycles(counters["cycles"])
     return {**result, "status": "ok",
-            **race.judged(model.coefs, model.intercepts, model.weights),
+            **task.judged(model.coefs, model.intercepts, model.weights),
             **_measured(counters, cycles, profile.clock_hz),
             "refetched": counters["refetched_rows"] / (counters["beats"] // beats)
             if contestant.refetch else None}
+
+
+def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, Any]:
+    """Run the first epoch of the first output on the native device and on the simulated board.
+
+    Parameters
+    ----------
+    contestant : Pipeline
+    task : Task
+    options
+        Of the simulated board.
+
+    Returns
+    -------
+    dict
+        ``status`` ("ok", or why there was no comparison), and then ``cycles`` by the RTL and
+        ``model_cycles`` by the cycle model.
+
+    Raises
+    ------
+    RuntimeError
+        If the models differ in a bit, or the cycles by more than 0.5 %.
+    """
+    run = _Run.of(contestant, replace(task, steps=task.steps[:1]))
+    run = replace(run, outputs=run.outputs[:1])
+    try:
+        native, board = run.train(False, {})[0], run.train(True, options)[0]
+    except SaturationError as error:
+        return {"status": str(error)}
+    except DeviceError as error:
+        return {"status": f"not checked, because {error}"}
+    cycles, counted = board.counters["cycles"], native.counters["cycles"]
+    same = np.array_equal(native.weights, board.weights) \
+        and np.array_equal(native.scaled_intercepts, board.scaled_intercepts)
+    if not same or cycles is None or counted is None or abs(counted / cycles - 1) > MODEL_ERROR:
+        raise RuntimeError(
+            f"Device cpu must give what the RTL gives; but {contestant.name} on {run.config.name} "
+            f"has {'the same models' if same else 'other models'}, {counted} cycles instead of "
+            f"{cycles}: please report this with the command, and use --rtl meanwhile")
+    return {"status": "ok", "cycles": cycles, "model_cycles": counted}
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """Quantized rows of a contestant, and its pipeline and training."""
+
+    outputs: list[QuantizedDataset]
+    objective: Objective
+    config: PipelineConfig
+    training: Training
+    board: dict[str, Any]
+
+    @classmethod
+    def of(cls, contestant: Pipeline, task: Task) -> "_Run":
+        dataset, profile = task.data.dataset, task.profile
+        rows = quantize_rows(dataset.features, bits=contestant.bits, encoding=contestant.encoding,
+                             bus_width=profile.bus_width, seed=task.seed,
+                             fine_rows=contestant.refetch)
+        objective = Objective(loss=task.kind.loss, l2=task.l2, refetch=contestant.refetch)
+        return cls(task.outputs(rows), objective, _config(rows, objective, contestant.lookahead),
+                   # The clock times the epochs of one run, so corrections stay within them.
+                   Training(steps=task.steps, batch=contestant.batch or task.batch,
+                            correction_period="within"),
+                   {"clock_hz": profile.clock_hz, "memory_latency": profile.memory_latency,
+                    "memory_gbps": profile.memory_gbps})
+
+    def train(self, rtl: bool, options: dict[str, Any]) -> tuple[TrainedModel, np.ndarray]:
+        """Train; return the model, and cycles from the start to the end of every epoch."""
+        if not rtl:
+            model = self._train(open_device("cpu", self.config, **self.board))
+            assert model.epoch_cycles is not None       # the cycle model knows them
+            ends = model.epoch_cycles.tolist()
+            return model, np.array([*ends[:-1], model.counters["cycles"]], np.int64)
+        rows = self.outputs[0].rows
+        beats = rows.n_rows * self.config.beats(rows.n_features)
+        watched = EpochClock(open_device("sim", self.config, **self.board, **options),
+                             max(64, beats // POLLS), len(self.training.steps))
+        model = self._train(watched, watched.on_epoch)
+        return model, watched.cycles(model.counters["cycles"] or 0)
+
+    def _train(self, device: Device, on_epoch: Any = None) -> TrainedModel:
+        with device:
+            model = train_model(self.outputs, device, self.config, self.objective, self.training,
+                                timeout_s=TIMEOUT_S, on_epoch=on_epoch)
+        if model.interrupted:
+            raise KeyboardInterrupt
+        return model
 
 
 def _measured(counters: dict[str, Any], cycles: np.ndarray, clock_hz: float) -> dict[str, Any]:

@@ -100,8 +100,8 @@ Contestant = Pipeline | Cpu | Sklearn
 
 
 @dataclass(frozen=True, eq=False)
-class Race:
-    """A race: data, model, contestants and training.
+class Task:
+    """Task of every contestant of a race.
 
     Attributes
     ----------
@@ -109,23 +109,21 @@ class Race:
     model : str
         A key of :data:`bitstep.training.models.MODELS`.
     profile : Profile
-    contestants : sequence of Contestant
-    epochs, batch, schedule, l2, seed
-        As for ``bitstep train``.
-    step : float or None
-        None: tuned for the float pipeline, see :func:`bitstep_lab.races.race.tuned_step`.
+    steps : ndarray of float64, shape (epochs,)
+        In scaled feature space.
+    batch : int
+    l2 : float
+    seed : int
+        Of codes, and of threads' order.
     """
 
     data: RaceData
     model: str
     profile: Profile
-    contestants: Sequence[Contestant]
-    epochs: int = 10
-    batch: int = 1
-    schedule: str = "inverse"
-    l2: float = 0.0
-    step: float | None = None
-    seed: int = 0
+    steps: np.ndarray
+    batch: int
+    l2: float
+    seed: int
 
     @property
     def kind(self) -> Model:
@@ -141,7 +139,9 @@ class Race:
     @property
     def targets(self) -> np.ndarray:
         """Targets of the outputs, shape (n_rows, n_outputs)."""
-        return class_targets(self.data.dataset.labels, self.classes)
+        labels = self.data.dataset.labels
+        return labels[:, None] if self.kind.task == "regression" else class_targets(
+            labels, self.classes)
 
     def outputs(self, rows: QuantizedRows) -> list[QuantizedDataset]:
         """Quantized rows with the labels of each output."""
@@ -167,6 +167,12 @@ class Race:
                                  intercepts)
             return losses + self.l2 / 2 * (weights ** 2).sum(axis=2).mean(axis=1)
 
+    def identity(self) -> list[Any]:
+        """Values that a run depends on, besides contestant, profile and code."""
+        dataset = self.data.dataset
+        return [digest(dataset.features, dataset.labels, self.steps), self.model, self.batch,
+                self.l2, self.seed]
+
     def judged(self, coefs, intercepts, weights) -> dict[str, Any]:
         """Losses and accuracies of every epoch."""
         dataset = self.data.dataset
@@ -175,29 +181,6 @@ class Race:
             found["accuracy"] = accuracies(dataset.features, dataset.labels, self.classes, coefs,
                                            intercepts).tolist()
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """Task of a contestant of a race.
-
-    Attributes
-    ----------
-    race : Race
-    steps : ndarray of float64, shape (epochs,)
-        In scaled feature space.
-    batch : int
-    """
-
-    race: Race
-    steps: np.ndarray
-    batch: int
-
-    def identity(self) -> list[Any]:
-        """Values that a run depends on, besides contestant, profile and code."""
-        dataset = self.race.data.dataset
-        return [digest(dataset.features, dataset.labels, self.steps), self.race.model, self.batch,
-                self.race.l2, self.race.seed]
 
 
 def scale_rows(features: np.ndarray) -> tuple[Scaler, np.ndarray]:
@@ -214,3 +197,12 @@ def label_middle(targets: np.ndarray, task: str) -> float:
 def with_batch(contestant: Pipeline, batch: int) -> Pipeline:
     """The same pipeline with another batch."""
     return replace(contestant, batch=batch)
+
+
+def sample_of(contestants: Sequence[Contestant]) -> Pipeline | None:
+    """The pipeline of a race that is compared with the RTL: of those for codes, if there are any,
+    the one with the fewest lanes, which compiles in the shortest time; None if there is none.
+    """
+    pipelines = [one for one in contestants if isinstance(one, Pipeline)]
+    coded = [one for one in pipelines if one.encoding != FLOAT.encoding]
+    return max(coded or pipelines, key=lambda one: one.bits, default=None)

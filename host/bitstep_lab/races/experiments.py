@@ -4,7 +4,15 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from bitstep_lab.races.contestants import FLOAT, Contestant, Cpu, Pipeline, Sklearn, with_batch
+from bitstep_lab.races.contestants import (
+    FLOAT,
+    Contestant,
+    Cpu,
+    Pipeline,
+    Sklearn,
+    sample_of,
+    with_batch,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,8 +231,15 @@ def _boards() -> Iterator[Experiment]:
         contestants=(FLOAT, *compensated(4, 8)), plots=("epochs", "time", "speedup"))
 
 
-def pipelines_of(chosen: Sequence[Experiment]) -> int:
-    """Different pipelines that the races need, which is what a first run compiles."""
+def pipelines_of(chosen: Sequence[Experiment], *, rtl: bool) -> int:
+    """Different pipelines whose RTL the races need, which is what a first run compiles.
+
+    Parameters
+    ----------
+    chosen : sequence of Experiment
+    rtl : bool
+        True if the RTL runs all pipelines, and not one of each race.
+    """
     from bitstep.pipeline.losses import LOSSES
     from bitstep.quantization.encodings import ENCODINGS
     from bitstep.training.models import MODELS
@@ -232,7 +247,7 @@ def pipelines_of(chosen: Sequence[Experiment]) -> int:
     from bitstep_lab.races.race_data import COLUMNS
     kinds = set()
     for experiment in chosen:
-        for one in experiment.contestants:
+        for one in experiment.contestants if rtl else [sample_of(experiment.contestants)]:
             if isinstance(one, Pipeline):
                 kinds.add((profile(experiment.profile).bus_width, one.bits,
                            ENCODINGS[one.encoding].row_format, one.lookahead, one.refetch,

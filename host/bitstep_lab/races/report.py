@@ -9,9 +9,8 @@ from typing import Any
 from bitstep.writing import write_json
 from bitstep_lab.races import plots
 from bitstep_lab.races.board_profiles import profile
-from bitstep_lab.races.contestants import Race
 from bitstep_lab.races.experiments import Experiment, experiments
-from bitstep_lab.races.race import run_race
+from bitstep_lab.races.race import Race, run_race
 from bitstep_lab.races.race_data import is_at_hand, race_data
 from bitstep_lab.races.report_page import write_page
 from bitstep_lab.races.run_store import RunStore, code_version, machine
@@ -27,7 +26,8 @@ SUMMARY: tuple[str, ...] = (
 
 
 def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
-               data_home: str | None = None, progress: Callable[[str], None],
+               data_home: str | None = None, rtl: bool = False,
+               progress: Callable[[str], None],
                device_options: dict[str, Any] | None = None) -> Path:
     """Run everything that was not run yet, and write the report.
 
@@ -36,8 +36,8 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     out : Path
         Folder: ``index.html``, ``curves.csv``, ``summary.csv``, ``plots/``, ``races/`` and
         ``runs/``, the results that a later call takes up.
-    quick : bool
-        The small report.
+    quick, rtl : bool
+        The small report; see :class:`bitstep_lab.races.race.Race`.
     only : list of str, optional
         Keys of the experiments to run; default: all.
     data_home : str, optional
@@ -59,13 +59,7 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     KeyboardInterrupt
         On Ctrl-C; finished runs are kept.
     """
-    chosen = experiments(quick)
-    if only:
-        unknown = sorted(set(only) - {experiment.key for experiment in chosen})
-        if unknown:
-            raise ValueError(f"There is no experiment {unknown[0]!r}; there are "
-                             + ", ".join(experiment.key for experiment in chosen))
-        chosen = [experiment for experiment in chosen if experiment.key in only]
+    chosen = _chosen(quick, only)
     for folder in (out, out / "plots", out / "races"):
         folder.mkdir(parents=True, exist_ok=True)
     started, store, races, skipped = time.perf_counter(), RunStore(out / "runs"), [], []
@@ -75,7 +69,7 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
                            "nothing generates one.")
             continue
         race = run_experiment(
-            experiment, store=store, data_home=data_home, device_options=device_options,
+            experiment, store=store, data_home=data_home, rtl=rtl, device_options=device_options,
             progress=lambda line, number=number: progress(f"{number} of {len(chosen)}: {line}"))
         write_json(str(out / "races" / f"{experiment.key}.json"), race)
         drawn = [kind for kind in experiment.plots
@@ -88,8 +82,17 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     return write_page(out, races, about)
 
 
+def _chosen(quick, only):
+    """Experiments to run."""
+    all_of_them = experiments(quick)
+    keys = [experiment.key for experiment in all_of_them]
+    if unknown := sorted(set(only or keys) - set(keys)):
+        raise ValueError(f"There is no experiment {unknown[0]!r}; there are {', '.join(keys)}")
+    return [experiment for experiment in all_of_them if experiment.key in (only or keys)]
+
+
 def run_experiment(experiment: Experiment, *, store: RunStore, data_home: str | None,
-                   progress: Callable[[str], None],
+                   progress: Callable[[str], None], rtl: bool = False,
                    device_options: dict[str, Any] | None = None) -> dict[str, Any]:
     """Run the race of an experiment.
 
@@ -102,6 +105,8 @@ def run_experiment(experiment: Experiment, *, store: RunStore, data_home: str | 
         Folder with files of named data sets.
     progress : callable
         Is told what runs.
+    rtl : bool
+        See :class:`bitstep_lab.races.race.Race`.
     device_options : dict, optional
         Options of the simulated board.
 
@@ -113,7 +118,7 @@ def run_experiment(experiment: Experiment, *, store: RunStore, data_home: str | 
     race = Race(race_data(experiment.data, rows=experiment.rows, data_home=data_home),
                 experiment.model, profile(experiment.profile), experiment.contestants,
                 epochs=experiment.epochs, batch=experiment.batch, l2=experiment.l2,
-                step=experiment.step)
+                step=experiment.step, rtl=rtl)
     found = run_race(race, store=store, progress=progress, device_options=device_options)
     return {"experiment": experiment.key, "figure": experiment.figure, **found}
 

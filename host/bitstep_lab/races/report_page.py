@@ -9,6 +9,7 @@ from typing import Any
 from bitstep.cli.report import versions
 from bitstep.writing import duration, write_text
 from bitstep_lab.races.experiments import Experiment
+from bitstep_lab.races.judging import rtl_sentence
 from bitstep_lab.races.plots import CAPTIONS
 
 STYLE = """
@@ -35,13 +36,15 @@ were quantized.</p>
 (least squares solved directly, the others by L-BFGS). Where the float pipeline does not get there
 within the epochs, the line is 1.01 times the loss that it ends with, and the race says so. Times
 are taken at ends of epochs.</p>
-<p><b>Device time</b> of a pipeline is the number of clock cycles that an RTL simulation of the
-whole run took, memory latency and bandwidth included, divided by the profile's clock; nothing is
-extrapolated. <b>CPU time</b> is that of compiled kernels on the machine named below: an epoch's is
-the least of five runs (of fewer if they are long), because other work on the machine only ever adds
-to it. Data that fit a cache flatter the CPU. <b>Host</b> is what comes before:
-quantizing (scaling, for the CPU) here, and the transfer at the profile's bandwidth;
-<b>end to end</b> has it added to the time to the line.</p>
+<p><b>Device time</b> of a pipeline is the number of clock cycles of the whole run, memory latency
+and bandwidth included, divided by the profile's clock. Each race says where its cycles are from:
+from the simulated RTL, or from the cycle model, which counts what the RTL counts and is compared
+with it in one run of the race.</p>
+<p><b>CPU time</b> is that of compiled kernels on the machine named below: an epoch's is the least
+of five runs (of fewer if they are long), because other work on the machine only ever adds to it.
+Data that fit a cache flatter the CPU. <b>Host</b> is what comes before: quantizing (scaling, for
+the CPU) here, and the transfer at the profile's bandwidth; <b>end to end</b> has it added to the
+time to the line.</p>
 """
 HEAD = ("", "least loss", "epochs to line", "time to line", "x float", "x fastest CPU",
         "time an epoch", "GB/s", "host", "end to end")
@@ -124,7 +127,8 @@ def _race(out, experiment, race, drawn):
         (f"Profile {board['name']}: {board['bus_width']}-bit bus, {board['clock_hz'] / 1e6:g} MHz, "
         f"memory {limit}, latency {board['memory_latency']} cycles."),
         (f"Optimum {race['optimum']:.6g}; the line is {_line(race)}, "
-        f"{race['targets'][race['line']]:.6g}.")]
+        f"{race['targets'][race['line']]:.6g}."),
+        html.escape(rtl_sentence(race["rtl"]))]
     if race["rows"] < race["all_rows"]:
         facts.append(f"<b>Reduced:</b> {race['rows']:,} of {race['all_rows']:,} rows.")
     failed = [f"<li>{html.escape(result['name'])}: {html.escape(result['status'])}</li>"

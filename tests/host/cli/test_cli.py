@@ -368,14 +368,12 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
     (["NUMBERS", "--step", "1000"], "left the number range in epoch 1"),
     (["NUMBERS", "--step", "1e-20"], "too small for the step registers"),
     (["NUMBERS", "--train-rows", "61"], "train_rows must be from 1 to 60"),
-    (["NUMBERS", "--batch", "60"], "batch must be less than the rows (60)"),
     (["NUMBERS", "--schedule", "missing.txt"], "readable text file of steps, not 'missing.txt'"),
     (["digits", "--model", "ls-svm", "--no-shuffle", "--train-rows", "1"], "every label is 0"),
     (["diabetes", "--model", "svm"], "diabetes is a regression, svm needs classes; use --model li"),
     (["diabetes", "--model", "ls-svm"], "or another data set (`bitstep info --data`)"),
     (["NUMBERS", "--model", "logistic"], "must be whole numbers, not -1"),
     (["NUMBERS", "--box", "1e-9"], "box must be at least "),
-    (["NUMBERS", "--l2", "1", "--batch", "60"], "batch must be less than the rows (60)"),
     (["cpus", "--model", "ls-svm"], "no data set 'cpus'")])
 def test_failures(numbers, capsys, arguments, message):
     arguments = [numbers[0] if argument == "NUMBERS" else argument for argument in arguments]
@@ -384,6 +382,17 @@ def test_failures(numbers, capsys, arguments, message):
     assert error.startswith("bitstep train: error: ")
     assert message in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("batch", ["60", "1000"])
+@pytest.mark.parametrize("options", [[], ["--l2", "0.1"], ["--bits", "32", "--l2", "0.1"]])
+def test_a_batch_of_all_rows(numbers, tmp_path, batch, options):
+    """Every encoding and penalty can be trained by one batch an epoch, and learns."""
+    report = tmp_path / "report.json"
+    assert train(numbers[0], "--batch", batch, "--report", report, *options) == 0
+    losses = [entry["train_loss"] for entry in json.loads(report.read_text())["history"]]
+    assert len(losses) == 20
+    assert losses[-1] < losses[0]
 
 
 def test_too_many_classes(tmp_path, capsys):

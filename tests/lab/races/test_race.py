@@ -14,9 +14,9 @@ from bitstep.pipeline.registers import OFFSETS, Loss
 from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_profiles import PROFILES, profile
 from bitstep_lab.races.board_runs import EpochClock
-from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn
+from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn, Task
 from bitstep_lab.races.experiments import experiments, pipelines_of
-from bitstep_lab.races.race import finish, judge
+from bitstep_lab.races.judging import finish, judge, rtl_sentence
 from bitstep_lab.races.race_data import GENERATORS, RaceData, is_at_hand, race_data
 from bitstep_lab.races.reference import optimum
 from bitstep_lab.races.run_store import RunStore, code_version, digest
@@ -68,6 +68,15 @@ def test_without_float_there_is_one_line():
     race = judged(result("4 bits", [2.0, 1.0], 1.0))
     assert race["targets"] == {"optimum": 1.01}
     assert race["results"][0]["speedup"] == {"float": None, "cpu": None, "cpu_end_to_end": None}
+
+
+def test_where_cycles_are_from():
+    check = {"name": "4 bits", "status": "ok", "cycles": 12_345, "model_cycles": 12_340}
+    assert rtl_sentence({"all": True, "check": None}) == "Cycles are those of the RTL, simulated."
+    assert "no pipeline took part" in rtl_sentence({"all": False, "check": None})
+    assert "12,345 cycles (cycle model: 12,340)" in rtl_sentence({"all": False, "check": check})
+    missing = {"name": "4 bits", "status": "not checked, because g++ is missing"}
+    assert rtl_sentence({"all": False, "check": missing}).endswith("because g++ is missing")
 
 
 def test_optimum_of_least_squares():
@@ -245,13 +254,14 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
-def test_objective_of_a_race():
+def test_task():
     dataset = Dataset("three", np.eye(3), np.array([4.0, 7.0, 9.0]), "classification")
-    race = Race(RaceData("three", dataset, "test", 3), "ls-svm", PROFILES["paper"], (), l2=0.5)
-    assert race.targets.tolist() == [[1, -1, -1], [-1, 1, -1], [-1, -1, 1]]
+    task = Task(RaceData("three", dataset, "test", 3), "ls-svm", PROFILES["paper"], np.ones(1), 1,
+                0.5, 0)
+    assert task.targets.tolist() == [[1, -1, -1], [-1, 1, -1], [-1, -1, 1]]
     weights = np.ones((1, 3, 3))
     # Every output gives 1: right for its own class, 2 off for the two others.
-    assert race.objective(weights, np.zeros((1, 3)), weights).tolist() == \
+    assert task.objective(weights, np.zeros((1, 3)), weights).tolist() == \
         [pytest.approx(4 * 2 / 3 / 2 + 0.25 * 3)]
 
 
@@ -263,7 +273,8 @@ def test_experiments(quick):
     figures = {"".join(filter(str.isdigit, part)) for experiment in chosen
                for part in experiment.figure.split(",")}
     assert figures >= {"4", "5", "6", "9", "10", "11", "12"}
-    assert pipelines_of(chosen) == (5 if quick else 30)
+    assert pipelines_of(chosen, rtl=True) == (5 if quick else 30)
+    assert pipelines_of(chosen, rtl=False) == (1 if quick else 6)
     for experiment in chosen:
         names = [contestant.name for contestant in experiment.contestants]
         assert len(set(names)) == len(names)

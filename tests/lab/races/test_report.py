@@ -10,7 +10,7 @@ from bitstep_lab.races import plots
 from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
 from bitstep_lab.races.experiments import Experiment
-from bitstep_lab.races.race import judge
+from bitstep_lab.races.judging import judge
 from bitstep_lab.races.report import COLUMNS, SUMMARY, run_curves
 from bitstep_lab.races.report_page import write_page
 
@@ -42,7 +42,9 @@ def made_race(**changes):
         "key": "cod-rna", "rows": 8, "all_rows": 59_535, "n_features": 8,
         "source": "synthetic, shaped like cod-rna", "outputs": 1, "model": "svm", "loss": "hinge",
         "profile": {**asdict(profile("paper"))}, "epochs": 4, "batch": 1, "schedule": "inverse",
-        "l2": 0.0, "seed": 0, "step_tuned": True, "optimum": 1.0, "results": results, **changes}
+        "l2": 0.0, "seed": 0, "step_tuned": True, "optimum": 1.0,
+        "rtl": {"all": False, "check": {"name": "8 bits", "status": "ok", "cycles": 1000,
+                                        "model_cycles": 1001}}, "results": results, **changes}
     judge(race)
     return race
 
@@ -109,6 +111,7 @@ def test_page_stands_alone(tmp_path):
     assert not re.search(r"(src|href)='(?!data:|#)", page)
     for text in ("Counterpart of figure 12", "synthetic", "<b>Reduced:</b> 8 of 59,535 rows",
                  "left the range &lt;1&gt;", "cadata is not there", "copy, 1 thread 9.5 GB/s",
+                 "1,000 cycles (cycle model: 1,001)",
                  "Figures 3, 7 and 8", "1.01 x the optimum", "6.5 GB/s"):
         assert text in page, text
 
@@ -177,7 +180,7 @@ def test_list_of_experiments(tmp_path, capsys):
     assert main(["curves", "--quick", "--list", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "batch-noisy-100: Mini-batches of 16 and 256 rows, figure 6, 8 contestants" in out
-    assert out.endswith("5 pipelines to compile\n")
+    assert out.endswith("1 pipelines to compile\n")
 
 
 def test_report_folder_is_a_file(tmp_path, capsys):

@@ -10,9 +10,9 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.train import train_model
 from bitstep_lab.races.board_profiles import profile
-from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn
+from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
 from bitstep_lab.races.experiments import Experiment
-from bitstep_lab.races.race import run_race
+from bitstep_lab.races.race import Race, run_race
 from bitstep_lab.races.race_data import race_data
 from bitstep_lab.races.report import run_curves
 from bitstep_lab.races.run_store import RunStore
@@ -23,14 +23,15 @@ EIGHT = Pipeline(bits=8, encoding="compensated")
 PYNQ = profile("pynq-z1")
 
 
-def race_of(epochs, board=PYNQ, step=0.02):
+def race_of(epochs, board=PYNQ, step=0.02, rtl=True):
     return run_race(Race(race_data("diabetes"), "linreg", board, (EIGHT,), epochs=epochs,
-                         step=step, schedule="constant"))
+                         step=step, schedule="constant", rtl=rtl))
 
 
-def test_cycles_of_epochs():
+@pytest.mark.parametrize("rtl", [True, False])
+def test_cycles_of_epochs(rtl):
     """The end of an epoch is where a run of so many epochs ends, within a look at the device."""
-    results = {epochs: race_of(epochs)["results"][0] for epochs in (2, 5)}
+    results = {epochs: race_of(epochs, rtl=rtl)["results"][0] for epochs in (2, 5)}
     long, short = results[5], results[2]
     interval = 442 * 2 // 256 + 64 + 64         # and the time of the look itself
     assert abs(long["cycles"][1] - short["cycles"][-1]) <= 2 * interval
@@ -63,8 +64,29 @@ def test_slow_memory_takes_longer():
     assert race_of(2)["results"][0]["cycles"][-1] < 4 * rows
 
 
-def test_saturation_is_a_result():
-    result = race_of(2, step=8.0)["results"][0]
+def test_cycle_model_counts_as_the_rtl():
+    """With and without a limit of the memory: the same models, and the same cycles."""
+    for board in (PYNQ, PYNQ.overridden(memory_gbps=0.2)):
+        rtl, native = race_of(3, board), race_of(3, board, rtl=False)
+        first, second = rtl["results"][0], native["results"][0]
+        assert second["losses"] == first["losses"]
+        assert second["cycles"][-1] == pytest.approx(first["cycles"][-1], rel=0.005)
+        assert (first["device"], second["device"]) == ("sim", "cpu")
+        assert rtl["rtl"] == {"all": True, "check": None}
+        check = native["rtl"]["check"]
+        assert check["status"] == "ok"
+        assert check["cycles"] == pytest.approx(first["cycles"][0], rel=0.1)
+
+
+def test_other_cycles_than_the_rtls_end_a_race(monkeypatch):
+    monkeypatch.setattr("bitstep_lab.races.board_runs.MODEL_ERROR", -1.0)
+    with pytest.raises(RuntimeError, match=r"the same models, .* please report this"):
+        race_of(2, rtl=False)
+
+
+@pytest.mark.parametrize("rtl", [True, False])
+def test_saturation_is_a_result(rtl):
+    result = race_of(2, step=8.0, rtl=rtl)["results"][0]
     assert "left" in result["status"]
     assert result["finish"] == {"optimum": None}
 
@@ -88,7 +110,8 @@ def test_report_is_resumed(tmp_path, monkeypatch):
     lines.clear()
     page = run_curves(tmp_path, quick=True, progress=lines.append)
     assert [line.rpartition(": ")[2] for line in lines] == \
-        ["8 bits compensated", "CPU sgd, 1 thread", "scikit-learn"]
+        ["8 bits compensated", "8 bits compensated, an epoch on the RTL", "CPU sgd, 1 thread",
+         "scikit-learn"]
     assert page.read_text("utf-8").count("<img") == 3
     lines.clear()
     run_curves(tmp_path, quick=True, progress=lines.append)
@@ -118,4 +141,4 @@ def test_stored_runs_know_their_inputs(tmp_path):
     run_race(Race(**common, profile=PYNQ.overridden(memory_latency=50)), store=store,
              progress=lines.append)
     run_race(Race(**{**common, "step": 0.01}, profile=PYNQ), store=store, progress=lines.append)
-    assert len(lines) == 2
+    assert len(lines) == 4          # each with an epoch on the RTL

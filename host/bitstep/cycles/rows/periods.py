@@ -85,7 +85,8 @@ class CorrectionPeriods:
     def skip(self, rows):
         """Let rows pass that all lie in this period."""
         self.rows_left -= rows
-        self.to_boundary -= rows
+        if self.period:
+            self.to_boundary -= rows
 
     def skip_periods(self, rows):
         """Let rows of several whole periods pass."""

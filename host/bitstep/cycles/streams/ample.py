@@ -119,8 +119,8 @@ class AmpleStreams:
         return ()
 
     def epoch_state(self, time):
-        """What decides about the epochs that follow: the first one waits for its rows."""
-        return time > self.rows_from
+        """What decides about the epochs that follow: the first one waits for what it reads."""
+        return time > max(self.rows_from, self.words_from)
 
     totals = ()             # what is counted cycle by cycle
     epochs_left = 1 << 60   # epochs that may be skipped

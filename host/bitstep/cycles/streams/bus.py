@@ -4,6 +4,7 @@ from collections import deque
 
 from bitstep.cycles.streams.memory import Memory
 
+_UNLIMITED = 1 << 20    # bytes per cycle, more than all ports move
 BURST = 16              # most beats of a burst, which ends where so many are aligned
 
 
@@ -14,17 +15,21 @@ class SharedMemory:
 
     def __init__(self, memory: Memory):
         self.latency = memory.latency
-        self.rate = memory.bytes_per_cycle or 0.0
+        self.rate = memory.bytes_per_cycle or _UNLIMITED
         self.debt = -2 * self.rate      # what two idle cycles save is kept
         self.available = True
 
     def tick(self):
         """Begin a cycle."""
-        rate = self.rate
-        if rate:
-            debt = self.debt
-            self.debt = debt = debt - rate if debt > -rate else -2 * rate
-            self.available = debt < rate
+        rate, debt = self.rate, self.debt
+        self.debt = debt = debt - rate if debt > -rate else -2 * rate
+        self.available = debt < rate
+
+    def pass_idle(self, cycles):
+        """Pass so many cycles without a beat."""
+        while cycles and self.debt > -2 * self.rate:
+            self.tick()
+            cycles -= 1
 
 
 class Address:

@@ -96,9 +96,23 @@ class StreamCycle:
         self.time = time + 1
 
     def advance(self, time):
-        """Pass the cycles before ``time``."""
+        """Pass the cycles before ``time``, in which nothing is taken."""
+        before = None
         while self.time < time:
             self.step()
+            if self.rows.quiet and self.aux.quiet and not self.releases:
+                levels = self._levels()
+                if levels == before:
+                    self.memory.pass_idle(time - self.time)
+                    self.time = time
+                before = levels
+
+    def _levels(self):
+        """How much is stored in each stage, and what may still move by itself."""
+        return (self.rows.room, self.rows.out, self.aux.room, self.aux.out, self.labels,
+                self.words_left, self.row_stage.state(), self.label_stage.state(),
+                self.aux_stage.state(), self.word_stage.state(), self.writer, self.fine_rows,
+                self.time > self.restart, self.time > self.labels_from)
 
     @property
     def has_beat(self):

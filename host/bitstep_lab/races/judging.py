@@ -1,0 +1,98 @@
+"""Finishing lines of a race, and its results as sentences and tables."""
+
+import math
+from typing import Any
+
+from bitstep_lab.races.contestants import FLOAT
+
+TOLERANCE = 1.01        # of the optimum: the finishing line
+
+
+def judge(race: dict[str, Any]) -> None:
+    """Add finishing lines, finishes and speedups to the results of a race, in place.
+
+    The first line is 1.01 x the optimum. Where the float pipeline does not reach it within the
+    epochs, the second line decides: 1.01 x the loss that the float pipeline ends with. (Not its
+    least: losses of a hinge go up and down, and one lucky epoch is no line for others.)
+    """
+    reference = next((result for result in race["results"]
+                      if result.get("encoding") == FLOAT.encoding and result["status"] == "ok"),
+                     None)
+    race["targets"] = {"optimum": TOLERANCE * race["optimum"]}
+    race["line"] = "optimum"
+    if reference is not None and math.isfinite(reference["losses"][-1]):
+        race["targets"]["float"] = TOLERANCE * reference["losses"][-1]
+        if min(reference["losses"]) > race["targets"]["optimum"]:
+            race["line"] = "float"
+    for result in race["results"]:
+        result["finish"] = {line: finish(result, target)
+                            for line, target in race["targets"].items()}
+    line = race["line"]
+    cpus = [result["finish"][line]["seconds"] for result in race["results"]
+            if result["kind"] != "pipeline" and result["finish"][line]]
+    for result in race["results"]:
+        mine, base = result["finish"][line], reference and reference["finish"][line]
+        result["speedup"] = {
+            "float": base["seconds"] / mine["seconds"] if mine and base else None,
+            "cpu": min(cpus) / mine["seconds"] if mine and cpus else None,
+            "cpu_end_to_end": min(cpus) / mine["end_to_end"] if mine and cpus else None}
+
+
+def finish(result: dict[str, Any], target: float) -> dict[str, Any] | None:
+    """When a contestant first has a loss of at most ``target``; None if it never has.
+
+    Returns
+    -------
+    dict or None
+        ``epochs``, ``seconds``, and ``end_to_end``: with the host's quantizing (of a CPU run:
+        scaling) and the transfer.
+    """
+    if result["status"] != "ok":
+        return None
+    reached = [number for number, loss in enumerate(result["losses"])
+               if loss is not None and loss <= target]
+    if not reached:
+        return None
+    seconds = result["seconds"][reached[0]]
+    host = result["host"]
+    return {"epochs": reached[0] + 1, "seconds": seconds,
+            "end_to_end": seconds + host["quantize_s"] + host["transfer_s"]}
+
+
+def rtl_sentence(rtl: dict[str, Any]) -> str:
+    """A sentence on where the cycles of a race are from.
+
+    Parameters
+    ----------
+    rtl : dict
+        Entry ``rtl`` of a race.
+    """
+    if rtl["all"]:
+        return "Cycles are those of the RTL, simulated."
+    check = rtl["check"]
+    if check is None:
+        return "Cycles are those of the cycle model; no pipeline took part."
+    if check["status"] != "ok":
+        return f"Cycles are those of the cycle model; {check['name']}: {check['status']}"
+    return (f"Cycles are those of the cycle model. {check['name']}, first epoch, on the RTL: the "
+            f"same model, {check['cycles']:,} cycles (cycle model: {check['model_cycles']:,}).")
+
+
+def rows_of(race: dict[str, Any]) -> list[list[Any]]:
+    """The results as rows of a table; see :data:`HEAD`."""
+    line, out = race["line"], []
+    for result in race["results"]:
+        mine = result["finish"][line]
+        host = result.get("host", {})
+        out.append([
+            result["name"], min(result["losses"]) if result["status"] == "ok" else None,
+            mine and mine["epochs"], mine and mine["seconds"],
+            (result["seconds"][-1] / race["epochs"]) if result["status"] == "ok" else None,
+            result.get("gbps"), result["speedup"]["float"], result["speedup"]["cpu"],
+            sum(host.get(name, 0.0) for name in ("quantize_s", "transfer_s")) if host else None,
+            mine and mine["end_to_end"]])
+    return out
+
+
+HEAD = ["contestant", "least loss", "epochs", "seconds", "s an epoch", "GB/s", "x float", "x CPU",
+        "host s", "end to end s"]
