@@ -14,7 +14,7 @@ from bitstep.pipeline.registers import OFFSETS, Loss
 from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_profiles import PROFILES, profile
 from bitstep_lab.races.board_runs import EpochClock
-from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn, Task
+from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn
 from bitstep_lab.races.experiments import experiments, pipelines_of
 from bitstep_lab.races.judging import finish, judge, rtl_sentence
 from bitstep_lab.races.race_data import GENERATORS, RaceData, is_at_hand, race_data
@@ -254,14 +254,13 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
-def test_task():
+def test_objective_of_a_race():
     dataset = Dataset("three", np.eye(3), np.array([4.0, 7.0, 9.0]), "classification")
-    task = Task(RaceData("three", dataset, "test", 3), "ls-svm", PROFILES["paper"], np.ones(1), 1,
-                0.5, 0)
-    assert task.targets.tolist() == [[1, -1, -1], [-1, 1, -1], [-1, -1, 1]]
+    race = Race(RaceData("three", dataset, "test", 3), "ls-svm", PROFILES["paper"], (), l2=0.5)
+    assert race.targets.tolist() == [[1, -1, -1], [-1, 1, -1], [-1, -1, 1]]
     weights = np.ones((1, 3, 3))
     # Every output gives 1: right for its own class, 2 off for the two others.
-    assert task.objective(weights, np.zeros((1, 3)), weights).tolist() == \
+    assert race.objective(weights, np.zeros((1, 3)), weights).tolist() == \
         [pytest.approx(4 * 2 / 3 / 2 + 0.25 * 3)]
 
 

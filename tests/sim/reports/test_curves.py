@@ -10,9 +10,9 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.train import train_model
 from bitstep_lab.races.board_profiles import profile
-from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
+from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn
 from bitstep_lab.races.experiments import Experiment
-from bitstep_lab.races.race import Race, run_race
+from bitstep_lab.races.race import run_race
 from bitstep_lab.races.race_data import race_data
 from bitstep_lab.races.report import run_curves
 from bitstep_lab.races.run_store import RunStore
