@@ -105,7 +105,8 @@ class ListProfiles(argparse.Action):
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the race, print its table and write its report."""
-    from bitstep_lab.races.race import Race, run_race
+    from bitstep_lab.races.contestants import Race
+    from bitstep_lab.races.race import run_race
     from bitstep_lab.races.race_data import race_data
     check_writable(arguments.report, sources=[arguments.data])
     data = race_data(arguments.data, rows=arguments.rows, data_home=arguments.data_home,

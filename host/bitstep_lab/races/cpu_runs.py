@@ -29,17 +29,17 @@ def run_cpu(contestant: Cpu | Sklearn, task: Task) -> dict[str, Any]:
     ImportError
         If what the baseline needs is not installed.
     """
-    dataset = task.data.dataset
+    race = task.race
     started = time.perf_counter()
-    scaler, scaled = scale_rows(dataset.features)
+    scaler, scaled = scale_rows(race.data.dataset.features)
     rows = scaled
     if isinstance(contestant, Cpu) and contestant.method == "lowprec":
         rows = encode(scaled, bits=8, encoding="nearest")
     host = {"quantize_s": time.perf_counter() - started, "transfer_s": 0.0}
-    middle = label_middle(task.targets, task.kind.task)
+    middle = label_middle(race.targets, race.kind.task)
     runs, seconds = [], []
     try:
-        for target in (task.targets - middle).T.astype(np.float32):
+        for target in (race.targets - middle).T.astype(np.float32):
             target = np.ascontiguousarray(target)
             repeated = [_train(contestant, task, rows, target)]
             while len(repeated) < REPEATS and repeated[0].seconds.sum() < REPEAT_BELOW_S:
@@ -52,14 +52,14 @@ def run_cpu(contestant: Cpu | Sklearn, task: Task) -> dict[str, Any]:
     intercepts = np.stack([run.intercepts for run in runs], axis=1) + middle
     total = np.sum(seconds, axis=0)
     n_bytes = sum(run.bytes_per_epoch for run in runs) * len(total)
-    return {"status": "ok", **task.judged(*scaler.unscale_model(weights, intercepts), weights),
+    return {"status": "ok", **race.judged(*scaler.unscale_model(weights, intercepts), weights),
             "seconds": np.cumsum(total).tolist(), "gbps": n_bytes / total.sum() / 1e9,
             "bytes_read": n_bytes, "host": host}
 
 
 def _train(contestant, task, rows, target):
     from bitstep_lab.baselines import train_cpu, train_sklearn
-    common = {"loss": task.kind.loss, "steps": task.steps.tolist(), "l2": task.l2}
+    common = {"loss": task.race.kind.loss, "steps": task.steps.tolist(), "l2": task.race.l2}
     if isinstance(contestant, Sklearn):
         return train_sklearn(rows, target, **common)
     return train_cpu(rows, target, method=contestant.method, threads=contestant.threads,

@@ -9,8 +9,9 @@ from typing import Any
 from bitstep.writing import write_json
 from bitstep_lab.races import plots
 from bitstep_lab.races.board_profiles import profile
+from bitstep_lab.races.contestants import Race
 from bitstep_lab.races.experiments import Experiment, experiments
-from bitstep_lab.races.race import Race, run_race
+from bitstep_lab.races.race import run_race
 from bitstep_lab.races.race_data import is_at_hand, race_data
 from bitstep_lab.races.report_page import write_page
 from bitstep_lab.races.run_store import RunStore, code_version, machine
