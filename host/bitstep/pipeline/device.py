@@ -25,11 +25,14 @@ class Device(Protocol):
         The pipeline that is on it.
     clock_hz : float or None
         Clock of the pipeline; None if there is no clock.
+    workers : int
+        Jobs that may be trained at the same time, from threads of their own.
     """
 
     name: str
     config: PipelineConfig
     clock_hz: float | None
+    workers: int = 1
 
     @abstractmethod
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
@@ -72,6 +75,12 @@ class Device(Protocol):
             If the device has not enough memory.
         """
         ...
+
+    def interrupt(self, on: bool) -> None:
+        """End the jobs in all threads as Ctrl-C would, from now until called with False; a device
+        with one worker is interrupted by Ctrl-C itself.
+        """
+        del on
 
     @abstractmethod
     def close(self) -> None:

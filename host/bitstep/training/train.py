@@ -30,6 +30,7 @@ from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.epochs import runner_of, sum_counters
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import Plan, plan
+from bitstep.training.together import train_together
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
 
@@ -107,7 +108,7 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     -------
     TrainedModel
         On Ctrl-C the epochs that every output has finished, with ``interrupted`` set. Outputs are
-        trained one after the other, each through all epochs.
+        trained ``device.workers`` at a time, with a checkpoint one after the other.
 
     Raises
     ------
@@ -118,34 +119,40 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     ValueError
         See :func:`bitstep.training.planning.plan`.
     """
-    n_epochs = len(training.steps) - first_epoch
-    plans, results, interrupted = [], [], False
-    for number, data in enumerate(outputs):
-        start = None if initial is None else _scaled(data, initial[0][number], initial[1][number])
-        plans.append(plan(data, config, objective, training, initial=start,
-                          first_epoch=first_epoch, between_epochs=True))
-        job, before = plans[-1].job, number * n_epochs
-        report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
-        runner = runner_of(device, plans[-1])
-        run = runner.train if checkpoint is None else partial(checkpoint.train, runner, number)
-        try:
-            results.append(run(job, timeout_s=timeout_s, on_epoch=report))
-        except TrainingInterrupted as stopped:
-            results.append(_kept(stopped, number + 1, len(outputs)))
-            interrupted = True
-        except SaturationError as error:
-            if len(outputs) > 1:
-                error.args = (f"Class {number + 1} of {len(outputs)}: {error.args[0]}",)
-            raise
+    plans = [plan(data, config, objective, training, first_epoch=first_epoch, between_epochs=True,
+                  initial=None if initial is None
+                  else _scaled(data, initial[0][number], initial[1][number]))
+             for number, data in enumerate(outputs)]
+    if checkpoint is None and device.workers > 1 and len(plans) > 1:
+        results, interrupted = train_together(device, plans, timeout_s=timeout_s,
+                                              on_epoch=on_epoch)
+        ready = sum(result.epochs_done > 0 for result in results)
+        if ready < len(plans):
+            raise _nothing_kept(results[0], ready + 1, len(plans))
+    else:
+        results, interrupted = _train_in_turn(device, plans, timeout_s, on_epoch, checkpoint)
     return _collect(outputs[0].scaler, plans, results, interrupted)
 
 
-def _kept(stopped: TrainingInterrupted, number: int, count: int) -> RunResult:
-    """Result of the last output, if it has epochs; else raise, since there is no whole model."""
-    if number < count or not stopped.result.epochs_done:
-        stopped.args = (_nothing_kept(number, count),)
-        raise stopped
-    return stopped.result
+def _train_in_turn(device, plans, timeout_s, on_epoch, checkpoint):
+    """Train the outputs one after the other; return their results, and whether Ctrl-C came."""
+    results: list[RunResult] = []
+    for number, made in enumerate(plans):
+        before = number * len(made.job.epochs)
+        report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
+        runner = runner_of(device, made)
+        run = runner.train if checkpoint is None else partial(checkpoint.train, runner, number)
+        try:
+            results.append(run(made.job, timeout_s=timeout_s, on_epoch=report))
+        except TrainingInterrupted as stopped:
+            if number + 1 < len(plans) or not stopped.result.epochs_done:
+                raise _nothing_kept(stopped.result, number + 1, len(plans)) from None
+            return [*results, stopped.result], True
+        except SaturationError as error:
+            if len(plans) > 1:
+                error.args = (f"Class {number + 1} of {len(plans)}: {error.args[0]}",)
+            raise
+    return results, False
 
 
 def _scaled(data, coef, intercept):
@@ -275,11 +282,17 @@ def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
         "refetched_rows": counters["refetched_rows"]}
 
 
-def _nothing_kept(number, count):
-    if count == 1:
-        return "interrupted in the first epoch: there is no model yet, so none was kept"
-    return (f"interrupted in class {number} of {count}: no model was kept, because one-vs-rest "
-            "trains class after class and its model needs all of them")
+def _nothing_kept(result: RunResult, number: int, count: int) -> TrainingInterrupted:
+    """The exception of a training that was interrupted in output ``number`` of ``count``, before
+    every one of them had an epoch.
+    """
+    text = "interrupted in the first epoch: there is no model yet, so none was kept"
+    if count > 1:
+        text = (f"interrupted in class {number} of {count}: no model was kept, because a "
+                "one-vs-rest model needs all of them")
+    stopped = TrainingInterrupted(result)
+    stopped.args = (text,)
+    return stopped
 
 
 def _still(job, result):

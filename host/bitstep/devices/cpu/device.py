@@ -1,5 +1,7 @@
 """The native device: every job of the golden model, compiled by numba."""
 
+import os
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -23,6 +25,13 @@ PORTION_VALUES = 1 << 24    # values between two looks at clock and keyboard: so
 PORTION_ROWS = 1 << 16
 NO_ROWS = OpenRows(np.empty(0, np.int64), np.empty(0, np.int64))
 LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,14 @@ class CpuDevice(SoftwareDevice):
             raise ValueError(f"clock_hz must be above 0, not {clock_hz}")
         super().__init__(config)
         self.clock_hz = clock_hz
+        self.workers = _cores()
+        self._interrupted = threading.Event()
         self.memory = Memory(memory_latency,
                              None if memory_gbps is None else memory_gbps * 1e9 / clock_hz)
+
+    def interrupt(self, on: bool) -> None:
+        """End the jobs in all threads, or let them run again."""
+        (self._interrupted.set if on else self._interrupted.clear)()
 
     def prepare(self, job: TrainingJob) -> None:
         """Compile what the job needs, or load it from the cache, by taking no rows."""
@@ -102,6 +117,8 @@ class CpuDevice(SoftwareDevice):
                 saturation = take(targets, dithers, first)
                 if saturation:
                     break
+                if self._interrupted.is_set():
+                    raise KeyboardInterrupt
                 yield None
             yield model.result(Saturation(saturation))
             if saturation:
