@@ -76,7 +76,7 @@ class Device(Protocol):
         """
         ...
 
-    def interrupt(self, on: bool) -> None:
+    def end_jobs(self, on: bool) -> None:
         """End the jobs in all threads as Ctrl-C would, from now until called with False; a device
         with one worker is interrupted by Ctrl-C itself.
         """

@@ -16,8 +16,6 @@ from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
     RunResult,
-    SaturationError,
-    TrainingInterrupted,
 )
 from bitstep.quantization import (
     LabelStream,
@@ -29,8 +27,8 @@ from bitstep.quantization import (
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.epochs import runner_of, sum_counters
 from bitstep.training.objective import Objective, Training
+from bitstep.training.output_runs import OutputRun, run_in_turn, run_together
 from bitstep.training.planning import Plan, plan
-from bitstep.training.together import train_together
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
 
@@ -123,36 +121,21 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
                   initial=None if initial is None
                   else _scaled(data, initial[0][number], initial[1][number]))
              for number, data in enumerate(outputs)]
-    if checkpoint is None and device.workers > 1 and len(plans) > 1:
-        results, interrupted = train_together(device, plans, timeout_s=timeout_s,
-                                              on_epoch=on_epoch)
-        ready = sum(result.epochs_done > 0 for result in results)
-        if ready < len(plans):
-            raise _nothing_kept(results[0], ready + 1, len(plans))
+    runs = [_run(device, made, number, timeout_s, checkpoint)
+            for number, made in enumerate(plans)]
+    if checkpoint is None and device.workers > 1 and len(runs) > 1:
+        results, interrupted = run_together(device, runs, on_epoch)
     else:
-        results, interrupted = _train_in_turn(device, plans, timeout_s, on_epoch, checkpoint)
+        results, interrupted = run_in_turn(runs, on_epoch, len(training.steps) - first_epoch)
     return _collect(outputs[0].scaler, plans, results, interrupted)
 
 
-def _train_in_turn(device, plans, timeout_s, on_epoch, checkpoint):
-    """Train the outputs one after the other; return their results, and whether Ctrl-C came."""
-    results: list[RunResult] = []
-    for number, made in enumerate(plans):
-        before = number * len(made.job.epochs)
-        report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
-        runner = runner_of(device, made)
-        run = runner.train if checkpoint is None else partial(checkpoint.train, runner, number)
-        try:
-            results.append(run(made.job, timeout_s=timeout_s, on_epoch=report))
-        except TrainingInterrupted as stopped:
-            if number + 1 < len(plans) or not stopped.result.epochs_done:
-                raise _nothing_kept(stopped.result, number + 1, len(plans)) from None
-            return [*results, stopped.result], True
-        except SaturationError as error:
-            if len(plans) > 1:
-                error.args = (f"Class {number + 1} of {len(plans)}: {error.args[0]}",)
-            raise
-    return results, False
+def _run(device, made, number, timeout_s, checkpoint) -> OutputRun:
+    """The run of an output's plan, kept in the checkpoint if there is one."""
+    runner = runner_of(device, made)
+    if checkpoint is None:
+        return partial(runner.train, made.job, timeout_s=timeout_s)
+    return partial(checkpoint.train, runner, number, made.job, timeout_s=timeout_s)
 
 
 def _scaled(data, coef, intercept):
@@ -280,19 +263,6 @@ def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
         "stall_cycles": {cause.removeprefix("stall_"): counters[cause] for cause in causes},
         "bytes_read": counters["bytes_read"], "saturations": counters["saturations"],
         "refetched_rows": counters["refetched_rows"]}
-
-
-def _nothing_kept(result: RunResult, number: int, count: int) -> TrainingInterrupted:
-    """The exception of a training that was interrupted in output ``number`` of ``count``, before
-    every one of them had an epoch.
-    """
-    text = "interrupted in the first epoch: there is no model yet, so none was kept"
-    if count > 1:
-        text = (f"interrupted in class {number} of {count}: no model was kept, because a "
-                "one-vs-rest model needs all of them")
-    stopped = TrainingInterrupted(result)
-    stopped.args = (text,)
-    return stopped
 
 
 def _still(job, result):

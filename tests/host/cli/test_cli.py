@@ -236,7 +236,7 @@ class InterruptedLater(Device):
 
 
 @pytest.mark.parametrize("run, epoch, message, epochs", [
-    (2, 1, "interrupted in class 2 of 3: no model was kept, because one-vs-rest trains class", 0),
+    (2, 1, "interrupted in class 2 of 3: no model was kept, because a one-vs-rest model", 0),
     (3, 0, "interrupted in class 3 of 3: no model was kept", 0),
     (3, 2, "interrupted; the model is that of epoch 2 of 20 of every class", 2)])
 def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoch, message, epochs):

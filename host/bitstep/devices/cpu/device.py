@@ -74,7 +74,7 @@ class CpuDevice(SoftwareDevice):
         self.memory = Memory(memory_latency,
                              None if memory_gbps is None else memory_gbps * 1e9 / clock_hz)
 
-    def interrupt(self, on: bool) -> None:
+    def end_jobs(self, on: bool) -> None:
         """End the jobs in all threads, or let them run again."""
         (self._interrupted.set if on else self._interrupted.clear)()
 

@@ -60,8 +60,8 @@ def test_time_limit(outputs):
 
 def interrupting(monkeypatch, after):
     """Let the wait for the runs end with KeyboardInterrupt after so many epochs in all."""
-    from bitstep.training import together
-    real, reached = together.wait, threading.Event()
+    from bitstep.training import output_runs
+    real, reached = output_runs.wait, threading.Event()
 
     def wait(runs, **options):
         if options:
@@ -73,7 +73,7 @@ def interrupting(monkeypatch, after):
         if done == after:
             reached.set()
             threading.Event().wait(0.5)     # so that the runs are not over before they are ended
-    monkeypatch.setattr(together, "wait", wait)
+    monkeypatch.setattr(output_runs, "wait", wait)
     return on_epoch
 
 
