@@ -5,8 +5,8 @@ A level is computed from its code by the same steps for every width and row form
     level = ((code >> drop ^ sign) + (code >> sample & both)) * double - offset
 
 Codes of 8 and 4 bits take them one by one, which compiles to vectors. For 1 and 2 bits a table has
-the levels of all codes in a byte. The other widths, whose codes straddle bytes, spread 8 codes to
-the bytes of a 64-bit word.
+the levels of all codes in a byte. The other widths, whose codes straddle bytes, and short rows
+spread 8 codes to the bytes of a 64-bit word.
 """
 
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from bitstep.devices.cpu.compiling import compiled
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode
 
+SHORT = 64                  # values of a row for which vectors take longer to begin than to work
 BLOCK = 32                  # arrays of levels have such a length, so that loops have no rest
 
 _BYTES = 0x0101_0101_0101_0101      # 1 in every byte
@@ -92,8 +93,6 @@ def row_format(config: PipelineConfig, n_features: int) -> RowFormat:
 
 def _places(codes, bits):
     """Bits of every other group of so many codes, each at the start of 8 bits a code."""
-    if bits == 8:
-        return np.uint64(0)                 # bytes already
     return np.uint64(sum((1 << codes * bits) - 1 << start for start in range(0, 64, 16 * codes)))
 
 
@@ -173,18 +172,21 @@ def decode_row(rows, row, shape, level, table, levels):
         Overwritten up to ``n_features``, zeroed beyond.
     """
     n_features = shape.n_features
-    if shape.bits == 8:
+    if shape.bits == 8 and not shape.two_levels:
+        for i in range(0, n_features, 8):       # codes are levels
+            store_word(levels, i, load_word(rows, row, i))
+    elif shape.bits == 8 and n_features > SHORT:
         for i in range(n_features):
             levels[i] = _level_of(np.int32(rows[row, i]), level)
-    elif shape.bits == 4:
-        for i in range((n_features + 1) // 2):
+    elif shape.bits == 4 and n_features > SHORT:
+        for i in range(n_features + 1 >> 1):
             codes = np.int32(rows[row, i])
             levels[2 * i] = _level_of(codes & np.int32(15), level)
             levels[2 * i + 1] = _level_of(codes >> np.int32(4), level)
     elif shape.bits <= 2:
-        in_byte = 8 // shape.bits
-        for i in range((n_features + in_byte - 1) // in_byte):
-            store_word(levels, i * in_byte, table[rows[row, i]])
+        shift = 4 - shape.bits                  # of codes in a byte
+        for i in range((n_features + (1 << shift) - 1) >> shift):
+            store_word(levels, i << shift, table[rows[row, i]])
     else:
         _spread(rows, row, shape, level, levels)
     store_word(levels, n_features, np.uint64(0))
@@ -203,8 +205,8 @@ def _spread(rows, row, shape, level, levels):
     width, end, eight = np.uint64(shape.bits), rows.shape[1], np.uint64(8)
     four, two, one = np.uint64(4), np.uint64(2), np.uint64(1)
     drop, sample, tops = np.uint64(level.drop), np.uint64(level.sample), np.uint64(_TOPS)
-    feature = 0
-    for beat in range(0, end, shape.beat_bytes):
+    feature = beat = 0
+    while beat < end:                       # a range with a step would divide
         last = min(feature + shape.lanes, shape.n_features)
         at = beat
         while feature < last:
@@ -219,3 +221,4 @@ def _spread(rows, row, shape, level, levels):
             store_word(levels, feature, ((value | tops) - level.offset_bytes) ^ tops)
             feature = min(feature + 8, last)
             at += shape.bits
+        beat += shape.beat_bytes

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, update_of
-from bitstep.devices.cpu.compiling import compiled, kernel
+from bitstep.devices.cpu.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.words import LIMIT, correction, proximal
 from bitstep.pipeline.config import FLOAT_GUARD
 from bitstep.pipeline.registers import Saturation
@@ -69,6 +69,7 @@ def take_float_rows(rows, rule, epoch, arrays, targets, dithers, first):
     int
         0, or the Saturation of the row that left a range.
     """
+    rows, arrays = uncounted(rows), _uncounted_arrays(arrays)
     state = arrays.state
     for i in range(targets.size):
         row = first + i
@@ -95,6 +96,14 @@ def take_float_rows(rows, rule, epoch, arrays, targets, dithers, first):
         if wrong:
             return wrong
     return 0
+
+
+@compiled
+def _uncounted_arrays(arrays):
+    return FloatArrays(
+        uncounted(arrays.model), uncounted(arrays.correction), uncounted(arrays.pending),
+        uncounted(arrays.seen), uncounted(arrays.coefficients), uncounted(arrays.mantissas),
+        uncounted(arrays.exponents), uncounted(arrays.updates), uncounted(arrays.state))
 
 
 @compiled

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, update_of
-from bitstep.devices.cpu.compiling import compiled, kernel
+from bitstep.devices.cpu.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.decoding import decode_row
 from bitstep.devices.cpu.refetching import drain, pass_boundary, take_row
 from bitstep.devices.cpu.words import (
@@ -102,6 +102,7 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
     int
         0, or the Saturation of the row that left a range.
     """
+    rows, fine, arrays = uncounted(rows), uncounted(fine), _uncounted_arrays(arrays)
     model, state = arrays.model, arrays.state
     dot_levels, gradient_levels = arrays.dot_levels, arrays.gradient_levels
     dot_table, gradient_table = arrays.tables[0], arrays.tables[1]
@@ -135,6 +136,14 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
             proximal(model, epoch.threshold, epoch.box_limit)
             drain(flight, flight.updates.size)
     return 0
+
+
+@compiled
+def _uncounted_arrays(arrays):
+    return Arrays(
+        uncounted(arrays.model), uncounted(arrays.seen), uncounted(arrays.pending),
+        uncounted(arrays.coefficients), uncounted(arrays.dot_levels),
+        uncounted(arrays.gradient_levels), uncounted(arrays.tables), uncounted(arrays.state))
 
 
 @compiled
