@@ -178,6 +178,11 @@ def decode_row(rows, row, shape, level, table, levels):
     elif shape.bits == 8 and n_features > SHORT:
         for i in range(n_features):
             levels[i] = _level_of(np.int32(rows[row, i]), level)
+    elif shape.bits == 4 and n_features > SHORT and not shape.two_levels:
+        for i in range(n_features + 1 >> 1):    # with constants, so that vectors of bytes suffice
+            codes = rows[row, i]
+            levels[2 * i] = np.int8((codes & 15 ^ 8) - 8)
+            levels[2 * i + 1] = np.int8((codes >> 4 ^ 8) - 8)
     elif shape.bits == 4 and n_features > SHORT:
         for i in range(n_features + 1 >> 1):
             codes = np.int32(rows[row, i])
