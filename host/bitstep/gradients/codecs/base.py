@@ -1,6 +1,7 @@
 """Base of all codecs: checks, header, and the parts that a family defines."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -159,6 +160,31 @@ class Codec(ABC):
                              f"{np.shape(side)}")
         flat = None if side is None else np.ascontiguousarray(side, np.float32).reshape(-1)
         return self._decode(body, header.count, key, flat).reshape(header.shape)
+
+    # Codecs whose state follows the gradients
+
+    adapts: ClassVar[bool] = False      # it has statistics() and update()
+
+    def statistics(self, vector: "np.ndarray | BFloat16") -> np.ndarray:
+        """Facts of this rank's vector that :meth:`update` needs.
+
+        Parameters
+        ----------
+        vector : ndarray or BFloat16
+            See :meth:`encode`.
+
+        Returns
+        -------
+        statistics : ndarray of float32
+            A few kilobytes at most, whatever the vector's size.
+        """
+        raise TypeError(f"{self.name} does not adapt to the gradients")
+
+    def update(self, statistics: Sequence[np.ndarray]) -> None:
+        """Change the state by the statistics of all ranks, in the order of the ranks: equal
+        arguments give equal states on every rank.
+        """
+        raise TypeError(f"{self.name} does not adapt to the gradients")
 
     def state_dict(self) -> dict[str, Any]:
         """Copy of the state: arrays and numbers by name; empty if the codec has none."""
