@@ -34,7 +34,8 @@ class BitController(Wrapped):
         A codec whose levels can be chosen: ``qsgd``, ``qsgd-linf`` or ``dqsg``. Its own bits do not
         count.
     interval : int
-        Steps from one update to the next, tau of the DQ-SGD paper.
+        Steps from one update to the next, tau of the DQ-SGD paper. Before the first interval has
+        passed, there are updates at steps 0, 1, 2, 4, 8 .., too: norms change fastest then.
     first_bits : int
         Bits until the first update, from 2 to 8.
 
@@ -81,7 +82,7 @@ class BitController(Wrapped):
 
     def due(self, step: int) -> bool:
         """Return True if the statistics of a step are to be exchanged."""
-        return step % self.interval == 0
+        return step % self.interval == 0 or (step < self.interval and step & (step - 1) == 0)
 
     def codec_at(self, step: int) -> Codec:
         """The codec of a step."""
@@ -144,8 +145,7 @@ class BitController(Wrapped):
         statistics : sequence of ndarray
             Of every rank, in the order of the ranks.
         step : int, optional
-            The step that they are of. By default one interval after the last update, and 0 at
-            first.
+            The step that they are of; by default the next that is due.
 
         Raises
         ------
@@ -160,7 +160,9 @@ class BitController(Wrapped):
                              "not finite must be found before")
         last = int(self.state["step"])
         if step is None:
-            step = last + self.interval if self.state["updates"] else 0
+            step = last + 1 if self.state["updates"] else 0
+            while not self.due(step):
+                step += 1
         check_integer("step", step, last)
         means = [sqrt(_mean(column**2)) for column in found.T[:3]]
         losses = found[:, 4]

@@ -11,8 +11,9 @@ from bitstep.gradients.control.schedule import (
     MIN_BITS,
     estimated_alpha,
     fixed_error,
+    log2_of,
+    power_of_two,
     powers,
-    root,
     step_weights,
 )
 
@@ -27,8 +28,8 @@ class DqSgd(BitController):
     epsilon with a hat; its hyperparameter k is nowhere defined, and taken as sqrt(T / error) here.
     ``like_bits`` is the error that fixed bits would have if all norms were like the first
     (appendix C). ``mean_bits`` limits the bits instead, and the controller finds the error: it
-    expects norms to go on falling at their mean rate since the first update, and spends at every
-    update what is left.
+    expects norms to go on falling at their mean rate so far, and spends at every update what is
+    left.
 
     G_t is the root mean square over ranks and buckets of the codec's scales; the last one known
     stands for the steps after it. The paper's c = sqrt(T / error) leaves about half the budget
@@ -60,9 +61,9 @@ class DqSgd(BitController):
         For a parameter outside its range, no budget or two.
     """
 
-    start = {"square": 0.0, "first_square": 0.0, "first_step": 0.0, "first_loss": 0.0,
-             "loss_step": 0.0, "alpha": 1.0, "gain": 0.0, "rate": 1.0, "spent_error": 0.0,
-             "spent_bits": 0.0}
+    start = {"square": 0.0, "first_square": 0.0, "first_loss": 0.0, "loss_step": 0.0, "alpha": 1.0,
+             "gain": 0.0, "rate": 1.0, "spent_error": 0.0, "spent_bits": 0.0,
+             "sum_n": 0.0, "sum_t": 0.0, "sum_tt": 0.0, "sum_y": 0.0, "sum_ty": 0.0}
 
     def __init__(self, codec: Codec, *, steps: int, alpha: "float | str",
                  error: float | None = None, like_bits: float | None = None,
@@ -117,13 +118,24 @@ class DqSgd(BitController):
         state, square = self.state, facts["scale"]**2
         self._spend(step, square)
         self._follow_loss(step, facts["loss"])
-        if not state["first_square"]:
-            state |= {"first_square": square, "first_step": float(step)}
-        past = step - int(state["first_step"])
-        is_falling = self.mean_bits is not None and past and 0 < square < state["first_square"]
-        state["rate"] = root(square / state["first_square"], past) if is_falling else 1.0
+        state["first_square"] = state["first_square"] or square
+        if self.mean_bits is not None and square:
+            self._fit_rate(step, log2_of(square))
         state["square"] = square
         state["gain"] = self._gain(step)
+
+    def _fit_rate(self, step, height):
+        """Slope of the squared norms' logarithms by least squares, drawn to 0 as if slopes of
+        training varied by 4 / T and logarithms by 1/2: norms of batches are noisy.
+        """
+        state = self.state
+        for name, value in (("n", 1), ("t", step), ("tt", step**2), ("y", height),
+                            ("ty", step * height)):
+            state[f"sum_{name}"] += value
+        n, t = state["sum_n"], state["sum_t"]
+        slope = (state["sum_ty"] - t * state["sum_y"] / n) \
+            / (state["sum_tt"] - t**2 / n + self.steps**2 / 64)
+        state["rate"] = power_of_two(max(min(slope, 0.0), -1.0))
 
     def _spend(self, step, square):
         """Account for the steps since the last update, with squared norms on a line between."""

@@ -13,7 +13,7 @@ rounding rule: rounded up the error stays within its budget, and no step has les
 because 1 bit has no level beside zero.
 """
 
-from math import log2, sqrt
+from math import frexp, log2, sqrt
 
 import numpy as np
 
@@ -61,6 +61,22 @@ def root(value: float, degree: int) -> float:
         else:
             high = middle
     return high
+
+
+def log2_of(value: float) -> float:
+    """Logarithm of a positive number to base 2, within .09, straight between powers of two: the
+    same on every machine.
+    """
+    mantissa, exponent = frexp(value)
+    return 2 * mantissa - 2 + exponent
+
+
+def power_of_two(exponent: float) -> float:
+    """2**exponent for an exponent from -1 to 0, by its series: the same on every machine."""
+    found = 1.0
+    for term in range(16, 0, -1):
+        found = 1 + found * exponent * 0.6931471805599453 / term
+    return found
 
 
 def real_bits(norms: np.ndarray, alpha: float, error: float) -> np.ndarray:

@@ -99,4 +99,8 @@ def test_powers_and_roots():
     assert schedule.powers(0.994, exponents) == pytest.approx(0.994**exponents, rel=1e-12)
     assert schedule.powers(0.994, np.array([777]))[0] == schedule.powers(0.994, exponents)[777]
     assert schedule.root(0.3, 17)**17 == pytest.approx(0.3)
+    assert schedule.power_of_two(-0.37) == pytest.approx(2**-0.37, rel=1e-12)
+    assert schedule.power_of_two(0) == 1
+    assert [schedule.log2_of(value) for value in (0.25, 1, 8)] == [-2, 0, 3]
+    assert schedule.log2_of(1e-300) == pytest.approx(np.log2(1e-300), abs=0.09)
     assert schedule.step_weights(np.array([0, 9, 12]), 10, 0.5).tolist() == [0.5**9, 1, 1]

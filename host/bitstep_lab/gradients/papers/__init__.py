@@ -1,0 +1,1 @@
+"""Figures that the papers on gradients of few bits print, computed again."""
