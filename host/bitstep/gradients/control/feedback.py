@@ -12,6 +12,7 @@ from bitstep.gradients.keys import Key
 from bitstep.gradients.vectors import BFloat16, checked_vector
 
 LARGEST = np.finfo(np.float32).max
+GROWTH = 1e10       # squared norm of a residual by the largest one of a gradient: it diverges
 
 
 @dataclass
@@ -26,11 +27,14 @@ class Entry:
         The residual after that step, if the step is kept; None: nothing is open.
     step : int
         The step of ``pending``.
+    largest : float
+        Largest squared norm of a gradient so far.
     """
 
     residual: np.ndarray
     pending: np.ndarray | None = None
     step: int = 0
+    largest: float = 0.0
 
     def keep(self) -> None:
         """Take over what is open."""
@@ -95,7 +99,8 @@ class ErrorFeedback(Wrapped):
         ------
         TypeError, ValueError
             For a vector that the codec inside refuses, another shape than the tensor's residual
-            has, or the key of another sender. No residual changes then.
+            has, the key of another sender, or a residual that grows without bound. No residual
+            changes then.
         """
         values, _ = checked_vector(vector)
         if self._rank not in (None, key.rank):
@@ -112,11 +117,18 @@ class ErrorFeedback(Wrapped):
         corrected = _clipped(values, weight * residual)
         message = self.codec.encode(corrected, key, side)
         lost = _clipped(corrected, -self.codec.decode(message, key, side))
-        entry = self._entries.setdefault(key.tensor, Entry(residual))
+        entry = self._entries.get(key.tensor, Entry(residual))
+        largest = max(entry.largest, _square(values))
+        pending = _clipped((np.float32(1) - weight) * residual, lost)
+        if _square(pending) > GROWTH * largest:
+            raise ValueError(f"the residual of tensor {key.tensor} has grown to {GROWTH**0.5:g} "
+                             "times the largest gradient: a message loses more than it sends; take "
+                             "more levels, smaller buckets, or a weight below 2 / (1 + gamma) "
+                             f"instead of {self.weight:g} (docs/gradients.md)")
         if entry.step != key.step:
             entry.keep()
-        entry.pending = _clipped((np.float32(1) - weight) * residual, lost)
-        entry.step, self._rank = key.step, key.rank
+        entry.pending, entry.step, entry.largest = pending, key.step, largest
+        self._entries[key.tensor], self._rank = entry, key.rank
         return message
 
     def decode(self, message: bytes, key: Key, side: np.ndarray | None = None) -> np.ndarray:
@@ -186,7 +198,8 @@ class ErrorFeedback(Wrapped):
         """Copy of the residuals, open ones included, and of the codec's state."""
         return {"codec": self.codec.state_dict(), "tensors": {
             tensor: {"residual": entry.residual.copy(), "step": entry.step,
-                     "pending": None if entry.pending is None else entry.pending.copy()}
+                     "pending": None if entry.pending is None else entry.pending.copy(),
+                     "largest": entry.largest}
             for tensor, entry in self._entries.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -196,7 +209,8 @@ class ErrorFeedback(Wrapped):
                              f"{', '.join(map(str, state)) or 'nothing'}")
         found = {int(tensor): Entry(_restored(tensor, one["residual"]),
                                     None if one["pending"] is None
-                                    else _restored(tensor, one["pending"]), int(one["step"]))
+                                    else _restored(tensor, one["pending"]), int(one["step"]),
+                                    float(one["largest"]))
                  for tensor, one in state["tensors"].items()}
         self.codec.load_state_dict(state["codec"])
         self._entries, self._rank = found, None
@@ -235,6 +249,11 @@ def _clipped(first: np.ndarray, second: "np.ndarray | np.float32") -> np.ndarray
     """Sum in float32, clipped where it would be infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(np.clip(first + second, -LARGEST, LARGEST), np.float32)
+
+
+def _square(values: np.ndarray) -> float:
+    exact = values.reshape(-1).astype(np.float64)
+    return float(exact @ exact)
 
 
 def _restored(tensor: object, values: Any) -> np.ndarray:

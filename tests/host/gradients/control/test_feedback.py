@@ -132,7 +132,7 @@ def test_what_is_sent_and_what_is_left_are_all_gradients(name, weight):
     rng = np.random.default_rng(2)
     feedback = ErrorFeedback(make_codec(name), weight=weight)
     gradients, sent, residual = [], [], np.zeros((6, 50))
-    for step in range(20):
+    for step in range(4):
         gradients.append(rng.normal(size=(6, 50)).astype(np.float32))
         key = Key(9, step, tensor=3)
         sent.append(feedback.decode(feedback.encode(gradients[-1], key), key))
@@ -144,6 +144,23 @@ def test_what_is_sent_and_what_is_left_are_all_gradients(name, weight):
     assert found == pytest.approx(residual, abs=near)
     if weight == 1:
         assert np.sum(gradients, axis=0) == pytest.approx(np.sum(sent, axis=0) + found, abs=near)
+
+
+def test_a_residual_that_grows_without_bound_is_refused():
+    """qsgd of one bucket loses more than it sends: gamma is about 30 at first."""
+    feedback, rng = ErrorFeedback(make_codec("qsgd")), np.random.default_rng(3)
+
+    def train():
+        for step in range(200):
+            feedback.encode(rng.normal(size=1000), Key(0, step, tensor=5))
+
+    with pytest.raises(ValueError, match="tensor 5 has grown to 100000 times the largest gradient"):
+        train()
+    assert 1e6 < np.sum(left(feedback, 5)**2, dtype=np.float64) / 1000 < 1.2e10
+    weighted = ErrorFeedback(make_codec("qsgd"), weight=best_weight(30))
+    for step in range(40):
+        weighted.encode(rng.normal(size=1000), Key(0, step))
+    assert np.sum(left(weighted)**2) < 1000 * residual_bound(31, best_weight(30))
 
 
 def test_the_same_step_again_gives_the_same_message():
