@@ -6,7 +6,8 @@ from tests.host.gradients.helpers import check_mean, check_variance, errors
 
 from bitstep.gradients import BFloat16, Key, MessageError, make_codec
 from bitstep.gradients.codecs.gains import best_sketch, compression_gain
-from bitstep.gradients.codecs.qcs import FRACTION, Qcs, Qcs1Bit, QcsMmse, gamma, hadamard
+from bitstep.gradients.codecs.hadamard import PIECE, hadamard
+from bitstep.gradients.codecs.qcs import FRACTION, Qcs, Qcs1Bit, QcsMmse, gamma
 from bitstep.gradients.wire.header import unpack_message
 
 KEY = Key(11, 3, 1, 4)
@@ -120,9 +121,14 @@ def test_one_bit_equations_as_printed():
 
 @pytest.mark.parametrize("order", [1, 2, 4, 64, 256])
 def test_transform_by_matrix(order):
-    values = np.random.default_rng(order).integers(-2**24, 2**24, (3, order))
-    assert hadamard(values).tolist() == (values @ matrix(order)).tolist()
-    assert (hadamard(hadamard(values)) == order * values).all()
+    for rows in (0, 1, 3, 2 * PIECE // order + 1):
+        values = np.random.default_rng(order).integers(-2**24, 2**24, (rows, order))
+        before = values.copy()
+        assert (hadamard(values) == values @ matrix(order)).all()
+        assert (hadamard(hadamard(values)) == order * values).all()
+        assert (values == before).all()
+    values = np.random.default_rng(order).integers(-2**24, 2**24, (2, 2 * PIECE))
+    assert (hadamard(hadamard(values)) == 2 * PIECE * values).all()
 
 
 @pytest.mark.parametrize("levels", [0.5, 1, 5])

@@ -32,6 +32,7 @@ import numpy as np
 
 from bitstep.checks import check_integer
 from bitstep.gradients.codecs.base import Codec
+from bitstep.gradients.codecs.hadamard import hadamard
 from bitstep.gradients.codecs.shares import choose, kept_of, share_code
 from bitstep.gradients.errors import MessageError
 from bitstep.gradients.keys import Key
@@ -47,27 +48,6 @@ LARGEST = np.finfo(np.float32).max
 DITHER_STREAM = 0                       # of the key's random words
 SIGN_STREAM = 2
 BUCKET = 512
-
-
-def hadamard(values: np.ndarray) -> np.ndarray:
-    """Multiply by the Hadamard matrix (Sylvester's) along the last axis, in integers.
-
-    Parameters
-    ----------
-    values : ndarray of int64, shape (..., n)
-        n is a power of two. The sum of the magnitudes of a row is below 2**63.
-
-    Returns
-    -------
-    products : ndarray of int64, shape (..., n)
-    """
-    shape, width = values.shape, 1
-    while width < shape[-1]:
-        pairs = values.reshape(-1, shape[-1] // (2 * width), 2, width)
-        first, second = pairs[:, :, 0], pairs[:, :, 1]
-        values = np.stack([first + second, first - second], axis=2)
-        width *= 2
-    return values.reshape(shape)
 
 
 def gamma(n: int, k: int, levels: float) -> float:
