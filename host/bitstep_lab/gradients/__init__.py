@@ -1,0 +1,1 @@
+"""Gradients of few bits between workers, measured."""
