@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from tests.host.gradients.helpers import check_mean, check_variance, errors
 
-from bitstep.gradients import BFloat16, Key, MessageError, make_codec
+from bitstep.gradients import BFloat16, Key, MessageError, majority_vote, make_codec
 from bitstep.gradients.codecs.shares import choose
-from bitstep.gradients.codecs.signs import majority_vote
 from bitstep.gradients.codecs.sparse import RandomK, TopK
 from bitstep.gradients.wire.header import unpack_message
 
