@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.host.gradients.helpers import check_mean, check_variance, errors
+from tests.host.gradients.helpers import CORNERS, check_corner, check_mean, check_variance, errors
 
 from bitstep.gradients import BFloat16, Key, MessageError, make_codec
 from bitstep.gradients.codecs.gains import best_sketch, compression_gain
@@ -31,7 +31,7 @@ def test_statistics(name, options, bucket_size):
     vector = np.random.default_rng(3).normal(size=300).astype(np.float32)
     vector[:40] = 0
     codec = make_codec(name, bucket_size=bucket_size, **options)
-    found = errors(codec, vector, 1500)
+    found = errors(codec, vector, 800)
     check_mean(codec, vector, found)
     check_variance(codec, vector, found)
 
@@ -153,18 +153,8 @@ def test_by_the_definition(levels):
 def test_corners(name, options):
     for bucket_size in (0, 4):
         codec = make_codec(name, bucket_size=bucket_size, **options)
-        for vector in (np.zeros(0), np.zeros(7), np.full(9, 3e38), np.array([3.4e38, -3.4e38, 1]),
-                       np.full(5, 1e-44), np.ones((2, 0)), np.array(-2.5), np.array([[1.5]]),
-                       np.linspace(-1, 1, 9).astype(np.float16), np.full(9, 2.0**-64)):
-            message = codec.encode(vector, KEY)
-            decoded = codec.decode(message, KEY)
-            assert decoded.shape == np.shape(vector)
-            assert decoded.dtype == np.float32
-            assert np.isfinite(decoded).all()
-            assert 8 * len(message) == codec.expected_bits(vector)
-            bias = codec.bias(vector)
-            assert bias is not None
-            assert bias.shape == np.shape(vector)
+        for vector in CORNERS:
+            check_corner(codec, vector)
     rounded = BFloat16.rounded(np.array([1, -3, 0.5], np.float32))
     assert unpack_message(make_codec(name).encode(rounded, KEY))[0].dtype == "bfloat16"
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.host.gradients.helpers import check_mean, check_variance, errors
+from tests.host.gradients.helpers import CORNERS, check_corner, check_mean, check_variance, errors
 
 from bitstep.gradients import BFloat16, Key, MessageError, majority_vote, make_codec
 from bitstep.gradients.codecs.shares import choose
@@ -33,18 +33,8 @@ def test_statistics(name, options, bucket_size):
 def test_corners(name, options):
     for bucket_size in (0, 4):
         codec = make_codec(name, bucket_size=bucket_size, **options)
-        for vector in (np.zeros(0), np.zeros(7), np.full(9, 3e38), np.array([3.4e38, -3.4e38, 1]),
-                       np.full(5, 1e-44), np.ones((2, 0)), np.array(-2.5), np.array([[1.5]]),
-                       np.linspace(-1, 1, 9).astype(np.float16)):
-            message = codec.encode(vector, KEY)
-            decoded = codec.decode(message, KEY)
-            assert decoded.shape == np.shape(vector)
-            assert decoded.dtype == np.float32
-            assert np.isfinite(decoded).all()
-            assert 8 * len(message) == codec.expected_bits(vector)
-            bias = codec.bias(vector)
-            assert bias is not None
-            assert bias.shape == np.shape(vector)
+        for vector in CORNERS:
+            check_corner(codec, vector)
         rounded = BFloat16.rounded(np.array([1, -3, 0.5], np.float32))
         assert unpack_message(codec.encode(rounded, KEY))[0].dtype == "bfloat16"
 
@@ -135,6 +125,8 @@ def test_majority_vote():
     for wrong in ([], [np.ones(2), np.ones(3)]):
         with pytest.raises(ValueError, match="at least one, and of one shape"):
             majority_vote(wrong)
+    with pytest.raises(ValueError, match="finite"):
+        majority_vote([np.ones(2), np.array([1, np.nan])])
 
 
 def test_majority_is_right_more_often_with_more_ranks():

@@ -142,11 +142,13 @@ def majority_vote(vectors: Sequence[np.ndarray], *, scaled: bool = False) -> np.
     Raises
     ------
     ValueError
-        For no vectors, or vectors of different shapes.
+        For no vectors, vectors of different shapes, or values that are not finite.
     """
     if not len(vectors) or len({np.shape(one) for one in vectors}) > 1:
         raise ValueError("vectors must be at least one, and of one shape, not of the shapes "
                          f"{[np.shape(one) for one in vectors]}")
+    if not all(np.isfinite(one).all() for one in vectors):
+        raise ValueError("vectors must hold finite values: NaN and infinity have no vote")
     votes = sum(np.sign(one).astype(np.int64) for one in vectors)
     vote = np.sign(votes).astype(np.float32)
     if not scaled:
