@@ -134,7 +134,7 @@ class Ndqsg(Uniform):
             indices = self._unnested(body[size:], side, scales, dither)
         else:
             indices = self.coding.decode(body[size:], count, self.n_symbols) - self.levels
-        return self._values(indices, scales, dither, None if mode == PLAIN else side)
+        return self._received(indices, scales, dither, None if mode == PLAIN else side)
 
     def _encode(self, values, key):
         return self._encode_shaped(values, key, None)
@@ -170,7 +170,7 @@ class Ndqsg(Uniform):
         targets = self.targets(self._scaled(side), scales).astype(np.int64)
         return 2 * (targets + dither) - (FRACTION - 1)
 
-    def _values(self, indices, scales, dither, side) -> np.ndarray:
+    def _received(self, indices, scales, dither, side) -> np.ndarray:
         """Received values of fine indices: float32."""
         numbers = 2 * (indices * FRACTION - dither) + FRACTION - 1
         with np.errstate(under="ignore", over="ignore"):
