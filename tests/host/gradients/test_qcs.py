@@ -190,6 +190,23 @@ def test_bytes_and_compression_gain(n, k, levels):
     assert gain == pytest.approx(compression_gain(n, k, levels), rel=0.013)
 
 
+@pytest.mark.parametrize("name, options", SETTINGS)
+def test_probabilities_of_symbols(name, options):
+    """Of one key as of others, as far as a vector of 40,000 values tells."""
+    vector = np.random.default_rng(5).normal(size=40_000)
+    codec = make_codec(name, **options)
+    assert isinstance(codec, Qcs)
+    counts, sent = np.zeros(codec.n_symbols), codec.sent(vector.size)
+    for step in range(20):
+        _, body = unpack_message(codec.encode(vector, Key(1, step)))
+        symbols = codec.coding.decode(body[4 * codec.n_buckets(vector.size):], sent,
+                                      codec.n_symbols)
+        counts += np.bincount(symbols, minlength=codec.n_symbols)
+    found = codec.probabilities(vector)
+    assert found.sum() == pytest.approx(1)
+    assert np.abs(counts / counts.sum() - found).max() < 5 * np.sqrt(0.25 / sent)
+
+
 def test_best_settings_of_a_gain():
     """Least gamma at a gain: fewer rows with more levels beat k = n, Q = 1."""
     assert compression_gain(64, 64, 1) == pytest.approx(20.19, abs=0.005)

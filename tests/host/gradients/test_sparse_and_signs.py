@@ -12,6 +12,7 @@ from bitstep.gradients.codecs.sparse import RandomK, TopK
 from bitstep.gradients.wire.header import unpack_message
 
 FC_300_100 = ((784, 300), (300,), (300, 100), (100,), (100, 10), (10,))
+LENET = ((5, 5, 1, 32), (32,), (5, 5, 32, 64), (64,), (3136, 512), (512,), (512, 10), (10,))
 KEY = Key(11, 3, 1, 4)
 SETTINGS = [("top-k", {"share": 0.1}), ("random-k", {"share": 0.1}),
             ("random-k", {"share": 0.1, "unbiased": False}), ("one-bit", {}), ("sign", {})]
@@ -99,15 +100,19 @@ def test_one_bit_by_hand():
     assert codec.expected_error(matrix) == pytest.approx(1 + 1 + 2.25 + 2.25)
 
 
-def test_one_bit_bytes_of_fc_300_100():
-    """n + 64 (784 + 300 + 100 + 3) bits = 342.578 Kbit, and the last bytes of six tensors."""
+@pytest.mark.parametrize("shapes, n, rows", [
+    (FC_300_100, 266_610, 784 + 300 + 100 + 3), (LENET, 1_663_370, 5 + 5 + 3136 + 512 + 4)])
+def test_one_bit_bytes(shapes, n, rows):
+    """n + 64 rows bits: 342.578 Kbit of FC-300-100, 1,897.738 of LeNet (Table 1 of the DQSG paper:
+    342.6 and 1,897.8), and the last bytes of the tensors.
+    """
     codec, rng = make_codec("one-bit"), np.random.default_rng(1)
-    messages = [codec.encode(rng.normal(size=shape), KEY) for shape in FC_300_100]
+    messages = [codec.encode(rng.normal(size=shape), KEY) for shape in shapes]
     bodies = sum(8 * len(unpack_message(message)[1]) for message in messages)
-    assert 266_610 + 64 * (784 + 300 + 100 + 3) == 342_578
-    assert 342_578 <= bodies <= 342_578 + 6 * 7
+    assert n + 64 * rows in (342_578, 1_897_738)
+    assert n + 64 * rows <= bodies <= n + 64 * rows + 7 * len(shapes)
     assert sum(8 * len(message) for message in messages) == \
-        sum(codec.expected_bits(np.ones(shape)) for shape in FC_300_100)
+        sum(codec.expected_bits(np.ones(shape)) for shape in shapes)
 
 
 def test_sign_by_hand():

@@ -37,6 +37,7 @@ from bitstep.gradients.codecs.shares import choose, kept_of, share_code
 from bitstep.gradients.errors import MessageError
 from bitstep.gradients.keys import Key
 from bitstep.gradients.vectors import bucket_blocks, checked_vector
+from bitstep.gradients.wire.payloads import PAYLOADS
 
 FRACTION_BITS = 23
 FRACTION = 2**FRACTION_BITS
@@ -105,7 +106,7 @@ class Qcs(Codec):
     """
 
     name, number = "qcs", 20
-    payloads = ("fixed", "radix")
+    payloads = tuple(PAYLOADS)
 
     def __init__(self, *, share: float = 1.0, levels: int = 1, bucket_size: int = BUCKET,
                  payload: str | None = None):
@@ -146,7 +147,14 @@ class Qcs(Codec):
         return sum(block.buckets * block.k for block in self.blocks(count))
 
     def _encode(self, values, key):
-        signs, scales, targets = _signs(key, values.size), [], []
+        targets, scales = self._targets(values, key)
+        symbols = targets + self.half_range + _dither(key, targets.size) >> FRACTION_BITS
+        return scales.astype("<f4").tobytes() + self.coding.encode(symbols, self.n_symbols)
+
+    def _targets(self, values, key) -> tuple[np.ndarray, np.ndarray]:
+        """The integers t of all numbers that are sent (int64), and the scales of the buckets."""
+        signs = _signs(key, values.size)
+        targets, scales = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
         for block in self.blocks(values.size):
             fixed, exponents = _fixed_point(values[block.part].reshape(block.buckets, block.size))
             rows = block.transform(fixed * signs[block.part].reshape(fixed.shape))
@@ -158,10 +166,7 @@ class Qcs(Codec):
             targets.append(np.clip(exact, -self.half_range, self.half_range).reshape(-1))
             # The scale is n times smaller than the number: sums may be beyond float32.
             scales.append(np.ldexp(most / np.float32(block.n), exponents - VALUE_BITS).reshape(-1))
-        joined = np.concatenate([np.zeros(0, np.int64), *targets])
-        symbols = joined + self.half_range + _dither(key, joined.size) >> FRACTION_BITS
-        return np.concatenate([np.zeros(0, np.float32), *scales]).astype("<f4").tobytes() \
-            + self.coding.encode(symbols, self.n_symbols)
+        return np.concatenate(targets), np.concatenate(scales)
 
     def _decode(self, body, count, key, side):
         size, sent = 4 * self.n_buckets(count), self.sent(count)
@@ -208,11 +213,22 @@ class Qcs(Codec):
             total += share * squares[block.part].sum()
         return float(total)
 
+    def probabilities(self, vector) -> np.ndarray:
+        """Mean probability of every symbol: float64, shape (n_symbols,). The dither is averaged;
+        signs and rows are those of one key, since their mean has no formula.
+        """
+        values, _ = checked_vector(vector)
+        targets, _ = self._targets(values.reshape(-1), Key(0))
+        lower = targets + self.half_range >> FRACTION_BITS
+        places = (targets + self.half_range) % FRACTION / FRACTION
+        found = np.bincount(lower, 1 - places, self.n_symbols + 1) \
+            + np.bincount(lower + 1, places, self.n_symbols + 1)
+        return found[:-1] / max(targets.size, 1)
+
     def expected_bits(self, vector):
         values, dtype = checked_vector(vector)
-        evenly = np.full(self.n_symbols, 1 / self.n_symbols)
         return self.overhead_bits(values.shape, dtype) + 32 * self.n_buckets(values.size) \
-            + self.coding.expected_bits(self.sent(values.size), evenly)
+            + self.coding.expected_bits(self.sent(values.size), self.probabilities(vector))
 
 
 class QcsMmse(Qcs):
