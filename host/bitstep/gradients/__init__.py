@@ -1,6 +1,7 @@
 """Gradients of few bits between workers: codecs, messages, exchange."""
 
 from bitstep.gradients.codecs.base import Codec
+from bitstep.gradients.codecs.signs import majority_vote
 from bitstep.gradients.control.dq_sgd import DqSgd
 from bitstep.gradients.control.feedback import ErrorFeedback
 from bitstep.gradients.control.heuristics import AdaQs, OlandRaj
@@ -10,4 +11,4 @@ from bitstep.gradients.registry import list_codecs, make_codec
 from bitstep.gradients.vectors import BFloat16
 
 __all__ = ["AdaQs", "BFloat16", "Codec", "DqSgd", "ErrorFeedback", "Key", "MessageError",
-           "OlandRaj", "list_codecs", "make_codec"]
+           "OlandRaj", "list_codecs", "majority_vote", "make_codec"]

@@ -4,6 +4,10 @@ import numpy as np
 
 from bitstep.gradients import Codec, Key
 
+CORNERS = (np.zeros(0), np.zeros(7), np.full(9, 3e38), np.array([3.4e38, -3.4e38, 1]),
+           np.full(5, 1e-44), np.full(9, 2.0**-64), np.ones((2, 0)), np.array(-2.5),
+           np.array([[1.5]]), np.linspace(-1, 1, 9).astype(np.float16), np.ones((40, 30)))
+
 
 def errors(codec: Codec, vector: np.ndarray, trials: int, side=None, seed=0) -> np.ndarray:
     """decode(encode(v)) - v for many keys: float64, shape (trials, size)."""
@@ -35,3 +39,20 @@ def check_variance(codec: Codec, vector: np.ndarray, found: np.ndarray) -> None:
     if exact is not None:
         assert abs(mean - exact) <= 0.02 * exact + least, (mean, exact)
     assert mean <= 1.02 * codec.variance_bound(vector) + least
+
+
+def check_corner(codec: Codec, vector: np.ndarray, side=None) -> None:
+    """A corner vector comes back finite, in its shape, in a message of the stated length."""
+    key = Key(11, 3, 1, 4)
+    message = codec.encode(vector, key, side)
+    decoded = codec.decode(message, key, side)
+    assert decoded.shape == vector.shape
+    assert decoded.dtype == np.float32
+    assert np.isfinite(decoded).all()
+    bias = codec.bias(vector)
+    assert bias is not None
+    assert bias.shape == vector.shape
+    assert np.isfinite(bias).all()
+    assert np.isfinite(codec.variance_bound(vector))
+    if side is None:
+        assert 8 * len(message) == codec.expected_bits(vector)
