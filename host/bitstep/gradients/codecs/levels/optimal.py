@@ -1,5 +1,7 @@
 """Levels that are optimal for the very vector, sent with it. Own variant."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from bitstep.checks import check_choice
@@ -71,7 +73,7 @@ class Optimal(Scaled):
         if self.per == "tensor":
             return [slice(0, count)] * bool(count)
         starts = bucket_starts(count, self.bucket_size).tolist()
-        return [slice(*pair) for pair in zip(starts, [*starts[1:], count], strict=True)]
+        return [slice(*pair) for pair in pairwise([*starts, count])]
 
     def _encode(self, values, key):
         scales, numbers, sets = self._quantized(values)
