@@ -1,16 +1,19 @@
 """Codecs with levels: rounding by hand, statistics, bounds, corners, options."""
 
 import heapq
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.host.gradients.helpers import check_mean, check_variance, errors
 
-from bitstep.gradients import BFloat16, Key, MessageError, make_codec
+from bitstep import gradients
+from bitstep.gradients import BFloat16, Key, MessageError
 from bitstep.gradients.codecs.levels import bounds, rounding
 from bitstep.gradients.codecs.levels.rounding import ONE, ROUNDING_STREAM
 from bitstep.gradients.wire.header import pack_message, unpack_message
 
+make_codec: Any = gradients.make_codec       # its codecs have more than a Codec
 KEY = Key(11, 3, 1, 4)
 RNG = np.random.default_rng(3)
 VECTOR = RNG.normal(size=300)
