@@ -11,7 +11,9 @@ clusters that are far apart. ``SplitCosts`` adds only terms that are not negativ
 memory, and no digit lost.
 """
 
+from functools import cache
 from itertools import pairwise
+from math import isqrt
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +21,7 @@ import numpy as np
 from bitstep.levels.points import Points, running_sum
 
 CHUNK = 1 << 20             # pairs at a time
+ROOM = 1 << 28              # best k that are kept
 
 
 class Costs(Protocol):
@@ -120,6 +123,7 @@ class SplitCosts:
         return kernels.split_layer(before, self.places, self.weights, self.costs, self.arms)
 
 
+@cache
 def compiled_kernels():
     """The module of compiled loops; None where numba is not installed."""
     try:
@@ -184,6 +188,9 @@ def _least(costs, before, ends, lows, highs):
 def best_candidates(costs: Costs, n_levels: int) -> np.ndarray:
     """Numbers of the candidates that are the levels, the first and the last one among them.
 
+    The best k of all layers are kept, 4 bytes each. Where they are more than ROOM, layers are kept
+    for one block of them at a time, and computed twice.
+
     Parameters
     ----------
     costs : Costs
@@ -194,15 +201,28 @@ def best_candidates(costs: Costs, n_levels: int) -> np.ndarray:
     -------
     chosen : ndarray of int64, shape (n_levels,)
     """
-    size = costs.size
+    size, n_layers = costs.size, max(n_levels - 3, 0)
     zero, every = np.zeros(size, np.int64), np.arange(size)
-    least, choices = costs.of(zero, every, np.zeros(size)), []
-    for _ in range(n_levels - 3):
-        least, best = costs.layer(least) or next_layer(costs, least)
-        choices.append(best.astype(np.int32 if size < 2**31 else np.int64))
+    least, blocks, choices = costs.of(zero, every, np.zeros(size)), [], []
+    length = n_layers if n_layers * size <= ROOM else isqrt(n_layers - 1) + 1
+    for done in range(0, n_layers, max(length, 1)):
+        blocks.append((least, min(length, n_layers - done)))
+        least, choices = _layers(costs, *blocks[-1])
     chosen = [size - 1]
     if n_levels > 2:
         chosen.append(int(np.argmin(costs.of(every, np.full(size, size - 1), least))))
-    for best in reversed(choices):
-        chosen.append(int(best[chosen[-1]]))
+    while blocks:
+        before, count = blocks.pop()
+        for best in reversed(choices or _layers(costs, before, count)[1]):
+            chosen.append(int(best[chosen[-1]]))
+        choices = []
     return np.array([0, *chosen[::-1]])
+
+
+def _layers(costs, least, count):
+    """Some layers: the last one's least costs, and the best k of each."""
+    choices = []
+    for _ in range(count):
+        least, best = costs.layer(least) or next_layer(costs, least)
+        choices.append(best.astype(np.int32 if costs.size < 2**31 else np.int64))
+    return least, choices

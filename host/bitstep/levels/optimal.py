@@ -27,7 +27,8 @@ def optimal_levels(points, n_levels: int, *, weights=None, method: str = "exact"
     weights : array_like of numbers, as many as points, optional
         Weight of each point's variance, at least 0; default: 1.
     method : {"exact", "histogram", "discretised", "adaquant"}
-        ``exact``: O(s n log n), n distinct points, s levels.
+        ``exact``: O(s n log n), n distinct points, s levels; at most 1 GiB besides some copies of
+        the points.
         ``histogram``: the best levels among ``bins`` + 1 equally spaced ones. One pass over the
         points, which need no order, then O(s bins log bins).
         ``discretised``: the best levels among ``bins`` places, half of them equally spaced and half

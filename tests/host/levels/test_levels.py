@@ -112,6 +112,14 @@ def test_offset_and_clusters_take_the_sums_without_cancellation(monkeypatch):
     assert used == [60]
 
 
+@pytest.mark.parametrize("n_levels", [2, 3, 4, 5, 7, 12, 13])
+def test_little_room(n_levels, monkeypatch):
+    points = np.random.default_rng(9).normal(size=200)
+    expected = optimal_levels(points, n_levels)
+    monkeypatch.setattr(layers, "ROOM", 500)
+    assert optimal_levels(points, n_levels).tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("values", [NORMAL, np.exp(NORMAL)], ids=["normal", "lognormal"])
 def test_weights_are_copies(values):
     copies = np.random.default_rng(2).integers(0, 5, values.size)

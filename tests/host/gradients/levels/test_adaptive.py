@@ -145,6 +145,23 @@ def test_norms_weigh_the_buckets_or_not():
         assert normalised(other) < normalised(plain)
 
 
+@pytest.mark.parametrize("name, options", [("alq", {}), ("alq-linf", {"zero": True, "bits": 4}),
+                                           ("alq", {"symmetric": False}), ("amq-n", {})])
+def test_shares_of_levels(name, options):
+    """Of the fitted distribution, beside those of the vectors that it was fitted to."""
+    rng = np.random.default_rng(8)
+    vectors = [rng.normal(loc=rank, size=4096) for rank in range(3)]
+    codec = make_codec(name, **options)
+    statistics = [codec.statistics(vector) for vector in vectors]
+    codec.update(statistics)
+    weights = np.array([one[0, 2]**2 for one in statistics]) if codec.by_norm else np.ones(3)
+    expected = np.average([codec.probabilities(one) for one in vectors], axis=0, weights=weights)
+    assert codec.level_shares(statistics) == pytest.approx(expected, abs=0.02)
+    assert codec.level_shares(statistics).sum() == pytest.approx(1)
+    with pytest.raises(ValueError, match="not zero"):
+        codec.level_shares([codec.statistics(np.zeros(5))])
+
+
 @pytest.mark.parametrize("name", ADAPTIVE)
 @pytest.mark.parametrize("bits", [1, 2, 8])
 def test_levels_of_extreme_vectors_differ(name, bits):

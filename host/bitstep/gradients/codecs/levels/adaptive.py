@@ -117,11 +117,32 @@ class Adaptive(Levelled):
         ValueError
             For arrays that are not of :meth:`statistics`.
         """
-        whole = np.concatenate([_checked(one) for one in statistics]) if len(statistics) \
-            else np.zeros((0, 3))
-        mixture = Mixture.fitted(whole, by_norm=self.by_norm, folded=self.symmetric)
+        mixture = self._fitted(statistics, folded=self.symmetric)
         if mixture is not None and self._n_free:
             self._set(self._search(Objective(mixture, self.zero)))
+
+    def level_shares(self, statistics: Sequence[np.ndarray]) -> np.ndarray:
+        """Expected share of every level in the distribution that fits statistics (ALQ paper,
+        Corollaries 3 and 4): what a code of symbols can be made of before any vector is rounded.
+
+        Returns
+        -------
+        shares : ndarray of float64, shape (n_levels,)
+
+        Raises
+        ------
+        ValueError
+            For statistics that are none, or of zero vectors alone.
+        """
+        mixture = self._fitted(statistics, folded=False)
+        if mixture is None:
+            raise ValueError("statistics must be of a vector that is not zero")
+        return Objective(mixture).probabilities(self.levels[1:-1])
+
+    def _fitted(self, statistics, *, folded):
+        whole = np.concatenate([_checked(one) for one in statistics]) if len(statistics) \
+            else np.zeros((0, 3))
+        return Mixture.fitted(whole, by_norm=self.by_norm, folded=folded)
 
     def _search(self, objective):
         """The best free levels, by coordinate descent."""
