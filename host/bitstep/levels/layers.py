@@ -128,9 +128,7 @@ def compiled_kernels():
     """The module of compiled loops; None where numba is not installed."""
     try:
         from bitstep.levels import kernels
-    except ModuleNotFoundError as error:
-        if error.name != "numba":
-            raise
+    except ImportError:
         return None
     return kernels
 

@@ -55,7 +55,9 @@ def optimal_levels(points, n_levels: int, *, weights=None, method: str = "exact"
     if method == "histogram" and weights is None:
         values = np.asarray(points).reshape(-1)
         if values.size and values.dtype in (np.float32, np.float64):
-            return _histogram(values, n_levels, bins)
+            found = _histogram(values, n_levels, bins)
+            if found is not None:
+                return found
     every = Points.of(points, weights)
     if every.values.size <= n_levels:
         return every.values
@@ -76,7 +78,7 @@ def _places(points, n_levels, method, bins):
     if method == "adaquant":
         return adaquant_levels(points.values, n_levels - 1, weights=points.weights)
     if method == "histogram":
-        return np.linspace(low, high, bins + 1)
+        return np.unique(np.linspace(low, high, bins + 1))
     total = running_sum(points.weights)
     shares = np.arange(1, bins - bins // 2) / (bins - bins // 2) * total[-1]
     return np.unique(np.concatenate([np.linspace(low, high, bins // 2 + 1), [high],
@@ -130,7 +132,9 @@ def _exact(points: Points, n_levels: int) -> np.ndarray:
 
 
 def _histogram(values, n_levels, bins):
-    """Levels from one pass over values (float32 or float64, shape (n,))."""
+    """Levels from one pass over values (float32 or float64, shape (n,)); None if places
+    between them are not all distinct, or out of range.
+    """
     low, high = float(values.min()), float(values.max())
     if not np.isfinite([low, high]).all():
         Points.of(values)       # says what is wrong
@@ -138,8 +142,10 @@ def _histogram(values, n_levels, bins):
         return np.array([low])
     exponent = _exponent(low, high)
     if abs(exponent) > 500:
-        return np.ldexp(_histogram(np.ldexp(values, -exponent), n_levels, bins), exponent)
+        return None                 # squares would overflow or vanish
     places = np.linspace(low, high, bins + 1)
+    if not (np.diff(places) > 0).all():
+        return None
     if places.size <= n_levels:
         return places
     points = Points(places, split_weights(values, low, bins / (high - low), bins) / values.size)

@@ -1,5 +1,7 @@
 """Optimal levels: against brute force in fractions, guarantees, compiled against NumPy."""
 
+import subprocess
+import sys
 from fractions import Fraction
 from itertools import combinations, pairwise
 
@@ -206,6 +208,26 @@ def test_few_distinct_points(method):
     assert level_cost(tiny, optimal_levels(tiny, 3, method=method, bins=8)) >= 0
     huge = np.array([-1e308, 0, 1, 5e307, 1e308])
     assert optimal_levels(huge, 3, method=method)[[0, -1]].tolist() == [-1e308, 1e308]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_neighbours_among_floats(method):
+    points = 1 + np.finfo(float).eps * np.array([0, 1, 2, 5, 9, 9, 40])
+    found = optimal_levels(points, 4, method=method)
+    assert (np.diff(found) > 0).all()
+    assert found[[0, -1]].tolist() == points[[0, -1]].tolist()
+    assert level_cost(points, found) <= 2 * level_cost(points, optimal_levels(points, 4))
+
+
+def test_without_numba():
+    program = ("import sys; sys.modules['numba'] = None\n"
+               "from bitstep.levels import METHODS, optimal_levels\n"
+               "for method in METHODS:\n"
+               "    print(optimal_levels([0.0, 1, 1, 2, 8, 9, 20], 3, method=method).tolist())\n")
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                         timeout=120, check=True)
+    assert run.stdout.splitlines() == [str(optimal_levels(
+        [0.0, 1, 1, 2, 8, 9, 20], 3, method=method).tolist()) for method in METHODS]
 
 
 @pytest.mark.parametrize("arguments, kind, text", [

@@ -7,6 +7,7 @@ a bucket's normalised values, although those of the cut distribution differ.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import erfc, exp, pi, sqrt
 
 import numpy as np
@@ -98,14 +99,17 @@ class Mixture:
         return self._density(places)
 
     def _between(self, low, high):
+        # Intervals share their ends, and erfc and exp are what takes time.
+        places, back = np.unique(np.concatenate([low, high]), return_inverse=True)
+        below, above = back[:np.size(low)], back[np.size(low):]
         m, s = self.means[:, None], self.deviations[:, None]
-        below, above = (low - m) / s, (high - m) / s
-        mass = _normal_mass(below, above)
-        slope = s * (_normal_density(below) - _normal_density(above))
-        first = m * mass + slope
+        z = (places - m) / s
+        mass = _mass(z, _tails(z), below, above)
+        bells = s * _normal_density(z)
+        first = m * mass + (bells[:, below] - bells[:, above])
         # By parts: x^2 p = m x p + s^2 p - s^2 (x p)'.
-        second = m * first + s**2 * mass \
-            + s * (low * _normal_density(below) - high * _normal_density(above))
+        moved = places * bells
+        second = m * first + s**2 * mass + (moved[:, below] - moved[:, above])
         shares = (self.weights / self._whole)[:, None]
         return tuple(in_order(shares * one) for one in (mass, first, second))
 
@@ -114,11 +118,11 @@ class Mixture:
         return in_order((self.weights / self._whole / self.deviations)[:, None]
                         * _normal_density(z))
 
-    @property
+    @cached_property
     def _whole(self):
         """Mass of the components within [-1, 1] before they are cut."""
-        return _normal_mass((-1 - self.means) / self.deviations,
-                            (1 - self.means) / self.deviations)
+        z = (np.array([-1.0, 1.0]) - self.means[:, None]) / self.deviations[:, None]
+        return _mass(z, _tails(z), [0], [1])[:, 0]
 
 
 def in_order(terms: np.ndarray) -> np.ndarray:
@@ -131,10 +135,13 @@ def _normal_density(z):
         return _each(exp, -0.5 * z * z) / sqrt(2 * pi)
 
 
-def _normal_mass(low, high):
-    """Mass of the standard normal distribution from ``low`` to ``high``; of tails, too, without
-    cancellation of numbers near 1.
-    """
-    right = low > 0
-    near, far = np.where(right, low, -high), np.where(right, high, -low)
-    return 0.5 * (_each(erfc, near / sqrt(2)) - _each(erfc, far / sqrt(2)))
+def _tails(z):
+    """Mass of the standard normal distribution beyond z, on z's side of 0."""
+    return 0.5 * _each(erfc, np.abs(z) / sqrt(2))
+
+
+def _mass(z, tails, below, above):
+    """Mass between some z and others, without cancellation of numbers near 1."""
+    low, high = tails[:, below], tails[:, above]
+    return np.where(z[:, below] > 0, low - high,
+                    np.where(z[:, above] < 0, high - low, 1 - low - high))
