@@ -50,6 +50,26 @@ def test_statistics(name, options, bucket_size):
         assert codec.expected_bits(vector) == 8 * len(message)
 
 
+@pytest.mark.parametrize("name, options", [("nuqsgd", {}), ("alq", {"zero": True}),
+                                           ("alq-linf", {"bits": 5}), ("optimal", {})])
+def test_payloads_hold_the_same_symbols(name, options):
+    """Their expected lengths, too: codes that learn may end some bytes beside them."""
+    vector = np.random.default_rng(4).laplace(size=4000).astype(np.float32)
+    expected = make(name, options, vector, 1000)
+    for payload in expected.payloads:
+        try:
+            codec = make(name, options | {"payload": payload}, vector, 1000)
+        except ImportError:
+            continue                    # a payload whose package is not installed
+        messages = [codec.encode(vector, Key(5, step)) for step in range(5)]
+        for step, message in enumerate(messages):
+            same = expected.encode(vector, Key(5, step))
+            assert (codec.decode(message, Key(5, step))
+                    == expected.decode(same, Key(5, step))).all()
+        assert codec.expected_bits(vector) == \
+            pytest.approx(8 * np.mean([len(message) for message in messages]), rel=0.02)
+
+
 @pytest.mark.parametrize("name", ["nuqsgd", "alq", "optimal"])
 def test_statistics_find_words_that_lack_a_bit(name, monkeypatch):
     """The level above comes up too often."""
