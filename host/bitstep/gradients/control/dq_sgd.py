@@ -177,10 +177,12 @@ class DqSgd(BitController):
 
     def _planned(self, steps, n_bits):
         """The largest gain with which steps take so many bits beyond 2 a step."""
-        ratios = np.sort(self._ratios(steps, int(steps[0])), axis=None)
+        ratios = self._ratios(steps, int(steps[0])).reshape(-1)
         if n_bits >= ratios.size:
             return LARGEST_GAIN
-        return min(float(ratios[n_bits]), LARGEST_GAIN) if n_bits > 0 else 0.0
+        if n_bits <= 0:
+            return 0.0
+        return min(float(np.partition(ratios, n_bits)[n_bits]), LARGEST_GAIN)
 
     def _bits_for(self, steps, error):
         """Bits beyond 2 a step that keep an error, taken in the order of the ratios."""

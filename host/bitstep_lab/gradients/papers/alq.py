@@ -14,8 +14,8 @@ BEST_OF_ALQ = (93.24, 91.96, 67.72)
 QSGD_LINF = (91.52, 89.95, 66.35)
 HOURS = {"32": 95, "16": 46}
 
-CONCLUSION = ("Shares of time agree; the sentence about 10 minutes and equation 16 do not hold. ALQ "
-              "has twice the error of the best 8 levels, because of its norm.")
+CONCLUSION = ("Shares of time agree; the sentence about 10 minutes and equation 16 do not hold. "
+              "ALQ has twice the error of the best 8 levels, because of its norm.")
 
 
 def claims() -> list[Claim]:

@@ -105,6 +105,19 @@ def test_noisy_norms(norms):
     assert schedule.schedule_error(bits, norms, ALPHA) < 1.4 * fixed
 
 
+@pytest.mark.parametrize("noise, most", [(0.1, 1.125), (0.3, 1.995)])
+def test_rare_updates_with_noisy_norms(noise, most):
+    """Largest error by its budget: docs/gradients.md."""
+    found = []
+    for base in (np.ones(STEPS), NORMS):
+        for seed in range(5):
+            norms = base * np.exp(noise * np.random.default_rng(seed).normal(size=STEPS))
+            fixed = schedule.schedule_error(np.full(STEPS, 4), norms, ALPHA)
+            bits = run(dq_sgd(error=fixed), norms)
+            found.append(schedule.schedule_error(bits, norms, ALPHA) / fixed)
+    assert most - 0.01 < max(found) < most
+
+
 def test_norms_that_rise_cost_bits():
     norms = np.where(np.arange(STEPS) < 500, 1, 30.0)
     controller = dq_sgd(error=500, interval=10)
