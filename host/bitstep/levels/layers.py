@@ -114,7 +114,7 @@ class SplitCosts:
         left = self.places[middle] - self.places[k]
         cost = self.costs[row, k] + right * self.arms[row, k] \
             + left * (self.arms[row, j] + self.weights[middle] * right) + self.costs[row, j]
-        return before[k] + np.where(k == j, 0.0, cost)
+        return before[k] + cost         # 0 for k = j: the first row has no points between
 
     def layer(self, before):
         """See :class:`Costs`."""

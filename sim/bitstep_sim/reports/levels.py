@@ -1,4 +1,5 @@
-"""Optimal levels: time of the solver, and variance of codecs with levels on Gaussian buckets.
+"""Optimal levels: time of the solver; variance of codecs with levels on Gaussian buckets, and time
+of their updates.
 
 Times are processor times of one thread, the least of some runs, sorting included. The sort beside
 them is NumPy's stable one of the same points.
@@ -71,8 +72,23 @@ def report_codecs(bits: int) -> None:
             *(f"{one:.4g}" for one in (np.mean(found), min(found), max(found))))
 
 
+def report_updates(ranks: int = 4) -> None:
+    """Print a table of the time of the first update, from the default samples of some ranks."""
+    table("codec, 3 bits, 5 bits, 8 bits")
+    vectors = [np.random.default_rng(rank).laplace(size=40 * BUCKET) for rank in range(ranks)]
+    for name in ("alq", "alq-gd", "amq"):
+        spent = []
+        for bits in (3, 5, 8):
+            codec = make_codec(name, bits=bits, bucket_size=BUCKET)
+            statistics = [codec.statistics(vector) for vector in vectors]
+            start = time.thread_time()
+            codec.update(statistics)
+            spent.append(time.thread_time() - start)
+        row(f"`{name}`", *(f"{one:.2g}" for one in spent))
+
+
 def main() -> None:
-    """Print both tables in Markdown."""
+    """Print all tables in Markdown."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n    ")[0],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bits", type=int, choices=range(2, 9), default=3, metavar="B",
@@ -84,6 +100,8 @@ def main() -> None:
     report_solver([max(size // options.shrink, 100) for size in SIZES], TURNS)
     print(f"\nCodecs, {SEEDS} buckets of {BUCKET:,} values, {options.bits} bits:")
     report_codecs(options.bits)
+    print(f"\nSeconds of an update, 4 ranks with 20 buckets each of {BUCKET:,} values:")
+    report_updates()
 
 
 if __name__ == "__main__":

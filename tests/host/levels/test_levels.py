@@ -195,6 +195,14 @@ def test_guarantee_of_adaquant(name, k, gamma):
     assert level_cost(values, among) <= 2 * least * (1 + 1e-9)
 
 
+def test_adaquant_by_hand():
+    """Of 6 intervals 3 pairs are merged, each at the cost 1, and 2 of them divided again."""
+    assert adaquant_levels(np.arange(7), 1).tolist() == [0, 1, 2, 3, 4, 6]
+    # The point 3 counts ten times. First 0-2 (cost 1) and 2-4 (cost 10) stay divided, and 0-1-2-3-4
+    # -6-8 is left; then 2-4 again, and 4-8 (cost 3 + 4 + 3).
+    assert adaquant_levels(np.append(np.arange(9), [3] * 9), 1).tolist() == [0, 2, 3, 4, 6, 8]
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_few_distinct_points(method):
     assert optimal_levels(np.full(5, 7.5), 4, method=method).tolist() == [7.5]
