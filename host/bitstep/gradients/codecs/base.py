@@ -34,6 +34,8 @@ class Codec(ABC):
     ------
     ValueError
         For a setting outside its range.
+    ImportError
+        If a package is missing that the payload needs.
     """
 
     name: ClassVar[str]
@@ -49,6 +51,7 @@ class Codec(ABC):
             payload = self.payloads[0]
         if payload is not None:
             check_choice("payload", payload, self.payloads)
+            PAYLOADS[payload].require()
         self.payload = payload
 
     # What a family defines

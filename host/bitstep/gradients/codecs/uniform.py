@@ -38,7 +38,7 @@ class Uniform(Codec):
         See :class:`bitstep.gradients.codecs.base.Codec`.
     """
 
-    payloads = ("fixed", "radix")
+    payloads = ("fixed", "radix", "huffman", "range")
     norm = "linf"
     subtractive = False
 

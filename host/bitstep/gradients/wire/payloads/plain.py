@@ -1,33 +1,14 @@
-"""Codings of symbols in a message."""
+"""Codings whose length does not depend on the symbols."""
 
 from math import log2
-from typing import Protocol
 
 import numpy as np
 
 from bitstep.gradients.errors import MessageError
+from bitstep.gradients.wire.payloads.base import Payload, check_length, check_symbols
 
 
-class Payload(Protocol):
-    """Coding of symbols 0 .. n_symbols - 1."""
-
-    number: int         # in the header, from 1 to 15
-    name: str
-
-    def encode(self, symbols: np.ndarray, n_symbols: int) -> bytes:
-        """Code symbols (integers, shape (count,))."""
-        ...
-
-    def decode(self, payload: bytes, count: int, n_symbols: int) -> np.ndarray:
-        """Find ``count`` symbols (int64). Raise MessageError if the bytes do not hold them."""
-        ...
-
-    def expected_bits(self, count: int, probabilities: np.ndarray) -> float:
-        """Expected bits of ``count`` symbols that have these mean probabilities."""
-        ...
-
-
-class Fixed:
+class Fixed(Payload):
     """As many bits for each symbol as the largest one needs, the lowest bits first."""
 
     number, name = 1, "fixed"
@@ -48,7 +29,7 @@ class Fixed:
         return 8 * ((count * symbol_width(len(probabilities)) + 7) // 8)
 
 
-class Radix:
+class Radix(Payload):
     """Groups of symbols as digits of one number, the first symbol lowest: 5 trits a byte.
 
     See :func:`radix_group` for the size of a group. The last group of a message may be shorter; it
@@ -113,20 +94,6 @@ def radix_group(n_symbols: int) -> tuple[int, int]:
     return size, radix_width(n_symbols, size)
 
 
-def check_length(payload: bytes, expected: int) -> None:
-    """Raise MessageError unless a payload has as many bytes as expected."""
-    if len(payload) != expected:
-        raise MessageError(f"the message's payload must have {expected} bytes, not {len(payload)}")
-
-
-def check_symbols(symbols: np.ndarray, n_symbols: int) -> np.ndarray:
-    """Return symbols; raise MessageError unless all are below ``n_symbols``."""
-    if symbols.size and symbols.max() >= n_symbols:
-        raise MessageError(f"the message has the symbol {symbols.max()}, and its codec has "
-                           f"{n_symbols} symbols")
-    return symbols
-
-
 def _bits(numbers: np.ndarray, width: int) -> np.ndarray:
     """Bits of numbers, the lowest first: uint8, shape (numbers * width,)."""
     return (numbers[:, None] >> np.arange(width) & 1).astype(np.uint8).reshape(-1)
@@ -138,6 +105,3 @@ def _digits(numbers: np.ndarray, n_symbols: int, group: int) -> np.ndarray:
         raise MessageError(f"the message has a group of symbols that {group} symbols of "
                            f"{n_symbols} cannot be")
     return numbers[:, None] // n_symbols ** np.arange(group, dtype=np.int64) % n_symbols
-
-
-PAYLOADS: dict[str, Payload] = {one.name: one for one in (Fixed(), Radix())}
