@@ -47,7 +47,7 @@ class Uncompressed(Plain):
         return values
 
     def _encode(self, values, key):
-        return values.astype("<f4").tobytes()
+        return values.astype("<f4", copy=False).tobytes()
 
     def _decode(self, body, count, key, side):
         check_length(body, self.width * count)

@@ -19,8 +19,11 @@ class Payload(ABC):
         """Code symbols (integers, shape (count,))."""
 
     @abstractmethod
-    def decode(self, payload: bytes, count: int, n_symbols: int) -> np.ndarray:
-        """Find ``count`` symbols (int64). Raise MessageError if the bytes do not hold them."""
+    def decode(self, payload: bytes, count: int, n_symbols: int,
+               dtype: type = np.int64) -> np.ndarray:
+        """Find ``count`` symbols (of a type that holds them). Raise MessageError if the bytes do
+        not hold them.
+        """
 
     @abstractmethod
     def expected_bits(self, count: int, probabilities: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bitstep.gradients import kernels
 from bitstep.gradients.errors import MessageError
 from bitstep.gradients.wire.payloads.base import Payload, check_length, check_same
 from bitstep.gradients.wire.payloads.tables import pack_table, unpack_table
@@ -24,16 +25,22 @@ class Huffman(Payload):
         symbols = np.asarray(symbols)
         if not symbols.size:
             return b""
-        lengths = code_lengths(np.bincount(symbols, minlength=n_symbols))
+        counts = np.bincount(symbols, minlength=n_symbols)
+        lengths = code_lengths(counts)
+        loops = kernels.find_kernels()
+        if loops:
+            packed = np.empty((int(counts @ lengths) + 7) // 8, np.uint8)
+            loops.pack_codes(np.ascontiguousarray(symbols), codes(lengths), lengths, packed)
+            return pack_table(lengths) + packed.tobytes()
         places = np.arange(lengths.max())
         digits = (codes(lengths)[:, None] >> places & 1).astype(np.uint8)
         bits = digits[symbols][(places < lengths[:, None])[symbols]]
         return pack_table(lengths) + np.packbits(bits, bitorder="little").tobytes()
 
-    def decode(self, payload, count, n_symbols):
+    def decode(self, payload, count, n_symbols, dtype=np.int64):
         if not count:
             check_length(payload, 0)
-            return np.zeros(0, np.int64)
+            return np.zeros(0, dtype)
         lengths, coded = unpack_table(payload, n_symbols)
         used = np.flatnonzero(lengths)
         if lengths.max() > LIMIT or not used.size or \
@@ -44,7 +51,7 @@ class Huffman(Payload):
                                f"{len(coded)} bytes")
         symbols, end = _find(np.frombuffer(coded, np.uint8), count, lengths)
         check_length(coded, (end + 7) // 8)
-        return check_same(symbols, payload, self.encode(symbols, n_symbols))
+        return check_same(symbols, payload, self.encode(symbols, n_symbols)).astype(dtype)
 
     def expected_bits(self, count, probabilities):
         """The length for the expected counts; symbols expected less than half a time are left out
@@ -131,9 +138,17 @@ def decoding_table(lengths: np.ndarray) -> np.ndarray:
 def _find(coded: np.ndarray, count: int, lengths: np.ndarray) -> tuple[np.ndarray, int]:
     """Symbols, and the bits that they take.
 
-    NumPy looks up the code at every bit as if one began there; a loop then goes from code to code.
+    A compiled loop goes from code to code. Without it NumPy looks up the code at every bit as if
+    one began there, and a loop goes from one to the next.
     """
     table, found, place, n_found = decoding_table(lengths), [], 0, 0
+    loops = kernels.find_kernels()
+    if loops:
+        symbols = np.empty(count, np.int64)
+        end = loops.find_codes(coded, table, LIMIT, symbols)
+        if end < 0:
+            raise _no_codes()
+        return symbols, end
     padded = np.append(coded, np.zeros(2, np.uint8)).astype(np.uint32)
     for start in range(0, coded.size, _PIECE):
         first, second, third = (padded[start + i:][:min(_PIECE, coded.size - start)]
@@ -148,5 +163,9 @@ def _find(coded: np.ndarray, count: int, lengths: np.ndarray) -> tuple[np.ndarra
         place, n_found = place + 8 * start, n_found + len(places)
     entries = np.concatenate(found)
     if entries.size < count or not entries.all():
-        raise MessageError("the message's codes end before its symbols, or are no codes")
+        raise _no_codes()
     return entries.astype(np.int64) >> 4, place
+
+
+def _no_codes() -> MessageError:
+    return MessageError("the message's codes end before its symbols, or are no codes")

@@ -42,10 +42,10 @@ class Range(Payload):
         encoder.encode(places[symbols], _model(frequencies(VALUES[numbers[used] - 1])))
         return pack_table(numbers) + encoder.get_compressed().astype("<u4").tobytes().rstrip(b"\0")
 
-    def decode(self, payload, count, n_symbols):
+    def decode(self, payload, count, n_symbols, dtype=np.int64):
         if not count:
             check_length(payload, 0)
-            return np.zeros(0, np.int64)
+            return np.zeros(0, dtype)
         numbers, coded = unpack_table(payload, n_symbols)
         used = np.flatnonzero(numbers)
         if not used.size:
@@ -63,7 +63,8 @@ class Range(Payload):
             raise MessageError(f"the message's range code is corrupted: {error}") from error
         if places.max() >= used.size:
             raise MessageError("the message has a symbol that its table does not name")
-        return check_same(used[places], payload, self.encode(used[places], n_symbols))
+        symbols = used.astype(dtype)[places]
+        return check_same(symbols, payload, self.encode(symbols, n_symbols))
 
     def expected_bits(self, count, probabilities):
         """The length for the expected counts; symbols expected less than half a time are left out
