@@ -28,8 +28,9 @@ class BFloat16:
     @classmethod
     def rounded(cls, values: np.ndarray) -> "BFloat16":
         """Round finite values in float32 to the nearest bfloat16, ties to even."""
-        words = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
-        return cls(((words + 0x7FFF + (words >> 16 & 1)) >> 16).astype(np.uint16))
+        words = np.asarray(values, np.float32).view(np.uint32)
+        odd = words >> np.uint32(16) & np.uint32(1)
+        return cls((words + np.uint32(0x7FFF) + odd >> np.uint32(16)).astype(np.uint16))
 
     @property
     def values(self) -> np.ndarray:
@@ -187,7 +188,9 @@ def bucket_sums(values: np.ndarray, bucket_size: int,
             own = centres[first:first + places.size]
             piece -= own if own.size == 1 else np.repeat(own, np.diff(places, append=piece.size))
             piece *= piece
-        sums[first:first + places.size] += np.add.reduceat(piece, places)
+        # sum is several times faster than reduceat
+        sums[first:first + places.size] += \
+            piece.sum() if places.size == 1 else np.add.reduceat(piece, places)
     return sums
 
 

@@ -234,7 +234,9 @@ class TernGrad(Uniform):
         deviations = np.sqrt(bucket_sums(values, self.bucket_size, means) / sizes)
         limits = np.minimum(self.clip * deviations, LARGEST).astype(np.float32)
         # A constant bucket has no deviation, and nothing in it is an outlier.
-        limits = of_buckets(np.where(limits > 0, limits, LARGEST), values.size, self.bucket_size)
+        limits = np.where(limits > 0, limits, LARGEST)
+        limits = limits[0] if limits.size == 1 \
+            else of_buckets(limits, values.size, self.bucket_size)
         return np.clip(values, -limits, limits)
 
 

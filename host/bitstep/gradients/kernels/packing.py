@@ -52,7 +52,7 @@ def _unpack_eights(packed, width, symbols):
 
 @kernel
 def pack_fixed(symbols, width, packed):
-    """Pack symbols of ``width`` bits, 1 to 8, the lowest bits first.
+    """Pack symbols of ``width`` bits, 1 to 7, the lowest bits first.
 
     Parameters
     ----------
@@ -73,10 +73,8 @@ def pack_fixed(symbols, width, packed):
         _pack_eights(symbols, 5, packed)
     elif width == 6:
         _pack_eights(symbols, 6, packed)
-    elif width == 7:
-        _pack_eights(symbols, 7, packed)
     else:
-        packed[:] = symbols
+        _pack_eights(symbols, 7, packed)
     whole = symbols.size // 8 * 8
     if whole < symbols.size:
         word = np.uint64(0)
@@ -102,10 +100,8 @@ def unpack_fixed(packed, width, symbols):
         _unpack_eights(packed, 5, symbols)
     elif width == 6:
         _unpack_eights(packed, 6, symbols)
-    elif width == 7:
-        _unpack_eights(packed, 7, symbols)
     else:
-        symbols[:] = packed
+        _unpack_eights(packed, 7, symbols)
     whole = symbols.size // 8 * 8
     word = np.uint64(0)
     for i in range(packed.size - 1, whole // 8 * width - 1, -1):

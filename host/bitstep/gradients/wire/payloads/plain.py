@@ -16,8 +16,10 @@ class Fixed(Payload):
 
     def encode(self, symbols, n_symbols):
         width = symbol_width(n_symbols)
+        if width == 8:
+            return np.asarray(symbols, np.uint8).tobytes()
         loops = kernels.find_kernels()
-        if loops and width <= 8:
+        if loops and width < 8:
             packed = np.empty((symbols.size * width + 7) // 8, np.uint8)
             loops.pack_fixed(np.ascontiguousarray(symbols, np.uint8), width, packed)
             return packed.tobytes()
@@ -27,8 +29,10 @@ class Fixed(Payload):
     def decode(self, payload, count, n_symbols, dtype=np.int64):
         width = symbol_width(n_symbols)
         check_length(payload, (count * width + 7) // 8)
+        if width == 8:
+            return check_symbols(np.frombuffer(payload, np.uint8).astype(dtype), n_symbols)
         loops = kernels.find_kernels()
-        if loops and width <= 8:
+        if loops and width < 8:
             symbols = np.empty(count, np.uint8)
             largest = loops.unpack_fixed(np.frombuffer(payload, np.uint8), width, symbols)
             check_symbols(np.array([largest]), n_symbols)
