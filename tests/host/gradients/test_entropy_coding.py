@@ -76,6 +76,13 @@ def test_one_symbol_and_a_million(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("symbols", [[0, 7], [-1, 3]])
+def test_symbols_beyond_the_alphabet(name, symbols):
+    with pytest.raises(ValueError, match="from 0 to 6, not"):
+        PAYLOADS[name].encode(np.array(symbols), 7)
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n_symbols", [2, 3, 16, 255])
 def test_senseless_payloads(name, n_symbols):
     """Changed, cut and random bytes are refused, or they are what other symbols are coded as."""

@@ -1,8 +1,8 @@
 """All kernels; importing this needs numba."""
 
 from bitstep.gradients.kernels.packing import pack_fixed, pack_radix, unpack_fixed, unpack_radix
-from bitstep.gradients.kernels.prefix import find_codes, pack_codes
+from bitstep.gradients.kernels.prefix import count_symbols, find_codes, pack_codes
 from bitstep.gradients.kernels.rounding import restore_values, round_values
 
-__all__ = ["find_codes", "pack_codes", "pack_fixed", "pack_radix", "restore_values",
-           "round_values", "unpack_fixed", "unpack_radix"]
+__all__ = ["count_symbols", "find_codes", "pack_codes", "pack_fixed", "pack_radix",
+           "restore_values", "round_values", "unpack_fixed", "unpack_radix"]

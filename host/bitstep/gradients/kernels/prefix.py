@@ -6,6 +6,13 @@ from bitstep.compiling import kernel
 
 
 @kernel
+def count_symbols(symbols, counts):
+    """Add the number of times that each symbol occurs to ``counts`` (int64 array)."""
+    for symbol in symbols:
+        counts[np.uint64(symbol)] += 1
+
+
+@kernel
 def pack_codes(symbols, codes, lengths, packed):
     """Write the codes of symbols, the lowest bit first.
 
@@ -41,7 +48,7 @@ def find_codes(packed, table, limit, symbols):
         See ``decoding_table``.
     limit : int64
         Bits of the longest code, at most 15.
-    symbols : int64 array, shape (count,)
+    symbols : array of integers, shape (count,)
         Takes the symbols.
 
     Returns

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from bitstep.gradients import kernels
 from bitstep.gradients.errors import MessageError
 
 
@@ -32,6 +33,19 @@ class Payload(ABC):
     def require(self) -> None:
         """Raise ImportError if a package is missing that the coding needs."""
         return
+
+
+def count_symbols(symbols: np.ndarray, n_symbols: int) -> np.ndarray:
+    """Count each symbol: int64, shape (n_symbols,). ValueError for one that is none of them."""
+    if symbols.size and not 0 <= symbols.min() <= symbols.max() < n_symbols:
+        raise ValueError(f"symbols must be from 0 to {n_symbols - 1}, not {symbols.min()} to "
+                         f"{symbols.max()}")
+    loops = kernels.find_kernels()
+    if not loops:
+        return np.bincount(symbols, minlength=n_symbols)
+    counts = np.zeros(n_symbols, np.int64)
+    loops.count_symbols(np.ascontiguousarray(symbols), counts)
+    return counts
 
 
 def check_length(payload: bytes, expected: int) -> None:

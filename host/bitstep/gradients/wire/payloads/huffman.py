@@ -4,7 +4,7 @@ import numpy as np
 
 from bitstep.gradients import kernels
 from bitstep.gradients.errors import MessageError
-from bitstep.gradients.wire.payloads.base import Payload, check_length, check_same
+from bitstep.gradients.wire.payloads.base import Payload, check_length, check_same, count_symbols
 from bitstep.gradients.wire.payloads.tables import pack_table, unpack_table
 
 LIMIT = 15                  # bits of the longest code: a decoder's table has 2**15 places
@@ -25,7 +25,7 @@ class Huffman(Payload):
         symbols = np.asarray(symbols)
         if not symbols.size:
             return b""
-        counts = np.bincount(symbols, minlength=n_symbols)
+        counts = count_symbols(symbols, n_symbols)
         lengths = code_lengths(counts)
         loops = kernels.find_kernels()
         if loops:
@@ -49,9 +49,9 @@ class Huffman(Payload):
         if count > 8 * len(coded):
             raise MessageError(f"the message has {count} symbols, and their codes have only "
                                f"{len(coded)} bytes")
-        symbols, end = _find(np.frombuffer(coded, np.uint8), count, lengths)
+        symbols, end = _find(np.frombuffer(coded, np.uint8), count, lengths, dtype)
         check_length(coded, (end + 7) // 8)
-        return check_same(symbols, payload, self.encode(symbols, n_symbols)).astype(dtype)
+        return check_same(symbols, payload, self.encode(symbols, n_symbols))
 
     def expected_bits(self, count, probabilities):
         """The length for the expected counts; symbols expected less than half a time are left out
@@ -135,8 +135,9 @@ def decoding_table(lengths: np.ndarray) -> np.ndarray:
     return table
 
 
-def _find(coded: np.ndarray, count: int, lengths: np.ndarray) -> tuple[np.ndarray, int]:
-    """Symbols, and the bits that they take.
+def _find(coded: np.ndarray, count: int, lengths: np.ndarray,
+          dtype: type) -> tuple[np.ndarray, int]:
+    """Symbols of a type, and the bits that they take.
 
     A compiled loop goes from code to code. Without it NumPy looks up the code at every bit as if
     one began there, and a loop goes from one to the next.
@@ -144,7 +145,7 @@ def _find(coded: np.ndarray, count: int, lengths: np.ndarray) -> tuple[np.ndarra
     table, found, place, n_found = decoding_table(lengths), [], 0, 0
     loops = kernels.find_kernels()
     if loops:
-        symbols = np.empty(count, np.int64)
+        symbols = np.empty(count, dtype)
         end = loops.find_codes(coded, table, LIMIT, symbols)
         if end < 0:
             raise _no_codes()
@@ -164,7 +165,7 @@ def _find(coded: np.ndarray, count: int, lengths: np.ndarray) -> tuple[np.ndarra
     entries = np.concatenate(found)
     if entries.size < count or not entries.all():
         raise _no_codes()
-    return entries.astype(np.int64) >> 4, place
+    return (entries >> 4).astype(dtype), place
 
 
 def _no_codes() -> MessageError:

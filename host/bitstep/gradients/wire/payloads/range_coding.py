@@ -10,7 +10,7 @@ partial sums are integers far below 2**53.
 import numpy as np
 
 from bitstep.gradients.errors import MessageError
-from bitstep.gradients.wire.payloads.base import Payload, check_length, check_same
+from bitstep.gradients.wire.payloads.base import Payload, check_length, check_same, count_symbols
 from bitstep.gradients.wire.payloads.tables import MOST, pack_table, unpack_table
 
 TOTAL = 2**24                   # constriction's unit of probability
@@ -34,7 +34,7 @@ class Range(Payload):
         symbols = np.asarray(symbols)
         if not symbols.size:
             return b""
-        numbers = rounded_counts(np.bincount(symbols, minlength=n_symbols))
+        numbers = rounded_counts(count_symbols(symbols, n_symbols))
         used = np.flatnonzero(numbers)
         places = np.zeros(n_symbols, np.int32)
         places[used] = np.arange(used.size)
