@@ -42,6 +42,17 @@ def test_compiled_loops_are_chosen():
     assert kernels.find_kernels() is COMPILED
 
 
+@pytest.mark.parametrize("start", [0, 1, 2, 4095, 2**32 + 3, 2**33 - 9000])
+def test_words(both, start):
+    key = Key(2**32 - 1, 5, 2**31, 77)
+    for stream in (0, 8, 2**32 - 1):
+        for count in (0, 1, 2, 3, 2048, 8999):
+            words, expected = both(lambda count=count, stream=stream:
+                                   key.words(count, stream=stream, start=start))
+            assert words.dtype == expected.dtype == np.uint32
+            assert words.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("payload", ["fixed", "radix", "huffman"])
 @pytest.mark.parametrize("name", ["qsgd-linf", "dqsg", "qsgd"])
 @pytest.mark.parametrize("levels", [1, 2, 3, 7, 12, 31, 63, 100, 127])

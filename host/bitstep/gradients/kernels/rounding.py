@@ -78,6 +78,15 @@ def _fill_buckets(per_bucket, bucket_size, start, filled):
 
 
 @kernel
+def fill_words(word_key, start, words):
+    """Random words from number ``start`` on, which is even, into a uint32 array of even size.
+
+    ``word_key`` is that of :func:`round_values`.
+    """
+    _fill_words(word_key[0], word_key[1], word_key[2], start, words)
+
+
+@kernel
 def round_values(values, factors, bucket_size, most, word_key, fraction_bits, symbols):
     """Symbols of values: ``((t + u) >> fraction_bits) + M`` with t = rint(v f), clipped.
 
