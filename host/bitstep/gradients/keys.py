@@ -7,6 +7,7 @@ import numpy as np
 
 from bitstep.checks import check_integer
 from bitstep.golden.threefry import threefry
+from bitstep.gradients import kernels
 
 WORD = 2**32
 SHARED = WORD - 1           # in place of the rank: words that all ranks make alike
@@ -73,7 +74,12 @@ class Key:
         -------
         words : ndarray of uint32, shape (count,)
         """
-        first = start // 2
-        pairs = np.arange(first, (start + count + 1) // 2)
+        first, end = start // 2, (start + count + 1) // 2
+        loops = kernels.find_kernels()
+        if loops:
+            words = np.empty(2 * (end - first), np.uint32)
+            loops.fill_words(np.array([*self.words_key, stream], np.uint32), 2 * first, words)
+            return words[start - 2 * first:][:count]
+        pairs = np.arange(first, end)
         both = np.stack(threefry(self.words_key, (pairs, np.uint32(stream))), axis=-1)
         return both.reshape(-1)[start - 2 * first:][:count]

@@ -10,6 +10,7 @@ from bitstep.checks import check_choice
 DType = Literal["float32", "float16", "bfloat16"]
 DTYPES: tuple[DType, ...] = ("float32", "float16", "bfloat16")
 NORMS = ("l2", "linf")
+_PIECE = 2**16                  # values of a piece of a sum
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class BFloat16:
     @classmethod
     def rounded(cls, values: np.ndarray) -> "BFloat16":
         """Round finite values in float32 to the nearest bfloat16, ties to even."""
-        words = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
-        return cls(((words + 0x7FFF + (words >> 16 & 1)) >> 16).astype(np.uint16))
+        words = np.asarray(values, np.float32).view(np.uint32)
+        odd = words >> np.uint32(16) & np.uint32(1)
+        return cls((words + np.uint32(0x7FFF) + odd >> np.uint32(16)).astype(np.uint16))
 
     @property
     def values(self) -> np.ndarray:
@@ -47,6 +49,7 @@ def checked_vector(vector: "np.ndarray | BFloat16") -> tuple[np.ndarray, DType]:
     Returns
     -------
     values : ndarray of float32, the same shape
+        The vector itself, if it is such an array: not to be changed.
     dtype : str
         The type that the message names.
 
@@ -66,7 +69,7 @@ def checked_vector(vector: "np.ndarray | BFloat16") -> tuple[np.ndarray, DType]:
                             f" not {vector.dtype}")
         dtype = "float16" if vector.dtype == np.float16 else "float32"
         with np.errstate(over="ignore"):
-            values = vector.astype(np.float32)
+            values = np.asarray(vector, np.float32, order="C")
     finite = np.isfinite(values)
     if not finite.all():
         raise ValueError(f"vector must be finite in float32, but {np.size(values) - finite.sum()} "
@@ -166,8 +169,9 @@ def bucket_norms(values: np.ndarray, bucket_size: int, norm: str) -> np.ndarray:
     if not starts.size:
         return np.zeros(0, np.float32)
     if norm == "linf":
-        return np.maximum.reduceat(np.abs(values), starts)
-    squares = np.add.reduceat(values.astype(np.float64)**2, starts)
+        largest, least = np.maximum.reduceat(values, starts), np.minimum.reduceat(values, starts)
+        return np.abs(np.maximum(largest, -least))
+    squares = bucket_sums(values, bucket_size, np.zeros(starts.size))
     with np.errstate(over="ignore"):
         norms = np.sqrt(squares).astype(np.float32)
     if not np.isfinite(norms).all():
@@ -176,6 +180,41 @@ def bucket_norms(values: np.ndarray, bucket_size: int, norm: str) -> np.ndarray:
     return norms
 
 
+def bucket_sums(values: np.ndarray, bucket_size: int,
+                centres: np.ndarray | None = None) -> np.ndarray:
+    """Sums over buckets, in float64 and in pieces that stay in a cache.
+
+    Parameters
+    ----------
+    values : ndarray of float32, shape (count,)
+    bucket_size : int
+        See :func:`bucket_starts`.
+    centres : ndarray of float64, shape (n_buckets,), optional
+        If given, squares of the distances from them are summed.
+
+    Returns
+    -------
+    sums : ndarray of float64, shape (n_buckets,)
+    """
+    sums = np.zeros(bucket_starts(values.size, bucket_size).size)
+    size = bucket_size or max(values.size, 1)
+    for start in range(0, values.size, _PIECE):
+        piece = values[start:start + _PIECE].astype(np.float64)
+        first = start // size
+        places = np.arange(first * size, start + piece.size, size) - start
+        places[0] = 0                                   # where the piece's part of a bucket begins
+        if centres is not None:
+            own = centres[first:first + places.size]
+            piece -= own if own.size == 1 else np.repeat(own, np.diff(places, append=piece.size))
+            piece *= piece
+        # sum is several times faster than reduceat
+        sums[first:first + places.size] += \
+            piece.sum() if places.size == 1 else np.add.reduceat(piece, places)
+    return sums
+
+
 def of_buckets(per_bucket: np.ndarray, count: int, bucket_size: int) -> np.ndarray:
-    """Repeat one value a bucket for every value of the bucket, shape (count,)."""
+    """One value a bucket for every value of the bucket, shape (count,); not to be changed."""
+    if per_bucket.size == 1:
+        return np.broadcast_to(per_bucket, count)
     return np.repeat(per_bucket, bucket_size or max(count, 1))[:count]

@@ -25,6 +25,19 @@ def test_truncated_changed_and_longer_messages(name):
         codec.decode(message + b"\0", KEY)
 
 
+@pytest.mark.parametrize("name", list_codecs())
+def test_the_vector_stays_as_it_is(name):
+    codec, vector = make_codec(name), VECTOR.copy()
+    vector.flags.writeable = False
+    message = codec.encode(vector, KEY)
+    assert codec.decode(message, KEY).flags.writeable
+    codec.bias(vector)
+    codec.expected_error(vector)
+    codec.variance_bound(vector)
+    codec.expected_bits(vector)
+    assert (vector == VECTOR).all()
+
+
 @pytest.mark.parametrize("other, what", [
     (make_codec("qsgd-linf", levels=2), "codec"), (make_codec("dqsg", levels=3), "parameter 2"),
     (make_codec("dqsg", levels=2, bucket_size=5), "bucket_size 0"),

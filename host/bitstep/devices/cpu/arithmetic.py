@@ -11,7 +11,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from bitstep.devices.cpu.compiling import compiled, kernel
+from bitstep.compiling import compiled, kernel
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION
 from bitstep.golden.threefry import GROUP, PARITY, ROTATIONS, ROUNDS
 from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH

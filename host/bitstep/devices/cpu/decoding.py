@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from bitstep.devices.cpu.compiling import compiled
+from bitstep.compiling import compiled
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode
 

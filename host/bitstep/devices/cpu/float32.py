@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, update_of
-from bitstep.devices.cpu.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.words import LIMIT, correction, proximal
 from bitstep.pipeline.config import FLOAT_GUARD
 from bitstep.pipeline.registers import Saturation

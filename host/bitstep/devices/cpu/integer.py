@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, update_of
-from bitstep.devices.cpu.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.decoding import decode_row
 from bitstep.devices.cpu.refetching import drain, pass_boundary, take_row
 from bitstep.devices.cpu.words import (

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bitstep.compiling import compiled
 from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, update_of
-from bitstep.devices.cpu.compiling import compiled
 from bitstep.devices.cpu.words import (
     BOUND,
     INTERCEPT,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bitstep.devices.cpu.compiling import compiled
+from bitstep.compiling import compiled
 from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH
 from bitstep.pipeline.registers import Saturation
 

@@ -35,6 +35,8 @@ class Codec(ABC):
     ------
     ValueError
         For a setting outside its range.
+    ImportError
+        If a package is missing that the payload needs.
     """
 
     name: str                                       # of the class, in list_codecs()
@@ -50,6 +52,7 @@ class Codec(ABC):
             payload = self.payloads[0]
         if payload is not None:
             check_choice("payload", payload, self.payloads)
+            PAYLOADS[payload].require()
         self.payload = payload
 
     preset: ClassVar[tuple[str, ...]] = ()      # options of a base that the family itself chooses

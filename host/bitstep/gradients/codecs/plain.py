@@ -51,7 +51,7 @@ class Uncompressed(Plain):
         return values
 
     def _encode(self, values, key):
-        return values.astype("<f4").tobytes()
+        return values.astype("<f4", copy=False).tobytes()
 
     def _decode(self, body, count, key, side):
         check_length(body, self.width * count)
@@ -64,11 +64,14 @@ class Float16(Plain):
     name, number, width = "fp16", 1, 2
 
     def _rounded(self, values):
-        most = np.finfo(np.float16).max
-        return np.clip(values, -most, most).astype("<f2").astype(np.float32)
+        return self._narrowed(values).astype(np.float32)
+
+    def _narrowed(self, values):
+        most = np.float32(np.finfo(np.float16).max)
+        return np.clip(values, -most, most).astype("<f2")
 
     def _encode(self, values, key):
-        return self._rounded(values).astype("<f2").tobytes()
+        return self._narrowed(values).tobytes()
 
     def _decode(self, body, count, key, side):
         check_length(body, self.width * count)
@@ -81,11 +84,14 @@ class BrainFloat16(Plain):
     name, number, width = "bf16", 2, 2
 
     def _rounded(self, values):
+        return self._narrowed(values).values
+
+    def _narrowed(self, values):
         most = np.array(0x7F7F_0000, np.uint32).view(np.float32)
-        return BFloat16.rounded(np.clip(values, -most, most)).values
+        return BFloat16.rounded(np.clip(values, -most, most))
 
     def _encode(self, values, key):
-        return BFloat16.rounded(self._rounded(values)).bits.astype("<u2").tobytes()
+        return self._narrowed(values).bits.astype("<u2", copy=False).tobytes()
 
     def _decode(self, body, count, key, side):
         check_length(body, self.width * count)

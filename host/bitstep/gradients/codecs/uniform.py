@@ -13,9 +13,17 @@ receiver, and the receiver subtracts it again: v' = (k F - u + (F - 1) / 2) s / 
 import numpy as np
 
 from bitstep.checks import check_integer
+from bitstep.gradients import kernels
 from bitstep.gradients.codecs.base import Codec
 from bitstep.gradients.errors import MessageError
-from bitstep.gradients.vectors import bucket_norms, bucket_starts, checked_vector, of_buckets
+from bitstep.gradients.keys import Key
+from bitstep.gradients.vectors import (
+    bucket_norms,
+    bucket_starts,
+    bucket_sums,
+    checked_vector,
+    of_buckets,
+)
 
 FRACTION_BITS = 23
 FRACTION = 2**FRACTION_BITS
@@ -38,7 +46,7 @@ class Uniform(Codec):
         See :class:`bitstep.gradients.codecs.base.Codec`.
     """
 
-    payloads = ("fixed", "radix")
+    payloads = ("fixed", "radix", "huffman", "range")
     norm = "linf"
     subtractive = False
 
@@ -74,8 +82,7 @@ class Uniform(Codec):
     def _encode(self, values, key):
         values = self.prepare(values)
         scales = self.scales(values)
-        targets = self.targets(values, scales)
-        symbols = (targets + self._dither(values.size, key) >> FRACTION_BITS) + self.levels
+        symbols = self._symbols(values, scales, key)
         return scales.astype("<f4").tobytes() + self.coding.encode(symbols, self.n_symbols)
 
     def _decode(self, body, count, key, side):
@@ -83,22 +90,48 @@ class Uniform(Codec):
         scales = np.frombuffer(body, "<f4", size // 4) if len(body) >= size else np.zeros(0)
         if scales.nbytes != size or not (np.isfinite(scales) & (scales >= 0)).all():
             raise MessageError(f"the message must have {size // 4} scales, finite and not negative")
-        symbols = self.coding.decode(body[size:], count, self.n_symbols)
+        symbols = self.coding.decode(body[size:], count, self.n_symbols, np.uint8)
+        with np.errstate(under="ignore"):
+            units = scales / np.float32(2 * self.levels * FRACTION)
+        return self._values(symbols, units, key)
+
+    def _symbols(self, values, scales, key):
+        """Symbols of values, shape (count,)."""
+        loops = kernels.find_kernels()
+        if not loops:
+            targets = self.targets(values, scales)
+            return (targets + self._dither(values.size, key) >> FRACTION_BITS) + self.levels
+        symbols = np.empty(values.size, np.uint8)
+        loops.round_values(values, self._factors(scales), self.bucket_size or max(values.size, 1),
+                           self.levels * FRACTION, _word_key(key), FRACTION_BITS, symbols)
+        return symbols
+
+    def _values(self, symbols, units, key):
+        """Values of symbols for the buckets' units, s / (2 M F): float32, shape (count,)."""
+        loops = kernels.find_kernels()
+        if loops:
+            values = np.empty(symbols.size, np.float32)
+            word_key = _word_key(key) if self.subtractive else np.zeros(0, np.uint32)
+            loops.restore_values(symbols, units, self.bucket_size or max(symbols.size, 1),
+                                 self.levels, word_key, FRACTION_BITS, values)
+            return values
         numbers = (symbols.astype(np.int32) - self.levels) << FRACTION_BITS + 1
         if self.subtractive:
-            numbers += FRACTION - 1 - 2 * self._dither(count, key)
+            numbers += FRACTION - 1 - 2 * self._dither(symbols.size, key)
         with np.errstate(under="ignore", over="ignore"):
-            units = scales / np.float32(2 * self.levels * FRACTION)
-            values = numbers.astype(np.float32) * of_buckets(units, count, self.bucket_size)
+            values = numbers.astype(np.float32) * of_buckets(units, symbols.size, self.bucket_size)
         return np.clip(values, -LARGEST, LARGEST)       # a dither beyond a scale near the limit
 
     def targets(self, values: np.ndarray, scales: np.ndarray) -> np.ndarray:
         """The integers t of values: int32, shape of ``values``."""
-        factors = np.zeros_like(scales)
-        np.divide(np.float32(self.levels * FRACTION), scales, out=factors, where=scales > 0)
-        most = self.levels * FRACTION
+        most, factors = self.levels * FRACTION, self._factors(scales)
         exact = np.rint(values * of_buckets(factors, values.size, self.bucket_size))
         return np.clip(exact.astype(np.int64), -most, most).astype(np.int32)
+
+    def _factors(self, scales):
+        factors = np.zeros_like(scales)
+        np.divide(np.float32(self.levels * FRACTION), scales, out=factors, where=scales > 0)
+        return factors
 
     def _dither(self, count, key):
         words = key.words(count, stream=DITHER_STREAM)
@@ -155,6 +188,11 @@ class Uniform(Codec):
             + self.coding.expected_bits(values.size, self.probabilities(vector))
 
 
+def _word_key(key: Key) -> np.ndarray:
+    """Key and stream of the dither, as the kernels take them."""
+    return np.array([*key.words_key, DITHER_STREAM], np.uint32)
+
+
 class Qsgd(Uniform):
     """``qsgd``: stochastic rounding of v / |v|, L2 norm (Alistarh et al., NeurIPS 2017)."""
 
@@ -201,15 +239,14 @@ class TernGrad(Uniform):
         if self.clip is None or not values.size:
             return values
         starts = bucket_starts(values.size, self.bucket_size)
-        sizes = np.diff(np.append(starts, values.size))
-        exact = values.astype(np.float64)
-        means = np.add.reduceat(exact, starts) / sizes
-        centred = exact - of_buckets(means, values.size, self.bucket_size)
-        deviations = np.sqrt(np.add.reduceat(centred**2, starts) / sizes)
-        limits = of_buckets((self.clip * deviations).astype(np.float32), values.size,
-                            self.bucket_size)
+        sizes = np.diff(starts, append=values.size)
+        means = bucket_sums(values, self.bucket_size) / sizes
+        deviations = np.sqrt(bucket_sums(values, self.bucket_size, means) / sizes)
+        limits = np.minimum(self.clip * deviations, LARGEST).astype(np.float32)
         # A constant bucket has no deviation, and nothing in it is an outlier.
-        limits = np.where(limits > 0, limits, np.float32(np.inf))
+        limits = np.where(limits > 0, limits, LARGEST)
+        limits = limits[0] if limits.size == 1 \
+            else of_buckets(limits, values.size, self.bucket_size)
         return np.clip(values, -limits, limits)
 
 

@@ -66,8 +66,9 @@ def pack_message(header: Header, body: bytes) -> bytes:
     """The message of a header and what follows it."""
     first = bytes([header.codec, DTYPES.index(header.dtype) | header.payload << 4])
     numbers = (header.parameter, header.state, header.bucket_size, len(header.shape), *header.shape)
-    checked = first + b"".join(map(_varint, numbers)) + body
-    return MAGIC + bytes([VERSION]) + zlib.crc32(checked).to_bytes(4, "little") + checked
+    head = first + b"".join(map(_varint, numbers))
+    checksum = zlib.crc32(body, zlib.crc32(head))
+    return b"".join([MAGIC, bytes([VERSION]), checksum.to_bytes(4, "little"), head, body])
 
 
 def unpack_message(message: bytes) -> tuple[Header, bytes]:
@@ -94,7 +95,8 @@ def unpack_message(message: bytes) -> tuple[Header, bytes]:
     if message[len(MAGIC)] != VERSION:
         raise MessageError(f"the message has version {message[len(MAGIC)]} of the format, and this "
                            f"bitstep reads version {VERSION}; install the same bitstep everywhere")
-    if zlib.crc32(message[_CRC_END:]) != int.from_bytes(message[_START:_CRC_END], "little"):
+    checksum = int.from_bytes(message[_START:_CRC_END], "little")
+    if zlib.crc32(memoryview(message)[_CRC_END:]) != checksum:
         raise MessageError("the message is truncated or corrupted: its checksum does not fit; send "
                            "it again")
     codec, kinds = message[_CRC_END:_CRC_END + 2]

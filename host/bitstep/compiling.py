@@ -1,8 +1,8 @@
-"""Compilation of the kernels by numba, kept in the user's cache folder.
+"""Compilation of kernels by numba, kept in the user's cache folder; importing this needs numba.
 
 numba's own cache looks at the file of a function alone, so it would miss a change of a function
-that is called from another file. Here the folder of the cache has a digest of all kernel sources
-in its name, so a stale function is never loaded.
+that is called from another file. Here the folder of the cache has a digest in its name, of all
+sources beside the kernel's and of this file, so a stale function is never loaded.
 """
 
 import hashlib
@@ -13,12 +13,10 @@ import numba
 import platformdirs
 from numba.extending import intrinsic
 
-_FOLDER = Path(__file__).parent
 
-
-def _cache_folder() -> str:
+def _cache_folder(kernel: Path) -> str:
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted(_FOLDER.glob("*.py")):
+    for source in (Path(__file__), *sorted(kernel.parent.glob("*.py"))):
         digest.update(source.read_bytes())
     return str(Path(platformdirs.user_cache_dir("bitstep")) / "kernels" / digest.hexdigest()[:16])
 
@@ -49,7 +47,7 @@ def kernel(function: Any) -> Any:
     """Compile a function that Python calls, on its first call ever; then load it from the cache."""
     settings: Any = numba.config    # pyright: ignore[reportPrivateImportUsage]  # documented
     before = settings.CACHE_DIR
-    settings.CACHE_DIR = _cache_folder()
+    settings.CACHE_DIR = _cache_folder(Path(function.__code__.co_filename))
     try:
         return numba.njit(nogil=True, cache=True)(function)
     finally:

@@ -1,54 +1,52 @@
-"""Codings of symbols in a message."""
+"""Codings whose length does not depend on the symbols."""
 
 from math import log2
-from typing import Protocol
 
 import numpy as np
 
+from bitstep.gradients import kernels
 from bitstep.gradients.errors import MessageError
+from bitstep.gradients.wire.payloads.base import Payload, check_length, check_symbols
 
 
-class Payload(Protocol):
-    """Coding of symbols 0 .. n_symbols - 1."""
-
-    number: int         # in the header, from 1 to 15
-    name: str
-
-    def encode(self, symbols: np.ndarray, n_symbols: int) -> bytes:
-        """Code symbols (integers, shape (count,))."""
-        ...
-
-    def decode(self, payload: bytes, count: int, n_symbols: int) -> np.ndarray:
-        """Find ``count`` symbols (int64). Raise MessageError if the bytes do not hold them."""
-        ...
-
-    def expected_bits(self, count: int, probabilities: np.ndarray) -> float:
-        """Expected bits of ``count`` symbols that have these mean probabilities."""
-        ...
-
-
-class Fixed:
+class Fixed(Payload):
     """As many bits for each symbol as the largest one needs, the lowest bits first."""
 
     number, name = 1, "fixed"
 
     def encode(self, symbols, n_symbols):
         width = symbol_width(n_symbols)
+        if width == 8:
+            return np.asarray(symbols, np.uint8).tobytes()
+        loops = kernels.find_kernels()
+        if loops and width < 8:
+            packed = np.empty((symbols.size * width + 7) // 8, np.uint8)
+            loops.pack_fixed(np.ascontiguousarray(symbols, np.uint8), width, packed)
+            return packed.tobytes()
         bits = np.asarray(symbols, np.uint32)[:, None] >> np.arange(width, dtype=np.uint32) & 1
         return np.packbits(bits.astype(np.uint8), bitorder="little").tobytes()
 
-    def decode(self, payload, count, n_symbols):
+    def decode(self, payload, count, n_symbols, dtype=np.int64):
         width = symbol_width(n_symbols)
         check_length(payload, (count * width + 7) // 8)
+        if width == 8:
+            return check_symbols(np.frombuffer(payload, np.uint8).astype(dtype), n_symbols)
+        loops = kernels.find_kernels()
+        if loops and width < 8:
+            symbols = np.empty(count, np.uint8)
+            largest = loops.unpack_fixed(np.frombuffer(payload, np.uint8), width, symbols)
+            check_symbols(np.array([largest]), n_symbols)
+            return symbols.astype(dtype, copy=False)
         bits = np.unpackbits(np.frombuffer(payload, np.uint8), count=count * width,
                              bitorder="little")
-        return check_symbols(bits.reshape(count, width) @ (1 << np.arange(width)), n_symbols)
+        symbols = bits.reshape(count, width) @ (1 << np.arange(width))
+        return check_symbols(symbols, n_symbols).astype(dtype, copy=False)
 
     def expected_bits(self, count, probabilities):
         return 8 * ((count * symbol_width(len(probabilities)) + 7) // 8)
 
 
-class Radix:
+class Radix(Payload):
     """Groups of symbols as digits of one number, the first symbol lowest: 5 trits a byte.
 
     See :func:`radix_group` for the size of a group. The last group of a message may be shorter; it
@@ -59,6 +57,12 @@ class Radix:
 
     def encode(self, symbols, n_symbols):
         group, width = radix_group(n_symbols)
+        loops = kernels.find_kernels()
+        if loops and n_symbols <= 256:
+            packed = np.empty((self._bits(symbols.size, n_symbols) + 7) // 8, np.uint8)
+            loops.pack_radix(np.ascontiguousarray(symbols, np.uint8), n_symbols, group, width,
+                             packed)
+            return packed.tobytes()
         symbols = np.asarray(symbols, np.int64)
         whole = symbols.size // group
         powers = n_symbols ** np.arange(group, dtype=np.int64)
@@ -70,10 +74,17 @@ class Radix:
             bits.append(_bits(np.array([last]), radix_width(n_symbols, rest.size)))
         return np.packbits(np.concatenate(bits), bitorder="little").tobytes()
 
-    def decode(self, payload, count, n_symbols):
+    def decode(self, payload, count, n_symbols, dtype=np.int64):
         group, width = radix_group(n_symbols)
         check_length(payload, (self._bits(count, n_symbols) + 7) // 8)
         whole, rest = divmod(count, group)
+        loops = kernels.find_kernels()
+        if loops and n_symbols <= 256:
+            symbols = np.empty(count, np.uint8)
+            if not loops.unpack_radix(np.frombuffer(payload, np.uint8), n_symbols, group, width,
+                                      radix_width(n_symbols, rest), symbols):
+                raise _beyond(n_symbols)
+            return symbols.astype(dtype, copy=False)
         bits = np.unpackbits(np.frombuffer(payload, np.uint8), bitorder="little")
         numbers = bits[:whole * width].reshape(whole, width) @ (1 << np.arange(width))
         symbols = [_digits(numbers, n_symbols, group).reshape(-1)]
@@ -81,7 +92,7 @@ class Radix:
             last = radix_width(n_symbols, rest)
             number = bits[whole * width:][:last] @ (1 << np.arange(last))
             symbols.append(_digits(np.array([number]), n_symbols, rest).reshape(-1))
-        return np.concatenate(symbols)
+        return np.concatenate(symbols).astype(dtype, copy=False)
 
     def expected_bits(self, count, probabilities):
         return 8 * ((self._bits(count, len(probabilities)) + 7) // 8)
@@ -113,20 +124,6 @@ def radix_group(n_symbols: int) -> tuple[int, int]:
     return size, radix_width(n_symbols, size)
 
 
-def check_length(payload: bytes, expected: int) -> None:
-    """Raise MessageError unless a payload has as many bytes as expected."""
-    if len(payload) != expected:
-        raise MessageError(f"the message's payload must have {expected} bytes, not {len(payload)}")
-
-
-def check_symbols(symbols: np.ndarray, n_symbols: int) -> np.ndarray:
-    """Return symbols; raise MessageError unless all are below ``n_symbols``."""
-    if symbols.size and symbols.max() >= n_symbols:
-        raise MessageError(f"the message has the symbol {symbols.max()}, and its codec has "
-                           f"{n_symbols} symbols")
-    return symbols
-
-
 def _bits(numbers: np.ndarray, width: int) -> np.ndarray:
     """Bits of numbers, the lowest first: uint8, shape (numbers * width,)."""
     return (numbers[:, None] >> np.arange(width) & 1).astype(np.uint8).reshape(-1)
@@ -135,9 +132,9 @@ def _bits(numbers: np.ndarray, width: int) -> np.ndarray:
 def _digits(numbers: np.ndarray, n_symbols: int, group: int) -> np.ndarray:
     """Digits of numbers, the lowest first: int64, shape (numbers, group)."""
     if numbers.size and numbers.max() >= n_symbols ** group:
-        raise MessageError(f"the message has a group of symbols that {group} symbols of "
-                           f"{n_symbols} cannot be")
+        raise _beyond(n_symbols)
     return numbers[:, None] // n_symbols ** np.arange(group, dtype=np.int64) % n_symbols
 
 
-PAYLOADS: dict[str, Payload] = {one.name: one for one in (Fixed(), Radix())}
+def _beyond(n_symbols: int) -> MessageError:
+    return MessageError(f"the message has a group of symbols that no symbols of {n_symbols} make")
