@@ -210,10 +210,10 @@ class FakeDevice(RegisterDevice):
         model_bytes = 4 * config.model_words(n_features)
         positions = self.model_positions(n_features)
         label_format = LabelFormat(self.get("LABEL_FORMAT"))
-        table = self.take(self.pair("EPOCH_TABLE_ADDRESS"), 16 * self.get("EPOCHS")).view("<u8")
+        entries = self.take(self.pair("EPOCH_TABLE_ADDRESS"), 16 * self.get("EPOCHS")).view("<u8")
         epochs = tuple(EpochSteps(word & 0x3FFFF, word >> 18 & 7, word >> 32 & 0x3FFFF,
                                   word >> 50 & 7, second & 0x7FFF_FFFF, second >> 32)
-                       for word, second in table.reshape(-1, 2).tolist())
+                       for word, second in entries.reshape(-1, 2).tolist())
         words = np.zeros(model_bytes // 4, "<i4")
         if self.get("WARM_START"):
             words = self.take(self.pair("MODEL_IN_ADDRESS"), model_bytes).view("<i4")

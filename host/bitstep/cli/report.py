@@ -14,7 +14,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import loss_named
 from bitstep.training.objective import Objective, Training
 from bitstep.training.train import TrainedModel, report_counters
-from bitstep.writing import duration, numbers, table
+from bitstep.writing import duration, numbers, text_table
 
 REPORT_VERSION = 1
 
@@ -123,7 +123,7 @@ def print_report(report: dict[str, Any]) -> None:
         found = [entry["test_metric"] for entry in history]
         columns[f"test {report['metric']}"] = numbers(found) if report["metric"] == "loss" else [
             f"{100 * share:.2f} %" for share in found]
-    print(table(list(columns), list(zip(*columns.values(), strict=True))))
+    print(text_table(list(columns), list(zip(*columns.values(), strict=True))))
     on = {"features": "", "codes": ", estimated from the codes (there are no features)",
           "fine_rows": ", as fine rows (there are no features)"}
     print(f"Loss: {_loss(config).text} over K rows{on[report['loss_on']]}.")

@@ -116,7 +116,7 @@ def _run(contestant, task, store, progress, device_options, rtl):
             contestant, task, rtl=rtl, **device_options if rtl else {}),
             _Said(progress, task, contestant.name))
     key = digest([asdict(contestant), type(contestant).__name__, *task.identity(), machine(),
-                  code_version(("bitstep_lab.baselines",), bench=("contestants.py",
+                  code_version(("bitstep_lab.baselines",), races=("contestants.py",
                                                                   "cpu_runs.py"))])
     try:
         return _remembered(store, key, lambda: run_cpu(contestant, task),

@@ -23,7 +23,7 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step, schedule_steps
-from bitstep.writing import table
+from bitstep.writing import text_table
 from bitstep_lab.float_sgd import sgd
 
 N_ROWS = 1296
@@ -146,8 +146,8 @@ def main() -> None:
                     cells.append(f"{dithered:.4f} ({nearest:.4f})")
                 rows.append([n_features, model, bits, *cells])
                 print(*rows[-1], file=sys.stderr)
-    print(table(["features", "model", "bits", *(f"batch {batch}" for batch in arguments.batch)],
-                rows))
+    batches = (f"batch {batch}" for batch in arguments.batch)
+    print(text_table(["features", "model", "bits", *batches], rows))
 
 
 if __name__ == "__main__":

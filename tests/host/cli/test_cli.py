@@ -80,8 +80,8 @@ def test_train_and_predict(numbers, tmp_path, capsys):
     predictions = tmp_path / "predictions.txt"
     assert main(["predict", str(out), numbers[0], "--out", str(predictions)]) == 0
     assert "on 60 rows" in capsys.readouterr().out
-    table = np.loadtxt(numbers[0], delimiter=",")
-    expected = table[:, :3] @ found["coef"] + found["intercept"]
+    numbers_of_file = np.loadtxt(numbers[0], delimiter=",")
+    expected = numbers_of_file[:, :3] @ found["coef"] + found["intercept"]
     np.testing.assert_allclose(np.loadtxt(predictions), expected)
 
 
@@ -240,9 +240,9 @@ class InterruptedLater(Device):
     (3, 0, "interrupted in class 3 of 3: no model was kept", 0),
     (3, 2, "interrupted; the model is that of epoch 2 of 20 of every class", 2)])
 def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoch, message, epochs):
-    table = np.loadtxt(numbers[1], delimiter=",")
-    table[:20, -1] = 9
-    np.savetxt(tmp_path / "three.csv", table, delimiter=",")
+    numbers_of_file = np.loadtxt(numbers[1], delimiter=",")
+    numbers_of_file[:20, -1] = 9
+    np.savetxt(tmp_path / "three.csv", numbers_of_file, delimiter=",")
     monkeypatch.setattr(
         "bitstep.cli.train.open_device",
         lambda name, config, **options: InterruptedLater(config, run=run, epoch=epoch))

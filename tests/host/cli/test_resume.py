@@ -136,10 +136,10 @@ def test_other_options_or_data_are_named(numbers, tmp_path, monkeypatch, capsys)
             (["--scaler", "maxabs", "--no-intercept"], "--intercept is no, the check"),
             (["--train-rows", 49], "on other data, with 50 rows to train on, not 49: check")):
         assert message in wrong(capsys, *same, *options), options
-    table = np.loadtxt(numbers[0], delimiter=",")
+    numbers_of_file = np.loadtxt(numbers[0], delimiter=",")
     for column, message in ((3, ": labels differ; check that DATA is the same file"),
                             (1, ": scaling, codes differ; check that DATA is the same file")):
-        changed = table.copy()
+        changed = numbers_of_file.copy()
         changed[:, column] *= 1.5 if column == 3 else 2 + np.arange(60) % 2
         np.savetxt(tmp_path / "other.csv", changed, delimiter=",", fmt="%.17g")
         assert message in wrong(capsys, tmp_path / "other.csv", *same[1:])

@@ -112,13 +112,13 @@ def test_sigmoid_error_of_every_argument():
     assert np.abs(beyond - sigmoid(-100 << 12) / 65536).max() < 3.4e-4
 
 
-@pytest.mark.parametrize("mantissa, shift, label_shift, unit", [
+@pytest.mark.parametrize("mantissa, shift, label_shift, expected", [
     (64, 1, 4, 4 << 16), (2, 1, 6, 1 << 15), (1, 1, 6, 1 << 14), (3, 2, 15, 3 << 15),
     ((1 << 18) - 1, 7, 40, (1 << 18) - 1),
     (1, 3, 7, 1), (1, 3, 6, 0), (3, 3, 7, 2), (5, 4, 14, 1), (5, 4, 15, 3)])    # ties go up
-def test_derivative_step(mantissa, shift, label_shift, unit):
+def test_derivative_step(mantissa, shift, label_shift, expected):
     job = sign_job([[1]], [1], loss=Loss.HINGE, label_shift=label_shift)
-    assert derivative_step(job, EpochSteps(mantissa, shift)) == unit
+    assert derivative_step(job, EpochSteps(mantissa, shift)) == expected
 
 
 # Ranges
