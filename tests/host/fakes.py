@@ -106,6 +106,18 @@ def make_job(levels, labels, *, bits=4, mantissa=1, shift=1,
     return TrainingJob(**values)
 
 
+def models(job):
+    """Model and intercept of every epoch, none of them saturated."""
+    epochs = list(train(job))
+    assert all(not epoch.saturation for epoch in epochs)
+    return [(epoch.model.tolist(), epoch.intercept) for epoch in epochs]
+
+
+def words(*values):
+    """Model words."""
+    return np.array(values, np.int32)
+
+
 class FakeBuffer:
     """Host memory that the device sees only after a flush, and the other way round."""
 

@@ -1,4 +1,4 @@
-"""Problems that a command trains: data set, split, quantization, and measures of a run."""
+"""Problems that a command trains: data set, split, quantization, and what is asked for."""
 
 import argparse
 import sys
@@ -15,6 +15,7 @@ from bitstep.cli.options import (
 from bitstep.cli.progress import Bar
 from bitstep.cli.request import RowRequest, request_codes, request_rows
 from bitstep.data import Dataset, load, split
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import (
     ENCODINGS,
@@ -26,6 +27,7 @@ from bitstep.quantization import (
 )
 from bitstep.training.losses import Moments, accuracies, code_losses, mean_losses
 from bitstep.training.models import MODELS, Model
+from bitstep.training.objective import Objective, Training
 from bitstep.training.train import TrainedModel, class_outputs, class_targets, stored_outputs
 
 
@@ -128,6 +130,46 @@ class Problem:
 
     def _targets(self, dataset):
         return class_targets(dataset.labels, self.classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A training run with everything that the options left open filled in.
+
+    Attributes
+    ----------
+    source : str
+        The data as the user named them.
+    problem : Problem
+    objective : Objective
+    training : Training
+    schedule : str
+        Name of the schedule, or file of steps.
+    config : PipelineConfig
+        Pipeline of the jobs.
+    device : str
+        Name of the device.
+    step_asked : bool
+        True if the step was asked for.
+    init : str or None
+        File of the model that the first epoch started from; None for zeros.
+    initial : (ndarray, ndarray) or None
+        That model: see :func:`bitstep.training.train.train_model`.
+    resumed : int
+        Epochs that were trained before this command, summed over the outputs.
+    """
+
+    source: str
+    problem: Problem
+    objective: Objective
+    training: Training
+    schedule: str
+    config: PipelineConfig
+    device: str
+    step_asked: bool
+    init: str | None = None
+    initial: tuple[np.ndarray, np.ndarray] | None = None
+    resumed: int = 0
 
 
 def prepare(arguments: argparse.Namespace) -> Problem:

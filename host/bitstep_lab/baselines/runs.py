@@ -55,13 +55,6 @@ class CpuResult:
         """Number of finished epochs."""
         return len(self.seconds)
 
-    @property
-    def gigabytes_per_s(self) -> np.ndarray:
-        """Data that each epoch went through, in 10^9 bytes a second of ``seconds``; shape
-        (epochs_done,).
-        """
-        return self.bytes_per_epoch / self.seconds / 1e9
-
 
 class DivergedError(ArithmeticError):
     """A weight or the intercept is no longer a finite number.

@@ -106,7 +106,7 @@ class ListProfiles(argparse.Action):
 def run(arguments: argparse.Namespace) -> int:
     """Run the race, print its table and write its report."""
     from bitstep_lab.races.contestants import Race
-    from bitstep_lab.races.race import run_race
+    from bitstep_lab.races.race import Track, run_race
     from bitstep_lab.races.race_data import race_data
     check_writable(arguments.report, sources=[arguments.data])
     data = race_data(arguments.data, rows=arguments.rows, data_home=arguments.data_home,
@@ -124,7 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
                 rtl=arguments.rtl)
     status = StatusLine("board")
     try:
-        found = run_race(race, progress=Progress(), device_options={"progress": status})
+        found = run_race(race, Track(progress=Progress(),
+                                     device_options={"progress": status}))
     finally:
         status.clear()
     print_race(found)

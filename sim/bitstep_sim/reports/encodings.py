@@ -82,8 +82,7 @@ def _float_losses(dataset: Dataset, scaler: Scaler, targets: np.ndarray,
     """Training loss of float64 SGD for each list of steps: same scaling, order and start."""
     rows = scaler.transform(dataset.features)
     offset = 0.0 if dataset.task == "classification" else (targets.min() + targets.max()) / 2
-    weights, intercepts = sgd(rows, targets - offset, first_steps=steps[:, 0],
-                              shares=steps[0] / steps[0, 0], loss=Loss.LEAST_SQUARES)
+    weights, intercepts = sgd(rows, targets - offset, steps.T, loss=Loss.LEAST_SQUARES)
     return squared_losses(rows, targets - offset, weights[-1], intercepts[-1])
 
 

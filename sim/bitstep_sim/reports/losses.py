@@ -44,8 +44,7 @@ def floating(home: str | None) -> None:
                             Training(steps=steps), timeout_s=3600)
         rows = data.scaler.transform(training.features)
         targets = training.labels[:, None] - data.label_offset
-        weights, intercepts = sgd(rows, targets, first_steps=steps[:1],
-                                  shares=steps / steps[0], loss=Loss.LEAST_SQUARES)
+        weights, intercepts = sgd(rows, targets, steps[:, None], loss=Loss.LEAST_SQUARES)
         exact = float(mean_losses(Loss.LEAST_SQUARES, rows, targets, weights[-1],
                                   intercepts[-1])[0])
         found = float(mean_losses(Loss.LEAST_SQUARES, training.features, training.labels[:, None],
@@ -152,9 +151,9 @@ def proximal(_: str | None) -> None:
         result = GoldenDevice(config).train(made.job, timeout_s=3600)
         ours = made.units.weights(result.models[-1]), \
             float(made.units.intercepts(result.intercepts[-1:])[0]) - data.label_offset
-        weights, intercepts = sgd(rows, targets[:, None], first_steps=made.steps[:1],
-                                  shares=made.steps / made.steps[0], loss=Loss.LEAST_SQUARES,
-                                  l1=l1, box=box, period=made.job.proximal_period)
+        weights, intercepts = sgd(rows, targets[:, None], made.steps[:, None],
+                                  loss=Loss.LEAST_SQUARES, l1=l1, box=box,
+                                  period=made.job.proximal_period)
         exact = weights[-1, 0, 0], float(intercepts[-1, 0, 0])
         best = optimum(rows, targets, l1=l1, box=box)
         objectives = [np.mean((rows @ weights + bias - targets) ** 2) / 2

@@ -102,9 +102,8 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
     rows, _ = data.rows.levels(np.arange(data.n_rows))
     labels = data.stored_labels()
     targets = data.label_scale * labels[:, None].astype(float)
-    firsts = steps[0] * (1 + 1e-3 * (np.arange(runs) - runs // 2))
-    weights, intercepts = sgd(rows, targets, first_steps=firsts, shares=steps / steps[0], loss=loss,
-                              batch=batch)
+    changes = 1 + 1e-3 * (np.arange(runs) - runs // 2)
+    weights, intercepts = sgd(rows, targets, np.outer(steps, changes), loss=loss, batch=batch)
     exact = mean_losses(loss, rows, targets, weights[-1], intercepts[-1]).mean()
     constant = mock.patch("bitstep.golden.sgd.dithers",
                           lambda key, n_rows: np.full(n_rows, NEAREST))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import train
 from fakes import FakeDevice
 
 import bitstep.devices
@@ -34,22 +35,6 @@ COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", 
 CONFIG_KEYS = ["model", "loss", "bits", "encoding", "bus_width", "scaler", "copies", "epochs",
                "batch", "step", "schedule", "l2", "l1", "box", "refetch", "fit_intercept",
                "model_range", "shuffle", "init", "lookahead", "pipeline"]
-
-
-@pytest.fixture
-def numbers(tmp_path):
-    """A regression file of 60 rows and 3 columns, and a classification file."""
-    rng = np.random.default_rng(0)
-    features = rng.uniform(0, 10, (60, 3))
-    labels = features @ [1.0, -2.0, 0.5] + 3
-    paths = tmp_path / "numbers.csv", tmp_path / "classes.csv"
-    for path, last in zip(paths, (labels, np.where(labels > 0, 5, 2)), strict=True):
-        np.savetxt(path, np.column_stack([features, last]), delimiter=",", fmt="%.17g")
-    return tuple(map(str, paths))
-
-
-def train(*arguments):
-    return main(["train", *map(str, arguments), "--device", "golden"])
 
 
 def test_train_and_predict(numbers, tmp_path, capsys):

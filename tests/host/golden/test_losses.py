@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import make_job
+from fakes import make_job, models, words
 
 from bitstep.golden import integer
 from bitstep.golden.sgd import train
@@ -21,17 +21,6 @@ LOGISTIC = PipelineConfig(bits=4, solver="logistic", cycles_per_update=6)
 def sign_job(levels, labels, *, loss, label_shift=4, mantissa=64, shift=1, **changes):
     return make_job(levels, labels, loss=loss, label_format=LabelFormat.SIGN, mantissa=mantissa,
                     shift=shift, label_shift=label_shift, **changes)
-
-
-def models(job):
-    """Model and intercept of every epoch, none of them saturated."""
-    epochs = list(train(job))
-    assert all(not epoch.saturation for epoch in epochs)
-    return [(epoch.model.tolist(), epoch.intercept) for epoch in epochs]
-
-
-def words(*values):
-    return np.array(values, np.int32)
 
 
 # By hand

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fakes import make_job
+from fakes import make_job, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,10 +31,6 @@ def outcome(job):
     epoch, = train(job)
     assert not epoch.saturation
     return epoch.model.tolist(), epoch.intercept, epoch.refetched_rows
-
-
-def words(*values):
-    return np.array(values, np.int32)
 
 
 # By hand: q = (3, -2) and x = (5, -3), so Z = 21, and with cells of half a level to each side

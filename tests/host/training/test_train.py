@@ -49,7 +49,7 @@ def chords(values, signs):
 
 def float_sgd(rows, signs, *, loss, steps, **options):
     """Weights and intercept of float64 SGD."""
-    weights, intercepts = sgd(rows, signs[:, None], first_steps=steps[:1], shares=steps / steps[0],
+    weights, intercepts = sgd(rows, signs[:, None], steps[:, None],
                               loss=chords if loss == Loss.LOGISTIC else loss, **options)
     return weights[-1, 0, 0], intercepts[-1, 0, 0]
 
