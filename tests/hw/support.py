@@ -9,6 +9,14 @@ from amaranth.lib import data
 from bitstep.pipeline.levels import unpack_labels
 from bitstep_sim.testing.harness import simulate
 
+NEAREST = 0x8000        # the dither that rounds to nearest, ties up
+DITHER_CORNERS = [0, NEAREST - 1, NEAREST, 0xFFFF]
+
+
+def random_dithers(rng, count):
+    """Dithers of rows, the corners first."""
+    return (DITHER_CORNERS + [rng.getrandbits(16) for _ in range(count)])[:count]
+
 
 class Clocked(Elaboratable):
     """A combinational component with a clock, which the simulator wants."""

@@ -98,9 +98,9 @@ def run_epochs(epoch: Callable[[float], float], model: Callable[[], tuple[np.nda
 
     def finished():
         return CpuResult(weights=np.array(weights, np.float64).reshape(len(weights), -1),
-                      intercepts=np.array(intercepts, np.float64),
-                      seconds=np.array(seconds, np.float64),
-                      cpu_seconds=np.array(cpu_seconds, np.float64), **about)
+                         intercepts=np.array(intercepts, np.float64),
+                         seconds=np.array(seconds, np.float64),
+                         cpu_seconds=np.array(cpu_seconds, np.float64), **about)
 
     for number, step in enumerate(steps, start=1):
         start, cpu_start = time.perf_counter(), time.thread_time()

@@ -40,8 +40,8 @@ def print_baselines(arguments: Sequence[str], *, prog: str = "bitstep bench --ba
           f"medians of {options.turns} turns of {options.epochs} epochs")
     for n_rows, n_features in options.shape or map(_shape, SHAPES):
         figures = measure.measure(n_rows, n_features, loss=Loss[options.loss.upper()],
-                                batches=options.batches, threads=options.threads,
-                                epochs=options.epochs, turns=options.turns)
+                                  batches=options.batches, threads=options.threads,
+                                  epochs=options.epochs, turns=options.turns)
         print(f"\n{figures}", flush=True)
 
 

@@ -215,7 +215,7 @@ def measure(entry: Entry, problem: Problem, loss: str, *, steps: np.ndarray = ST
     """
     runs: list[SgdResult] = [
         run_sgd(problem.train_rows, problem.train_labels, entry.make(), loss=loss, steps=steps,
-              epochs=epochs, batch=BATCH, radius=entry.radius, seed=seed)
+                epochs=epochs, batch=BATCH, radius=entry.radius, seed=seed)
         for seed in range(seeds)]
     weights = np.array([run.weights for run in runs])
     train_margins = problem.train_labels * (weights @ problem.train_rows.T)
