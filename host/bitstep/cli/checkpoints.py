@@ -39,7 +39,7 @@ def add_checkpoint_options(group: Any) -> None:
 
 @dataclass(frozen=True)
 class Start:
-    """What a training starts from.
+    """Start of a training.
 
     Attributes
     ----------
