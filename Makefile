@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow test-pynq sim lint rtl bench pipelines area wheel bitstream bitstream-check prove prove-mutations coverage docs clean
+.PHONY: demo test test-slow test-pynq sim lint rtl speed pipelines area wheel bitstream bitstream-check prove prove-mutations coverage docs clean
 .DEFAULT_GOAL := demo
 , := ,
 
@@ -86,7 +86,7 @@ rtl: $(VENV)/.stamp             ## Verilog of the default pipeline
 	@mkdir -p build
 	$(BIN)/bitstep rtl --out build/bitstep_top.v
 
-bench: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantization; half an hour
+speed: $(VENV)/.stamp           ## speed: cycles per epoch, simulation, quantization; half an hour
 	$(BIN)/python -m bitstep_sim.reports.speed
 
 curves: $(VENV)/.stamp          ## every race of the speedup report, into build/curves

@@ -118,3 +118,16 @@ def test_pages_that_sources_name_exist():
     for file in files:
         for page in re.findall(r"\bdocs/[\w/-]+\.md", file.read_text("utf-8")):
             assert (ROOT / page).exists(), f"{file}: {page}"
+
+
+def test_architecture_names_functions_where_they_are():
+    """Each "`name` (`path`)" is a class, a function or a constant of that file."""
+    named = re.findall(r"`([\w.]+)`\s+\(`([\w/]+\.py)`\)",
+                       (ROOT / "docs" / "architecture.md").read_text("utf-8"))
+    assert len(named) > 30
+    for name, path in named:
+        files = [ROOT / path] if (ROOT / path).exists() else [
+            file for folder in ("host", "hw") for file in (ROOT / folder).rglob(path)]
+        assert any(all(re.search(rf"^ *((def|class) {part}\b|{part}\b.* = )", text, re.MULTILINE)
+                       for part in name.split("."))
+                   for text in (file.read_text("utf-8") for file in files)), f"{name}: {path}"

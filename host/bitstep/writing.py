@@ -181,7 +181,7 @@ def duration(seconds: float) -> str:
     return f"{seconds * factor:#.3g}".rstrip(".") + f" {unit}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+def text_table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return aligned text, with columns of numbers to the right."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]

@@ -46,10 +46,10 @@ def descend(models: np.ndarray, steps: np.ndarray, *, n_rows: int, batch: int, g
         yield models.copy()
 
 
-def sgd(rows: np.ndarray, targets: np.ndarray, *, first_steps: np.ndarray, shares: np.ndarray,
+def sgd(rows: np.ndarray, targets: np.ndarray, steps: np.ndarray, *,
         loss: Loss | Derivative, batch: int = 1, l2: float = 0.0, l1: float = 0.0,
         box: float = np.inf, period: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Train linear models with intercept from zero, for several first steps at once.
+    """Train linear models with intercept from zero, for several schedules at once.
 
     This is the algorithm of the pipelines (docs/number-formats.md) without the rounding of models
     and updates. The ridge penalty acts in every batch; pipelines collect it over some rows.
@@ -59,10 +59,8 @@ def sgd(rows: np.ndarray, targets: np.ndarray, *, first_steps: np.ndarray, share
     rows : ndarray of float, shape (n_rows, n_features)
         Scaled features, or the levels of their codes.
     targets : ndarray of float64, shape (n_rows, n_outputs)
-    first_steps : ndarray of float64, shape (n_first,)
-        Step of the first epoch of every candidate.
-    shares : ndarray of float64, shape (epochs,)
-        Steps of the epochs, as shares of the first.
+    steps : ndarray of float64, shape (epochs, n_schedules)
+        A column for each schedule.
     loss : Loss or callable
         A loss, or ``derivative(values, targets)`` in its place: the derivative by each value that
         a model gives.
@@ -78,9 +76,9 @@ def sgd(rows: np.ndarray, targets: np.ndarray, *, first_steps: np.ndarray, share
 
     Returns
     -------
-    weights : ndarray of float64, shape (epochs, n_first, n_outputs, n_features)
-    intercepts : ndarray of float64, shape (epochs, n_first, n_outputs)
-        Not finite where a candidate diverged.
+    weights : ndarray of float64, shape (epochs, n_schedules, n_outputs, n_features)
+    intercepts : ndarray of float64, shape (epochs, n_schedules, n_outputs)
+        Not finite where SGD diverged.
     """
     n_rows, n_features = rows.shape
     slopes_of = LOSSES[loss].derivative if isinstance(loss, Loss) else loss
@@ -98,11 +96,10 @@ def sgd(rows: np.ndarray, targets: np.ndarray, *, first_steps: np.ndarray, share
         return changes
 
     project = partial(_proximal_step, n_rows, period, l1 / batch, box) if period else None
-    start = np.zeros((len(first_steps), targets.shape[1], n_features + 1))
-    steps = (np.asarray(shares)[:, None] * first_steps)[..., None, None]
+    start = np.zeros((steps.shape[1], targets.shape[1], n_features + 1))
     with np.errstate(over="ignore", invalid="ignore"):
-        models = np.array(list(descend(start, steps, n_rows=n_rows, batch=batch, gradient=gradient,
-                                       project=project)))
+        models = np.array(list(descend(start, steps[..., None, None], n_rows=n_rows, batch=batch,
+                                       gradient=gradient, project=project)))
     return models[..., :-1], models[..., -1]
 
 

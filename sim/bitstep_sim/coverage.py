@@ -96,18 +96,18 @@ def measure_rtl() -> Counter[Point]:
 def print_rtl(points: Counter[Point], *, missing: bool) -> None:
     """A row for each component: points of each kind, and how many of them were hit."""
     kinds = ("line", "branch", "toggle")
-    table: dict[str, dict[str, list[int]]] = defaultdict(
+    counts: dict[str, dict[str, list[int]]] = defaultdict(
         lambda: {kind: [0, 0] for kind in kinds})
     for point, hits in points.items():
         if point.kind in kinds:
             for name in (component(point.module), "all"):
-                cell = table[name][point.kind]
+                cell = counts[name][point.kind]
                 cell[0] += hits > 0
                 cell[1] += 1
     print(f"{'component':<20}" + "".join(f"{kind:>26}" for kind in kinds))
-    for name in sorted(table, key=lambda name: (name == "all", name)):
+    for name in sorted(counts, key=lambda name: (name == "all", name)):
         cells = ""
-        for hit, total in (table[name][kind] for kind in kinds):
+        for hit, total in (counts[name][kind] for kind in kinds):
             share = f"{hit / total:.1%}" if total else "-"
             cells += f"{f'{hit} of {total}':>19}{share:>7}"
         print(f"{name:<20}{cells}")

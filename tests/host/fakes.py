@@ -106,6 +106,18 @@ def make_job(levels, labels, *, bits=4, mantissa=1, shift=1,
     return TrainingJob(**values)
 
 
+def models(job):
+    """Model and intercept of every epoch, none of them saturated."""
+    epochs = list(train(job))
+    assert all(not epoch.saturation for epoch in epochs)
+    return [(epoch.model.tolist(), epoch.intercept) for epoch in epochs]
+
+
+def words(*values):
+    """Model words."""
+    return np.array(values, np.int32)
+
+
 class FakeBuffer:
     """Host memory that the device sees only after a flush, and the other way round."""
 
@@ -210,10 +222,10 @@ class FakeDevice(RegisterDevice):
         model_bytes = 4 * config.model_words(n_features)
         positions = self.model_positions(n_features)
         label_format = LabelFormat(self.get("LABEL_FORMAT"))
-        table = self.take(self.pair("EPOCH_TABLE_ADDRESS"), 16 * self.get("EPOCHS")).view("<u8")
+        entries = self.take(self.pair("EPOCH_TABLE_ADDRESS"), 16 * self.get("EPOCHS")).view("<u8")
         epochs = tuple(EpochSteps(word & 0x3FFFF, word >> 18 & 7, word >> 32 & 0x3FFFF,
                                   word >> 50 & 7, second & 0x7FFF_FFFF, second >> 32)
-                       for word, second in table.reshape(-1, 2).tolist())
+                       for word, second in entries.reshape(-1, 2).tolist())
         words = np.zeros(model_bytes // 4, "<i4")
         if self.get("WARM_START"):
             words = self.take(self.pair("MODEL_IN_ADDRESS"), model_bytes).view("<i4")

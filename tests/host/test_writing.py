@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from bitstep.writing import duration, numbers, table, whole_file, write_json, write_text
+from bitstep.writing import duration, numbers, text_table, whole_file, write_json, write_text
 
 
 def test_a_whole_file_takes_its_name_at_the_end(tmp_path):
@@ -59,5 +59,5 @@ def test_duration(seconds, text):
 
 
 def test_table():
-    assert table(["name", "n"], [["a", 1], ["bc", 10.5]]).splitlines() == [
+    assert text_table(["name", "n"], [["a", 1], ["bc", 10.5]]).splitlines() == [
         "name     n", "----  ----", "a        1", "bc    10.5"]

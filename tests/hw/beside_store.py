@@ -1,4 +1,4 @@
-"""A model store whose words a unit under test and the bench share."""
+"""A model store whose words a component under test and the testbench share."""
 
 import numpy as np
 from amaranth import Module
@@ -10,28 +10,28 @@ from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_hw.pipeline.model.words import ModelWords, lend
 
 
-def beside_store(config, unit):
-    """The unit and a store, connected as in the pipeline.
+def beside_store(config, dut):
+    """The component and a store, connected as in the pipeline.
 
     Returns
     -------
     module, words
-        ``words`` are the store's, for a bench that uses them while the unit is not busy.
+        ``words`` are the store's, for a testbench that uses them while the component is not busy.
     """
     m = Module()
-    m.submodules.unit = unit
+    m.submodules.dut = dut
     m.submodules.store = store = ModelStore(config=config)
     words = ModelWords(config=config).create(path=("outer",))
     wiring.connect(m, words, store.words)
-    lend(m, store.words, unit)
+    lend(m, store.words, dut)
     return m, words
 
 
-def set_shape(ctx, unit, config, n_features):
-    """Set ``beats`` and ``last_lanes`` of a unit."""
+def set_shape(ctx, dut, config, n_features):
+    """Set ``beats`` and ``last_lanes`` of a component."""
     beats = config.beats(n_features)
-    put(ctx, unit.beats, beats)
-    put(ctx, unit.last_lanes, n_features - (beats - 1) * config.lanes)
+    put(ctx, dut.beats, beats)
+    put(ctx, dut.last_lanes, n_features - (beats - 1) * config.lanes)
 
 
 def pairs_of(config, n_features):
@@ -51,11 +51,11 @@ async def read_words(ctx, words, config):
     return np.ravel(model).astype(np.int64), intercept
 
 
-async def stop_at(ctx, unit, cycle):
-    """Stop a unit that was started, ``cycle`` cycles after ``start``; it must be idle at once."""
+async def stop_at(ctx, dut, cycle):
+    """Stop a component ``cycle`` cycles after ``start``; it must be idle at once."""
     await ticks(ctx, cycle - 1)
-    put(ctx, unit.stop, 1)
+    put(ctx, dut.stop, 1)
     await ctx.tick()
-    put(ctx, unit.stop, 0)
-    assert not ctx.get(unit.busy)
-    assert not ctx.get(unit.words.write)
+    put(ctx, dut.stop, 0)
+    assert not ctx.get(dut.busy)
+    assert not ctx.get(dut.words.write)

@@ -9,6 +9,14 @@ from amaranth.lib import data
 from bitstep.pipeline.levels import unpack_labels
 from bitstep_sim.testing.harness import simulate
 
+NEAREST = 0x8000        # the dither that rounds to nearest, ties up
+DITHER_CORNERS = [0, NEAREST - 1, NEAREST, 0xFFFF]
+
+
+def random_dithers(rng, count):
+    """Dithers of rows, the corners first."""
+    return (DITHER_CORNERS + [rng.getrandbits(16) for _ in range(count)])[:count]
+
 
 class Clocked(Elaboratable):
     """A combinational component with a clock, which the simulator wants."""
@@ -80,7 +88,7 @@ def trace(dut, cycles, outputs, *, tail=40, **constant):
     quiet = dict.fromkeys(strobes, 0)
     quiet.update({"slot": {"valid": 0}} if any("slot" in cycle for cycle in cycles) else {})
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, constant)
         await ticks(ctx, 2)
         for cycle in [*cycles, *[quiet] * tail]:
@@ -88,7 +96,7 @@ def trace(dut, cycles, outputs, *, tail=40, **constant):
             recorded.append({name: take(ctx, getattr(dut, name)) for name in outputs})
             await ctx.tick()
 
-    simulate(dut, bench, limit=len(cycles) + tail + 10)
+    simulate(dut, testbench, limit=len(cycles) + tail + 10)
     return recorded
 
 
@@ -304,7 +312,7 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
         words[:job.n_features] = numbers
         return model_beats(config, words.reshape(job.beats, -1), intercept)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut.run, constant)
         if config.corrections:
             await send_model(ctx, dut, "load_coefficients", padded(job.coefficients, 0))
@@ -327,5 +335,5 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
             *_, take, valid = await ctx.tick().sample(dut.dither.take, dut.dither.valid)
             assert valid or not take
 
-    simulate(dut, bench, processes=[dither_is_there], limit=limit * len(job.epochs))
+    simulate(dut, testbench, processes=[dither_is_there], limit=limit * len(job.epochs))
     return results

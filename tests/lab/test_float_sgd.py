@@ -14,20 +14,18 @@ from bitstep_lab.float_sgd import sgd
 
 def test_two_rows_by_hand():
     rows, targets = np.array([[1.0], [2.0]]), np.array([[1.0], [0.0]])
-    weights, intercepts = sgd(rows, targets, first_steps=np.array([0.5, 0.25]),
-                              shares=np.array([1.0, 0.5]), loss=Loss.LEAST_SQUARES)
+    weights, intercepts = sgd(rows, targets, np.array([[0.5, 0.25], [0.25, 0.125]]),
+                              loss=Loss.LEAST_SQUARES)
     # Step 1/2: residual -1 gives 1/2 and 1/2; then 3/2 gives 1/2 - 3/2 = -1, 1/2 - 3/4 = -1/4.
     assert weights[0, 0, 0, 0] == -1.0
     assert intercepts[0, 0, 0] == -0.25
-    alone, _ = sgd(rows, targets, first_steps=np.array([0.25]), shares=np.array([1.0, 0.5]),
-                   loss=Loss.LEAST_SQUARES)
+    alone, _ = sgd(rows, targets, np.array([[0.25], [0.125]]), loss=Loss.LEAST_SQUARES)
     assert (weights[:, 1] == alone[:, 0]).all()
 
 
 def test_penalties_by_hand():
     rows, targets = np.array([[1.0], [1.0]]), np.array([[4.0], [0.0]])
-    options = {"first_steps": np.array([0.5]), "shares": np.array([1.0]),
-               "loss": Loss.LEAST_SQUARES}
+    options = {"steps": np.array([[0.5]]), "loss": Loss.LEAST_SQUARES}
     # Residual -4: weight and intercept 2. Residual 4: 0 and 0, from which l2 takes 1/2 x 1/4 x 2.
     weights, intercepts = sgd(rows, targets, l2=0.25, **options)
     assert (weights.item(), intercepts.item()) == (-0.25, 0.0)
@@ -43,8 +41,7 @@ def test_penalties_by_hand():
 
 def test_last_batch_may_be_shorter():
     rows, targets = np.ones((3, 1)), np.ones((3, 1))
-    weights, _ = sgd(rows, targets, first_steps=np.array([0.5]), shares=np.array([1.0]), batch=2,
-                     loss=Loss.HINGE)
+    weights, _ = sgd(rows, targets, np.array([[0.5]]), batch=2, loss=Loss.HINGE)
     assert weights.item() == 0.5        # both rows are active, then the third has margin 1
 
 
@@ -63,8 +60,7 @@ def test_the_pipeline_of_float_rows_does_the_same(loss, batch):
                             Training(steps=steps, batch=batch))
     scaler = fit_scaler(features)
     rows = (features - scaler.centre) / scaler.scale
-    weights, intercepts = sgd(rows, labels[:, None], first_steps=np.array([0.2]),
-                              shares=steps / 0.2, batch=batch, loss=loss)
+    weights, intercepts = sgd(rows, labels[:, None], steps[:, None], batch=batch, loss=loss)
     np.testing.assert_allclose(model.weights, weights[:, 0], atol=0.04 if loss in (
         Loss.HINGE, Loss.LOGISTIC) else 5e-3)
     np.testing.assert_allclose(model.scaled_intercepts, intercepts[:, 0], atol=0.04)

@@ -88,3 +88,14 @@ def test_a_fault_is_found_by_its_tests_alone():
     assert run_fault(replace(fault, tests=("pipeline/rows/test_decoder.py",))) == "survives"
     with pytest.raises(RuntimeError, match="pytest ended with code 5"):
         run_fault(replace(fault, board="test_coverage.py::no_such_test"))
+
+
+def test_page_counts_the_faults():
+    page = " ".join((ROOT / "docs/results/coverage.md").read_text("utf-8").split())
+    kinds = {fault.kind for fault in FAULTS}
+    files = {fault.mutation.file for fault in FAULTS}
+    assert f"There are {len(FAULTS)} faults of {len(kinds)} kinds in {len(files)} files" in page
+    assert f"find all of the {len(FAULTS)} faults" in page
+    board = sum(bool(fault.board) for fault in FAULTS)
+    equal = sum(bool(fault.equivalent) for fault in FAULTS)
+    assert f"find {len(FAULTS) - board - equal} of them. {board} are found by runs" in page

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.cli.options import UsageError, check_readable, check_writable
-from bitstep.cli.problem import Problem
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.cli.problem import Request
 from bitstep.pipeline.manifest import read_manifest
 from bitstep.training.checkpoint import (
     Checkpoint,
@@ -22,7 +21,6 @@ from bitstep.training.checkpoint import (
 )
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
-from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.training.schedules import SCHEDULES
 
@@ -41,7 +39,7 @@ def add_checkpoint_options(group: Any) -> None:
 
 @dataclass(frozen=True)
 class Start:
-    """What a training starts from.
+    """Start of a training.
 
     Attributes
     ----------
@@ -117,22 +115,10 @@ def read_start(arguments: argparse.Namespace) -> Start:
     return Start(model, resumed, path)
 
 
-def settings_of(arguments: argparse.Namespace, problem: Problem, objective: Objective,
-                training: Training, config: PipelineConfig, *,
-                model: LinearModel | None) -> dict[str, Any]:
-    """Options that the bits of a training depend on, as JSON holds them.
-
-    Parameters
-    ----------
-    model : LinearModel or None
-        Model of ``--init``.
-
-    Returns
-    -------
-    dict of str to Any
-        By the names of the options.
-    """
-    rows = problem.request
+def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> dict[str, Any]:
+    """Options that the bits of a training depend on, by name, as JSON holds them."""
+    problem, objective, training = request.problem, request.objective, request.training
+    rows, config, model = problem.request, request.config, start.model
     by_name = arguments.schedule in SCHEDULES
     floats = problem.outputs[0].row_format == "float32"
     beats = config.beats(problem.outputs[0].n_features)
@@ -150,15 +136,9 @@ def settings_of(arguments: argparse.Namespace, problem: Problem, objective: Obje
         "lookahead": config.effective_lookahead(beats) if floats else None}
 
 
-def make_writer(start: Start, arguments: argparse.Namespace, settings: dict[str, Any],
-                problem: Problem, steps: np.ndarray) -> CheckpointWriter | None:
+def make_writer(start: Start, arguments: argparse.Namespace,
+                request: Request) -> CheckpointWriter | None:
     """Checkpoint of a training; None without one.
-
-    Parameters
-    ----------
-    settings : dict
-        Of :func:`settings_of`.
-    steps : ndarray of float64, shape (epochs,)
 
     Raises
     ------
@@ -167,9 +147,11 @@ def make_writer(start: Start, arguments: argparse.Namespace, settings: dict[str,
     """
     if start.path is None:
         return None
-    data, state = describe_data(problem.outputs), start.checkpoint
+    outputs, state = request.problem.outputs, start.checkpoint
+    settings, data = _settings(start, arguments, request), describe_data(outputs)
     if state is None:
-        state = Checkpoint(settings, data, steps.tolist(), len(problem.outputs))
+        state = Checkpoint(settings, data, np.asarray(request.training.steps).tolist(),
+                           len(outputs))
     else:
         _check_same(arguments.resume, state, settings, data)
     writer = CheckpointWriter(start.path, state, lambda text: print(
@@ -206,8 +188,7 @@ def _text(value):
         if value is None or isinstance(value, bool) else value
 
 
-def initial_model(path: str, model: LinearModel, problem: Problem, objective: Objective,
-                  training: Training, config: PipelineConfig) -> tuple[np.ndarray, np.ndarray]:
+def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.ndarray]:
     """Weights and intercepts of ``--init``, in the units of the features.
 
     Raises
@@ -215,6 +196,7 @@ def initial_model(path: str, model: LinearModel, problem: Problem, objective: Ob
     ModelFileError
         If the model does not fit the data or the options.
     """
+    path, problem, training = request.init, request.problem, request.training
     if model.n_features != problem.outputs[0].n_features:
         raise ModelFileError(f"{path}: the model has {model.n_features} features, the data have "
                              f"{problem.outputs[0].n_features}; --init needs a model of such data")
@@ -233,7 +215,7 @@ def initial_model(path: str, model: LinearModel, problem: Problem, objective: Ob
                              "leave --no-intercept out, or take a model without one")
     try:
         for number, data in enumerate(problem.outputs):
-            plan(data, config, objective, training,
+            plan(data, request.config, request.objective, training,
                  initial=(weights[number], float(intercepts[number])), between_epochs=True)
     except ValueError as error:
         raise ModelFileError(f"{path}: the model does not fit the scaling of these data and "

@@ -6,7 +6,7 @@ from typing import Any
 
 from bitstep.devices import available, device_class
 from bitstep.pipeline.results import DeviceError
-from bitstep.writing import table
+from bitstep.writing import text_table
 
 
 def add_parser(commands: Any) -> argparse.ArgumentParser:
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         rows.append([name, "yes", (kind.__doc__ or "").partition("\n")[0]])
         options[name] = [parameter for parameter in inspect.signature(kind).parameters
                          if parameter not in ("config", "progress")]
-    print(table(["device", "usable", "details"], rows))
+    print(text_table(["device", "usable", "details"], rows))
     for name, known in options.items():
         if known:
             print(f"\nOptions of {name} in Python, as in device={{'name': {name!r}, ...}}:\n  "

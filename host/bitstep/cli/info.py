@@ -16,7 +16,7 @@ from bitstep.pipeline.config import FLOAT_GUARD, PipelineConfig
 from bitstep.pipeline.registers import table as register_table
 from bitstep.quantization import load_quantized
 from bitstep.training.model_file import is_model, load_model
-from bitstep.writing import table
+from bitstep.writing import text_table
 
 FEATURES = (8, 16, 90, 1000, 4096)      # rows that the table of look-ahead shows
 
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.registers:
         print(register_table())
     elif arguments.data:
-        print(table(["name", "task", "from"], [_data_set(name) for name in dataset_names()]))
+        print(text_table(["name", "task", "from"], [_data_set(name) for name in dataset_names()]))
     elif arguments.file:
         _show_file(arguments.file)
     else:
@@ -85,7 +85,7 @@ def _show_configuration(config: PipelineConfig) -> None:
             beats = config.beats(features)
             rows.append([features, beats, config.required_lookahead(beats),
                          config.effective_lookahead(beats), _pitch(config, beats)])
-    print(table(["features", "beats", "look-ahead needed", "used", "cycles per row"], rows))
+    print(text_table(["features", "beats", "look-ahead needed", "used", "cycles per row"], rows))
     print("\nCycles per row: with memory that is always ready"
           + ("; a row that is read again takes more." if config.refetch else "."))
 

@@ -1,4 +1,4 @@
-"""Problems that a command trains: data set, split, quantization, and measures of a run."""
+"""Problems that a command trains: data set, split, quantization, and what is asked for."""
 
 import argparse
 import sys
@@ -15,6 +15,7 @@ from bitstep.cli.options import (
 from bitstep.cli.progress import Bar
 from bitstep.cli.request import RowRequest, request_codes, request_rows
 from bitstep.data import Dataset, load, split
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import (
     ENCODINGS,
@@ -26,6 +27,7 @@ from bitstep.quantization import (
 )
 from bitstep.training.losses import Moments, accuracies, code_losses, mean_losses
 from bitstep.training.models import MODELS, Model
+from bitstep.training.objective import Objective, Training
 from bitstep.training.train import TrainedModel, class_outputs, class_targets, stored_outputs
 
 
@@ -44,7 +46,7 @@ class Problem:
         The same packed rows, one set of labels for each output of the model.
     classes : ndarray of float64, shape (n_classes,)
         Empty for a regression.
-    train, test : Dataset or None
+    train_set, test_set : Dataset or None
         None where there are only codes.
     """
 
@@ -53,8 +55,8 @@ class Problem:
     request: RowRequest
     outputs: list[QuantizedDataset]
     classes: np.ndarray
-    train: Dataset | None
-    test: Dataset | None
+    train_set: Dataset | None
+    test_set: Dataset | None
 
     @property
     def kind(self) -> Model:
@@ -71,29 +73,27 @@ class Problem:
         """Rows that the training loss is computed on: ``features``, ``codes``, or ``fine_rows``:
         the rows with 16 bits a value, or the floating-point rows, of a quantized data set.
         """
-        if self.train is not None:
+        if self.train_set is not None:
             return "features"
         data = self.outputs[0]
         return "codes" if data.fine_rows is None and data.row_format != "float32" else "fine_rows"
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
         """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``test_metric``."""
-        if self.train is None:
+        if self.train_set is None:
             losses = np.mean([
                 code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
                             self.kind.loss)
                 for number, data in enumerate(self.outputs)], axis=0)
         else:
-            losses = mean_losses(self.kind.loss, self.train.features, self._targets(self.train),
-                                 model.coefs, model.intercepts)
+            losses = self._losses(self.train_set, model)
         metrics: list[Any] = [None] * model.epochs_done
-        if self.test is not None and self.test.n_rows:
+        if self.test_set is not None and self.test_set.n_rows:
             if self.task == "classification":
-                found = accuracies(self.test.features, self.test.labels, self.classes,
+                found = accuracies(self.test_set.features, self.test_set.labels, self.classes,
                                    model.coefs, model.intercepts)
             else:
-                found = mean_losses(self.kind.loss, self.test.features, self._targets(self.test),
-                                    model.coefs, model.intercepts)
+                found = self._losses(self.test_set, model)
             metrics = found.tolist()
         return [{"epoch": epoch, "step": float(step), "train_loss": float(loss),
                  "test_metric": metric}
@@ -104,7 +104,7 @@ class Problem:
         """The report's ``dataset``."""
         return {"name": self.name, "source": source, "task": self.task,
                 "train_rows": self.outputs[0].n_rows,
-                "test_rows": self.test.n_rows if self.test is not None else 0,
+                "test_rows": self.test_set.n_rows if self.test_set is not None else 0,
                 "n_features": self.outputs[0].n_features,
                 "classes": self.classes.tolist() if len(self.classes) else None}
 
@@ -112,8 +112,8 @@ class Problem:
     def baseline(self) -> float:
         """Training loss of the best constant, which any useful model is below."""
         constant = LOSSES[self.kind.loss].constant
-        if self.train is not None:
-            targets = self._targets(self.train)
+        if self.train_set is not None:
+            targets = self._targets(self.train_set)
             return float(np.mean([constant(float(np.mean(column)), float(np.var(column)))
                                   for column in targets.T]))
         found = []
@@ -124,8 +124,52 @@ class Problem:
             found.append(constant(moments.mean, moments.variance))
         return float(np.mean(found))
 
+    def _losses(self, dataset, model):
+        return mean_losses(self.kind.loss, dataset.features, self._targets(dataset), model.coefs,
+                           model.intercepts)
+
     def _targets(self, dataset):
         return class_targets(dataset.labels, self.classes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A training run with everything that the options left open filled in.
+
+    Attributes
+    ----------
+    source : str
+        The data as the user named them.
+    problem : Problem
+    objective : Objective
+    training : Training
+    schedule : str
+        Name of the schedule, or file of steps.
+    config : PipelineConfig
+        Pipeline of the jobs.
+    device : str
+        Name of the device.
+    step_asked : bool
+        True if the step was asked for.
+    init : str or None
+        File of the model that the first epoch started from; None for zeros.
+    initial : (ndarray, ndarray) or None
+        That model: see :func:`bitstep.training.train.train_model`.
+    resumed : int
+        Epochs that were trained before this command, summed over the outputs.
+    """
+
+    source: str
+    problem: Problem
+    objective: Objective
+    training: Training
+    schedule: str
+    config: PipelineConfig
+    device: str
+    step_asked: bool
+    init: str | None = None
+    initial: tuple[np.ndarray, np.ndarray] | None = None
+    resumed: int = 0
 
 
 def prepare(arguments: argparse.Namespace) -> Problem:
@@ -141,21 +185,21 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     request = request_rows(arguments, refetch=arguments.refetch, batch=arguments.batch)
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
     task = task_of(arguments, dataset.name, dataset.task, dataset.labels)
-    train, test = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
-    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train.labels)
+    train_set, test_set = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
+    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels)
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
         label_bits = ENCODINGS[request.encoding].label_bits
-        labels = quantize_labels(train.labels, train.n_rows, label_bits=label_bits,
+        labels = quantize_labels(train_set.labels, train_set.n_rows, label_bits=label_bits,
                                  center_labels=arguments.intercept)
-        outputs = [QuantizedDataset(rows_of(request, train, fine_rows=request.refetch), labels)]
+        outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
-        classes = np.unique(train.labels)
-        rows = rows_of(request, train, fine_rows=request.refetch)
-        outputs = class_outputs(rows, train.labels, classes)
+        classes = np.unique(train_set.labels)
+        rows = rows_of(request, train_set, fine_rows=request.refetch)
+        outputs = class_outputs(rows, train_set.labels, classes)
     return Problem(dataset.name, arguments.model or DEFAULT_MODELS[task], request, outputs, classes,
-                   train, test)
+                   train_set, test_set)
 
 
 def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows:

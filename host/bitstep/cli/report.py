@@ -2,19 +2,17 @@
 
 import importlib.metadata
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bitstep.cli.options import UsageError
-from bitstep.cli.problem import Problem
+from bitstep.cli.problem import Request
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import loss_named
-from bitstep.training.objective import Objective, Training
 from bitstep.training.train import TrainedModel, report_counters
-from bitstep.writing import duration, numbers, table
+from bitstep.writing import duration, numbers, text_table
 
 REPORT_VERSION = 1
 
@@ -28,40 +26,6 @@ def versions() -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             found[package] = None
     return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A training run with everything that the options left open filled in.
-
-    Attributes
-    ----------
-    source : str
-        The data as the user named them.
-    problem : Problem
-    objective : Objective
-    training : Training
-    schedule : str
-        Name of the schedule, or file of steps.
-    config : PipelineConfig
-        Pipeline of the jobs.
-    device : str
-        Name of the device.
-    init : str or None
-        File of the model that the first epoch started from; None for zeros.
-    resumed : int
-        Epochs that were trained before this command, summed over the outputs.
-    """
-
-    source: str
-    problem: Problem
-    objective: Objective
-    training: Training
-    schedule: str
-    config: PipelineConfig
-    device: str
-    init: str | None = None
-    resumed: int = 0
 
 
 def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
@@ -123,7 +87,7 @@ def print_report(report: dict[str, Any]) -> None:
         found = [entry["test_metric"] for entry in history]
         columns[f"test {report['metric']}"] = numbers(found) if report["metric"] == "loss" else [
             f"{100 * share:.2f} %" for share in found]
-    print(table(list(columns), list(zip(*columns.values(), strict=True))))
+    print(text_table(list(columns), list(zip(*columns.values(), strict=True))))
     on = {"features": "", "codes": ", estimated from the codes (there are no features)",
           "fine_rows": ", as fine rows (there are no features)"}
     print(f"Loss: {_loss(config).text} over K rows{on[report['loss_on']]}.")

@@ -16,7 +16,6 @@ from bitstep.cli.checkpoints import (
     initial_model,
     make_writer,
     read_start,
-    settings_of,
 )
 from bitstep.cli.device import add_device_options, device_options
 from bitstep.cli.options import (
@@ -30,10 +29,9 @@ from bitstep.cli.options import (
     or_auto,
 )
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
-from bitstep.cli.problem import prepare
+from bitstep.cli.problem import Request, prepare
 from bitstep.cli.progress import Bar
 from bitstep.cli.report import (
-    Request,
     check_plot,
     describe_config,
     make_report,
@@ -126,15 +124,14 @@ def run(arguments: argparse.Namespace) -> int:
         check_plot(arguments.plot)
     start = read_start(arguments)
     request = make_request(arguments)
-    request, initial, writer = _started(start, arguments, request)
+    request, writer = _started(start, request, arguments)
     sizes = output_sizes(request.problem, len(request.training.steps), model=arguments.out,
                          report=arguments.report, plot=arguments.plot)
-    asked = arguments.step not in (None, "auto")
     with reserve_outputs(sizes, writer) as space, \
             _opened(request, options, writer) as device:
         earlier_s = writer.checkpoint.seconds if writer else 0.0
         started = time.perf_counter()
-        model = _train(request, device, arguments.timeout, asked, initial, writer)
+        model = _train(request, device, arguments.timeout, writer)
         stop_signals.deferred = True        # what is left is short, and keeps the model
         wall_s = earlier_s + time.perf_counter() - started
         outputs = Outputs(space)
@@ -148,8 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"wrote {path}")
     finally:
         outputs.check()
-    warning = warning_of(request, model, [entry["train_loss"] for entry in report["history"]],
-                         asked)
+    warning = warning_of(request, model, [entry["train_loss"] for entry in report["history"]])
     if warning:
         print(f"bitstep train: warning: {warning}", file=sys.stderr)
     if model.interrupted:
@@ -161,20 +157,18 @@ def run(arguments: argparse.Namespace) -> int:
     return stop_signals.code if model.interrupted or stop_signals.received else 0
 
 
-def _started(start: Start, arguments: argparse.Namespace, request: Request) -> tuple[
-        Request, tuple[np.ndarray, np.ndarray] | None, CheckpointWriter | None]:
-    """Request, first model and checkpoint of a training that may have been begun earlier."""
-    problem, objective, training = request.problem, request.objective, request.training
-    settings = settings_of(arguments, problem, objective, training, request.config,
-                           model=start.model)
-    writer = make_writer(start, arguments, settings, problem, np.asarray(training.steps))
+def _started(start: Start, request: Request,
+             arguments: argparse.Namespace) -> tuple[Request, CheckpointWriter | None]:
+    """Request and checkpoint of a training that may have been begun earlier."""
+    writer = make_writer(start, arguments, request)
     if writer is not None:
         # An automatic step could differ in its last digit on another machine.
-        training = replace(training, steps=np.array(writer.checkpoint.steps))
-    initial = None if start.model is None else initial_model(
-        arguments.init, start.model, problem, objective, training, request.config)
-    return replace(request, training=training, init=arguments.init,
-                   resumed=writer.checkpoint.epochs_done if writer else 0), initial, writer
+        steps = np.array(writer.checkpoint.steps)
+        request = replace(request, training=replace(request.training, steps=steps),
+                          resumed=writer.checkpoint.epochs_done)
+    if start.model is not None:
+        request = replace(request, initial=initial_model(start.model, request))
+    return request, writer
 
 
 def _opened(request: Request, options: dict[str, Any],
@@ -223,11 +217,11 @@ def make_request(arguments: argparse.Namespace) -> Request:
     except ValueError as error:
         raise UsageError(str(error)) from error
     return Request(source=arguments.data, problem=problem, objective=objective, training=training,
-                   schedule=arguments.schedule, config=config, device=arguments.device)
+                   schedule=arguments.schedule, config=config, device=arguments.device,
+                   step_asked=arguments.step not in (None, "auto"), init=arguments.init)
 
 
-def _train(request: Request, device: Device, timeout_s: float, asked: bool,
-           initial: tuple[np.ndarray, np.ndarray] | None,
+def _train(request: Request, device: Device, timeout_s: float,
            writer: CheckpointWriter | None) -> TrainedModel:
     """Train with a progress bar; a saturation says what to try."""
     outputs, training = request.problem.outputs, request.training
@@ -239,10 +233,10 @@ def _train(request: Request, device: Device, timeout_s: float, asked: bool,
                 bar.to(done)
 
             return train_model(outputs, device, request.config, request.objective, training,
-                               initial=initial, timeout_s=timeout_s, on_epoch=on_epoch,
+                               initial=request.initial, timeout_s=timeout_s, on_epoch=on_epoch,
                                checkpoint=writer)
     except SaturationError as error:
-        error.args = (f"{error} ({remedy(request, asked)})",)
+        error.args = (f"{error} ({remedy(request)})",)
         raise
     except RunError as error:
         if writer is not None:
@@ -254,8 +248,7 @@ def _train(request: Request, device: Device, timeout_s: float, asked: bool,
         raise
 
 
-def warning_of(request: Request, model: TrainedModel, losses: list[float],
-               asked: bool) -> str | None:
+def warning_of(request: Request, model: TrainedModel, losses: list[float]) -> str | None:
     """A sentence on a training that learned nothing; None for others."""
     objective, problem = request.objective, request.problem
     lost = None if objective.proximal else lost_updates(model, np.array(losses))
@@ -265,20 +258,14 @@ def warning_of(request: Request, model: TrainedModel, losses: list[float],
     held = "".join(f" or a {change} --{name}" for name, change in (
         ("l2", "smaller"), ("l1", "smaller"), ("box", "larger")) if getattr(objective, name))
     return (f"the training loss is {losses[-1]:.6g}, but predicting {constant} has "
-            f"{problem.baseline:.6g}; {remedy(request, asked)}{held}")
+            f"{problem.baseline:.6g}; {remedy(request)}{held}")
 
 
-def remedy(request: Request, asked: bool) -> str:
-    """Ways out for a training that diverged, or left the range of its numbers.
-
-    Parameters
-    ----------
-    asked : bool
-        True if the step was asked for.
-    """
+def remedy(request: Request) -> str:
+    """Ways out for a training that diverged, or left the range of its numbers."""
     step, rows = request.training.steps[0], request.problem.request
     ways = [f"--step {rounded(step / 4, 2)}"]
-    if asked:
+    if request.step_asked:
         ways.append("--step auto")
     if rows.bits <= 3 and ENCODINGS[rows.encoding].corrected:
         ways.append("more --bits")      # the noise of few bits, amplified, asks for short steps

@@ -2,7 +2,7 @@
 """
 
 from bitstep.cycles.refetching import OpenRows
-from bitstep.cycles.run import count_cycles, count_epochs
+from bitstep.cycles.run import count_epochs
 from bitstep.cycles.streams.memory import Memory
 
-__all__ = ["Memory", "OpenRows", "count_cycles", "count_epochs"]
+__all__ = ["Memory", "OpenRows", "count_epochs"]

@@ -17,23 +17,12 @@ from bitstep.pipeline.results import COUNTER_NAMES
 _SETTLE = 64        # cycles in which nothing may move before a run is done
 
 
-def count_cycles(job: TrainingJob, memory: Memory | None = None, *,
-                 config: PipelineConfig | None = None, epochs: int | None = None,
-                 saturated: bool = False, open_rows: Sequence[OpenRows] = (),
-                 lookahead: int | None = None) -> dict[str, int | None]:
-    """Count what a pipeline would count in a run of a job (docs/pipeline.md), without running it.
-
-    See :func:`count_epochs`.
-    """
-    return count_epochs(job, memory, config=config, epochs=epochs, saturated=saturated,
-                        open_rows=open_rows, lookahead=lookahead)[0]
-
-
 def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
                  config: PipelineConfig | None = None, epochs: int | None = None,
                  saturated: bool = False, open_rows: Sequence[OpenRows] = (),
                  lookahead: int | None = None) -> tuple[dict[str, int | None], list[int]]:
-    """Count what a pipeline would count in a run of a job, and when each epoch ends.
+    """Count what a pipeline would count in a run of a job (docs/pipeline.md), and when each epoch
+    ends.
 
     No row is read. Steady parts of a run are multiplied, so the time this takes hardly depends on
     the number of rows.

@@ -42,11 +42,11 @@ def read_csv(file: BinaryIO, path: Path, label_column: str = "last",
     """
     label_position(label_column, 2)
     found = list(csv_tables(file, path))
-    names, table = found[0][0], np.concatenate([table for _, table in found])
-    label = label_position(label_column, table.shape[1])
+    names, numbers = found[0][0], np.concatenate([block for _, block in found])
+    label = label_position(label_column, numbers.shape[1])
     if names is not None:
         names = names[:label] + names[label + 1:]
-    return np.delete(table, label, axis=1), table[:, label].copy(), names
+    return np.delete(numbers, label, axis=1), numbers[:, label].copy(), names
 
 
 def label_position(label_column: str, columns: int) -> int:
@@ -70,7 +70,7 @@ def csv_tables(file: BinaryIO, path: Path) -> Iterator[tuple[tuple[str, ...] | N
     ------
     names : tuple of str, or None
         The same every time.
-    table : ndarray of float64, shape (rows, n_columns)
+    numbers : ndarray of float64, shape (rows, n_columns)
         At least one row.
     """
     names, columns, is_empty = None, None, True

@@ -1,4 +1,4 @@
-"""Where data sets come from: files, sets that scikit-learn bundles, the LIBSVM site, generators."""
+"""Sources of data sets: files, sets that scikit-learn bundles, the LIBSVM site, generators."""
 
 import difflib
 import hashlib

@@ -152,7 +152,7 @@ class Run:
         job, config = self.job, self.device.config
         rows = self._buffer("rows", sum(copy.nbytes for copy in job.rows), config.beat_bytes)
         labels = self._buffer("labels", job.labels.nbytes)
-        table = self._buffer("epoch table", 16 * len(job.epochs))
+        epoch_table = self._buffer("epoch table", 16 * len(job.epochs))
         self.models = self._buffer("models", len(job.epochs) * self.layout.n_bytes)
         warm = bool(job.model.any() or job.intercept)
         first = self._buffer("first model", self.layout.n_bytes) if warm else None
@@ -165,7 +165,7 @@ class Run:
             rows.array[index * copy.nbytes:(index + 1) * copy.nbytes] = copy.reshape(-1)
         labels.array[:job.labels.nbytes] = job.labels
         words = np.array([epoch.words() for epoch in job.epochs], "<u8").reshape(-1)
-        table.array[:words.nbytes] = words.view(np.uint8)
+        epoch_table.array[:words.nbytes] = words.view(np.uint8)
         if first:
             first.array[:self.layout.n_bytes] = self.layout.pack(job.model, job.intercept)
         if coefficients:
@@ -173,7 +173,7 @@ class Run:
         if fine_rows and job.fine_rows is not None:
             packed = self.layout.pack_fine(job.fine_rows)
             fine_rows.array[:packed.size] = packed
-        for buffer in (rows, labels, table, first, coefficients, fine_rows):
+        for buffer in (rows, labels, epoch_table, first, coefficients, fine_rows):
             if buffer:
                 buffer.to_device()
 
@@ -193,7 +193,7 @@ class Run:
             self.write(name, value)
         for name, value in {
             "ROWS_ADDRESS": rows.address, "COPY_STRIDE": job.rows[0].nbytes,
-            "LABELS_ADDRESS": labels.address, "EPOCH_TABLE_ADDRESS": table.address,
+            "LABELS_ADDRESS": labels.address, "EPOCH_TABLE_ADDRESS": epoch_table.address,
             "MODEL_IN_ADDRESS": first.address if first else 0,
             "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
             "FINE_ADDRESS": fine_rows.address if fine_rows else 0,

@@ -49,8 +49,9 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     step = automatic_step(data.rows, options.get("batch", 1), True, loss=loss)
     if initial:
         stored = data.stored_labels()
-        unit = 0.1 * data.label_scale * float(np.abs(stored).max())
-        options["initial"] = (rng.uniform(-unit, unit, n_features), data.label_offset + unit)
+        largest = 0.1 * data.label_scale * float(np.abs(stored).max())
+        options["initial"] = (rng.uniform(-largest, largest, n_features),
+                              data.label_offset + largest)
     objective = Objective(loss=loss, refetch=refetch, **{
         name: options.pop(name) for name in ("l2", "l1", "box") if name in options})
     start = options.pop("initial", None)

@@ -184,14 +184,14 @@ def _long_run(session, stack):
     # Models are written over each other, so that memory for one is enough.
     run = Run(session.device, still_job(config, n_features=config.lanes, n_rows=n_rows,
                                         model=np.ones(config.lanes, np.int32)), stack)
-    table = session.device.allocate(16 * n_epochs)
-    stack.callback(table.free)
+    epoch_table = session.device.allocate(16 * n_epochs)
+    stack.callback(epoch_table.free)
     entry = np.array(run.job.epochs[0].words(), "<u8").view(np.uint8)
-    table.array[:16 * n_epochs] = np.tile(entry, n_epochs)
-    table.to_device()
+    epoch_table.array[:16 * n_epochs] = np.tile(entry, n_epochs)
+    epoch_table.to_device()
     run.write("LOOKAHEAD", 0)
     run.write("EPOCHS", n_epochs)
-    run.write_pair("EPOCH_TABLE_ADDRESS", table.address)
+    run.write_pair("EPOCH_TABLE_ADDRESS", epoch_table.address)
     run.write_pair("MODEL_OUT_STRIDE", 0)
     return run, n_epochs
 

@@ -108,14 +108,14 @@ class FloatEpoch:
 
     def dot(self, mantissas, exponents, words, intercept, position):
         """Dot product with the model that the row's batch sees."""
-        unit = 1 if self.job.intercept_level else 0
+        constant = 1 if self.job.intercept_level else 0
         dot = total(align(mantissas * words, _BIAS - FLOAT_GUARD - exponents)) \
-            + (unit * intercept << FLOAT_GUARD)
+            + (constant * intercept << FLOAT_GUARD)
         for distance, (update, others, other_exponents) in enumerate(reversed(self.waiting), 1):
             if update and distance > position:      # not of the row's own batch
                 product = total(align(mantissas * others,
                                       2 * _BIAS - FLOAT_GUARD - exponents - other_exponents))
-                dot -= update * (product + (unit << FLOAT_GUARD))
+                dot -= update * (product + (constant << FLOAT_GUARD))
         return dot
 
     def apply_oldest(self):

@@ -1,6 +1,6 @@
 """Boards that PYNQ runs on: the figures that host and hardware flow share.
 
-The flow that builds bitstreams (:mod:`bitstep_hw.boards.zynq`) and the profiles of the benches
+The flow that builds bitstreams (:mod:`bitstep_hw.boards.zynq`) and the profiles of the races
 (:mod:`bitstep_lab.races.board_profiles`) read them here.
 """
 

@@ -341,14 +341,14 @@ class PipelineConfig:
         return lookahead <= self.lookahead and beats <= self.line_depth(lookahead + 1)
 
     def keeps_lookahead(self, other: "PipelineConfig", beats: int) -> bool:
-        """Whether rows of ``beats`` beats give here what they give with the look-ahead that
+        """True if rows of ``beats`` beats give here what they give with the look-ahead that
         ``other`` has for them. Only floating-point results depend on it.
         """
         return self.row_format != "float32" \
             or self.allows_lookahead(other.effective_lookahead(beats), beats)
 
     def runs(self, other: "PipelineConfig") -> bool:
-        """Whether this pipeline runs the jobs of another one, as far as its options go.
+        """True if this pipeline runs the jobs of another one, as far as its options go.
 
         Cycles per update may differ, and so may the look-ahead of integer rows: they change the
         speed alone. The sizes of a job are checked with the job

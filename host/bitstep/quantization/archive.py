@@ -43,7 +43,7 @@ class _Member:
         self.crc, self.digest = zlib.crc32(self.header), sha256()
 
     def local_header(self) -> bytes:
-        """What stands before the array."""
+        """Bytes before the array."""
         fields = struct.pack("<HHQQ", 1, 16, self.size, self.size) \
             + struct.pack("<HHH", _PADDING, self.padding - 4, ALIGNMENT) \
             + bytes(self.padding - 6)

@@ -166,11 +166,11 @@ def describe_data(outputs: Sequence[QuantizedDataset]) -> dict[str, Any]:
 
 def describe_job(job: TrainingJob) -> dict[str, Any]:
     """Integers of a job beside rows and labels, of which JSON can hold every one."""
-    table = np.array([epoch.words() for epoch in job.epochs], np.uint64)
+    epochs = np.array([epoch.words() for epoch in job.epochs], np.uint64)
     return {"label format": int(job.label_format), "label shift": job.label_shift,
             "intercept level": job.intercept_level, "batch": job.batch, "loss": int(job.loss),
             "correction period": job.correction_period,
-            "table of coefficients": digest_of(job.coefficients), "epoch table": digest_of(table),
+            "table of coefficients": digest_of(job.coefficients), "epoch table": digest_of(epochs),
             "proximal period": job.proximal_period, "box limit": job.box_limit,
             "refetching": job.cell_half_levels,
             # Only floating-point rows depend on it.

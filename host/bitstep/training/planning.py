@@ -125,7 +125,7 @@ class _Schedule:
                  training: Training, shift: int, units: Units):
         self._objective, self._shift, self._units = objective, shift, units
         self._steps, self._seed = np.asarray(training.steps), data.rows.seed % (1 << 32)
-        self._unit = config.level_limit * config.gradient_limit * training.batch
+        self._step_scale = config.level_limit * config.gradient_limit * training.batch
         self._largest_label = largest_stored(data) * 2.0 ** shift
         self.proximal_period = 0
         if not objective.proximal:
@@ -149,14 +149,14 @@ class _Schedule:
         """
         entries, taken, lost = [], [], 0.0
         for number, step in enumerate(self._steps[first:], start=first):
-            mantissa, exponent = stepping.step_mantissa(step / self._unit, step)
+            mantissa, exponent = stepping.step_mantissa(step / self._step_scale, step)
             corrections = (0, 1) if factors is None \
                 else stepping.correction_mantissa(factors[number])
             scale = EpochSteps.scale(mantissa, exponent)
             if self._objective.rule.bounded:
                 scale = stepping.checked_derivative_step(mantissa, exponent, self._shift, step) \
                     * 2.0 ** -(self._shift + STEP_FRACTION)
-            taken.append(self._unit * scale)
+            taken.append(self._step_scale * scale)
             lost = max(lost, 2.0 ** -(DITHER_WIDTH + 1) / (scale * self._largest_label))
             entries.append(EpochSteps(mantissa, exponent, *corrections, self._threshold(taken[-1]),
                                       epoch_key(self._seed, number)))

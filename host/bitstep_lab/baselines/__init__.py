@@ -8,8 +8,8 @@ measures them all on this machine.
 
 from bitstep_lab.baselines.cpu import METHODS, train_cpu
 from bitstep_lab.baselines.memory import memory_copy_ceiling, memory_read_ceiling
-from bitstep_lab.baselines.runs import CpuRun, DivergedError
+from bitstep_lab.baselines.runs import CpuResult, DivergedError
 from bitstep_lab.baselines.sklearn_sgd import train_sklearn
 
-__all__ = ["METHODS", "CpuRun", "DivergedError", "memory_copy_ceiling", "memory_read_ceiling",
+__all__ = ["METHODS", "CpuResult", "DivergedError", "memory_copy_ceiling", "memory_read_ceiling",
            "train_cpu", "train_sklearn"]

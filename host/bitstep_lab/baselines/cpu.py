@@ -27,7 +27,7 @@ import numpy as np
 
 from bitstep.checks import check_choice
 from bitstep.pipeline.registers import Loss
-from bitstep_lab.baselines.runs import CpuRun, Stop, check_numbers, check_rows, run_epochs
+from bitstep_lab.baselines.runs import CpuResult, Stop, check_numbers, check_rows, run_epochs
 from bitstep_lab.baselines.threads import Team, load_kernels, split
 
 METHODS = ("sgd", "hogwild", "minibatch", "lowprec")
@@ -37,7 +37,7 @@ WARM_UP_ROWS = 4            # for each thread
 
 def train_cpu(features: np.ndarray, targets: np.ndarray, *, method: str, loss: Loss,
               steps: Sequence[float], batch: int = 1, threads: int = 1, l2: float = 0.0,
-              fit_intercept: bool = True, stop: Stop | None = None) -> CpuRun:
+              fit_intercept: bool = True, stop: Stop | None = None) -> CpuResult:
     """Train a linear model on the CPU, from zero, and time every epoch.
 
     Parameters
@@ -65,7 +65,7 @@ def train_cpu(features: np.ndarray, targets: np.ndarray, *, method: str, loss: L
 
     Returns
     -------
-    CpuRun
+    CpuResult
 
     Raises
     ------

@@ -15,7 +15,7 @@ from bitstep.pipeline.registers import Loss
 from bitstep.quantization import encode
 from bitstep_lab.baselines.cpu import train_cpu
 from bitstep_lab.baselines.memory import memory_copy_ceiling, memory_read_ceiling
-from bitstep_lab.baselines.runs import CpuRun
+from bitstep_lab.baselines.runs import CpuResult
 from bitstep_lab.baselines.sklearn_sgd import train_sklearn
 
 COLUMNS = ("method", "threads", "batch", "ms/epoch", "CPU ms/epoch", "GB/s", "GB/CPU s",
@@ -101,7 +101,7 @@ def _methods(batches, threads):
     return [*methods, ("sklearn", 1, 1)]
 
 
-def _run_lines(runs: dict[tuple[str, int, int], list[CpuRun]], ceilings):
+def _run_lines(runs: dict[tuple[str, int, int], list[CpuResult]], ceilings):
     """A row of the table for each method."""
     lines, baseline = [], None
     for (method, threads, batch), turns in runs.items():

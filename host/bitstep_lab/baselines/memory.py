@@ -23,8 +23,8 @@ def memory_copy_ceiling(n_bytes: int, *, threads: int = 1, cpu_time: bool = Fals
         Size of one array; there are two. Choose that of the data that are compared.
     threads : int
     cpu_time : bool
-        Count processor time of the busiest thread (:attr:`.CpuRun.cpu_seconds`), not the time that
-        passes.
+        Count processor time of the busiest thread (:attr:`.CpuResult.cpu_seconds`), not the time
+        that passes.
 
     Returns
     -------

@@ -14,7 +14,7 @@ Stop = Callable[[int, np.ndarray, float], bool]
 
 
 @dataclass(frozen=True, eq=False)
-class CpuRun:
+class CpuResult:
     """The finished epochs of a run on a CPU.
 
     Attributes
@@ -55,13 +55,6 @@ class CpuRun:
         """Number of finished epochs."""
         return len(self.seconds)
 
-    @property
-    def gigabytes_per_s(self) -> np.ndarray:
-        """Data that each epoch went through, in 10^9 bytes a second of ``seconds``; shape
-        (epochs_done,).
-        """
-        return self.bytes_per_epoch / self.seconds / 1e9
-
 
 class DivergedError(ArithmeticError):
     """A weight or the intercept is no longer a finite number.
@@ -70,18 +63,18 @@ class DivergedError(ArithmeticError):
     ----------
     epoch : int
         Epoch in which it happened, counted from 1.
-    run : CpuRun
+    run : CpuResult
         The epochs before it.
     """
 
-    def __init__(self, epoch: int, run: CpuRun):
+    def __init__(self, epoch: int, run: CpuResult):
         super().__init__(f"Training diverged in epoch {epoch}: a weight or the intercept is no "
                          "longer finite. Choose a smaller step")
         self.epoch, self.run = epoch, run
 
 
 def run_epochs(epoch: Callable[[float], float], model: Callable[[], tuple[np.ndarray, float]],
-               steps: Sequence[float], stop: Stop | None, **about) -> CpuRun:
+               steps: Sequence[float], stop: Stop | None, **about) -> CpuResult:
     """Time epoch after epoch, until the steps end or the stopping rule says so.
 
     Parameters
@@ -94,7 +87,7 @@ def run_epochs(epoch: Callable[[float], float], model: Callable[[], tuple[np.nda
     steps, stop
         See :func:`bitstep_lab.baselines.train_cpu`.
     **about
-        The other fields of :class:`CpuRun`.
+        The other fields of :class:`CpuResult`.
 
     Raises
     ------
@@ -104,10 +97,10 @@ def run_epochs(epoch: Callable[[float], float], model: Callable[[], tuple[np.nda
     weights, intercepts, seconds, cpu_seconds = [], [], [], []
 
     def finished():
-        return CpuRun(weights=np.array(weights, np.float64).reshape(len(weights), -1),
-                      intercepts=np.array(intercepts, np.float64),
-                      seconds=np.array(seconds, np.float64),
-                      cpu_seconds=np.array(cpu_seconds, np.float64), **about)
+        return CpuResult(weights=np.array(weights, np.float64).reshape(len(weights), -1),
+                         intercepts=np.array(intercepts, np.float64),
+                         seconds=np.array(seconds, np.float64),
+                         cpu_seconds=np.array(cpu_seconds, np.float64), **about)
 
     for number, step in enumerate(steps, start=1):
         start, cpu_start = time.perf_counter(), time.thread_time()

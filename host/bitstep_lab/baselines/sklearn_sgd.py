@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.pipeline.registers import Loss
-from bitstep_lab.baselines.runs import CpuRun, Stop, check_numbers, check_rows, run_epochs
+from bitstep_lab.baselines.runs import CpuResult, Stop, check_numbers, check_rows, run_epochs
 
 CLASSIFIER_LOSSES = {Loss.SQUARED_HINGE: "squared_hinge", Loss.HINGE: "hinge",
                      Loss.LOGISTIC: "log_loss"}
@@ -14,7 +14,7 @@ CLASSIFIER_LOSSES = {Loss.SQUARED_HINGE: "squared_hinge", Loss.HINGE: "hinge",
 
 def train_sklearn(features: np.ndarray, targets: np.ndarray, *, loss: Loss,
                   steps: Sequence[float], l2: float = 0.0, fit_intercept: bool = True,
-                  stop: Stop | None = None) -> CpuRun:
+                  stop: Stop | None = None) -> CpuResult:
     """Train ``SGDRegressor`` (least squares) or ``SGDClassifier`` (the other losses).
 
     One call of ``partial_fit`` is one epoch over the rows in their order, with learning rate
@@ -31,7 +31,7 @@ def train_sklearn(features: np.ndarray, targets: np.ndarray, *, loss: Loss,
 
     Returns
     -------
-    CpuRun
+    CpuResult
         Of method ``sklearn``, one thread and batches of 1.
 
     Raises

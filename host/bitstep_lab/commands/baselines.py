@@ -39,10 +39,10 @@ def print_baselines(arguments: Sequence[str], *, prog: str = "bitstep bench --ba
     print(f"NumPy {np.__version__}, {measure.processors()} processors, loss {options.loss}; "
           f"medians of {options.turns} turns of {options.epochs} epochs")
     for n_rows, n_features in options.shape or map(_shape, SHAPES):
-        table = measure.measure(n_rows, n_features, loss=Loss[options.loss.upper()],
-                                batches=options.batches, threads=options.threads,
-                                epochs=options.epochs, turns=options.turns)
-        print(f"\n{table}", flush=True)
+        figures = measure.measure(n_rows, n_features, loss=Loss[options.loss.upper()],
+                                  batches=options.batches, threads=options.threads,
+                                  epochs=options.epochs, turns=options.turns)
+        print(f"\n{figures}", flush=True)
 
 
 def _parser(prog):

@@ -20,7 +20,7 @@ from bitstep.quantization import ENCODINGS
 from bitstep.training.choices import ChoiceError, resolve_rows
 from bitstep.training.models import MODELS
 from bitstep.training.schedules import SCHEDULES
-from bitstep.writing import duration, table, write_json
+from bitstep.writing import duration, text_table, write_json
 from bitstep_lab.commands.baselines import MeasureBaselines
 from bitstep_lab.commands.curves import RTL_HELP, Progress
 from bitstep_lab.races.board_profiles import PROFILES, profile
@@ -95,7 +95,7 @@ class ListProfiles(argparse.Action):
 
     def __call__(self, parser, namespace, values, option_string=None):
         """Print and exit."""
-        print(table(["profile", "bus", "MHz", "memory GB/s", "latency", "stream GB/s"], [
+        print(text_table(["profile", "bus", "MHz", "memory GB/s", "latency", "stream GB/s"], [
             [one.name, one.bus_width, one.clock_hz / 1e6, one.memory_gbps, one.memory_latency,
              one.stream_gbps] for one in PROFILES.values()]))
         for one in PROFILES.values():
@@ -106,7 +106,7 @@ class ListProfiles(argparse.Action):
 def run(arguments: argparse.Namespace) -> int:
     """Run the race, print its table and write its report."""
     from bitstep_lab.races.contestants import Race
-    from bitstep_lab.races.race import run_race
+    from bitstep_lab.races.race import Track, run_race
     from bitstep_lab.races.race_data import race_data
     check_writable(arguments.report, sources=[arguments.data])
     data = race_data(arguments.data, rows=arguments.rows, data_home=arguments.data_home,
@@ -124,7 +124,8 @@ def run(arguments: argparse.Namespace) -> int:
                 rtl=arguments.rtl)
     status = StatusLine("board")
     try:
-        found = run_race(race, progress=Progress(), device_options={"progress": status})
+        found = run_race(race, Track(progress=Progress(),
+                                     device_options={"progress": status}))
     finally:
         status.clear()
     print_race(found)
@@ -135,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
-    """Who takes part.
+    """Contestants that the options name.
 
     Raises
     ------
@@ -174,11 +175,11 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
 
 def print_race(race: dict[str, Any]) -> None:
     """A race as a text table."""
-    from bitstep_lab.races.judging import HEAD, rows_of, rtl_sentence
+    from bitstep_lab.races.judging import RESULT_HEADER, result_rows, rtl_sentence
     board = race["profile"]
     print(f"{race['data']}: {race['model']} on profile {board['name']} ({board['bus_width']} bits, "
           f"{board['clock_hz'] / 1e6:g} MHz), {race['epochs']} epochs")
-    print(table(HEAD, rows_of(race)))
+    print(text_table(RESULT_HEADER, result_rows(race)))
     line = {"optimum": "1.01 x the optimum", "float": "1.01 x the float pipeline's last loss, "
             "which does not reach 1.01 x the optimum"}[race["line"]]
     print(f"Times are to a loss of {race['targets'][race['line']]:.6g}: {line} "

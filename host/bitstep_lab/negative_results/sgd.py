@@ -12,8 +12,8 @@ from bitstep_lab.negative_results.methods import EXACT_BITS, Method, check_loss,
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """Result of :func:`train`.
+class SgdResult:
+    """Result of :func:`run_sgd`.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ class Run:
         return self.bits + EXACT_BITS * self.refetched
 
 
-def train(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, steps: np.ndarray,
-          epochs: int, batch: int, radius: float = np.inf, seed: int = 0) -> Run:
+def run_sgd(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, steps: np.ndarray,
+            epochs: int, batch: int, radius: float = np.inf, seed: int = 0) -> SgdResult:
     """Mini-batch SGD with steps that fall as 1 / epoch (section 5), once for every first step.
 
     Rows are visited in order.
@@ -66,7 +66,7 @@ def train(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, st
 
     Returns
     -------
-    Run
+    SgdResult
 
     Raises
     ------
@@ -89,7 +89,7 @@ def train(rows: np.ndarray, labels: np.ndarray, method: Method, *, loss: str, st
                           n_rows=len(rows), batch=batch, gradient=gradients.mean,
                           project=shorten if np.isfinite(limit) else None)
     visits = epochs * len(rows)
-    return Run(weights, gradients.refetched / visits, gradients.flipped / visits, method.bits)
+    return SgdResult(weights, gradients.refetched / visits, gradients.flipped / visits, method.bits)
 
 
 class _Gradients:

@@ -20,7 +20,7 @@ from bitstep_lab.negative_results.methods import (
     check_loss,
     loss_values,
 )
-from bitstep_lab.negative_results.sgd import Run, train
+from bitstep_lab.negative_results.sgd import SgdResult, run_sgd
 
 DEGREE = 15
 GAP = 0.1               # of the hinge's polynomial, as a share of radius + 1
@@ -213,9 +213,9 @@ def measure(entry: Entry, problem: Problem, loss: str, *, steps: np.ndarray = ST
     Result
         Losses on the training rows as they were before quantization, accuracies on the test rows.
     """
-    runs: list[Run] = [
-        train(problem.train_rows, problem.train_labels, entry.make(), loss=loss, steps=steps,
-              epochs=epochs, batch=BATCH, radius=entry.radius, seed=seed)
+    runs: list[SgdResult] = [
+        run_sgd(problem.train_rows, problem.train_labels, entry.make(), loss=loss, steps=steps,
+                epochs=epochs, batch=BATCH, radius=entry.radius, seed=seed)
         for seed in range(seeds)]
     weights = np.array([run.weights for run in runs])
     train_margins = problem.train_labels * (weights @ problem.train_rows.T)

@@ -55,9 +55,9 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
     """
     race, profile = task.race, task.race.profile
     started = time.perf_counter()
-    run = _Run.of(contestant, task)
-    config, rows = run.config, run.outputs[0].rows
-    beats, moved = config.beats(rows.n_features), _bytes_moved(run.outputs)
+    entry = _Entry.of(contestant, task)
+    config, rows = entry.config, entry.outputs[0].rows
+    beats, moved = config.beats(rows.n_features), _bytes_moved(entry.outputs)
     result = {
         "device": "sim" if rtl else "cpu",
         "host": {"quantize_s": time.perf_counter() - started,
@@ -65,7 +65,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
         "rows_ahead": config.effective_lookahead(beats), "beats_per_row": beats,
         "pipeline": config.name}
     try:
-        model, cycles = run.train(rtl, options)
+        model, cycles = entry.train(rtl, options)
     except SaturationError as error:
         return {**result, "status": str(error)}
     counters = report_counters(model.counters)
@@ -97,10 +97,10 @@ def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
     RuntimeError
         If the models differ in a bit, or the cycles by more than 0.5 %.
     """
-    run = _Run.of(contestant, replace(task, steps=task.steps[:1]))
-    run = replace(run, outputs=run.outputs[:1])
+    entry = _Entry.of(contestant, replace(task, steps=task.steps[:1]))
+    entry = replace(entry, outputs=entry.outputs[:1])
     try:
-        native, board = run.train(False, {})[0], run.train(True, options)[0]
+        native, board = entry.train(False, {})[0], entry.train(True, options)[0]
     except SaturationError as error:
         return {"status": str(error)}
     except DeviceError as error:
@@ -110,14 +110,15 @@ def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
         and np.array_equal(native.scaled_intercepts, board.scaled_intercepts)
     if not same or cycles is None or counted is None or abs(counted / cycles - 1) > MODEL_ERROR:
         raise RuntimeError(
-            f"Device cpu must give what the RTL gives; but {contestant.name} on {run.config.name} "
-            f"has {'the same models' if same else 'other models'}, {counted} cycles instead of "
-            f"{cycles}: please report this with the command, and use --rtl meanwhile")
+            f"Device cpu must give what the RTL gives; but {contestant.name} on "
+            f"{entry.config.name} has {'the same models' if same else 'other models'}, {counted} "
+            f"cycles instead of {cycles}: please report this with the command, and use --rtl "
+            "meanwhile")
     return {"status": "ok", "cycles": cycles, "model_cycles": counted}
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class _Entry:
     """Quantized rows of a contestant, and its pipeline and training."""
 
     outputs: list[QuantizedDataset]
@@ -127,7 +128,7 @@ class _Run:
     board: dict[str, Any]
 
     @classmethod
-    def of(cls, contestant: Pipeline, task: Task) -> "_Run":
+    def of(cls, contestant: Pipeline, task: Task) -> "_Entry":
         race, profile = task.race, task.race.profile
         rows = quantize_rows(race.data.dataset.features, bits=contestant.bits,
                              encoding=contestant.encoding, bus_width=profile.bus_width,

@@ -211,7 +211,7 @@ def scale_rows(features: np.ndarray) -> tuple[Scaler, np.ndarray]:
 
 
 def label_middle(targets: np.ndarray, task: str) -> float:
-    """Where a regression starts: the middle of the labels' range, as pipelines do; else 0."""
+    """Start of a regression: the middle of the labels' range, as in pipelines; else 0."""
     return float(targets.min() / 2 + targets.max() / 2) if task == "regression" else 0.0
 
 

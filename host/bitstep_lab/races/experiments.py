@@ -1,4 +1,4 @@
-"""What ``bitstep curves`` runs: every race, which figure it is for, and how it is drawn."""
+"""Experiments of ``bitstep curves``: every race, its figure, and its drawings."""
 
 import os
 from collections.abc import Iterator, Sequence

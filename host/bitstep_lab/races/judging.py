@@ -78,8 +78,8 @@ def rtl_sentence(rtl: dict[str, Any]) -> str:
             f"same model, {check['cycles']:,} cycles (cycle model: {check['model_cycles']:,}).")
 
 
-def rows_of(race: dict[str, Any]) -> list[list[Any]]:
-    """The results as rows of a table; see :data:`HEAD`."""
+def result_rows(race: dict[str, Any]) -> list[list[Any]]:
+    """The results as rows of a table; see :data:`RESULT_HEADER`."""
     line, out = race["line"], []
     for result in race["results"]:
         mine = result["finish"][line]
@@ -94,5 +94,5 @@ def rows_of(race: dict[str, Any]) -> list[list[Any]]:
     return out
 
 
-HEAD = ["contestant", "least loss", "epochs", "seconds", "s an epoch", "GB/s", "x float", "x CPU",
-        "host s", "end to end s"]
+RESULT_HEADER = ["contestant", "least loss", "epochs", "seconds", "s an epoch", "GB/s", "x float",
+                 "x CPU", "host s", "end to end s"]

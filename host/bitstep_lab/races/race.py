@@ -1,7 +1,7 @@
 """One race: contestants on the same rows, with the same steps and the same finishing line."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,20 +28,43 @@ from bitstep_lab.races.run_store import RunStore, code_version, digest, machine
 GRID = tuple(2.0 ** np.arange(-3, 5))   # of the automatic step
 
 
-def run_race(race: Race, *, store: RunStore | None = None,
-             progress: Callable[[str], None] = lambda line: None,
-             device_options: dict[str, Any] | None = None) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Track:
+    """Means of the runs of a race.
+
+    Parameters
+    ----------
+    store : RunStore
+        Finished runs are taken from it and put into it.
+    progress : callable
+        Called with a line of text before each run.
+    device_options : dict
+        Of the simulated board, such as ``progress``.
+    """
+
+    store: RunStore = field(default_factory=lambda: RunStore(None))
+    progress: Callable[[str], None] = lambda line: None
+    device_options: dict[str, Any] = field(default_factory=dict)
+
+    def remembered(self, key: str, line: str,
+                   compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The stored result of a key, or a new one, which a line announces."""
+        found = self.store.get(key)
+        if found is None:
+            self.progress(line)
+            found = compute()
+            self.store.put(key, found)
+        return found
+
+
+def run_race(race: Race, track: Track | None = None) -> dict[str, Any]:
     """Run every contestant.
 
     Parameters
     ----------
     race : Race
-    store : RunStore, optional
-        Finished runs are taken from it and put into it.
-    progress : callable
-        Called with a line of text before each run.
-    device_options : dict, optional
-        Of the simulated board, such as ``progress``.
+    track : Track, optional
+        Default: nothing is stored or said.
 
     Returns
     -------
@@ -53,9 +76,9 @@ def run_race(race: Race, *, store: RunStore | None = None,
         ``finish`` (see :func:`~bitstep_lab.races.judging.finish`), ``speedup`` over the float
         pipeline and over the fastest CPU run.
     """
-    store = store or RunStore(None)
+    track = track or Track()
     scaled, targets = scale_rows(race.data.dataset.features)[1], race.targets
-    remembered = _Memory(race, store, progress)
+    remembered = _Memory(race, track)
     best = remembered("optimum", [],
                       lambda: optimum(scaled, targets, loss=race.kind.loss, l2=race.l2))
     results, check = [], None
@@ -66,9 +89,9 @@ def run_race(race: Race, *, store: RunStore | None = None,
             f"step for batches of {batch}", [race.epochs, race.schedule],
             lambda batch=batch: tuned_step(race, batch, scaled, targets, TOLERANCE * best))
         task = Task(race, schedule_steps(race.schedule, step=step, epochs=race.epochs), batch)
-        result = _run(contestant, task, store, progress, device_options or {}, race.rtl)
+        result = _run(contestant, task, track)
         if contestant is sample:
-            check = _check(contestant, task, store, progress, device_options or {})
+            check = _check(contestant, task, track)
         results.append({"name": contestant.name, "kind": type(contestant).__name__.lower(),
                         **asdict(contestant), "batch": batch, "step": step, **result})
     found = {**_description(race), "outputs": targets.shape[1], "optimum": best,
@@ -80,8 +103,8 @@ def run_race(race: Race, *, store: RunStore | None = None,
 class _Memory:
     """Values of a race that take long: each is computed once, and kept in the store."""
 
-    def __init__(self, race: Race, store: RunStore, progress: Callable[[str], None]):
-        self._race, self._store, self._progress = race, store, progress
+    def __init__(self, race: Race, track: Track):
+        self._race, self._track = race, track
         dataset = race.data.dataset
         self._identity = [digest(dataset.features, dataset.labels), race.model, race.l2]
         self._known: dict[str, Any] = {}
@@ -89,13 +112,11 @@ class _Memory:
     def __call__(self, name: str, more: list[Any], compute: Callable[[], float]) -> float:
         """The value of a name; ``more`` is what it depends on besides data, model and l2."""
         key = digest([name, *self._identity, *more])
-        found = self._known.get(key) or self._store.get(key)
-        if found is None:
-            self._progress(f"{self._race.data.key}, {self._race.model}: {name}")
-            found = {"value": compute()}
-            self._store.put(key, found)
-        self._known[key] = found
-        return found["value"]
+        if key not in self._known:
+            self._known[key] = self._track.remembered(
+                key, f"{self._race.data.key}, {self._race.model}: {name}",
+                lambda: {"value": compute()})["value"]
+        return self._known[key]
 
 
 def _description(race: Race) -> dict[str, Any]:
@@ -109,39 +130,31 @@ def _description(race: Race) -> dict[str, Any]:
         "seed": race.seed, "step_tuned": race.step is None}
 
 
-def _run(contestant, task, store, progress, device_options, rtl):
+def _run(contestant, task, track):
     """One run, or its stored result."""
     if isinstance(contestant, Pipeline):
-        return _remembered(store, _pipeline_key("run", contestant, task, rtl), lambda: run_pipeline(
-            contestant, task, rtl=rtl, **device_options if rtl else {}),
-            _Said(progress, task, contestant.name))
+        rtl = task.race.rtl
+        return track.remembered(
+            _pipeline_key("run", contestant, task, rtl), _line(task, contestant.name),
+            lambda: run_pipeline(contestant, task, rtl=rtl,
+                                 **track.device_options if rtl else {}))
     key = digest([asdict(contestant), type(contestant).__name__, *task.identity(), machine(),
-                  code_version(("bitstep_lab.baselines",), bench=("contestants.py",
+                  code_version(("bitstep_lab.baselines",), races=("contestants.py",
                                                                   "cpu_runs.py"))])
     try:
-        return _remembered(store, key, lambda: run_cpu(contestant, task),
-                           _Said(progress, task, contestant.name))
+        return track.remembered(key, _line(task, contestant.name),
+                                lambda: run_cpu(contestant, task))
     except ImportError as error:
         return {"status": f"not run: {error}"}      # not stored: it may be installed
 
 
-def _check(contestant, task, store, progress, device_options):
+def _check(contestant, task, track):
     """The comparison of one pipeline with the RTL, or its stored result."""
-    found = _remembered(
-        store, _pipeline_key("check", contestant, task, True),
-        lambda: check_on_rtl(contestant, task, **device_options),
-        _Said(progress, task, f"{contestant.name}, an epoch on the RTL"))
+    found = track.remembered(
+        _pipeline_key("check", contestant, task, True),
+        _line(task, f"{contestant.name}, an epoch on the RTL"),
+        lambda: check_on_rtl(contestant, task, **track.device_options))
     return {"name": contestant.name, **found}
-
-
-def _remembered(store, key, compute, said):
-    """A stored result, or a new one."""
-    found = store.get(key)
-    if found is None:
-        said()
-        found = compute()
-        store.put(key, found)
-    return found
 
 
 def _pipeline_key(what, contestant, task, rtl):
@@ -151,17 +164,10 @@ def _pipeline_key(what, contestant, task, rtl):
                    version])
 
 
-@dataclass(frozen=True)
-class _Said:
-    """Says what runs."""
-
-    progress: Callable[[str], None]
-    task: Task
-    name: str
-
-    def __call__(self) -> None:
-        race = self.task.race
-        self.progress(f"{race.data.key}, {race.model}, {race.profile.name}: {self.name}")
+def _line(task, name):
+    """A line that says what runs."""
+    race = task.race
+    return f"{race.data.key}, {race.model}, {race.profile.name}: {name}"
 
 
 def tuned_step(race: Race, batch: int, scaled: np.ndarray, targets: np.ndarray,
@@ -177,7 +183,7 @@ def tuned_step(race: Race, batch: int, scaled: np.ndarray, targets: np.ndarray,
     first = automatic_step(rows, batch, loss=race.kind.loss) * np.array(GRID)
     shares = schedule_steps(race.schedule, step=1.0, epochs=race.epochs)
     middle = label_middle(targets, race.kind.task)
-    weights, intercepts = sgd(scaled, targets - middle, first_steps=first, shares=shares,
+    weights, intercepts = sgd(scaled, targets - middle, np.outer(shares, first),
                               loss=race.kind.loss, batch=batch, l2=race.l2)
     losses = _grid_losses(race, scaled, targets, weights, intercepts + middle)
     reached = np.where((losses <= target).any(axis=0), (losses <= target).argmax(axis=0),

@@ -11,7 +11,7 @@ from bitstep_lab.races import plots
 from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.contestants import Race
 from bitstep_lab.races.experiments import Experiment, experiments
-from bitstep_lab.races.race import run_race
+from bitstep_lab.races.race import Track, run_race
 from bitstep_lab.races.race_data import is_at_hand, race_data
 from bitstep_lab.races.report_page import write_page
 from bitstep_lab.races.run_store import RunStore, code_version, machine
@@ -70,8 +70,9 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
                            "nothing generates one.")
             continue
         race = run_experiment(
-            experiment, store=store, data_home=data_home, rtl=rtl, device_options=device_options,
-            progress=lambda line, number=number: progress(f"{number} of {len(chosen)}: {line}"))
+            experiment, data_home, rtl,
+            Track(store, lambda line, number=number: progress(f"{number} of {len(chosen)}: {line}"),
+                  device_options or {}))
         write_json(str(out / "races" / f"{experiment.key}.json"), race)
         drawn = [kind for kind in experiment.plots
                  if plots.draw(kind, race, out / "plots" / f"{experiment.key}-{kind}")]
@@ -92,24 +93,18 @@ def _chosen(quick, only):
     return [experiment for experiment in all_of_them if experiment.key in (only or keys)]
 
 
-def run_experiment(experiment: Experiment, *, store: RunStore, data_home: str | None,
-                   progress: Callable[[str], None], rtl: bool = False,
-                   device_options: dict[str, Any] | None = None) -> dict[str, Any]:
+def run_experiment(experiment: Experiment, data_home: str | None, rtl: bool,
+                   track: Track) -> dict[str, Any]:
     """Run the race of an experiment.
 
     Parameters
     ----------
     experiment : Experiment
-    store : RunStore
-        Results of runs that are not repeated.
     data_home : str or None
         Folder with files of named data sets.
-    progress : callable
-        Is told what runs.
     rtl : bool
         See :class:`bitstep_lab.races.race.Race`.
-    device_options : dict, optional
-        Options of the simulated board.
+    track : Track
 
     Returns
     -------
@@ -120,7 +115,7 @@ def run_experiment(experiment: Experiment, *, store: RunStore, data_home: str | 
                 experiment.model, profile(experiment.profile), experiment.contestants,
                 epochs=experiment.epochs, batch=experiment.batch, l2=experiment.l2,
                 step=experiment.step, rtl=rtl)
-    found = run_race(race, store=store, progress=progress, device_options=device_options)
+    found = run_race(race, track)
     return {"experiment": experiment.key, "figure": experiment.figure, **found}
 
 

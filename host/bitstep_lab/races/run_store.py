@@ -62,7 +62,7 @@ def digest(*parts: Any) -> str:
 
 @functools.cache
 def code_version(packages: tuple[str, ...] = ("bitstep", "bitstep_hw", "bitstep_sim"), *,
-                 bench: tuple[str, ...] = ("contestants.py", "board_runs.py")) -> str:
+                 races: tuple[str, ...] = ("contestants.py", "board_runs.py")) -> str:
     """Hash of the sources that a run's result depends on, as they were at the first call.
 
     Parameters
@@ -70,11 +70,11 @@ def code_version(packages: tuple[str, ...] = ("bitstep", "bitstep_hw", "bitstep_
     packages : tuple of str
         Found, not imported; those not installed are left out, and so is what is no part of a run:
         commands, readers of files, estimators.
-    bench : tuple of str
-        Files of this package that count.
+    races : tuple of str
+        Files of this folder that count.
     """
     here = Path(__file__).parent
-    files = [(f"races/{name}", here / name) for name in bench]
+    files = [(f"races/{name}", here / name) for name in races]
     for package in packages:
         spec = importlib.util.find_spec(package)
         for folder in (spec.submodule_search_locations or ()) if spec else ():

@@ -64,9 +64,9 @@ def read(s: Surrounding):
     values = {register.offset >> 2: field
               for fields in (READABLE, WRITABLE) for register, field in _parts(dut, fields)}
     values[OFFSETS["VERSION"] >> 2] = C(MAP_VERSION, 32)
-    table = Array(values.get(number, C(0, 32)) for number in range(1 << ADDRESS_WIDTH - 2))
+    readable = Array(values.get(number, C(0, 32)) for number in range(1 << ADDRESS_WIDTH - 2))
     expected = Signal(32)
-    m.d.sync += expected.eq(table[word])
+    m.d.sync += expected.eq(readable[word])
     # The high half that the last read of a low half kept.
     kept, kept_word, keeps = Signal(32), Signal(ADDRESS_WIDTH - 2), Signal()
     with m.If(asked):

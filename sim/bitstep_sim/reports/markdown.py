@@ -4,13 +4,13 @@ import argparse
 from collections.abc import Iterable
 
 
-def table(header: str) -> None:
+def print_header(header: str) -> None:
     """Print the head of a table; commas separate the columns' names."""
     names = header.split(", ")
     print("\n| " + " | ".join(names) + " |\n|" + " --- |" * len(names), flush=True)
 
 
-def row(*cells) -> None:
+def print_row(*cells) -> None:
     """Print a row of a table."""
     print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
 

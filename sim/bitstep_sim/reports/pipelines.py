@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Loss
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.markdown import add_choice, row, table
+from bitstep_sim.reports.markdown import add_choice, print_header, print_row
 from bitstep_sim.reports.speed import IDEAL_LATENCY
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -68,7 +68,7 @@ def main() -> int:
     arguments = parser.parse_args()
     cells = ", ".join(f"{count} features: look-ahead, cycles a row, beats a cycle, cycles an epoch"
                       for count in arguments.features)
-    table(f"pipeline, bus, bits, latency, r, {cells}, most of 1.02 rows max(beats; r)")
+    print_header(f"pipeline, bus, bits, latency, r, {cells}, most of 1.02 rows max(beats; r)")
     for kind, config in configurations(arguments.kinds, arguments.bus_width, arguments.bits):
         measure(kind, config, arguments.features, arguments.rows)
     return 0
@@ -100,8 +100,8 @@ def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int)
         cells += [config.effective_lookahead(beats), f"{epoch / n_rows:.3f}",
                   f"{n_rows * beats / epoch:.3f}", f"{epoch:,.0f}"]
         shares.append(epoch / (1.02 * n_rows * max(beats, config.cycles_per_update)))
-    row(kind, config.bus_width, config.bits, config.latency, config.cycles_per_update, *cells,
-        f"{max(shares):.3f}")
+    print_row(kind, config.bus_width, config.bits, config.latency, config.cycles_per_update, *cells,
+              f"{max(shares):.3f}")
     device.close()
 
 

@@ -20,7 +20,7 @@ from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep_lab.float_sgd import descend
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.markdown import add_choice, row, table
+from bitstep_sim.reports.markdown import add_choice, print_header, print_row
 from bitstep_sim.reports.problems import FEATURES, PROBLEMS, problem
 from bitstep_sim.reports.speed import IDEAL_LATENCY
 
@@ -31,7 +31,7 @@ FINE_BITS = 6               # from here on widths are alike enough to tell what 
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class Trained:
     """A job on the simulated board.
 
     Attributes
@@ -59,14 +59,14 @@ class Run:
         return value / self.visits
 
 
-def train(device: SimDevice, data: QuantizedDataset, steps: np.ndarray, *, refetch: bool = True,
-          last_after: Run | None = None) -> Run:
+def train_on(device: SimDevice, data: QuantizedDataset, steps: np.ndarray, *, refetch: bool = True,
+             last_after: Trained | None = None) -> Trained:
     """Train on the board.
 
     Parameters
     ----------
-    last_after : Run, optional
-        A run of the same steps: only its last epoch is run again.
+    last_after : Trained, optional
+        Models of the same steps: only its last epoch is run again.
     """
     first, initial = 0, None
     if last_after is not None:
@@ -75,8 +75,8 @@ def train(device: SimDevice, data: QuantizedDataset, steps: np.ndarray, *, refet
     made = plan(data, device.config, Objective(loss=Loss.HINGE, refetch=refetch),
                 Training(steps=steps), first_epoch=first, initial=initial)
     result = device.train(made.job, timeout_s=3600)
-    return Run(made.units.weights(result.models), made.units.intercepts(result.intercepts),
-               made.steps, len(made.steps) * data.n_rows, result.counters)
+    return Trained(made.units.weights(result.models), made.units.intercepts(result.intercepts),
+                   made.steps, len(made.steps) * data.n_rows, result.counters)
 
 
 def float_models(rows: np.ndarray, signs: np.ndarray,
@@ -111,8 +111,8 @@ def float_models(rows: np.ndarray, signs: np.ndarray,
 def fine_values(data: QuantizedDataset) -> np.ndarray:
     """Fine rows as scaled features, shape (n_rows, n_features)."""
     assert data.fine_rows is not None, "the rows were quantized with fine_rows=True"
-    unit = data.level_limit << PipelineConfig(bits=data.bits).fine_fraction
-    return data.fine_rows / float(unit)
+    largest = data.level_limit << PipelineConfig(bits=data.bits).fine_fraction
+    return data.fine_rows / float(largest)
 
 
 def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs: int) -> None:
@@ -145,22 +145,22 @@ def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs
           f"{test.n_rows:,} to test; step {steps[0]:.4g} / epoch, {epochs} epochs", flush=True)
 
     floating = _float_pipeline(training, steps)
-    table("encoding, bits, refetched: all epochs, first, last, look-ahead, cycles a row: first, "
-          "last, of them waiting for refetching: first, last, cycles a row with look-ahead 0, "
-          "straw man, floating-point pipeline")
+    print_header("encoding, bits, refetched: all epochs, first, last, look-ahead, "
+                 "cycles a row: first, last, of them waiting for refetching: first, last, "
+                 "cycles a row with look-ahead 0, straw man, floating-point pipeline")
     runs, straw_men = {}, {}
     for bits in widths:
         quick = PipelineConfig(bits=bits, refetch=True).with_lookahead()
         device = SimDevice(replace(quick, lookahead=0), memory_latency=IDEAL_LATENCY)
         for encoding in ENCODINGS:
-            runs[encoding, bits] = train(device, data[encoding, bits], steps)
+            runs[encoding, bits] = train_on(device, data[encoding, bits], steps)
         device.close()
         device = SimDevice(quick, memory_latency=IDEAL_LATENCY)
         for encoding in ENCODINGS:
             key = encoding, bits
-            straw_men[key] = train(device, data[key], steps, refetch=False)
-            first = train(device, data[key], steps[:1])
-            last = train(device, data[key], steps, last_after=runs[key])
+            straw_men[key] = train_on(device, data[key], steps, refetch=False)
+            first = train_on(device, data[key], steps[:1])
+            last = train_on(device, data[key], steps, last_after=runs[key])
             for one, epoch in ((first, 0), (last, -1)):
                 if not np.array_equal(one.weights[0], runs[key].weights[epoch]):
                     raise AssertionError(f"{key}: look-ahead changed the model of epoch {epoch}")
@@ -169,31 +169,31 @@ def report(name: str, *, n_rows: int, n_features: int, widths: list[int], epochs
     _print_quality(training, test, scaler, data, runs, straw_men, floating)
 
 
-def _float_pipeline(training: Dataset, steps: np.ndarray) -> Run:
+def _float_pipeline(training: Dataset, steps: np.ndarray) -> Trained:
     data = quantize(training.features, training.labels, bits=32, encoding="float",
                     task="classification")
     device = SimDevice(PipelineConfig(bits=32, row_format="float32",
                                       cycles_per_update=4).with_lookahead(),
                        memory_latency=IDEAL_LATENCY)
-    run = train(device, data, steps, refetch=False)
+    run = train_on(device, data, steps, refetch=False)
     device.close()
     return run
 
 
-def _print_cost(encoding: str, data: QuantizedDataset, run: Run, straw_man: Run,
-                ahead: tuple[Run, Run], floating: Run):
+def _print_cost(encoding: str, data: QuantizedDataset, run: Trained, straw_man: Trained,
+                ahead: tuple[Trained, Trained], floating: Trained):
     """Look-ahead is measured in the first and the last epoch, everything else in all of them."""
     config = PipelineConfig(bits=data.bits, refetch=True).with_lookahead()
-    row(encoding, data.bits,
-        *(f"{100 * one.per_row('refetched_rows'):.2f} %" for one in (run, *ahead)),
-        config.effective_lookahead(config.beats(data.n_features)),
-        *(f"{one.per_row(counter):.2f}" for counter in ("cycles", "stall_refetch")
-          for one in ahead),
-        *(f"{one.per_row('cycles'):.2f}" for one in (run, straw_man, floating)))
+    print_row(encoding, data.bits,
+              *(f"{100 * one.per_row('refetched_rows'):.2f} %" for one in (run, *ahead)),
+              config.effective_lookahead(config.beats(data.n_features)),
+              *(f"{one.per_row(counter):.2f}" for counter in ("cycles", "stall_refetch")
+                for one in ahead),
+              *(f"{one.per_row('cycles'):.2f}" for one in (run, straw_man, floating)))
 
 
 def _print_quality(training: Dataset, test: Dataset, scaler: Scaler, data, runs, straw_men,
-                   floating: Run):
+                   floating: Trained):
     rows = [scaler.transform(training.features), *map(fine_values, data.values())]
     steps = np.array([floating.steps, *(run.steps for run in runs.values())])
     weights, intercepts = float_models(np.stack(rows, axis=1), training.labels, steps)
@@ -207,24 +207,24 @@ def _print_quality(training: Dataset, test: Dataset, scaler: Scaler, data, runs,
     def of_run(run):
         return figures(run.weights[-1], run.intercepts[-1])
 
-    table("encoding, bits, training loss: refetching, float64 on its 16-bit rows, straw man, "
-          "test accuracy: refetching, float64 on its 16-bit rows, straw man")
+    print_header("encoding, bits, training loss: refetching, float64 on its 16-bit rows, "
+                 "straw man, test accuracy: refetching, float64 on its 16-bit rows, straw man")
     for text, bits, (loss, right) in (
             ("float64 SGD on unquantized rows", "", figures(weights[0], intercepts[0])),
             ("floating-point pipeline", 32, of_run(floating))):
-        row(text, bits, "", f"{loss:.5f}", "", "", f"{right:.2f} %", "")
+        print_row(text, bits, "", f"{loss:.5f}", "", "", f"{right:.2f} %", "")
     found = {key: [of_run(run), figures(weights[place], intercepts[place]),
                    of_run(straw_men[key])]
              for place, (key, run) in enumerate(runs.items(), start=1)}
     for (encoding, bits), three in found.items():
-        row(encoding, bits, *(f"{loss:.5f}" for loss, _ in three),
-            *(f"{right:.2f} %" for _, right in three))
+        print_row(encoding, bits, *(f"{loss:.5f}" for loss, _ in three),
+                  *(f"{right:.2f} %" for _, right in three))
     fine = np.array([three for (_, bits), three in found.items() if bits >= FINE_BITS])
     if len(fine) > 1:       # the same problem, rounded differently: what chance does
         means, deviations = fine.mean(axis=0), fine.std(axis=0, ddof=1)
-        row("mean and standard deviation", f"{FINE_BITS} and more",
-            *(f"{means[one, 0]:.5f} +- {deviations[one, 0]:.5f}" for one in range(3)),
-            *(f"{means[one, 1]:.2f} +- {deviations[one, 1]:.2f} %" for one in range(3)))
+        print_row("mean and standard deviation", f"{FINE_BITS} and more",
+                  *(f"{means[one, 0]:.5f} +- {deviations[one, 0]:.5f}" for one in range(3)),
+                  *(f"{means[one, 1]:.2f} +- {deviations[one, 1]:.2f} %" for one in range(3)))
 
 
 def main() -> int:

@@ -23,7 +23,7 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step, schedule_steps
-from bitstep.writing import table
+from bitstep.writing import text_table
 from bitstep_lab.float_sgd import sgd
 
 N_ROWS = 1296
@@ -102,9 +102,8 @@ def ratios(data: QuantizedDataset, *, model: str, batch: int, epochs: int = EPOC
     rows, _ = data.rows.levels(np.arange(data.n_rows))
     labels = data.stored_labels()
     targets = data.label_scale * labels[:, None].astype(float)
-    firsts = steps[0] * (1 + 1e-3 * (np.arange(runs) - runs // 2))
-    weights, intercepts = sgd(rows, targets, first_steps=firsts, shares=steps / steps[0], loss=loss,
-                              batch=batch)
+    changes = 1 + 1e-3 * (np.arange(runs) - runs // 2)
+    weights, intercepts = sgd(rows, targets, np.outer(steps, changes), loss=loss, batch=batch)
     exact = mean_losses(loss, rows, targets, weights[-1], intercepts[-1]).mean()
     constant = mock.patch("bitstep.golden.sgd.dithers",
                           lambda key, n_rows: np.full(n_rows, NEAREST))
@@ -146,8 +145,8 @@ def main() -> None:
                     cells.append(f"{dithered:.4f} ({nearest:.4f})")
                 rows.append([n_features, model, bits, *cells])
                 print(*rows[-1], file=sys.stderr)
-    print(table(["features", "model", "bits", *(f"batch {batch}" for batch in arguments.batch)],
-                rows))
+    batches = (f"batch {batch}" for batch in arguments.batch)
+    print(text_table(["features", "model", "bits", *batches], rows))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Speed of everything: ``python -m bitstep_sim.reports.speed`` (``make bench``).
+"""Speed of everything: ``python -m bitstep_sim.reports.speed`` (``make speed``).
 
 Cycles are exact. Rates depend on the machine and on what else it does: compare those of one run.
 """
@@ -16,7 +16,7 @@ from bitstep.data import load
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.quantization import ENCODINGS, quantize
 from bitstep_sim.board.device import SimDevice
-from bitstep_sim.reports.markdown import add_choice, row, table
+from bitstep_sim.reports.markdown import add_choice, print_header, print_row
 from bitstep_sim.testing.random_jobs import random_job
 
 FEATURES = (8, 90, 1000, 4096)
@@ -54,8 +54,9 @@ def rows_for(config: PipelineConfig, n_features: int) -> int:
 def cycles(widths: list[int], buses: list[int]) -> None:
     """Cycles per epoch with an ideal memory and automatic look-ahead, and with batches of 16."""
     print("\n## Cycles per epoch, ideal memory, automatic look-ahead")
-    table("bus, bits, features, beats a row, look-ahead, rows, cycles an epoch, cycles a row, "
-          "share of 1.02 rows max(beats; 4) + 2000, batch 16: cycles more a batch")
+    print_header("bus, bits, features, beats a row, look-ahead, rows, cycles an epoch, "
+                 "cycles a row, share of 1.02 rows max(beats; 4) + 2000, "
+                 "batch 16: cycles more a batch")
     for bus in buses:
         for bits in widths:
             config = PipelineConfig(bus_width=bus, bits=bits).with_lookahead()
@@ -67,16 +68,16 @@ def cycles(widths: list[int], buses: list[int]) -> None:
                 epoch = plain / EPOCHS
                 extra = (batched - plain) / EPOCHS / (n_rows / 16)
                 bound = 1.02 * n_rows * max(beats, 4) + 2000
-                row(bus, bits, n_features, beats, config.effective_lookahead(beats), f"{n_rows:,}",
-                    f"{epoch:,.0f}", f"{epoch / n_rows:.3f}", f"{epoch / bound:.3f}",
-                    f"{extra:.2f}")
+                print_row(bus, bits, n_features, beats, config.effective_lookahead(beats),
+                          f"{n_rows:,}", f"{epoch:,.0f}", f"{epoch / n_rows:.3f}",
+                          f"{epoch / bound:.3f}", f"{extra:.2f}")
             device.close()
 
 
 def simulation() -> None:
     """Cycles a second of the simulated board."""
     print("\n## Simulation speed, 512-bit bus, 4 bits")
-    table("features, look-ahead, first build (s), cycles, cycles per CPU second")
+    print_header("features, look-ahead, first build (s), cycles, cycles per CPU second")
     for n_features, lookahead in ((1000, 0), (90, 0), (1000, None), (90, None)):
         config = PipelineConfig(bus_width=512, bits=4, lookahead=lookahead or 0)
         if lookahead is None:
@@ -88,7 +89,7 @@ def simulation() -> None:
         for _ in range(3):
             total, seconds = run(device, n_features=n_features, n_rows=20_000)
             rate = max(rate, total / seconds)
-        row(n_features, config.lookahead, f"{build:.1f}", f"{total:,}", f"{rate:,.0f}")
+        print_row(n_features, config.lookahead, f"{build:.1f}", f"{total:,}", f"{rate:,.0f}")
         device.close()
 
 
@@ -96,7 +97,7 @@ def quantization() -> None:
     """Megabytes of float32 input a second, for quantizing and packing."""
     print("\n## Quantizing and packing, MB of float32 input per CPU second, 64-bit bus")
     shapes = ((100_000, 90), (20_000, 1000))
-    table("encoding, rows x features, " + ", ".join(f"{bits} bits" for bits in range(1, 9)))
+    print_header("encoding, rows x features, " + ", ".join(f"{bits} bits" for bits in range(1, 9)))
     rng = np.random.default_rng(0)
     for shape in shapes:
         features = rng.standard_normal(shape, np.float32)
@@ -110,7 +111,7 @@ def quantization() -> None:
                 start = time.process_time()
                 quantize(features, labels, bits=bits, encoding=encoding)
                 rates.append(f"{features.nbytes / 1e6 / (time.process_time() - start):.0f}")
-            row(encoding, f"{shape[0]:,} x {shape[1]}", *rates)
+            print_row(encoding, f"{shape[0]:,} x {shape[1]}", *rates)
 
 
 def reading() -> None:

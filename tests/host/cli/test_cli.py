@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import train
 from fakes import FakeDevice
 
 import bitstep.devices
@@ -34,22 +35,6 @@ COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", 
 CONFIG_KEYS = ["model", "loss", "bits", "encoding", "bus_width", "scaler", "copies", "epochs",
                "batch", "step", "schedule", "l2", "l1", "box", "refetch", "fit_intercept",
                "model_range", "shuffle", "init", "lookahead", "pipeline"]
-
-
-@pytest.fixture
-def numbers(tmp_path):
-    """A regression file of 60 rows and 3 columns, and a classification file."""
-    rng = np.random.default_rng(0)
-    features = rng.uniform(0, 10, (60, 3))
-    labels = features @ [1.0, -2.0, 0.5] + 3
-    paths = tmp_path / "numbers.csv", tmp_path / "classes.csv"
-    for path, last in zip(paths, (labels, np.where(labels > 0, 5, 2)), strict=True):
-        np.savetxt(path, np.column_stack([features, last]), delimiter=",", fmt="%.17g")
-    return tuple(map(str, paths))
-
-
-def train(*arguments):
-    return main(["train", *map(str, arguments), "--device", "golden"])
 
 
 def test_train_and_predict(numbers, tmp_path, capsys):
@@ -80,8 +65,8 @@ def test_train_and_predict(numbers, tmp_path, capsys):
     predictions = tmp_path / "predictions.txt"
     assert main(["predict", str(out), numbers[0], "--out", str(predictions)]) == 0
     assert "on 60 rows" in capsys.readouterr().out
-    table = np.loadtxt(numbers[0], delimiter=",")
-    expected = table[:, :3] @ found["coef"] + found["intercept"]
+    numbers_of_file = np.loadtxt(numbers[0], delimiter=",")
+    expected = numbers_of_file[:, :3] @ found["coef"] + found["intercept"]
     np.testing.assert_allclose(np.loadtxt(predictions), expected)
 
 
@@ -240,9 +225,9 @@ class InterruptedLater(Device):
     (3, 0, "interrupted in class 3 of 3: no model was kept", 0),
     (3, 2, "interrupted; the model is that of epoch 2 of 20 of every class", 2)])
 def test_ctrl_c_of_one_vs_rest(numbers, tmp_path, monkeypatch, capsys, run, epoch, message, epochs):
-    table = np.loadtxt(numbers[1], delimiter=",")
-    table[:20, -1] = 9
-    np.savetxt(tmp_path / "three.csv", table, delimiter=",")
+    numbers_of_file = np.loadtxt(numbers[1], delimiter=",")
+    numbers_of_file[:20, -1] = 9
+    np.savetxt(tmp_path / "three.csv", numbers_of_file, delimiter=",")
     monkeypatch.setattr(
         "bitstep.cli.train.open_device",
         lambda name, config, **options: InterruptedLater(config, run=run, epoch=epoch))

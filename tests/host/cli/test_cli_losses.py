@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from command_line import train
 
 from bitstep.cli import main
 from bitstep.data import load, split
@@ -11,22 +12,6 @@ from bitstep.pipeline.losses import LOSSES, loss_named
 from bitstep.pipeline.registers import Loss
 from bitstep.training.losses import mean_losses
 from bitstep.training.model_file import load_model
-
-
-@pytest.fixture
-def numbers(tmp_path):
-    """A regression file of 60 rows and 3 columns, and a classification file."""
-    rng = np.random.default_rng(0)
-    features = rng.uniform(0, 10, (60, 3))
-    labels = features @ [1.0, -2.0, 0.5] + 3
-    paths = tmp_path / "numbers.csv", tmp_path / "classes.csv"
-    for path, last in zip(paths, (labels, np.where(labels > 0, 5, 2)), strict=True):
-        np.savetxt(path, np.column_stack([features, last]), delimiter=",", fmt="%.17g")
-    return tuple(map(str, paths))
-
-
-def train(*arguments):
-    return main(["train", *map(str, arguments), "--device", "golden"])
 
 
 def run_of(tmp_path, *arguments):

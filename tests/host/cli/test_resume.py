@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from command_line import train
 from fakes import FakeDevice
 
 from bitstep.cli import main, outputs
@@ -17,22 +18,6 @@ from bitstep.pipeline.registers import Error
 from bitstep.training.checkpoint import Checkpoint, load_checkpoint
 from bitstep.training.model_file import LinearModel, load_model
 from bitstep.writing import ReservedSpace, write_text
-
-
-@pytest.fixture
-def numbers(tmp_path):
-    """A regression file of 60 rows and 3 columns, and one of three classes."""
-    rng = np.random.default_rng(0)
-    features = rng.uniform(0, 10, (60, 3))
-    labels = features @ [1.0, -2.0, 0.5] + 3
-    paths = tmp_path / "numbers.csv", tmp_path / "classes.csv"
-    for path, last in zip(paths, (labels, np.digitize(labels, [-4, 3])), strict=True):
-        np.savetxt(path, np.column_stack([features, last]), delimiter=",", fmt="%.17g")
-    return tuple(map(str, paths))
-
-
-def train(*arguments):
-    return main(["train", *map(str, arguments), "--device", "golden"])
 
 
 def wrong(capsys, *arguments):
@@ -60,7 +45,7 @@ def interrupt(monkeypatch, epoch, **options):
 
 @pytest.mark.parametrize("data, options", [
     (0, ["--copies", 3, "--l2", 0.01]), (0, ["--bits", 32, "--batch", 4]),
-    (1, ["--model", "svm", "--train-rows", 45]), (1, ["--model", "logistic", "--l1", 0.001])])
+    (2, ["--model", "svm", "--train-rows", 45]), (2, ["--model", "logistic", "--l1", 0.001])])
 def test_resumed_run_is_that_of_one_piece(numbers, tmp_path, monkeypatch, capsys, data, options):
     """Model, history and counters; the epochs before the resume are printed, too."""
     names = [tmp_path / name for name in ("whole.npz", "whole.json", "parts.npz", "parts.json")]
@@ -136,10 +121,10 @@ def test_other_options_or_data_are_named(numbers, tmp_path, monkeypatch, capsys)
             (["--scaler", "maxabs", "--no-intercept"], "--intercept is no, the check"),
             (["--train-rows", 49], "on other data, with 50 rows to train on, not 49: check")):
         assert message in wrong(capsys, *same, *options), options
-    table = np.loadtxt(numbers[0], delimiter=",")
+    numbers_of_file = np.loadtxt(numbers[0], delimiter=",")
     for column, message in ((3, ": labels differ; check that DATA is the same file"),
                             (1, ": scaling, codes differ; check that DATA is the same file")):
-        changed = table.copy()
+        changed = numbers_of_file.copy()
         changed[:, column] *= 1.5 if column == 3 else 2 + np.arange(60) % 2
         np.savetxt(tmp_path / "other.csv", changed, delimiter=",", fmt="%.17g")
         assert message in wrong(capsys, tmp_path / "other.csv", *same[1:])
@@ -201,8 +186,8 @@ def test_init(numbers, tmp_path, capsys):
 
 def test_init_of_several_classes_with_a_checkpoint(numbers, tmp_path, monkeypatch):
     first, kept = tmp_path / "a.npz", tmp_path / "run.ckpt"
-    assert train(numbers[1], "--model", "svm", "--epochs", 3, "--out", first) == 0
-    options = [numbers[1], "--model", "logistic", "--epochs", 5, "--init", first]
+    assert train(numbers[2], "--model", "svm", "--epochs", 3, "--out", first) == 0
+    options = [numbers[2], "--model", "logistic", "--epochs", 5, "--init", first]
     assert train(*options, "--out", tmp_path / "whole.npz") == 0
     interrupt(monkeypatch, 3)
     assert train(*options, "--checkpoint", kept) == 130
@@ -235,7 +220,7 @@ def test_init_that_does_not_fit(numbers, tmp_path, capsys):
         else:
             assert message in failed(capsys, numbers[0], *options)
     assert "that of a regression, the data are those of 3 classes, 0, 1, 2" in failed(
-        capsys, numbers[1], "--model", "svm", *model([[1, 2, 3]], [4]))
+        capsys, numbers[2], "--model", "svm", *model([[1, 2, 3]], [4]))
     assert train(numbers[0], *model([[1, 2, 3]], [0]), "--no-intercept", "--scaler", "maxabs") == 0
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes import make_job
 
-from bitstep.cycles import Memory, OpenRows, count_cycles
+from bitstep.cycles import Memory, OpenRows, count_epochs
 from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE
 from bitstep.cycles.run import RunClock
 from bitstep.cycles.shape import Shape
@@ -47,7 +47,7 @@ def tall(job, n_rows):
 
 def count(job, memory=None, **options) -> dict[str, int]:
     """Counters of a run; -1 for one that the model does not know."""
-    counters = count_cycles(job, memory, **options)
+    counters, _ = count_epochs(job, memory, **options)
     return {name: -1 if value is None else value for name, value in counters.items()}
 
 
@@ -282,13 +282,13 @@ def test_every_cycle_with_a_narrow_memory_has_a_cause():
     ({"epochs": -1}, "epochs must be from 0 to 2, not -1")])
 def test_epochs_that_the_job_does_not_have(options, message):
     with pytest.raises(ValueError, match=message):
-        count_cycles(job_of(epochs=2), **options)
+        count_epochs(job_of(epochs=2), **options)
 
 
 def test_open_rows_are_needed_for_every_epoch():
     job = job_of(REFETCH, cell_half_levels=1, epochs=2)
     with pytest.raises(ValueError, match="an entry for each of 2 epochs, not 1"):
-        count_cycles(job, open_rows=[NOTHING])
+        count_epochs(job, open_rows=[NOTHING])
     with pytest.raises(ValueError, match="the same length"):
         OpenRows(np.zeros(2, int), np.zeros(3, int))
 

@@ -149,13 +149,13 @@ def test_csv_label_column_and_names(tmp_path, column, features, label, names):
 
 
 def test_csv_chunks_do_not_show(tmp_path, monkeypatch):
-    table = np.random.default_rng(2).normal(size=(50, 4))
-    path = write(tmp_path, "".join(",".join(map(repr, row)) + "\n" for row in table.tolist()),
+    numbers = np.random.default_rng(2).normal(size=(50, 4))
+    path = write(tmp_path, "".join(",".join(map(repr, row)) + "\n" for row in numbers.tolist()),
                  "set.csv")
     monkeypatch.setattr(text_module, "CHUNK_BYTES", 100)
     dataset = load(path)
-    np.testing.assert_array_equal(dataset.features, table[:, :3])
-    np.testing.assert_array_equal(dataset.labels, table[:, 3])
+    np.testing.assert_array_equal(dataset.features, numbers[:, :3])
+    np.testing.assert_array_equal(dataset.labels, numbers[:, 3])
 
 
 @pytest.mark.parametrize(("text", "message"), [

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes import make_job
+from fakes import make_job, models, words
 
 from bitstep.golden.float32 import align, decode, total
 from bitstep.golden.sgd import train
@@ -25,17 +25,6 @@ def float_job(values, labels, *, config=FLOAT, label_shift=24, mantissa=1, shift
     return make_job(np.zeros(values.shape, int), labels, config=config, mantissa=mantissa,
                     shift=shift, label_shift=label_shift,
                     rows=(pack_floats(values, config.bus_width),), **changes)
-
-
-def models(job):
-    """Model and intercept of every epoch, none of them saturated."""
-    epochs = list(train(job))
-    assert all(not epoch.saturation for epoch in epochs)
-    return [(epoch.model.tolist(), epoch.intercept) for epoch in epochs]
-
-
-def words(*values):
-    return np.array(values, np.int32)
 
 
 # By hand

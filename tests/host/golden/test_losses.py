@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import make_job
+from fakes import make_job, models, words
 
 from bitstep.golden import integer
 from bitstep.golden.sgd import train
@@ -21,17 +21,6 @@ LOGISTIC = PipelineConfig(bits=4, solver="logistic", cycles_per_update=6)
 def sign_job(levels, labels, *, loss, label_shift=4, mantissa=64, shift=1, **changes):
     return make_job(levels, labels, loss=loss, label_format=LabelFormat.SIGN, mantissa=mantissa,
                     shift=shift, label_shift=label_shift, **changes)
-
-
-def models(job):
-    """Model and intercept of every epoch, none of them saturated."""
-    epochs = list(train(job))
-    assert all(not epoch.saturation for epoch in epochs)
-    return [(epoch.model.tolist(), epoch.intercept) for epoch in epochs]
-
-
-def words(*values):
-    return np.array(values, np.int32)
 
 
 # By hand
@@ -112,13 +101,13 @@ def test_sigmoid_error_of_every_argument():
     assert np.abs(beyond - sigmoid(-100 << 12) / 65536).max() < 3.4e-4
 
 
-@pytest.mark.parametrize("mantissa, shift, label_shift, unit", [
+@pytest.mark.parametrize("mantissa, shift, label_shift, expected", [
     (64, 1, 4, 4 << 16), (2, 1, 6, 1 << 15), (1, 1, 6, 1 << 14), (3, 2, 15, 3 << 15),
     ((1 << 18) - 1, 7, 40, (1 << 18) - 1),
     (1, 3, 7, 1), (1, 3, 6, 0), (3, 3, 7, 2), (5, 4, 14, 1), (5, 4, 15, 3)])    # ties go up
-def test_derivative_step(mantissa, shift, label_shift, unit):
+def test_derivative_step(mantissa, shift, label_shift, expected):
     job = sign_job([[1]], [1], loss=Loss.HINGE, label_shift=label_shift)
-    assert derivative_step(job, EpochSteps(mantissa, shift)) == unit
+    assert derivative_step(job, EpochSteps(mantissa, shift)) == expected
 
 
 # Ranges

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from fakes import make_job
+from fakes import make_job, models
 
 from bitstep.golden.sgd import train
 from bitstep.golden.steps import proximal_step
@@ -20,13 +20,6 @@ def proximal_job(levels=ROWS, labels=LABELS, *, thresholds=(3,), steps=(64, 1), 
     values = {"config": CONFIG, "label_shift": 2, "proximal_period": 1,
               "epochs": tuple(EpochSteps(*steps, threshold=threshold) for threshold in thresholds)}
     return make_job(levels, labels, **values | changes)
-
-
-def models(job):
-    """Model and intercept of every epoch, none of them saturated."""
-    epochs = list(train(job))
-    assert all(not epoch.saturation for epoch in epochs)
-    return [(epoch.model.tolist(), epoch.intercept) for epoch in epochs]
 
 
 # By hand

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from fakes import make_job
+from fakes import make_job, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,10 +31,6 @@ def outcome(job):
     epoch, = train(job)
     assert not epoch.saturation
     return epoch.model.tolist(), epoch.intercept, epoch.refetched_rows
-
-
-def words(*values):
-    return np.array(values, np.int32)
 
 
 # By hand: q = (3, -2) and x = (5, -3), so Z = 21, and with cells of half a level to each side
@@ -141,7 +137,7 @@ def trajectory(job, levels, labels, values):
         refetched = 0
         for row, label, exact, dither in zip(levels, labels, values,
                                              dithers(steps.key, len(levels)).tolist(), strict=True):
-            unit = derivative_step(job, steps) + dither >> 16
+            rounded = derivative_step(job, steps) + dither >> 16
             target = 1 << job.label_shift
             margin = functools.partial(margin_of, model=model, constant=level * intercept,
                                        label=label)
@@ -153,14 +149,14 @@ def trajectory(job, levels, labels, values):
             truth = margin([Fraction(v, 1 << fraction) for v in exact]) < target
             if (margin(worst) < target) != (margin(best) < target):
                 refetched += 1
-                change = [-label * unit * v for v in exact]
+                change = [-label * rounded * v for v in exact]
                 change = [c + (1 << fraction - 1) >> fraction for c in change]
             else:
                 assert (margin(row) < target) == truth
-                change = [-label * unit * q for q in row]
+                change = [-label * rounded * q for q in row]
             if truth:
                 model = [x - c for x, c in zip(model, change, strict=True)]
-                intercept += label * unit * level
+                intercept += label * rounded * level
         yield model, intercept, refetched
 
 
@@ -170,19 +166,19 @@ def trajectory(job, levels, labels, values):
 def test_every_row_is_decided_as_its_fine_row(data, bits, stochastic, n_features, n_rows,
                                                    intercept):
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
-    limit, unit = config.level_limit, 1 << config.fine_fraction
+    limit, fine_level = config.level_limit, 1 << config.fine_fraction
     cell = (1 + stochastic) * (1 + (bits == 1))
     drawn = st.sampled_from([-1, 1]) if bits == 1 else st.integers(-limit, limit)
     levels = data.draw(st.lists(st.lists(drawn, min_size=n_features, max_size=n_features),
                                 min_size=n_rows, max_size=n_rows))
-    values = [[data.draw(st.integers(*(int(end * unit) for end in cell_of(q, cell, limit))))
+    values = [[data.draw(st.integers(*(int(end * fine_level) for end in cell_of(q, cell, limit))))
                for q in row] for row in levels]
     labels = data.draw(st.lists(st.sampled_from([1, -1]), min_size=n_rows, max_size=n_rows))
     label_shift = data.draw(st.integers(6, 14))
     reach = (1 << label_shift + 2) // limit
     start = data.draw(st.lists(st.integers(-reach, reach), min_size=n_features + 1,
                                max_size=n_features + 1))
-    job = refetch_job(levels, labels, np.array(values) / unit, bits=bits, cell=cell,
+    job = refetch_job(levels, labels, np.array(values) / fine_level, bits=bits, cell=cell,
                       label_shift=label_shift, epochs=2, mantissa=data.draw(st.integers(1, 200)),
                       model=words(*start[1:]), intercept=start[0] * intercept,
                       intercept_level=limit * intercept)
@@ -195,12 +191,12 @@ def test_decisions_of_many_rows(bits, cell):
     """As above for 400 rows of 8 features, some of them fetched."""
     rng = np.random.default_rng(bits)
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
-    limit, unit = config.level_limit, 1 << config.fine_fraction
+    limit, fine_level = config.level_limit, 1 << config.fine_fraction
     u = rng.uniform(-1, 1, (400, 8))
     labels = np.where(u @ rng.uniform(-1, 1, 8) < 0, -1, 1)
-    values = np.rint(u * limit * unit).astype(int)
-    nearest = np.where(values < 0, -1, 1) if bits == 1 else np.rint(values / unit).astype(int)
-    job = refetch_job(nearest, labels, values / unit, bits=bits, cell=cell, label_shift=24,
+    values = np.rint(u * limit * fine_level).astype(int)
+    nearest = np.where(values < 0, -1, 1) if bits == 1 else np.rint(values / fine_level).astype(int)
+    job = refetch_job(nearest, labels, values / fine_level, bits=bits, cell=cell, label_shift=24,
                       mantissa=round(0.1 / 8 / limit ** 2 * 2 ** 24), shift=3, epochs=2)
     found = [(epoch.model.tolist(), epoch.intercept, epoch.refetched_rows) for epoch in train(job)]
     assert found == list(trajectory(job, nearest.tolist(), labels.tolist(), values.tolist()))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fakes import make_job
+from fakes import make_job, models
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden import sgd
@@ -19,14 +19,6 @@ from bitstep.quantization import quantize
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.training.train import train_model
-
-
-def models(job):
-    """Model and intercept of every epoch, none of them saturated."""
-    epochs = list(train(job))
-    assert all(not epoch.saturation for epoch in epochs)
-    return [(epoch.model.tolist(), epoch.intercept) for epoch in epochs]
-
 
 # A step of 64 / 256 = 1/4 and labels shifted by 2 in all of the examples by hand. Key 0 gives the
 # rows of an epoch the dithers 0.005, 0.418, 0.309 and 0.601: of the quarters, 3/4 goes up in rows 2

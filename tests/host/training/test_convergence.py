@@ -36,8 +36,7 @@ def float_loss(cadata):
     rows = scaler.transform(cadata.features)
     middle = (cadata.labels.min() + cadata.labels.max()) / 2
     targets = cadata.labels[:, None] - middle
-    weights, intercepts = sgd(rows, targets, first_steps=STEPS[:1], shares=STEPS / STEPS[0],
-                              loss=Loss.LEAST_SQUARES)
+    weights, intercepts = sgd(rows, targets, STEPS[:, None], loss=Loss.LEAST_SQUARES)
     return squared_losses(rows, targets, weights[-1], intercepts[-1])[0]
 
 
@@ -76,8 +75,7 @@ def test_floating_point_rows_are_within_a_tenth_of_a_per_cent(cadata):
                         Training(steps=steps))
     scaled = data.scaler.transform(cadata.features[:rows])
     targets = cadata.labels[:rows, None] - data.label_offset
-    weights, intercepts = sgd(scaled, targets, first_steps=steps[:1],
-                              shares=steps / steps[0], loss=Loss.LEAST_SQUARES)
+    weights, intercepts = sgd(scaled, targets, steps[:, None], loss=Loss.LEAST_SQUARES)
     exact = squared_losses(scaled, targets, weights[-1], intercepts[-1])[0]
     found = squared_losses(cadata.features[:rows], cadata.labels[:rows, None], model.coefs[-1:],
                            model.intercepts[-1:])[0]
@@ -96,8 +94,7 @@ def test_refetching_ends_where_float_does(encoding):
     model = train_model([data], GoldenDevice(config), config,
                         Objective(loss=Loss.HINGE, refetch=True), Training(steps=steps))
     scaled = data.scaler.transform(features)
-    weights, intercepts = sgd(scaled, signs[:, None], first_steps=steps[:1],
-                              shares=steps / steps[0], loss=Loss.HINGE)
+    weights, intercepts = sgd(scaled, signs[:, None], steps[:, None], loss=Loss.HINGE)
     exact = mean_losses(Loss.HINGE, scaled, signs[:, None], weights[-1], intercepts[-1])[0]
     found = mean_losses(Loss.HINGE, features, signs[:, None], model.coefs[-1:],
                         model.intercepts[-1:])[0]

@@ -301,8 +301,8 @@ def test_automatic_settings_go_together(bits, loss, batch):
     assert made.step_error < 0.002
     largest = 1 if loss != Loss.LEAST_SQUARES else (1 << 26) - 1
     first = made.job.epochs[0]
-    unit = EpochSteps.scale(first.mantissa, first.shift) * largest * 2.0 ** made.job.label_shift
-    assert unit > 80
+    step = EpochSteps.scale(first.mantissa, first.shift) * largest * 2.0 ** made.job.label_shift
+    assert step > 80
 
 
 def test_epochs_without_an_update():
@@ -374,7 +374,7 @@ def test_steps_of_the_hinge_are_those_of_its_unit():
     made = plan(SIGNS, CONFIG, steps=[8e-10, 1.0], **options)
     assert made.steps == pytest.approx([72 * 49 / 2**42, 1], rel=1e-3)
     assert abs(made.steps / [8e-10, 1] - 1).max() == pytest.approx(72 / 71.804 - 1, rel=1e-2)
-    # A batch divides the unit, and the hinge's steps with it.
+    # A batch divides the least step, and the hinge's steps with it.
     assert plan(SIGNS, CONFIG, steps=[32e-10], batch=4, **options).steps == \
         pytest.approx([4 * 72 * 49 / 2**42], rel=1e-9)
 

@@ -49,7 +49,7 @@ def chords(values, signs):
 
 def float_sgd(rows, signs, *, loss, steps, **options):
     """Weights and intercept of float64 SGD."""
-    weights, intercepts = sgd(rows, signs[:, None], first_steps=steps[:1], shares=steps / steps[0],
+    weights, intercepts = sgd(rows, signs[:, None], steps[:, None],
                               loss=chords if loss == Loss.LOGISTIC else loss, **options)
     return weights[-1, 0, 0], intercepts[-1, 0, 0]
 
@@ -133,14 +133,14 @@ def exact_hinge(data, job):
     model, intercept = job.model.tolist(), job.intercept
     level, models = job.intercept_level, []
     for epoch in job.epochs:
-        unit = Fraction(epoch.mantissa << job.label_shift + 16, 1 << 8 * epoch.shift)
-        unit = (unit + Fraction(1, 2)).__floor__()
+        exact_step = Fraction(epoch.mantissa << job.label_shift + 16, 1 << 8 * epoch.shift)
+        step = (exact_step + Fraction(1, 2)).__floor__()
         for values, sign, dither in zip(data.fine_rows.tolist(), signs,
                                         dithers(epoch.key, len(signs)).tolist(), strict=True):
             dot = sum(v * x for v, x in zip(values, model, strict=True))
             dot += level * intercept << fraction
             if sign * dot < 1 << job.label_shift + fraction:
-                update = -sign * (unit + dither >> 16)
+                update = -sign * (step + dither >> 16)
                 model = [x - (Fraction(update * v, 1 << fraction) + Fraction(1, 2)).__floor__()
                          for v, x in zip(values, model, strict=True)]
                 intercept -= update * level

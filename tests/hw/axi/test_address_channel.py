@@ -89,7 +89,7 @@ def test_stop():
     """What was issued stays on the bus; nothing else is issued, and the job is forgotten."""
     dut = AddressChannel(data_width=64, max_outstanding=4)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"has_room": 1, "has_more_room": 1})
         await ctx.tick()
         await put_all(ctx, dut.i_job, [{"address": 0, "beats": 64}], rng=random.Random(0))
@@ -105,7 +105,7 @@ def test_stop():
         await ctx.tick()
         assert not ctx.get(dut.o.valid)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 @pytest.mark.parametrize("options, message", [

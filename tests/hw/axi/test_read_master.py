@@ -143,21 +143,21 @@ def test_bursts_under_way(most):
 def test_valid_does_not_wait_for_ready():
     dut, _, processes = setup(data_width=64)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         await put_all(ctx, dut.i_job, jobs_of([(0, 1)], 8), rng=random.Random(0))
         for _ in range(10):
             await ctx.tick()
         assert ctx.get(dut.o.valid)
         assert not ctx.get(dut.idle)
 
-    simulate(dut, bench, processes=processes)
+    simulate(dut, testbench, processes=processes)
 
 
 @pytest.mark.parametrize("index, beats", [(0, 1), (3, 5), (15, 2), (0, 40)])
 def test_never_idle_between_a_job_and_its_last_beat(index, beats):
     dut, _, processes = setup(data_width=64, latency=9)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         assert ctx.get(dut.idle)
         await put_all(ctx, dut.i_job, jobs_of([(index, beats)], 8), rng=random.Random(0))
         ctx.set(dut.o.ready, 1)
@@ -168,7 +168,7 @@ def test_never_idle_between_a_job_and_its_last_beat(index, beats):
             taken += valid
         assert ctx.get(dut.idle)
 
-    simulate(dut, bench, processes=processes)
+    simulate(dut, testbench, processes=processes)
 
 
 def test_jobs_without_beats_vanish():
@@ -189,7 +189,7 @@ def test_an_error_is_told_while_data_is_discarded(response):
     """Not later than ``idle``, so that the end of a run cannot miss it."""
     dut, _, processes = setup(data_width=64, latency=9, bad={8 * 30: response})
 
-    async def bench(ctx):
+    async def testbench(ctx):
         await put_all(ctx, dut.i_job, jobs_of([(0, 31)], 8), rng=random.Random(0))
         while not ctx.get(dut.accepted):
             await ctx.tick()
@@ -200,7 +200,7 @@ def test_an_error_is_told_while_data_is_discarded(response):
             errors += ctx.get(dut.error)
         assert errors == 1
 
-    simulate(dut, bench, processes=processes, limit=200)
+    simulate(dut, testbench, processes=processes, limit=200)
 
 
 @pytest.mark.parametrize("after", range(0, 60, 3))
@@ -208,7 +208,7 @@ def test_an_error_is_told_while_data_is_discarded(response):
 def test_stop_in_the_middle(after, stall):
     dut, memory, processes = setup(data_width=64, stall=stall, latency=9, seed=after)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         ctx.set(dut.i_job.payload, {"address": 8, "beats": 1000})
         ctx.set(dut.i_job.valid, 1)
         ctx.set(dut.o.ready, after % 2)
@@ -234,7 +234,7 @@ def test_stop_in_the_middle(after, stall):
         await ctx.tick()
         assert ctx.get(dut.idle)
 
-    simulate(dut, bench, processes=processes, limit=5000)
+    simulate(dut, testbench, processes=processes, limit=5000)
 
 
 @pytest.mark.parametrize(("parameters", "message"), [

@@ -80,7 +80,7 @@ def test_writes_blocks_in_order(data_width, stall, latency, data_stall):
 def test_never_idle_between_a_job_and_its_last_response(index, beats):
     dut, _, processes, _ = setup(data_width=64, latency=9)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         assert ctx.get(dut.idle)
         await put_all(ctx, dut.i_job, jobs_of([(index, beats)], 8), rng=random.Random(0))
         ctx.set(dut.i.valid, 1)
@@ -91,7 +91,7 @@ def test_never_idle_between_a_job_and_its_last_response(index, beats):
             responses += valid
         assert ctx.get(dut.idle)
 
-    simulate(dut, bench, processes=processes)
+    simulate(dut, testbench, processes=processes)
 
 
 def test_two_outstanding():
@@ -133,13 +133,13 @@ def test_one_beat_per_cycle(beats):
 def test_data_is_not_taken_without_a_job():
     dut, _, processes, _ = setup()
 
-    async def bench(ctx):
+    async def testbench(ctx):
         ctx.set(dut.i.valid, 1)
         for _ in range(10):
             *_, ready = await ctx.tick().sample(dut.i.ready)
             assert not ready
 
-    simulate(dut, bench, processes=processes)
+    simulate(dut, testbench, processes=processes)
 
 
 @pytest.mark.parametrize("responses", [(SLVERR,) * 2, (DECERR,) * 2, (DECERR, SLVERR)])
@@ -154,7 +154,7 @@ def test_errors_are_counted_per_burst(responses):
 def test_stop_in_the_middle(after, stall):
     dut, memory, processes, _ = setup(stall=stall, latency=9, seed=after)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         ctx.set(dut.i_job.payload, {"address": 8, "beats": 1000})
         ctx.set(dut.i_job.valid, 1)
         ctx.set(dut.i.payload, 77)
@@ -178,7 +178,7 @@ def test_stop_in_the_middle(after, stall):
         await wait_idle(ctx, dut)
         assert [memory.words[8 * (2000 + i)] for i in range(100)] == list(range(1000, 1100))
 
-    simulate(dut, bench, processes=processes, limit=5000)
+    simulate(dut, testbench, processes=processes, limit=5000)
 
 
 @pytest.mark.parametrize(("parameters", "message"), [

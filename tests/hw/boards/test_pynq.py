@@ -96,7 +96,7 @@ def test_bus_must_fit_the_memory_ports():
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_profile_is_of_the_board(board, tmp_path):
-    """The benches simulate the clock that Vivado is asked for."""
+    """The races simulate the clock that Vivado is asked for."""
     simulated = PROFILES[board.name]
     assert simulated.clock_hz == 1e6 * board.clock_mhz
     assert simulated.bus_width == board.family.memory_width

@@ -19,13 +19,13 @@ from bitstep_hw.parts.arithmetic import (
 from bitstep_sim.testing.harness import simulate
 
 
-def run(make, bench):
-    """Build a module whose result ``make(m)`` returns, then run ``bench(ctx, result)``."""
+def run(make, check):
+    """Build a module whose result ``make(m)`` returns, then run ``check(ctx, result)``."""
     m = Module()
     result = make(m)
 
     async def testbench(ctx):
-        await bench(ctx, result)
+        await check(ctx, result)
 
     simulate(Clocked(m), testbench)
 
@@ -35,14 +35,14 @@ def test_delay(cycles):
     value = Signal(8)
     values = [random.Random(0).randrange(256) for _ in range(20)]
 
-    async def bench(ctx, result):
+    async def check(ctx, result):
         for number, new in enumerate(values):
             put(ctx, value, new)
             if number >= cycles:
                 assert ctx.get(result) == values[number - cycles]
             await ctx.tick()
 
-    run(lambda m: delay(m, value, cycles, name="value"), bench)
+    run(lambda m: delay(m, value, cycles, name="value"), check)
 
 
 @pytest.mark.parametrize(("terms", "stages"), [(1, 1), (2, 1), (4, 1), (5, 2), (12, 2), (16, 2),
@@ -51,7 +51,7 @@ def test_adder_tree(terms, stages):
     inputs, valid = [Signal(signed(6)) for _ in range(terms)], Signal()
     rng = random.Random(terms)
 
-    async def bench(ctx, result):
+    async def check(ctx, result):
         for values in ([-32] * terms, [31] * terms,
                        *([rng.randrange(-32, 32) for _ in inputs] for _ in range(10))):
             for signal, value in zip(inputs, values, strict=True):
@@ -66,7 +66,7 @@ def test_adder_tree(terms, stages):
                 assert ctx.get(result) == sum(values)
                 await ctx.tick()
 
-    run(lambda m: adder_tree(m, inputs, stages=stages, valid=valid, name="tree"), bench)
+    run(lambda m: adder_tree(m, inputs, stages=stages, valid=valid, name="tree"), check)
 
 
 def test_adder_tree_with_too_few_stages():
@@ -80,7 +80,7 @@ def test_scale(width):
     level, value = Signal(signed(width)), Signal(signed(33))
     low = -1 if width == 2 else -1 << width - 1
 
-    async def bench(ctx, result):
+    async def check(ctx, result):
         for factor in range(low, 1 << width - 1):
             for number in (0, 1, -1, (1 << 32) - 1, -1 << 32, 123456789):
                 put(ctx, level, factor)
@@ -92,7 +92,7 @@ def test_scale(width):
         m.d.comb += result.eq(scale(level, value))
         return result
 
-    run(make, bench)
+    run(make, check)
 
 
 def numbers(shape, rng):
@@ -109,7 +109,7 @@ def check_products(make, a_shape, b_shape, *, stages, expected):
     pairs = [*zip(numbers(a_shape, rng), numbers(b_shape, rng), strict=True),
              *((x, y) for x in numbers(a_shape, rng)[:4] for y in numbers(b_shape, rng)[:4])]
 
-    async def bench(ctx, result):
+    async def check(ctx, result):
         for number, (x, y) in enumerate([*pairs, *[(0, 0)] * stages]):
             put(ctx, a, x)
             put(ctx, b, y)
@@ -117,7 +117,7 @@ def check_products(make, a_shape, b_shape, *, stages, expected):
                 assert ctx.get(result) == expected(*pairs[number - stages])
             await ctx.tick()
 
-    run(lambda m: make(m, a, b), bench)
+    run(lambda m: make(m, a, b), check)
 
 
 FACTORS = pytest.mark.parametrize(("a_shape", "b_shape"), [
@@ -152,7 +152,7 @@ def test_multiply_carry_save(addend, a_shape, b_shape):
 def test_multiply_carry_save_moves_with_valid_alone():
     a, valid = Signal(8, init=5), Signal(init=1)
 
-    async def bench(ctx, result):
+    async def check(ctx, result):
         await ctx.tick()
         put(ctx, valid, 0)
         put(ctx, a, 9)
@@ -166,7 +166,7 @@ def test_multiply_carry_save_moves_with_valid_alone():
         m.d.comb += total.eq(sum(parts))
         return total
 
-    run(make, bench)
+    run(make, check)
 
 
 @pytest.mark.parametrize("terms", [0, 1, 2, 3, 4, 7])
@@ -174,7 +174,7 @@ def test_compress(terms):
     inputs = [Signal(9) for _ in range(terms)]
     rng = random.Random(terms)
 
-    async def bench(ctx, result):
+    async def check(ctx, result):
         for values in ([0] * terms, [511] * terms,
                        *([rng.randrange(512) for _ in inputs] for _ in range(20))):
             for signal, value in zip(inputs, values, strict=True):
@@ -186,7 +186,7 @@ def test_compress(terms):
         m.d.comb += total.eq(sum(compress(inputs, 9)))
         return total
 
-    run(make, bench)
+    run(make, check)
 
 
 @pytest.mark.parametrize(("shape", "width", "value", "expected"), [
@@ -195,7 +195,7 @@ def test_compress(terms):
 def test_extend(shape, width, value, expected):
     source = Signal(shape, init=value)
 
-    async def bench(ctx, result):
+    async def check(ctx, result):
         assert ctx.get(result) == expected
 
     def make(m):
@@ -203,13 +203,13 @@ def test_extend(shape, width, value, expected):
         m.d.comb += result.eq(extend(source, width))
         return result
 
-    run(make, bench)
+    run(make, check)
 
 
 def test_out_of_range():
     value = Signal(signed(40))
 
-    async def bench(ctx, result):
+    async def check(ctx, result):
         for number, expected in [(0, 0), (-1, 0), (2**31 - 1, 0), (2**31, 1), (-2**31, 0),
                                  (-2**31 - 1, 1), (2**39 - 1, 1), (-2**39, 1), (2**32, 1)]:
             put(ctx, value, number)
@@ -220,4 +220,4 @@ def test_out_of_range():
         m.d.comb += result.eq(out_of_range(value, 32))
         return result
 
-    run(make, bench)
+    run(make, check)

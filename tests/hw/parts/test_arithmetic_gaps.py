@@ -36,7 +36,7 @@ def test_product_of_the_valid_cycle(widths, stages, gap):
     dut = Product(widths=widths, stages=stages)
     rng = random.Random(f"{widths}-{stages}-{gap}")
 
-    async def bench(ctx):
+    async def testbench(ctx):
         due = {}                    # cycle: product that is there from then on
         expected = None
         for cycle in range(200):
@@ -52,4 +52,4 @@ def test_product_of_the_valid_cycle(widths, stages, gap):
                 assert ctx.get(dut.o) == expected
             await ctx.tick()
 
-    simulate(dut, bench, limit=300)
+    simulate(dut, testbench, limit=300)

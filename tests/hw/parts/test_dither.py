@@ -19,7 +19,7 @@ def run(config, steps):
     """Bits that were taken in each of ``steps``: (key, first row, distances of the rows taken)."""
     dut, taken = Dither(config=config), []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         for key, row, distances in steps:
             put(ctx, dut.key, key)
             put(ctx, dut.row, row)
@@ -38,7 +38,7 @@ def run(config, steps):
                 put(ctx, dut.row, random.Random(key).getrandbits(32))
                 await ctx.tick().repeat(distance - 1) if distance > 1 else None
 
-    simulate(dut, bench, limit=20_000)
+    simulate(dut, testbench, limit=20_000)
     return taken
 
 

@@ -18,7 +18,7 @@ def collect(dut, count, *, stall=0.0, **values):
     """The first ``count`` blocks after a start; there must be no more."""
     blocks = []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, values)
         await ticks(ctx, 2)
         assert not ctx.get(dut.o.valid)
@@ -30,7 +30,7 @@ def collect(dut, count, *, stall=0.0, **values):
             await ctx.tick()
             assert not ctx.get(dut.o.valid)
 
-    simulate(dut, bench, processes=[held(dut.o)])
+    simulate(dut, testbench, processes=[held(dut.o)])
     return [(block.address, block.beats) for block in blocks]
 
 
@@ -46,7 +46,7 @@ def test_each_run_begins_with_the_first_copy():
     """Also after a run of fewer epochs than copies, and after one that was stopped."""
     dut = RowFeeder()
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"epochs": 3, "address": 0x5000, "stride": 0x40, "beats": 77})
         for copies, taken in ((4, 3), (2, 3), (4, 1), (2, 3), (3, 3)):
             put(ctx, dut.copies, copies)
@@ -60,7 +60,7 @@ def test_each_run_begins_with_the_first_copy():
             await ticks(ctx, 3)
             put(ctx, dut.stop, 0)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 @pytest.mark.parametrize("stall", [0.0, 0.7])
@@ -96,7 +96,7 @@ def test_stop(make, after):
     """No block while stopped, even at a start; afterwards a run begins anew."""
     dut = make()
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"epochs": 100})
         put_all_of(ctx, dut, {"copies": 4, "address": 8, "stride": 8} if make is RowFeeder else
                    {"load_model": 1, "load_coefficients": 1, "rows": 4, **ADDRESSES})
@@ -118,4 +118,4 @@ def test_stop(make, after):
             await ticks(ctx, 2)
             assert not ctx.get(dut.o.valid)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)

@@ -52,7 +52,7 @@ def test_labels_by_hand():
 def test_one_label_a_cycle(label_format):
     dut = LabelUnpacker()
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"label_format": label_format.value})
         put(ctx, dut.i.valid, 1)
         put(ctx, dut.o.ready, 1)
@@ -61,19 +61,19 @@ def test_one_label_a_cycle(label_format):
             assert ctx.get(dut.o.valid)
             await ctx.tick()
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 def test_valid_does_not_wait_for_ready():
     dut = LabelUnpacker()
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.i.valid, 1)
         await ticks(ctx, 5)
         assert ctx.get(dut.o.valid)
         assert not ctx.get(dut.i.ready)         # one word is stored
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 @pytest.mark.parametrize("label_format", LabelFormat)
@@ -82,7 +82,7 @@ def test_restart_drops_the_rest_of_a_word(label_format, taken):
     dut = LabelUnpacker()
     first, second = CORNERS[2], CORNERS[3]
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.label_format, label_format.value)
         await put_all(ctx, dut.i, [first], rng=random.Random(0))
         await get_all(ctx, dut.o, PER_WORD[label_format] if taken == "all" else taken,
@@ -99,4 +99,4 @@ def test_restart_drops_the_rest_of_a_word(label_format, taken):
         received = await get_all(ctx, dut.o, PER_WORD[label_format], rng=random.Random(0))
         assert received == expected_labels([second], label_format)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)

@@ -71,13 +71,13 @@ class Host:
 def run(test, *, stall=0.0, seed=0, **options):
     dut = RegisterBank()
 
-    async def bench(ctx):
+    async def testbench(ctx):
         await test(ctx, dut, Host(ctx, dut.bus, rng=random.Random(seed), stall=stall))
 
     bus = dut.bus
     processes = [held_channel(bus.bvalid, bus.bready, bus.bresp),
                  held_channel(bus.rvalid, bus.rready, bus.rdata)]
-    simulate(dut, bench, processes=processes, **options)
+    simulate(dut, testbench, processes=processes, **options)
 
 
 def test_members():

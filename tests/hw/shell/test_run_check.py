@@ -19,7 +19,7 @@ def test_sizes(rows, beats, wrong, period):
     """A block of rows that is too long for its register is wrong, as soon as that is known."""
     dut = RunCheck(config=CONFIG)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.registers, {**GOOD, "rows": rows, "beats_per_row": beats,
                                  "correction_period": period})
         await ticks(ctx, 2)
@@ -36,4 +36,4 @@ def test_sizes(rows, beats, wrong, period):
         assert ctx.get(dut.model_beats) == beats * 11 + 1
         assert ctx.get(dut.corrects) == (period != 0)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)

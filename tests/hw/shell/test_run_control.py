@@ -99,7 +99,7 @@ def run(changes, config=CONFIG, during=None, twice=True):
     """Run with changed registers; error, epochs and events. A good run must follow well."""
     dut, result = RunControl(config=config), []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         around = Surroundings(ctx, dut)
         await around.start({**GOOD, **changes})
         if during is not None:
@@ -113,7 +113,7 @@ def run(changes, config=CONFIG, during=None, twice=True):
             assert ctx.get(dut.saturation) == 0
             assert around.events == good_events()
 
-    simulate(dut, bench, limit=5000)
+    simulate(dut, testbench, limit=5000)
     return result
 
 

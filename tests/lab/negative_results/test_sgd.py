@@ -16,7 +16,7 @@ from bitstep_lab.negative_results.methods import (
     loss_derivatives,
     loss_values,
 )
-from bitstep_lab.negative_results.sgd import train
+from bitstep_lab.negative_results.sgd import run_sgd
 from bitstep_lab.negative_results.tables import Entry, entries, make_problem, measure, two_classes
 
 PROBLEM = two_classes("small", noise=0.5, flips=0.05, seed=3, n_rows=400)
@@ -25,7 +25,7 @@ ROWS, LABELS = PROBLEM.train_rows, PROBLEM.train_labels
 
 def run(method, loss, **options):
     settings = {"steps": np.array([1.0, 4.0]), "epochs": 3, "batch": 8, "radius": 8.0} | options
-    return train(ROWS, LABELS, method, loss=loss, **settings)
+    return run_sgd(ROWS, LABELS, method, loss=loss, **settings)
 
 
 def test_losses_by_hand():
@@ -47,21 +47,21 @@ def test_two_epochs_by_hand():
     # -(0.5, 1) and (-1, 1), (-0.75, 0); step 2 leads to (1.5, 0). Then y (a . x) is 0.75 and 1.5,
     # so only the first row is: gradient -(0.25, 0.5), step 2 / 2.
     rows, labels = np.array([[0.5, 1.0], [-1.0, 1.0]]), np.array([1.0, -1.0])
-    found = train(rows, labels, Rounded("hinge", "exact"), loss="hinge", steps=np.array([2.0]),
-                  epochs=2, batch=2)
+    found = run_sgd(rows, labels, Rounded("hinge", "exact"), loss="hinge", steps=np.array([2.0]),
+                    epochs=2, batch=2)
     assert found.weights.tolist() == [[1.75, 0.5]]
     assert found.refetched.tolist() == found.flipped.tolist() == [0]
     assert found.bits_read.tolist() == [32]
     # The longer row has the length sqrt(2): radius 1 allows models of 1 / sqrt(2).
-    found = train(rows, labels, Rounded("hinge", "exact"), loss="hinge", steps=np.array([2.0]),
-                  epochs=1, batch=2, radius=1.0)
+    found = run_sgd(rows, labels, Rounded("hinge", "exact"), loss="hinge", steps=np.array([2.0]),
+                    epochs=1, batch=2, radius=1.0)
     np.testing.assert_allclose(found.weights, [[0.5 ** 0.5, 0]])
 
 
 def test_last_batch_may_be_shorter():
     rows, labels = np.array([[1.0, 1.0]] * 3), np.ones(3)
-    found = train(rows, labels, Rounded("hinge", "exact"), loss="hinge", steps=np.array([0.1]),
-                  epochs=1, batch=2)
+    found = run_sgd(rows, labels, Rounded("hinge", "exact"), loss="hinge", steps=np.array([0.1]),
+                    epochs=1, batch=2)
     np.testing.assert_allclose(found.weights, [[0.2, 0.2]])     # two means, both of (-1, -1)
 
 
@@ -257,10 +257,10 @@ def test_command_needs_numpy_alone():
     (lambda: run(Rounded("hinge"), "hinge", batch=0),
      "epochs and batch must be at least 1, not 3 and 0$"),
     (lambda: run(Rounded("hinge"), "hinge", radius=0.0), "radius must be positive, not 0.0$"),
-    (lambda: train(ROWS, LABELS[:-1], Rounded("hinge"), loss="hinge", steps=np.ones(1), epochs=1,
-                   batch=1), "labels must be 1 or -1, one for each of the 200 rows$"),
-    (lambda: train(ROWS[:, :-1], LABELS, Rounded("hinge"), loss="hinge", steps=np.ones(1),
-                   epochs=1, batch=1), "rows must have the constant 1 in the last column$"),
+    (lambda: run_sgd(ROWS, LABELS[:-1], Rounded("hinge"), loss="hinge", steps=np.ones(1), epochs=1,
+                     batch=1), "labels must be 1 or -1, one for each of the 200 rows$"),
+    (lambda: run_sgd(ROWS[:, :-1], LABELS, Rounded("hinge"), loss="hinge", steps=np.ones(1),
+                     epochs=1, batch=1), "rows must have the constant 1 in the last column$"),
     (lambda: SketchRefetch(0), "size must be an integer of at least 1, not 0$"),
     (lambda: SketchRefetch(52), "size must be at least 53 for failure 0.05, not 52$"),
     (lambda: make_problem("", np.zeros((3, 1)), np.ones(3), 3),

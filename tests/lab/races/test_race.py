@@ -108,8 +108,7 @@ def test_optimum_of_smooth_losses(loss, l2):
     rows = rng.uniform(-1, 1, (200, 3))
     targets = np.where(rows[:, 0] + 0.5 * rng.standard_normal(200) > 0, 1.0, -1.0)[:, None]
     best = optimum(rows, targets, loss=loss, l2=l2)
-    weights, intercepts = sgd(rows, targets, first_steps=np.array([0.5]),
-                              shares=np.ones(2000), batch=200, loss=loss, l2=l2)
+    weights, intercepts = sgd(rows, targets, np.full((2000, 1), 0.5), batch=200, loss=loss, l2=l2)
     margin = targets[:, 0] * (rows @ weights[-1, 0, 0] + intercepts[-1, 0, 0])
     values = np.log1p(np.exp(-margin)) if loss == Loss.LOGISTIC else \
         np.maximum(1 - margin, 0) ** 2 / 2

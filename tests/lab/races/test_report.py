@@ -134,7 +134,7 @@ def test_run_curves(tmp_path, monkeypatch):
     skipped = Experiment(key="two", title="Other", text="", data="cadata", model="linreg",
                          contestants=(FLOAT,))
     monkeypatch.setattr("bitstep_lab.races.report.experiments", lambda quick: [EXPERIMENT, skipped])
-    monkeypatch.setattr("bitstep_lab.races.report.run_race", lambda race, **rest: made_race())
+    monkeypatch.setattr("bitstep_lab.races.report.run_race", lambda race, track: made_race())
     monkeypatch.setattr("bitstep_lab.races.report._ceilings", lambda store: None)
     page = run_curves(tmp_path / "out", quick=True, data_home=str(tmp_path), progress=print)
     text = page.read_text("utf-8")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from left_open import open_rows
 from simulated import TestedDevice, lookahead_registers, open_board
 
-from bitstep.cycles import Memory, count_cycles
+from bitstep.cycles import Memory, count_epochs
 from bitstep.pipeline.results import SaturationError
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -44,8 +44,8 @@ def counters_of(config, job, lookahead, options, run_result=None):
     gbps = options.get("memory_gbps")
     memory = Memory(options.get("memory_latency", 20), gbps and gbps * 1e9 / CLOCK_HZ)
     rows = open_rows(job, lookahead) if job.cell_half_levels else ()
-    counted = count_cycles(job, memory, config=config, lookahead=lookahead, open_rows=rows,
-                           epochs=result.epochs_done, saturated=saturated)
+    counted, _ = count_epochs(job, memory, config=config, lookahead=lookahead, open_rows=rows,
+                              epochs=result.epochs_done, saturated=saturated)
     measured = dict(result.counters)
     if saturated:
         assert counted.pop("saturations") is None

@@ -188,8 +188,8 @@ class WrongSteps(Broken):
     def start(self):
         address = self.pair("EPOCH_TABLE_ADDRESS")
         if BASE <= address < BASE + 8 * MIB:
-            table = self.memory(address, 16 * self.written["EPOCHS"]).view("<u8")
-            table[::2] += (table[::2] & np.uint64(0x3FFFF) != 0).astype(np.uint64)
+            entries = self.memory(address, 16 * self.written["EPOCHS"]).view("<u8")
+            entries[::2] += (entries[::2] & np.uint64(0x3FFFF) != 0).astype(np.uint64)
 
 
 class WrongAddress(Broken):

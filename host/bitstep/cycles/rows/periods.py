@@ -72,7 +72,7 @@ class CorrectionPeriods:
             self.at_boundary = self.fill = False
 
     def state(self, now):
-        """What decides about the rows that follow, without the distance to the next boundary."""
+        """State that decides about later rows, without the distance to the next boundary."""
         if not self.period:
             return ()
         return (self.since, self.fill, self.needed, self.at_boundary,

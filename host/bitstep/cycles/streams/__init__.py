@@ -1,1 +1,1 @@
-"""What the pipeline reads and writes, and the memory behind it."""
+"""Streams that the pipeline reads and writes, and the memory behind them."""

@@ -119,7 +119,7 @@ class AmpleStreams:
         return ()
 
     def epoch_state(self, time):
-        """What decides about the epochs that follow: the first one waits for what it reads."""
+        """State that decides about later epochs: the first one waits for what it reads."""
         return time > max(self.rows_from, self.words_from)
 
     totals = ()             # what is counted cycle by cycle

@@ -124,6 +124,6 @@ class Address:
         self.stored.clear()
 
     def state(self, time):
-        """What decides about the next cycles, without the length of the block at hand."""
+        """State that decides about the next cycles, without the length of the block at hand."""
         offered = None if self.offered is None else max(self.offered[0] - time, 0)
         return (self.left > 0, self.first, self.allowed, self.under_way, offered, len(self.stored))

@@ -108,7 +108,7 @@ class StreamCycle:
                 before = levels
 
     def _levels(self):
-        """How much is stored in each stage, and what may still move by itself."""
+        """Fill of each stage, and what may still move by itself."""
         return (self.rows.room, self.rows.out, self.aux.room, self.aux.out, self.labels,
                 self.words_left, self.row_stage.state(), self.label_stage.state(),
                 self.aux_stage.state(), self.word_stage.state(), self.writer, self.fine_rows,

@@ -95,7 +95,7 @@ class Reader:
             self.room += beats
 
     def state(self, time):
-        """What decides about the next cycles, without numbers that :meth:`skip` changes."""
+        """State that decides about the next cycles, without numbers that :meth:`skip` changes."""
         if self.quiet and not self.address.more:
             return (self.out, self.inner > 0)
         return (self.address.state(time), self.room, self.issued, self.valid, self.is_last,

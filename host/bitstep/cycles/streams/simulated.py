@@ -187,7 +187,7 @@ class SimulatedStreams(StreamCycle):
 
     @property
     def totals(self):
-        """What is counted cycle by cycle."""
+        """Numbers that are counted cycle by cycle."""
         return self.rows.accepted, self.aux.accepted, self.beats_entered
 
     @property

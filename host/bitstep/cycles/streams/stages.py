@@ -25,7 +25,7 @@ class Direct:
         raise AssertionError("items do not come again out of this stage")
 
     def state(self) -> tuple:
-        """What decides about the next cycles."""
+        """State that decides about the next cycles."""
         return ()
 
 

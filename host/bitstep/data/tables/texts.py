@@ -65,16 +65,17 @@ class CsvTable(TextTable):
         """Rows in pieces; see :meth:`Table.read`."""
         start = 0
         with self._open() as file:
-            for names, table in csv_tables(file, self._path):
-                label = label_position(self._label_column, table.shape[1])
-                self.n_features = table.shape[1] - 1
+            for names, numbers in csv_tables(file, self._path):
+                label = label_position(self._label_column, numbers.shape[1])
+                self.n_features = numbers.shape[1] - 1
                 if names is not None:
                     self.feature_names = names[:label] + names[label + 1:]
-                piece = Piece(np.arange(start, start + len(table)), np.delete(table, label, axis=1),
-                              table[:, label].copy()).select(chosen)
+                piece = Piece(np.arange(start, start + len(numbers)),
+                              np.delete(numbers, label, axis=1),
+                              numbers[:, label].copy()).select(chosen)
                 if len(piece.rows):
                     yield piece
-                start += len(table)
+                start += len(numbers)
                 if chosen is not None and start > chosen[-1]:
                     return
 

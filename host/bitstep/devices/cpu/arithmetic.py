@@ -74,7 +74,7 @@ scaled: Any = intrinsic(_scaled)
 
 @compiled
 def dither_addend(dither, shift):
-    """What the dither adds to a value before it is shifted: ``((2 dither + 1) << shift) >> 17``."""
+    """Addend of a dither, before a shift: ``((2 dither + 1) << shift) >> 17``."""
     odd = 2 * dither + 1
     return odd << shift - 17 if shift >= 17 else odd >> 17 - shift
 

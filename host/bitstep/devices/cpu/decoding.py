@@ -4,9 +4,9 @@ A level is computed from its code by the same steps for every width and row form
 
     level = ((code >> drop ^ sign) + (code >> sample & both)) * double - offset
 
-Codes of 8 and 4 bits take them one by one, which compiles to vectors. For 1 and 2 bits a table has
-the levels of all codes in a byte. The other widths, whose codes straddle bytes, and short rows
-spread 8 codes to the bytes of a 64-bit word.
+Codes of 8 and 4 bits take them one by one, which compiles to vectors. For 1 and 2 bits a
+lookup table has the levels of all codes in a byte. The other widths, whose codes straddle bytes,
+and short rows spread 8 codes to the bytes of a 64-bit word.
 """
 
 from typing import Any, NamedTuple
@@ -118,12 +118,12 @@ def byte_tables(config: PipelineConfig) -> np.ndarray:
     ndarray of uint64, shape (2, 256)
         For the dot product and for the gradient; zeros for other widths.
     """
-    tables = np.zeros((2, 256, 8), np.int8)
+    lookup = np.zeros((2, 256, 8), np.int8)
     if (bits := config.bits) <= 2:
         codes = np.arange(256)[:, None] >> bits * np.arange(8 // bits) & (1 << bits) - 1
-        tables[:, :, :8 // bits] = decode(codes.astype(np.uint8), bits=bits,
+        lookup[:, :, :8 // bits] = decode(codes.astype(np.uint8), bits=bits,
                                           row_format=config.row_format)
-    return tables.view(np.uint64)[:, :, 0]
+    return lookup.view(np.uint64)[:, :, 0]
 
 
 def _load_word(typing_context, rows, row, position):
@@ -157,7 +157,7 @@ store_word: Any = intrinsic(_store_word)
 
 
 @compiled
-def decode_row(rows, row, shape, level, table, levels):
+def decode_row(rows, row, shape, level, lookup, levels):
     """Write the levels of a row.
 
     Parameters
@@ -166,7 +166,7 @@ def decode_row(rows, row, shape, level, table, levels):
     row : int
     shape : RowFormat
     level : Level
-    table : ndarray of uint64, shape (256,)
+    lookup : ndarray of uint64, shape (256,)
         One of :func:`byte_tables`.
     levels : ndarray of int8, shape (padded(n_features),)
         Overwritten up to ``n_features``, zeroed beyond.
@@ -191,7 +191,7 @@ def decode_row(rows, row, shape, level, table, levels):
     elif shape.bits <= 2:
         shift = 4 - shape.bits                  # of codes in a byte
         for i in range((n_features + (1 << shift) - 1) >> shift):
-            store_word(levels, i << shift, table[rows[row, i]])
+            store_word(levels, i << shift, lookup[rows[row, i]])
     else:
         _spread(rows, row, shape, level, levels)
     store_word(levels, n_features, np.uint64(0))

@@ -131,7 +131,7 @@ def _dot(epoch, arrays, position):
     state, depth = arrays.state, arrays.updates.size
     newest = state[OLDEST]
     mantissas, exponents = arrays.mantissas[newest], arrays.exponents[newest]
-    unit = 1 if epoch.level else 0
+    constant = 1 if epoch.level else 0
     high = low = np.int64(0)
     if position == depth - 1:
         arrays.seen[:] = arrays.model + arrays.correction
@@ -140,20 +140,20 @@ def _dot(epoch, arrays, position):
         for j in range(mantissas.size):
             term = _align(mantissas[j] * arrays.seen[j], _BIAS - FLOAT_GUARD - exponents[j])
             high, low = high + (term >> PAIR_BITS), low + (term & LOW_MASK)
-        low += unit * state[SEEN_INTERCEPT] << FLOAT_GUARD
+        low += constant * state[SEEN_INTERCEPT] << FLOAT_GUARD
     else:
         for j in range(mantissas.size):
             term = _align(mantissas[j] * (arrays.model[j] + arrays.correction[j]),
                           _BIAS - FLOAT_GUARD - exponents[j])
             high, low = high + (term >> PAIR_BITS), low + (term & LOW_MASK)
-        low += unit * state[INTERCEPT] << FLOAT_GUARD
+        low += constant * state[INTERCEPT] << FLOAT_GUARD
     for distance in range(position + 1, depth):     # rows before that are not of the same batch
         other = (newest + depth - distance) % depth
         update = arrays.updates[other]
         if update:
             more, less = _row_product(mantissas, exponents, arrays.mantissas[other],
                                       arrays.exponents[other])
-            less += unit << FLOAT_GUARD
+            less += constant << FLOAT_GUARD
             high, low = high - update * more, low - update * less
         high, low = high + (low >> PAIR_BITS), low & LOW_MASK
     return high + (low >> PAIR_BITS), low & LOW_MASK

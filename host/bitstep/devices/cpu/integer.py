@@ -64,7 +64,7 @@ class Arrays(NamedTuple):
     coefficients : ndarray of int64
     dot_levels, gradient_levels : ndarray of int8
         Of the row that is taken; the same array where codes have one level.
-    tables : ndarray of uint64, shape (2, 256)
+    lookup : ndarray of uint64, shape (2, 256)
     state : ndarray of int64
     """
 
@@ -74,7 +74,7 @@ class Arrays(NamedTuple):
     coefficients: np.ndarray
     dot_levels: np.ndarray
     gradient_levels: np.ndarray
-    tables: np.ndarray
+    lookup: np.ndarray
     state: np.ndarray
 
 
@@ -105,7 +105,7 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
     rows, fine, arrays = uncounted(rows), uncounted(fine), _uncounted_arrays(arrays)
     model, state = arrays.model, arrays.state
     dot_levels, gradient_levels = arrays.dot_levels, arrays.gradient_levels
-    dot_table, gradient_table = arrays.tables[0], arrays.tables[1]
+    dot_lookup, gradient_lookup = arrays.lookup[0], arrays.lookup[1]
     seen = arrays.seen if epoch.batch > 1 else model
     for i in range(targets.size):
         row = first + i
@@ -118,9 +118,9 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
             if epoch.batch > 1:
                 seen[:] = model
             state[SEEN_INTERCEPT] = state[INTERCEPT]
-        decode_row(rows, row, shape, shape.dot, dot_table, dot_levels)
+        decode_row(rows, row, shape, shape.dot, dot_lookup, dot_levels)
         if shape.two_levels:
-            decode_row(rows, row, shape, shape.gradient, gradient_table, gradient_levels)
+            decode_row(rows, row, shape, shape.gradient, gradient_lookup, gradient_levels)
         product = dot(dot_levels, seen) + epoch.level * state[SEEN_INTERCEPT]
         if epoch.cell:
             wrong = take_row(row, fine[row], rule, epoch, arrays, flight, product, targets[i],
@@ -143,7 +143,7 @@ def _uncounted_arrays(arrays):
     return Arrays(
         uncounted(arrays.model), uncounted(arrays.seen), uncounted(arrays.pending),
         uncounted(arrays.coefficients), uncounted(arrays.dot_levels),
-        uncounted(arrays.gradient_levels), uncounted(arrays.tables), uncounted(arrays.state))
+        uncounted(arrays.gradient_levels), uncounted(arrays.lookup), uncounted(arrays.state))
 
 
 @compiled

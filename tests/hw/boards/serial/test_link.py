@@ -9,6 +9,16 @@ from bitstep_sim.testing.harness import simulate
 BASE, SIZE = 0x1000_0000, 4096
 
 
+async def send(ctx, link, packet):
+    """A packet, a byte every 16 cycles."""
+    for byte in packet:
+        ctx.set(link.i_byte, byte)
+        ctx.set(link.i_valid, 1)
+        await ctx.tick()
+        ctx.set(link.i_valid, 0)
+        await ctx.tick().repeat(15)
+
+
 def serve(packets):
     """Registers that are written for these packets, as (address, value), and the replies' states.
 
@@ -20,12 +30,7 @@ def serve(packets):
     async def host(ctx):
         ctx.set(link.o.ready, 1)
         for packet in packets:
-            for byte in packet:
-                ctx.set(link.i_byte, byte)
-                ctx.set(link.i_valid, 1)
-                await ctx.tick()
-                ctx.set(link.i_valid, 0)
-                await ctx.tick().repeat(15)
+            await send(ctx, link, packet)
             await ctx.tick().repeat(60)
 
     async def registers(ctx):
@@ -95,12 +100,7 @@ def test_memory_from_end_to_end(address, words, state):
     async def host(ctx):
         ctx.set(link.o.ready, 1)
         ctx.set(link.memory_grant, 1)
-        for byte in packet:
-            ctx.set(link.i_byte, byte)
-            ctx.set(link.i_valid, 1)
-            await ctx.tick()
-            ctx.set(link.i_valid, 0)
-            await ctx.tick().repeat(15)
+        await send(ctx, link, packet)
         await ctx.tick().repeat(40)
 
     async def watch(ctx):

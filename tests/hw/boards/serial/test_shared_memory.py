@@ -161,7 +161,7 @@ def test_a_burst_waits_until_the_response_before_is_taken():
     dut, responses = make(), []
     bus = dut.writer
 
-    async def bench(ctx):
+    async def testbench(ctx):
         for address in (0, BASE):
             ctx.set(bus.wdata, 7)
             ctx.set(bus.wstrb, 0xFF)
@@ -181,7 +181,7 @@ def test_a_burst_waits_until_the_response_before_is_taken():
             *_, valid, response = await ctx.tick().sample(bus.bvalid, bus.bresp)
             responses.extend([response] * valid)
 
-    simulate(dut, bench, take)
+    simulate(dut, testbench, take)
     assert responses == [RESP_DECERR, 0]
 
 
@@ -189,7 +189,7 @@ def test_a_burst_waits_until_the_response_before_is_taken():
 def test_outside(address):
     dut = make()
 
-    async def bench(ctx):
+    async def testbench(ctx):
         await host(ctx, dut, 0, 77)
         await host(ctx, dut, 496, 78)
         rng = random.Random(0)
@@ -202,7 +202,7 @@ def test_outside(address):
         assert await host(ctx, dut, 0) == 77
         assert await host(ctx, dut, 496) == 78
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 @pytest.mark.parametrize(("options", "message"), [

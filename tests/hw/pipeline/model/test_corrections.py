@@ -76,7 +76,7 @@ def test_corrections(config, mantissa, shift):
     steps = EpochSteps(1, 1, mantissa, shift)
     largest = max(mantissa << 17 >> 8 * shift, 1).bit_length()
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift})
         for beats in (config.max_beats, 1, config.max_beats):
             coefficients = np.array(signed_numbers(rng, 18, beats * config.lanes))
@@ -89,7 +89,7 @@ def test_corrections(config, mantissa, shift):
             assert not saturated
             assert await corrections(ctx, dut, beats) == expected(words, coefficients, steps)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 def correct(word, coefficient, mantissa, shift):
@@ -97,7 +97,7 @@ def correct(word, coefficient, mantissa, shift):
     config = CONFIGS[1]
     dut, lane, found = CorrectionEngine(config=config), 20, []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift, "beats": 1})
         await load_coefficients(ctx, dut, config, np.array([0] * lane + [coefficient]))
         await sample(ctx, dut, [[0] * lane + [word]])
@@ -106,7 +106,7 @@ def correct(word, coefficient, mantissa, shift):
         assert saturated or words[:lane] == [0] * lane
         found.append(None if saturated else words[lane])
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
     return found[0]
 
 
@@ -128,7 +128,7 @@ def test_range_of_every_lane(config):
     dut, beats = CorrectionEngine(config=config), config.max_beats
     coefficients = np.full(beats * config.lanes, 2)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": 256, "shift": 1, "beats": beats})
         await load_coefficients(ctx, dut, config, coefficients)
         for lane in range(config.lanes):
@@ -140,7 +140,7 @@ def test_range_of_every_lane(config):
                 assert saturated == (word > 0), f"lane {lane}"
                 await ctx.tick()
 
-    simulate(dut, bench, limit=50_000)
+    simulate(dut, testbench, limit=50_000)
 
 
 def test_a_load_that_was_cut_off():
@@ -150,7 +150,7 @@ def test_a_load_that_was_cut_off():
     coefficients = np.array(signed_numbers(rng, 10, config.lanes))
     words = [signed_numbers(rng, 20, config.lanes)]
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": 5, "shift": 1, "beats": 1})
         for pairs in (1, 2, 3, config.lanes // 2 - 1):
             put_all_of(ctx, dut, {"load": 1, "load_i": 77})
@@ -162,7 +162,7 @@ def test_a_load_that_was_cut_off():
             assert await corrections(ctx, dut, 1) \
                 == expected(words, coefficients, EpochSteps(1, 1, 5, 1))
 
-    simulate(dut, bench, limit=5000)
+    simulate(dut, testbench, limit=5000)
 
 
 @pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
@@ -179,14 +179,14 @@ def test_rows_that_are_not_sampled_do_not_start_a_walk():
     config = CONFIGS[0]
     dut = CorrectionEngine(config=config)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.beats, 1)
         put(ctx, dut.slot, {"valid": 1, "first": 1, "last": 1})
         for _ in range(60):
             await ctx.tick()
             assert not ctx.get(dut.done)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 @pytest.mark.parametrize("config",
@@ -199,7 +199,7 @@ def test_stop(config):
     coefficients = np.array(signed_numbers(rng, 10, beats * config.lanes))
     words = [signed_numbers(rng, 20, config.lanes) for _ in range(beats)]
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": 5, "shift": 1, "beats": beats})
         await load_coefficients(ctx, dut, config, coefficients)
         for after in range(0, beats * dut.groups - 1, 1 if dut.groups < 5 else 3):
@@ -216,4 +216,4 @@ def test_stop(config):
             assert await corrections(ctx, dut, beats) \
                 == expected(words, coefficients, EpochSteps(1, 1, 5, 1))
 
-    simulate(dut, bench, limit=50_000)
+    simulate(dut, testbench, limit=50_000)

@@ -122,7 +122,7 @@ def test_stop(name, after):
     m, port = joined(config)
     words = model_beats(config, random_model(config, random.Random(0), 3), 9)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, port.beats, 3)
         put(ctx, getattr(port, name), 1)
         put(ctx, port.i.valid, 1)
@@ -146,7 +146,7 @@ def test_stop(name, after):
         put(ctx, port.unload, 0)
         assert await get_all(ctx, port.o, len(words), rng=random.Random(0), stall=0.3) == words
 
-    simulate(m, bench)
+    simulate(m, testbench)
 
 
 def test_access_by_the_harness_agrees():
@@ -155,8 +155,8 @@ def test_access_by_the_harness_agrees():
     model = random_model(config, random.Random(3), 3)
     store = ModelStore(config=config)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         await write_model(ctx, store.words, config, model, -5)
         assert await read_model(ctx, store.words, config, 3) == (model, -5)
 
-    simulate(store, bench)
+    simulate(store, testbench)

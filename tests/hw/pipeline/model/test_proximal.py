@@ -25,17 +25,17 @@ CONFIGS = [PipelineConfig(bits=8, max_features=24, proximal=True),
 LOWEST, HIGHEST = -1 << 31, (1 << 31) - 1
 
 
-async def step(ctx, unit):
+async def step(ctx, dut):
     """Make a step and return the cycles from ``start`` to ``done``."""
-    put(ctx, unit.start, 1)
+    put(ctx, dut.start, 1)
     await ctx.tick()
-    put(ctx, unit.start, 0)
+    put(ctx, dut.start, 0)
     for cycle in range(1, 1000):
-        assert ctx.get(unit.busy)
-        done = ctx.get(unit.done)
+        assert ctx.get(dut.busy)
+        done = ctx.get(dut.done)
         await ctx.tick()
         if done:
-            assert not ctx.get(unit.busy)
+            assert not ctx.get(dut.busy)
             return cycle
     raise TimeoutError("The step does not end")
 
@@ -50,16 +50,16 @@ def expected_words(config, n_features, words, threshold, limit):
 
 def check(config, n_features, steps):
     """Steps of (words, threshold, limit), each on a model of its own."""
-    unit = Proximal(config=config)
-    m, access = beside_store(config, unit)
+    dut = Proximal(config=config)
+    m, access = beside_store(config, dut)
     pairs = pairs_of(config, n_features)
 
-    async def bench(ctx):
-        set_shape(ctx, unit, config, n_features)
+    async def testbench(ctx):
+        set_shape(ctx, dut, config, n_features)
         for words, threshold, limit in steps:
-            put_all_of(ctx, unit, {"threshold": threshold, "limit": limit})
+            put_all_of(ctx, dut, {"threshold": threshold, "limit": limit})
             await write_words(ctx, access, config, words, -12345)
-            cycles = await step(ctx, unit)
+            cycles = await step(ctx, dut)
             # Words of another beat take a cycle to come, two with a fast clock.
             assert cycles == 2 * pairs + config.beats(n_features) * (2 if config.fast_clock else 1)
             found, intercept = await read_words(ctx, access, config)
@@ -67,7 +67,7 @@ def check(config, n_features, steps):
                 found, expected_words(config, n_features, words, threshold, limit))
             assert intercept == -12345
 
-    simulate(m, bench, limit=20_000)
+    simulate(m, testbench, limit=20_000)
 
 
 @pytest.mark.parametrize("threshold, limit", [
@@ -98,45 +98,45 @@ def test_matches_golden(config, n_features):
 def test_steps_one_after_the_other():
     """A step on what the step before wrote, as soon as it is done."""
     config, (threshold, limit) = CONFIGS[1], (1000, 1 << 29)
-    unit = Proximal(config=config)
-    m, access = beside_store(config, unit)
+    dut = Proximal(config=config)
+    m, access = beside_store(config, dut)
     words = signed_numbers(random.Random(0), 32, config.capacity)
 
-    async def bench(ctx):
-        set_shape(ctx, unit, config, 43)
-        put_all_of(ctx, unit, {"threshold": threshold, "limit": limit})
+    async def testbench(ctx):
+        set_shape(ctx, dut, config, 43)
+        put_all_of(ctx, dut, {"threshold": threshold, "limit": limit})
         await write_words(ctx, access, config, words, 0)
         expected = words
         for _ in range(3):
-            await step(ctx, unit)
+            await step(ctx, dut)
             expected = expected_words(config, 43, expected, threshold, limit)
         found, _ = await read_words(ctx, access, config)
         np.testing.assert_array_equal(found, expected)
 
-    simulate(m, bench)
+    simulate(m, testbench)
 
 
 def test_stop():
-    """Stopped in any cycle, the unit is idle, and the next step is whole."""
+    """Stopped in any cycle, the component is idle, and the next step is whole."""
     config, n_features = CONFIGS[0], 11
-    unit = Proximal(config=config)
-    m, access = beside_store(config, unit)
+    dut = Proximal(config=config)
+    m, access = beside_store(config, dut)
     words = signed_numbers(random.Random(0), 32, config.capacity)
     cycles = 2 * pairs_of(config, n_features) + config.beats(n_features)
 
-    async def bench(ctx):
-        set_shape(ctx, unit, config, n_features)
-        put_all_of(ctx, unit, {"threshold": 7, "limit": 1 << 20})
+    async def testbench(ctx):
+        set_shape(ctx, dut, config, n_features)
+        put_all_of(ctx, dut, {"threshold": 7, "limit": 1 << 20})
         for cycle in range(1, cycles + 1):
             await write_words(ctx, access, config, words, 0)
-            put(ctx, unit.start, 1)
+            put(ctx, dut.start, 1)
             await ctx.tick()
-            put(ctx, unit.start, 0)
-            await stop_at(ctx, unit, cycle)
+            put(ctx, dut.start, 0)
+            await stop_at(ctx, dut, cycle)
             await write_words(ctx, access, config, words, 0)
-            assert await step(ctx, unit) == cycles
+            assert await step(ctx, dut) == cycles
             found, _ = await read_words(ctx, access, config)
             np.testing.assert_array_equal(
                 found, expected_words(config, n_features, words, 7, 1 << 20))
 
-    simulate(m, bench, limit=20_000)
+    simulate(m, testbench, limit=20_000)

@@ -81,52 +81,52 @@ class Case:
         return updates[-1] != 0, False
 
 
-async def prepare(ctx, unit, access, case):
+async def prepare(ctx, dut, access, case):
     """Set the constants and the model, and begin an epoch."""
-    set_shape(ctx, unit, case.config, case.n_features)
-    put_all_of(ctx, unit, {"derivative_step": case.derivative_step, "label_shift": case.label_shift,
+    set_shape(ctx, dut, case.config, case.n_features)
+    put_all_of(ctx, dut, {"derivative_step": case.derivative_step, "label_shift": case.label_shift,
                            "intercept_level": case.level, "address": BASE})
     await write_words(ctx, access, case.config, case.words, case.intercept)
-    put(ctx, unit.epoch_start, 1)
+    put(ctx, dut.epoch_start, 1)
     await ctx.tick()
-    put(ctx, unit.epoch_start, 0)
+    put(ctx, dut.epoch_start, 0)
 
 
-async def refetch(ctx, unit, memory, positive, *, rng=None, stall=0.0, together=False):
+async def refetch(ctx, dut, memory, positive, *, rng=None, stall=0.0, together=False):
     """Refetch a row; return the cycles from ``start`` to ``done`` and whether a word saturated.
 
     The row has passed with its start if ``together``, and else when it is done. K and the label
     count with ``start`` alone.
     """
     rng = rng or random.Random(0)
-    update = ctx.get(unit.derivative_step)
-    put_all_of(ctx, unit, {"start": 1, "positive": positive, "row_passed": together})
+    update = ctx.get(dut.derivative_step)
+    put_all_of(ctx, dut, {"start": 1, "positive": positive, "row_passed": together})
     await ctx.tick()
-    put_all_of(ctx, unit, {"start": 0, "positive": not positive, "row_passed": 0,
+    put_all_of(ctx, dut, {"start": 0, "positive": not positive, "row_passed": 0,
                            "derivative_step": update ^ rng.getrandbits(31)})
     waiting, saturated = [], 0
     for cycle in range(1, 20_000):
-        put(ctx, unit.job.ready, rng.random() >= stall)
+        put(ctx, dut.job.ready, rng.random() >= stall)
         offered = bool(waiting) and rng.random() >= stall
-        put(ctx, unit.i.valid, offered)
-        put(ctx, unit.i.payload, waiting[0] if offered else rng.getrandbits(64))
-        if offered and ctx.get(unit.i.ready):
+        put(ctx, dut.i.valid, offered)
+        put(ctx, dut.i.payload, waiting[0] if offered else rng.getrandbits(64))
+        if offered and ctx.get(dut.i.ready):
             waiting.pop(0)
-        if ctx.get(unit.job.valid) and ctx.get(unit.job.ready):
+        if ctx.get(dut.job.valid) and ctx.get(dut.job.ready):
             assert not waiting
-            job = ctx.get(unit.job.payload)
+            job = ctx.get(dut.job.payload)
             waiting = [memory[job.address + 8 * beat] for beat in range(job.beats)]
-        assert ctx.get(unit.busy)
-        saturated |= ctx.get(unit.saturated)
-        done = ctx.get(unit.done)
-        put(ctx, unit.row_passed, done and not together)
+        assert ctx.get(dut.busy)
+        saturated |= ctx.get(dut.saturated)
+        done = ctx.get(dut.done)
+        put(ctx, dut.row_passed, done and not together)
         await ctx.tick()
-        put(ctx, unit.row_passed, 0)
+        put(ctx, dut.row_passed, 0)
         if done:
-            put(ctx, unit.derivative_step, update)
-            assert not ctx.get(unit.busy)
+            put(ctx, dut.derivative_step, update)
+            assert not ctx.get(dut.busy)
             assert not waiting, "not every beat was taken"
-            return cycle, bool(saturated | ctx.get(unit.saturated))
+            return cycle, bool(saturated | ctx.get(dut.saturated))
     raise TimeoutError("The row is not done")
 
 
@@ -150,22 +150,22 @@ def check(case, signs, *, stall=0.0):
 
     Returns whether the rows were active, and whether the last one saturated.
     """
-    unit = Refetcher(config=case.config)
-    m, access = beside_store(case.config, unit)
+    dut = Refetcher(config=case.config)
+    m, access = beside_store(case.config, dut)
     outcomes = []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         rng = random.Random(0)
-        await prepare(ctx, unit, access, case)
+        await prepare(ctx, dut, access, case)
         epoch, memory = case.epoch(), case.memory()
         for row, positive in enumerate(signs):
             if positive is None:
-                put(ctx, unit.row_passed, 1)
+                put(ctx, dut.row_passed, 1)
                 await ctx.tick()
-                put(ctx, unit.row_passed, 0)
+                put(ctx, dut.row_passed, 0)
                 continue
             active, wrong = case.refetch(epoch, row, positive)
-            cycles, saturated = await refetch(ctx, unit, memory, positive, rng=rng, stall=stall,
+            cycles, saturated = await refetch(ctx, dut, memory, positive, rng=rng, stall=stall,
                                               together=row % 2 == 1)
             assert saturated == wrong
             if not stall:
@@ -176,7 +176,7 @@ def check(case, signs, *, stall=0.0):
                 return
             await compare(ctx, access, case, epoch)
 
-    simulate(m, bench, limit=200_000)
+    simulate(m, testbench, limit=200_000)
     return outcomes
 
 
@@ -255,23 +255,23 @@ def test_every_value_of_16_bits(positive, value):
     assert outcome == ([True, "saturated"] if value else [True])
 
 
-@pytest.mark.parametrize("unit, value, change", [
+@pytest.mark.parametrize("derivative_step, value, change", [
     (1, 128, 1), (1, 127, 0), (1, -128, 0), (1, -129, -1), (3, 128, 2), (3, -128, -1),
     (1, 255, 1), (1, 256, 1), (5, 256, 5), (5, -256, -5)])
-def test_rounding_by_hand(unit, value, change):
+def test_rounding_by_hand(derivative_step, value, change):
     """A row of label -1 is subtracted: round(K v / 256), ties towards plus infinity."""
     case = Case(config=EIGHT, n_features=1, rows=[[value]], words=[100] + [0] * 23,
-                derivative_step=unit, label_shift=40)
+                derivative_step=derivative_step, label_shift=40)
     dut = Refetcher(config=EIGHT)
     m, access = beside_store(EIGHT, dut)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         await prepare(ctx, dut, access, case)
         await refetch(ctx, dut, case.memory(), False)
         found, _ = await read_words(ctx, access, EIGHT)
         assert found[0] == 100 - change
 
-    simulate(m, bench)
+    simulate(m, testbench)
 
 
 @pytest.mark.parametrize("positive", [True, False])
@@ -279,23 +279,23 @@ def test_rounding_by_hand(unit, value, change):
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_words_at_the_end_of_their_range(positive, feature, beyond):
     """The last word that fits and the first that does not, on either end and in either half."""
-    n_features, unit = 43, 1000
+    n_features, step = 43, 1000
     values = [0] * n_features
     values[feature] = 1 << ODD.fine_fraction
     # An active row of label +1 adds K, one of label -1 subtracts it.
     words = [0] * ODD.capacity
-    words[feature] = HIGHEST - unit + beyond if positive else LOWEST + unit - beyond
-    case = Case(config=ODD, n_features=n_features, rows=[values], words=words, derivative_step=unit,
-                label_shift=40)
+    words[feature] = HIGHEST - step + beyond if positive else LOWEST + step - beyond
+    case = Case(config=ODD, n_features=n_features, rows=[values], words=words,
+                derivative_step=step, label_shift=40)
     assert check(case, [positive]) == [True, *["saturated"] * beyond]
 
 
 @pytest.mark.parametrize("positive", [True, False])
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_intercept_at_the_end_of_its_range(positive, beyond):
-    unit, level = 1000, 127
-    change = unit * level
-    case = Case(config=EIGHT, n_features=1, rows=[[0]], words=[0] * 24, derivative_step=unit,
+    step, level = 1000, 127
+    change = step * level
+    case = Case(config=EIGHT, n_features=1, rows=[[0]], words=[0] * 24, derivative_step=step,
                 level=level,
                 intercept=HIGHEST - change + beyond if positive else LOWEST + change - beyond,
                 label_shift=40)
@@ -303,37 +303,37 @@ def test_intercept_at_the_end_of_its_range(positive, beyond):
 
 
 def test_stop():
-    """Stopped in any cycle, the unit is idle, and the next epoch starts anew."""
+    """Stopped in any cycle, the component is idle, and the next epoch starts anew."""
     rng = random.Random(0)
     case = Case(config=EIGHT, n_features=11, rows=[values_of(EIGHT, 11, rng)],
                 words=model_of(EIGHT, 11, rng, 20), intercept=55, derivative_step=4321,
                 label_shift=30, level=3)
-    unit = Refetcher(config=EIGHT)
-    m, access = beside_store(EIGHT, unit)
+    dut = Refetcher(config=EIGHT)
+    m, access = beside_store(EIGHT, dut)
     cycles = cycles_of(case, True)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         memory = case.memory()
         for cycle in range(1, cycles + 1):
-            await prepare(ctx, unit, access, case)
-            put_all_of(ctx, unit, {"start": 1, "positive": 0})
+            await prepare(ctx, dut, access, case)
+            put_all_of(ctx, dut, {"start": 1, "positive": 0})
             await ctx.tick()
             # The job is taken or not, and any beats come.
-            put_all_of(ctx, unit, {"start": 0})
-            put(ctx, unit.job.ready, cycle % 2)
-            put(ctx, unit.i.valid, 1)
-            put(ctx, unit.i.payload, rng.getrandbits(64))
-            await stop_at(ctx, unit, cycle)
-            assert not ctx.get(unit.job.valid)
-            put(ctx, unit.job.ready, 0)
-            put(ctx, unit.i.valid, 0)
-            await prepare(ctx, unit, access, case)
+            put_all_of(ctx, dut, {"start": 0})
+            put(ctx, dut.job.ready, cycle % 2)
+            put(ctx, dut.i.valid, 1)
+            put(ctx, dut.i.payload, rng.getrandbits(64))
+            await stop_at(ctx, dut, cycle)
+            assert not ctx.get(dut.job.valid)
+            put(ctx, dut.job.ready, 0)
+            put(ctx, dut.i.valid, 0)
+            await prepare(ctx, dut, access, case)
             epoch = case.epoch()
             case.refetch(epoch, 0, True)
-            assert (await refetch(ctx, unit, memory, True)) == (cycles, False)
+            assert (await refetch(ctx, dut, memory, True)) == (cycles, False)
             await compare(ctx, access, case, epoch)
 
-    simulate(m, bench, limit=100_000)
+    simulate(m, testbench, limit=100_000)
 
 
 def test_start_just_after_a_stop():
@@ -341,24 +341,24 @@ def test_start_just_after_a_stop():
     words = [1 << 20, -1 << 20, 12345] + [0] * 21
     case = Case(config=EIGHT, n_features=2, rows=[[3, 1], [-500, 20]], words=words,
                 derivative_step=1, label_shift=5)
-    unit = Refetcher(config=EIGHT)
-    m, access = beside_store(EIGHT, unit)
+    dut = Refetcher(config=EIGHT)
+    m, access = beside_store(EIGHT, dut)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         memory = case.memory()
         for cycle in range(1, 8):
-            await prepare(ctx, unit, access, case)
-            put_all_of(ctx, unit, {"start": 1, "positive": 1})
+            await prepare(ctx, dut, access, case)
+            put_all_of(ctx, dut, {"start": 1, "positive": 1})
             await ctx.tick()
-            put_all_of(ctx, unit, {"start": 0})
-            put(ctx, unit.job.ready, 1)
-            put(ctx, unit.i.valid, 1)
-            put(ctx, unit.i.payload, 0x8001)    # would make the row active
-            await stop_at(ctx, unit, cycle)
-            put(ctx, unit.i.valid, 0)
+            put_all_of(ctx, dut, {"start": 0})
+            put(ctx, dut.job.ready, 1)
+            put(ctx, dut.i.valid, 1)
+            put(ctx, dut.i.payload, 0x8001)    # would make the row active
+            await stop_at(ctx, dut, cycle)
+            put(ctx, dut.i.valid, 0)
             epoch = case.epoch()
             active, _ = case.refetch(epoch, 0, True)
-            assert await refetch(ctx, unit, memory, True) == (cycles_of(case, active), False)
+            assert await refetch(ctx, dut, memory, True) == (cycles_of(case, active), False)
             await compare(ctx, access, case, epoch)
 
-    simulate(m, bench)
+    simulate(m, testbench)

@@ -112,7 +112,7 @@ def test_slots(config, gap, beats):
     dut = ModelStore(config=config)
     recorded = []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.intercept_level, level)
         await write_model(ctx, dut.words, config, start, 12345)
         for cycle in [*cycles, *[{"slot": {"valid": 0}}] * 8]:
@@ -125,7 +125,7 @@ def test_slots(config, gap, beats):
         assert await read_model(ctx, dut.words, config, beats) \
             == (reference.model, reference.intercept)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
     for now, (words, intercept, sampled) in expected.items():
         outputs = recorded[now + words_latency(config)]
         assert outputs["words"] == words, now
@@ -142,7 +142,7 @@ def saturates(config, *, word, update=0, level=1, correction=0, slot=None, inter
     flags, words = [], []
     lane = lanes - 1
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.intercept_level, intercept_level)
         await write_model(ctx, dut.words, config, [[0] * lane + [word]], intercept)
         put_all_of(ctx, dut, {
@@ -155,7 +155,7 @@ def saturates(config, *, word, update=0, level=1, correction=0, slot=None, inter
             words.append(ctx.get(dut.slot_words[lane]))
             await ctx.tick()
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
     assert sum(flags) <= 1
     return any(flags), words[words_latency(config) - 1]
 
@@ -206,7 +206,7 @@ def test_access(config):
     model = [signed_numbers(rng, 32, config.lanes) for _ in range(config.max_beats)]
     dut = ModelStore(config=config)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         await write_model(ctx, dut.words, config, model, LOW)
         assert await read_model(ctx, dut.words, config, config.max_beats) == (model, LOW)
         put_all_of(ctx, dut.words, {"index": 1, "clear": 1, "write_data": 0})
@@ -217,7 +217,7 @@ def test_access(config):
                    for index, words in enumerate(model)]
         assert await read_model(ctx, dut.words, config, config.max_beats) == (cleared, 0)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 def test_nothing_changes_without_a_slot():
@@ -228,7 +228,7 @@ def test_nothing_changes_without_a_slot():
               for _ in range(20)]
     dut, recorded = ModelStore(config=config), []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.intercept_level, 127)
         await ticks(ctx, 2)
         for cycle in [*cycles, *[{}] * 40]:
@@ -236,7 +236,7 @@ def test_nothing_changes_without_a_slot():
             recorded.append((ctx.get(dut.words.read_data), ctx.get(dut.saturated)))
             await ctx.tick()
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
     assert set(recorded) == {(0, 0)}
 
 
@@ -245,7 +245,7 @@ def test_words_without_a_lane_stay_0():
     config = CONFIGS[1]
     dut = ModelStore(config=config)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         await write_model(ctx, dut.words, config, [[5] * config.lanes] * 3, 0)
         put(ctx, dut.words.write_data, (1 << 64) - 1)
         for index in range(3):
@@ -259,4 +259,4 @@ def test_words_without_a_lane_stay_0():
             await ctx.tick()
             assert halves(ctx.get(dut.words.read_data)) == [5, 0]
 
-    simulate(dut, bench)
+    simulate(dut, testbench)

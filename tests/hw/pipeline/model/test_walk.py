@@ -23,7 +23,7 @@ def test_order(config, n_features):
     places = {(feature // config.lanes, feature % config.lanes // 2)
               for feature in range(n_features)}
 
-    async def bench(ctx):
+    async def testbench(ctx):
         set_shape(ctx, walk, config, n_features)
         put(ctx, walk.restart, 1)
         await ctx.tick()
@@ -42,14 +42,14 @@ def test_order(config, n_features):
                 await ctx.tick()
                 put(ctx, walk.advance, 0)
 
-    simulate(walk, bench)
+    simulate(walk, testbench)
 
 
 @pytest.mark.parametrize("config", [EIGHT, FAST], ids=lambda config: config.name)
 def test_waits_and_restarts(config):
     walk = ModelWalk(config=config)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         set_shape(ctx, walk, config, 24)
         await ticks(ctx, 1 + config.fast_clock)
         for _ in range(6 + config.fast_clock):
@@ -68,4 +68,4 @@ def test_waits_and_restarts(config):
             assert (ctx.get(walk.index), ctx.get(walk.pair), ctx.get(walk.ready)) == (0, 0, ready)
             await ctx.tick()
 
-    simulate(walk, bench)
+    simulate(walk, testbench)

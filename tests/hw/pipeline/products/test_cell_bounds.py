@@ -152,7 +152,7 @@ def test_rows_decide_alike_with_every_value_in_their_cells():
     cases = [(levels, words, target) for levels in ((0, 1), (-1, 0), (1, 1), (-1, 1))
              for words in ((3, 2), (-3, 2), (0, -2), (5, 0)) for target in (-4, -2, 2, 4)]
 
-    async def bench(ctx):
+    async def testbench(ctx):
         ctx.set(dut.cell, 1)
         ctx.set(dut.ends, 1)
         for levels, words, target in cases:
@@ -176,4 +176,4 @@ def test_rows_decide_alike_with_every_value_in_their_cells():
             active = {dot < target if target > 0 else dot > target for dot in dots}
             assert ctx.get(dut.undecided) == (len(active) == 2)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)

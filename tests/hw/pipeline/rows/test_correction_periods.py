@@ -24,7 +24,7 @@ def run(*epochs, lookahead, slow=0):
         await ctx.tick()
         return flags
 
-    async def bench(ctx):
+    async def testbench(ctx):
         for rows, period in epochs:
             put_all_of(ctx, dut, {"rows": rows, "period": period, "lookahead": lookahead})
             await tick(ctx)
@@ -53,7 +53,7 @@ def run(*epochs, lookahead, slow=0):
                     ready = True
             found.append(" ".join(word or "." for word in words))
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
     return found
 
 

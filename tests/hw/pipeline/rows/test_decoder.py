@@ -23,7 +23,7 @@ def test_every_code_in_every_lane(row_format, bits, sample):
     config = PipelineConfig(bits=bits, row_format=row_format, max_features=64)
     dut = Decoder(config=config, sample=sample)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.used, (1 << config.lanes) - 1)
         for first in range(1 << bits):
             codes = (np.arange(config.lanes) + first) % (1 << bits)
@@ -31,7 +31,7 @@ def test_every_code_in_every_lane(row_format, bits, sample):
             expected = decode(codes.astype(np.uint8), bits=bits, row_format=row_format)[sample]
             assert take(ctx, dut.levels) == expected.tolist()
 
-    simulate(Clocked(dut), bench)
+    simulate(Clocked(dut), testbench)
 
 
 @pytest.mark.parametrize(("row_format", "bits"), FORMATS)
@@ -43,7 +43,7 @@ def test_lanes_without_a_feature(row_format, bits):
     assert config.has_zero_code == (decode(np.zeros(1, np.uint8), bits=bits,
                                            row_format=row_format)[1] == 0)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         for count in (1, config.lanes - 1, config.lanes, rng.randint(1, config.lanes)):
             codes = np.zeros(config.lanes, np.uint8)
             codes[:count] = [rng.randrange(1 << bits) for _ in range(count)]
@@ -53,4 +53,4 @@ def test_lanes_without_a_feature(row_format, bits):
             expected[count:] = 0
             assert take(ctx, dut.levels) == expected.tolist()
 
-    simulate(Clocked(dut), bench)
+    simulate(Clocked(dut), testbench)

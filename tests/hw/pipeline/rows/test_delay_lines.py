@@ -31,7 +31,7 @@ def test_beats_of_the_rows_before(lookahead, beats, gap, cycles_per_update):
     schedule = in_rows([beats] * n_rows, rng, gap=gap, pitch=2,
                        apart=4 if cycles_per_update == 4 else 2)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         before = None
         for now in [*schedule, None]:
             # What was announced one cycle ago.
@@ -48,7 +48,7 @@ def test_beats_of_the_rows_before(lookahead, beats, gap, cycles_per_update):
             await ctx.tick()
             before = now
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 def test_far_lines_are_short():

@@ -50,7 +50,7 @@ def test_every_cycle(cycles_per_update, beats, lookahead, busy):
     dut, model = IssueGate(config=config), Model(config, beats, lookahead)
     rng = random.Random(f"{cycles_per_update}-{beats}-{lookahead}-{busy}")
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"beats": beats, "lookahead": lookahead})
         for _ in range(2):
             await ctx.tick()
@@ -71,4 +71,4 @@ def test_every_cycle(cycles_per_update, beats, lookahead, busy):
             await ctx.tick()
         assert issued > 10
 
-    simulate(dut, bench)
+    simulate(dut, testbench)

@@ -61,7 +61,7 @@ def test_each_level_in_its_cycle(row_format, bits, cycles_per_update, beats, loo
     late = config.product_stages - config.term_stages
     seen = []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.last_lanes, last_lanes)
         put(ctx, dut.lookahead, lookahead)
         await ticks(ctx, 3)
@@ -73,7 +73,7 @@ def test_each_level_in_its_cycle(row_format, bits, cycles_per_update, beats, loo
                          for name in ("dot", "late_dot", "previous", "applied")})
             await ctx.tick()
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
     for now, place in enumerate(places):
         if place is None:
             continue

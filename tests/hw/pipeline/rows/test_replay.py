@@ -43,7 +43,7 @@ def run(depth, cycles, *, offer=0.7, ready=0.7, release=0.2, rewind=0.05, clear=
     dut, rng = Replay(shape=WIDTH, depth=depth), random.Random(f"{depth}-{seed}")
     full, taken = [], []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         model, number = Reader(), 0
         for _ in range(cycles):
             put_all_of(ctx, dut, {"release": 0, "rewind": 0, "amount": rng.randrange(depth),
@@ -75,7 +75,7 @@ def run(depth, cycles, *, offer=0.7, ready=0.7, release=0.2, rewind=0.05, clear=
                 model = Reader()
             await ctx.tick()
 
-    simulate(dut, bench, limit=cycles + 10)
+    simulate(dut, testbench, limit=cycles + 10)
     return sum(full), taken
 
 
@@ -104,7 +104,7 @@ def test_one_item_a_cycle():
     """Also across the end of the memory, and again after a rewind."""
     dut = Replay(shape=WIDTH, depth=8)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut.i, {"valid": 1})
         put(ctx, dut.o.ready, 1)
         expected = 0
@@ -132,13 +132,13 @@ def test_one_item_a_cycle():
             await ctx.tick()
         assert not ctx.get(dut.o.valid)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 def test_payload_is_held_until_it_is_taken():
     dut = Replay(shape=WIDTH, depth=4)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put(ctx, dut.i.valid, 1)
         for number in range(12):
             put(ctx, dut.i.payload, 100 + number)
@@ -148,13 +148,13 @@ def test_payload_is_held_until_it_is_taken():
             assert ctx.get(dut.i.ready) == (number < 4)
             await ctx.tick()
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 def test_release_of_several():
     dut = Replay(shape=WIDTH, depth=4)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut.i, {"valid": 1, "payload": 7})
         put(ctx, dut.o.ready, 1)
         await ticks(ctx, 6)
@@ -167,7 +167,7 @@ def test_release_of_several():
             await ctx.tick()
         assert not ctx.get(dut.i.ready)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 @pytest.mark.parametrize("depth", [0, 2, 3, 6, -4])

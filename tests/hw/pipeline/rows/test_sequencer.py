@@ -16,7 +16,7 @@ FLAGS = ("idle_row", "apply", "skip", "frozen", "freeze", "correct", "commit", "
 
 
 @dataclass
-class Run:
+class Epoch:
     """An epoch: what is asked for, and what is recorded."""
 
     rows: int
@@ -36,12 +36,12 @@ class Run:
         return [self.slots[at:at + self.beats] for at in range(0, len(self.slots), self.beats)]
 
 
-def expected_rows(run):
+def expected_rows(epoch):
     """Flags of each row in order, those without data too (docs/pipeline.md)."""
-    d, rows = run.lookahead, []
+    d, rows = epoch.lookahead, []
 
     def add(idle, row, boundary_age, first_period, samples):
-        position = row % run.batch
+        position = row % epoch.batch
         correcting = not first_period and boundary_age <= d
         rows.append({
             "idle_row": int(idle), "apply": int(len(rows) > d),
@@ -52,99 +52,99 @@ def expected_rows(run):
             "boundary": boundary_age == 0 and not first_period})
 
     age, first_period, samples = 0, True, False
-    for row in range(run.rows):
-        if run.period and row % run.period == 0:
+    for row in range(epoch.rows):
+        if epoch.period and row % epoch.period == 0:
             if row:
                 while age <= d:
                     add(True, row, age, first_period, samples)
                     age += 1
-            age, first_period, samples = 0, row == 0, row + run.period < run.rows
+            age, first_period, samples = 0, row == 0, row + epoch.period < epoch.rows
         add(False, row, age, first_period, samples)
         age += 1
     for _ in range(d + 1):
-        add(True, run.rows, age, first_period, samples)
+        add(True, epoch.rows, age, first_period, samples)
         age += 1
     return rows
 
 
-def simulate_epochs(config, *runs, stall=0.0, correction_cycles=0, seed=0):
+def simulate_epochs(config, *epochs, stall=0.0, correction_cycles=0, seed=0):
     """Run epochs one after the other, with numbered beats and labels."""
     dut = Sequencer(config=config)
     rng = random.Random(seed)
 
-    async def bench(ctx):
-        for run in runs:
-            put_all_of(ctx, dut, {name: getattr(run, name) for name in
+    async def testbench(ctx):
+        for epoch in epochs:
+            put_all_of(ctx, dut, {name: getattr(epoch, name) for name in
                                   ("rows", "beats", "batch", "lookahead", "period")})
             await ctx.tick()
             put(ctx, dut.start, 1)
             await ctx.tick()
             put(ctx, dut.start, 0)
-            await epoch(ctx, run)
+            await follow(ctx, epoch)
             await ctx.tick()
 
-    async def epoch(ctx, run):
+    async def follow(ctx, epoch):
         beat, label, due = 0, 0, None
         for cycle in range(20_000):
-            put(ctx, dut.i_rows.valid, beat < run.rows * run.beats and rng.random() >= stall)
-            put(ctx, dut.i_labels.valid, label < run.rows and rng.random() >= stall)
+            put(ctx, dut.i_rows.valid, beat < epoch.rows * epoch.beats and rng.random() >= stall)
+            put(ctx, dut.i_labels.valid, label < epoch.rows and rng.random() >= stall)
             put(ctx, dut.i_rows.payload, beat)
             put(ctx, dut.i_labels.payload, label)
             put(ctx, dut.corrected, due == cycle)
             if due == cycle:
-                run.corrected.append(cycle)
+                epoch.corrected.append(cycle)
             slot = ctx.get(dut.slot)
             if slot.valid:
-                run.slots.append((cycle, {name: slot[name] for name in (
+                epoch.slots.append((cycle, {name: slot[name] for name in (
                     *FLAGS, "first", "last", "index")}, ctx.get(dut.beat), ctx.get(dut.label)))
                 if slot.sample and slot.last:
                     due = cycle + 2 + rng.randint(0, correction_cycles)
-            run.waits.append([name for name in WAITS if ctx.get(getattr(dut, name))])
-            run.misaligned += ctx.get(dut.misaligned)
+            epoch.waits.append([name for name in WAITS if ctx.get(getattr(dut, name))])
+            epoch.misaligned += ctx.get(dut.misaligned)
             beat += ctx.get(dut.i_rows.ready) and ctx.get(dut.i_rows.valid)
             label += ctx.get(dut.i_labels.ready) and ctx.get(dut.i_labels.valid)
             done = ctx.get(dut.done)
             await ctx.tick()
             if done:
-                run.done = cycle
-                assert (beat, label) == (run.rows * run.beats, run.rows)
+                epoch.done = cycle
+                assert (beat, label) == (epoch.rows * epoch.beats, epoch.rows)
                 return
         raise TimeoutError("The epoch does not end")
 
-    simulate(dut, bench, limit=50_000)
-    return runs
+    simulate(dut, testbench, limit=50_000)
+    return epochs
 
 
-def check_meaning(run):
+def check_meaning(epoch):
     """Every row has the flags that it should, its beats in order, and its label last."""
-    rows = expected_rows(run)
-    assert len(run.slots) == len(rows) * run.beats
+    rows = expected_rows(epoch)
+    assert len(epoch.slots) == len(rows) * epoch.beats
     data = 0
-    for number, (flags, slots) in enumerate(zip(rows, run.grouped, strict=True)):
+    for number, (flags, slots) in enumerate(zip(rows, epoch.grouped, strict=True)):
         for index, (_, fields, beat, label) in enumerate(slots):
             assert {name: fields[name] for name in FLAGS} \
                 == {name: flags[name] for name in FLAGS}, number
             assert (fields["first"], fields["last"], fields["index"]) \
-                == (index == 0, index == run.beats - 1, index)
+                == (index == 0, index == epoch.beats - 1, index)
             if not flags["idle_row"]:
-                assert beat == data * run.beats + index
+                assert beat == data * epoch.beats + index
                 assert not fields["last"] or label == data
         data += not flags["idle_row"]
 
 
-def earliest(run, config):
+def earliest(epoch, config):
     """Cycles at which slots may be issued at the earliest, without stalls."""
     times, lasts, now = [], [], 0
-    corrected = iter(run.corrected)
-    for number, flags in enumerate(expected_rows(run)):
-        if number > run.lookahead:
-            now = max(now, lasts[number - run.lookahead - 1] + config.latency)
+    corrected = iter(epoch.corrected)
+    for number, flags in enumerate(expected_rows(epoch)):
+        if number > epoch.lookahead:
+            now = max(now, lasts[number - epoch.lookahead - 1] + config.latency)
         if flags["boundary"]:
             now = max(now, next(corrected) + 1)
-        for beat in range(run.beats):
+        for beat in range(epoch.beats):
             if config.fast_clock and number:
-                now = max(now, times[-run.beats] + 4)       # the same words
-            if beat == run.beats - 1 and lasts:
+                now = max(now, times[-epoch.beats] + 4)       # the same words
+            if beat == epoch.beats - 1 and lasts:
                 now = max(now, lasts[-1] + config.cycles_per_update)
             times.append(now)
             now += 1
@@ -152,66 +152,69 @@ def earliest(run, config):
     return times
 
 
-RUNS = [
-    Run(1, lookahead=0), Run(2, lookahead=5), Run(20, lookahead=0), Run(20, lookahead=2),
-    Run(30, lookahead=8), Run(12, beats=4, lookahead=1), Run(6, beats=5, lookahead=0),
-    Run(6, beats=5, lookahead=4), Run(20, batch=4, lookahead=2), Run(20, batch=3, lookahead=3),
-    Run(9, batch=50, lookahead=1), Run(20, batch=2, lookahead=0), Run(60, batch=45, lookahead=8),
-    Run(12, beats=2, lookahead=2), Run(12, beats=3, lookahead=2), Run(300, batch=270, lookahead=2),
+EPOCHS = [
+    Epoch(1, lookahead=0), Epoch(2, lookahead=5), Epoch(20, lookahead=0), Epoch(20, lookahead=2),
+    Epoch(30, lookahead=8), Epoch(12, beats=4, lookahead=1), Epoch(6, beats=5, lookahead=0),
+    Epoch(6, beats=5, lookahead=4), Epoch(20, batch=4, lookahead=2),
+    Epoch(20, batch=3, lookahead=3), Epoch(9, batch=50, lookahead=1),
+    Epoch(20, batch=2, lookahead=0), Epoch(60, batch=45, lookahead=8),
+    Epoch(12, beats=2, lookahead=2), Epoch(12, beats=3, lookahead=2),
+    Epoch(300, batch=270, lookahead=2),
 ]
 CORRECTED = [
-    Run(20, period=1, lookahead=0), Run(12, period=1, lookahead=3), Run(30, period=4, lookahead=3),
-    Run(30, period=5, lookahead=3), Run(31, period=10, lookahead=2), Run(30, period=30),
-    Run(10, period=40), Run(24, period=6, batch=3, lookahead=4), Run(12, beats=3, period=4),
-    Run(24, period=8, batch=8, lookahead=2), Run(25, period=12, batch=4, lookahead=8),
+    Epoch(20, period=1, lookahead=0), Epoch(12, period=1, lookahead=3),
+    Epoch(30, period=4, lookahead=3), Epoch(30, period=5, lookahead=3),
+    Epoch(31, period=10, lookahead=2), Epoch(30, period=30), Epoch(10, period=40),
+    Epoch(24, period=6, batch=3, lookahead=4), Epoch(12, beats=3, period=4),
+    Epoch(24, period=8, batch=8, lookahead=2), Epoch(25, period=12, batch=4, lookahead=8),
 ]
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("stall", [0.0, 0.5])
-@pytest.mark.parametrize("number", range(len(RUNS) + len(CORRECTED)))
+@pytest.mark.parametrize("number", range(len(EPOCHS) + len(CORRECTED)))
 def test_epoch(cycles_per_update, stall, number):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8,
                             cycles_per_update=cycles_per_update)
-    wanted = [*RUNS, *CORRECTED][number]
+    wanted = [*EPOCHS, *CORRECTED][number]
     parameters = {name: getattr(wanted, name) for name in
                   ("rows", "beats", "batch", "lookahead", "period")}
-    first, second = Run(**parameters), Run(**parameters)
+    first, second = Epoch(**parameters), Epoch(**parameters)
     simulate_epochs(config, first, second, stall=stall, correction_cycles=20 * (number % 3),
                     seed=number)
-    for run in (first, second):
-        check_meaning(run)
-        assert run.misaligned == 0
-        cycles = [cycle for cycle, *_ in run.slots]
+    for epoch in (first, second):
+        check_meaning(epoch)
+        assert epoch.misaligned == 0
+        cycles = [cycle for cycle, *_ in epoch.slots]
         if stall == 0.0:
-            assert cycles == earliest(run, config)
-        for row, slots in enumerate(run.grouped):
+            assert cycles == earliest(epoch, config)
+        for row, slots in enumerate(epoch.grouped):
             first_cycle, last_cycle = slots[0][0], slots[-1][0]
-            before = [run.grouped[other][-1][0] for other in range(row)]
-            assert row <= run.lookahead \
-                or first_cycle >= before[row - run.lookahead - 1] + config.latency
+            before = [epoch.grouped[other][-1][0] for other in range(row)]
+            assert row <= epoch.lookahead \
+                or first_cycle >= before[row - epoch.lookahead - 1] + config.latency
             assert not before or last_cycle >= before[-1] + cycles_per_update
-        assert run.done >= cycles[-1] + config.latency - 1
-        assert run.done <= cycles[-1] + config.latency + 1
-        entered = {cycle for cycle, fields, *_ in run.slots if not fields["idle_row"]}
-        for cycle, waits in enumerate(run.waits[:run.done + 1]):
+        assert epoch.done >= cycles[-1] + config.latency - 1
+        assert epoch.done <= cycles[-1] + config.latency + 1
+        entered = {cycle for cycle, fields, *_ in epoch.slots if not fields["idle_row"]}
+        for cycle, waits in enumerate(epoch.waits[:epoch.done + 1]):
             assert len(waits) + (cycle in entered) == 1, (cycle, waits)
 
 
 def test_an_epoch_without_corrections_after_one_with():
-    runs = Run(12, period=5), Run(12), Run(12, period=5)
-    simulate_epochs(PipelineConfig(bits=8, max_features=40, lookahead=8), *runs)
-    for run in runs:
-        check_meaning(run)
+    epochs = Epoch(12, period=5), Epoch(12), Epoch(12, period=5)
+    simulate_epochs(PipelineConfig(bits=8, max_features=40, lookahead=8), *epochs)
+    for epoch in epochs:
+        check_meaning(epoch)
 
 
-@pytest.mark.parametrize("name, run", [
-    ("wait_lookahead", Run(10, lookahead=0)), ("wait_recursion", Run(10, lookahead=8)),
-    ("wait_correction", Run(30, period=10, lookahead=2)), ("flushing", Run(1))])
-def test_causes(name, run):
+@pytest.mark.parametrize("name, epoch", [
+    ("wait_lookahead", Epoch(10, lookahead=0)), ("wait_recursion", Epoch(10, lookahead=8)),
+    ("wait_correction", Epoch(30, period=10, lookahead=2)), ("flushing", Epoch(1))])
+def test_causes(name, epoch):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8)
-    simulate_epochs(config, run, correction_cycles=200, seed=3)
-    causes = {wait for waits in run.waits for wait in waits}
+    simulate_epochs(config, epoch, correction_cycles=200, seed=3)
+    causes = {wait for waits in epoch.waits for wait in waits}
     assert name in causes
     assert not causes & {"wait_rows", "wait_labels"}
 
@@ -221,7 +224,7 @@ def test_waits_for_inputs(name):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8)
     dut = Sequencer(config=config)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 3, "beats": 2, "batch": 1, "start": 1})
         put(ctx, dut.i_rows.valid, name != "rows")
         put(ctx, dut.i_labels.valid, name != "labels")
@@ -233,13 +236,13 @@ def test_waits_for_inputs(name):
             assert not ctx.get(dut.slot.valid)
             await ctx.tick()
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
 
 
 def test_period_that_splits_a_batch():
-    run = Run(20, batch=4, period=6)
-    simulate_epochs(PipelineConfig(bits=8, max_features=40, lookahead=8), run)
-    assert run.misaligned > 0
+    epoch = Epoch(20, batch=4, period=6)
+    simulate_epochs(PipelineConfig(bits=8, max_features=40, lookahead=8), epoch)
+    assert epoch.misaligned > 0
 
 
 @pytest.mark.parametrize("after", [0, 1, 5, 14])
@@ -248,7 +251,7 @@ def test_stop(after):
     config = PipelineConfig(bits=8, max_features=40, lookahead=2)
     dut = Sequencer(config=config)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 9, "beats": 3, "batch": 3, "lookahead": 2})
         await ctx.tick()
         put(ctx, dut.i_rows.valid, 1)
@@ -273,4 +276,4 @@ def test_stop(after):
             put(ctx, dut.stop, 0)
         assert seen[0] == seen[1]
 
-    simulate(dut, bench)
+    simulate(dut, testbench)

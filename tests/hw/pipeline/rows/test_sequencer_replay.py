@@ -161,7 +161,7 @@ def run_epochs(config, *epochs: Epoch, stall=0.0, seed=0) -> list[Epoch]:
     """Epochs, one after the other."""
     dut, rng = Sequencer(config=config), random.Random(seed)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         for epoch in epochs:
             put_all_of(ctx, dut, {name: getattr(epoch, name) for name in (
                 "rows", "beats", "batch", "lookahead", "period", "proximal_period")})
@@ -172,7 +172,7 @@ def run_epochs(config, *epochs: Epoch, stall=0.0, seed=0) -> list[Epoch]:
             await Surroundings(ctx, dut, epoch, rng, stall).run()
             await ctx.tick()
 
-    simulate(dut, bench, limit=100_000)
+    simulate(dut, testbench, limit=100_000)
     return list(epochs)
 
 
@@ -268,7 +268,7 @@ def test_proximal_period_that_splits_a_batch():
     config = PipelineConfig(bits=8, max_features=40, lookahead=2, proximal=True)
     dut, seen = Sequencer(config=config), []
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 12, "beats": 1, "batch": 4, "lookahead": 2,
                               "proximal_period": 6, "proximal_done": 1})
         await ctx.tick()
@@ -281,7 +281,7 @@ def test_proximal_period_that_splits_a_batch():
             seen.append(ctx.get(dut.misaligned))
             await ctx.tick()
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
     assert any(seen)
 
 
@@ -291,7 +291,7 @@ def test_stop_while_rows_come_again(after):
     config = PipelineConfig(bits=8, max_features=40, lookahead=3, refetch=True, proximal=True)
     dut = Sequencer(config=config)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 9, "beats": 1, "batch": 1, "lookahead": 3})
         put(ctx, dut.i_rows.valid, 1)
         put(ctx, dut.i_labels.valid, 1)
@@ -315,4 +315,4 @@ def test_stop_while_rows_come_again(after):
         await Surroundings(ctx, dut, epoch, random.Random(after), 0.0).run()
         check(epoch, refetch=True)
 
-    simulate(dut, bench, limit=5000)
+    simulate(dut, testbench, limit=5000)

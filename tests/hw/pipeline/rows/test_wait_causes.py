@@ -34,7 +34,7 @@ def test_every_input(phase):
     dut = WaitCauses()
     names = [name for name in dut.signature.members if name.startswith(("wait", "flushing"))]
 
-    async def bench(ctx):
+    async def testbench(ctx):
         ctx.set(dut.phase, phase)
         for bits in itertools.product((0, 1), repeat=len(INPUTS)):
             given = dict(zip(INPUTS, bits, strict=True))
@@ -42,4 +42,4 @@ def test_every_input(phase):
             found = {name for name in names if ctx.get(getattr(dut, name))}
             assert found == expected(phase, given), given
 
-    simulate(Clocked(dut), bench)
+    simulate(Clocked(dut), testbench)

@@ -21,22 +21,22 @@ JOB = random_job(PipelineConfig(bits=32, row_format="float32"), n_features=1, n_
 
 def expected(mantissa, shift, label_shift):
     """K of the golden model, with 16 fraction bits; None if it is too large."""
-    unit = derivative_step(replace(JOB, label_shift=label_shift), EpochSteps(mantissa, shift))
-    return unit if unit < (1 << 31) - 1 << 16 else None
+    exact = derivative_step(replace(JOB, label_shift=label_shift), EpochSteps(mantissa, shift))
+    return exact if exact < (1 << 31) - 1 << 16 else None
 
 
 def run(cases):
     """K of each case, taken two cycles after its inputs; None if it is too large."""
     results, dut = [], DerivativeStep()
 
-    async def bench(ctx):
+    async def testbench(ctx):
         for mantissa, shift, label_shift in cases:
             put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift,
                                   "label_shift": label_shift})
             await ticks(ctx, 2)
             results.append(None if take(ctx, dut.too_large) else take(ctx, dut.value))
 
-    simulate(dut, bench, limit=3 * len(cases) + 10)
+    simulate(dut, testbench, limit=3 * len(cases) + 10)
     return results
 
 
@@ -59,7 +59,7 @@ def test_random():
     assert run(cases) == [expected(*case) for case in cases]
 
 
-@pytest.mark.parametrize(("mantissa", "shift", "label_shift", "unit"), [
+@pytest.mark.parametrize(("mantissa", "shift", "label_shift", "wanted"), [
     (1, 1, 7, 1 << 15), (1, 3, 7, 1), (1, 3, 6, 0),         # a tie goes up
     (3, 3, 7, 2), (5, 4, 15, 3), (LARGEST, 1, 0, LARGEST << 8), (LARGEST, 2, 0, LARGEST),
     (LARGEST, 3, 24 + 13, LARGEST << 29),                   # 2^47 - 2^29
@@ -67,6 +67,6 @@ def test_random():
     (1 << 17, 4, 0, 2), (LARGEST, 5, 7, 2), (LARGEST, 6, 14, 1), (LARGEST, 6, 13, 0),
     (1, 1, 38, 1 << 46), (1, 1, 39, None), (1, 7, 62, 1 << 22), (LARGEST, 1, 62, None),
 ])
-def test_by_hand(mantissa, shift, label_shift, unit):
-    assert expected(mantissa, shift, label_shift) == unit
-    assert run([(mantissa, shift, label_shift)]) == [unit]
+def test_by_hand(mantissa, shift, label_shift, wanted):
+    assert expected(mantissa, shift, label_shift) == wanted
+    assert run([(mantissa, shift, label_shift)]) == [wanted]

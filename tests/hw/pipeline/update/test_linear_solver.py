@@ -3,20 +3,19 @@
 import random
 
 import pytest
-from support import signed_number, signed_numbers, trace
+from support import (
+    DITHER_CORNERS,
+    NEAREST,
+    random_dithers,
+    signed_number,
+    signed_numbers,
+    trace,
+)
 
 from bitstep.golden.rounding import fits
 from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig, solver_stages
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
-
-NEAREST = 0x8000        # the dither that rounds to nearest, ties up
-CORNERS = [0, NEAREST - 1, NEAREST, 0xFFFF]
-
-
-def random_dithers(rng, count):
-    """Dithers of rows, the corners first."""
-    return (CORNERS + [rng.getrandbits(16) for _ in range(count)])[:count]
 
 
 def row_step(derivative_step, dither):
@@ -174,9 +173,9 @@ def test_whole_numbers_stay(cycles_per_update, shift):
     mantissa = 1 << min(17, 8 * shift)
     one = (1 << 8 * shift) // mantissa
     rows = [{"idle_row": 0, "label": 0, "dot": dot, "products": [0], "dither": dither}
-            for dot in (0, one, -one, -5 * one) for dither in CORNERS]
+            for dot in (0, one, -one, -5 * one) for dither in DITHER_CORNERS]
     assert run(config, rows, [cycles_per_update] * len(rows), mantissa=mantissa, shift=shift) == [
-        (c, 0) for c in (0, 1, -1, -5) for _ in CORNERS]
+        (c, 0) for c in (0, 1, -1, -5) for _ in DITHER_CORNERS]
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
@@ -186,7 +185,7 @@ def test_labels(cycles_per_update, label_shift):
                             cycles_per_update=cycles_per_update)
     labels = [1, -1, (1 << 10) - 1, -1 << 10]
     rows = [{"idle_row": 0, "label": label, "dot": 5, "products": [0], "dither": dither}
-            for label in labels for dither in CORNERS]
+            for label in labels for dither in DITHER_CORNERS]
     steps = {"mantissa": 7, "shift": 4, "label_shift": label_shift}
     assert run(config, rows, [cycles_per_update] * 16,
                **steps) == [(c, 0) for c in solve(rows, **steps)]
@@ -287,7 +286,7 @@ def test_exactly_at_the_hinge(cycles_per_update, loss, mantissa, shift):
                             cycles_per_update=cycles_per_update)
     rows = [{"idle_row": 0, "label": label, "dot": label * ((1 << 12) + beyond), "products": [],
              "dither": dither}
-            for label in (1, -1) for beyond in (-1, 0, 1) for dither in CORNERS]
+            for label in (1, -1) for beyond in (-1, 0, 1) for dither in DITHER_CORNERS]
     steps = {"mantissa": mantissa, "shift": shift, "label_shift": 12, "loss": loss,
              "derivative_step": 9 << 16 | 0x8000}
     expected = solve(rows, **steps)

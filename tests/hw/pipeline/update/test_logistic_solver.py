@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from support import signed_numbers, trace
+from support import NEAREST, random_dithers, signed_numbers, trace
 
 from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import sigmoid
@@ -18,14 +18,7 @@ def make_config(lookahead=0, **changes):
                              "cycles_per_update": CYCLES, "solver": "logistic"} | changes)
 
 
-NEAREST = 0x8000        # the dither that rounds to nearest, ties up
 MAX_STEP = ((1 << 31) - 1 << 16) - 1
-
-
-def random_dithers(rng, count):
-    """Dithers of rows, the corners first."""
-    corners = [0, NEAREST - 1, NEAREST, 0xFFFF]
-    return (corners + [rng.getrandbits(16) for _ in range(count)])[:count]
 
 
 def update(z, *, label, derivative_step, label_shift, dither):

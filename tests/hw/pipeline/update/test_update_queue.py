@@ -16,7 +16,7 @@ def test_updates_in_order(lookahead):
     dut = UpdateQueue(config=PipelineConfig(bits=8, lookahead=lookahead))
     rng = random.Random(lookahead)
 
-    async def bench(ctx):
+    async def testbench(ctx):
         for _ in range(3):
             waiting, expected = [], None
             for _ in range(300):
@@ -35,4 +35,4 @@ def test_updates_in_order(lookahead):
             await ctx.tick()
             put(ctx, dut.clear, 0)
 
-    simulate(dut, bench)
+    simulate(dut, testbench)
