@@ -74,6 +74,36 @@ def checked_vector(vector: "np.ndarray | BFloat16") -> tuple[np.ndarray, DType]:
     return values, dtype
 
 
+def checked_side(side: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Check side information about a vector of a shape.
+
+    Parameters
+    ----------
+    side : ndarray or None
+        Finite values of the shape.
+    shape : tuple of int
+
+    Returns
+    -------
+    side : ndarray of float32, shape (count,), or None
+
+    Raises
+    ------
+    ValueError
+        For another shape, or values that are not finite in float32.
+    """
+    if side is None:
+        return None
+    if np.shape(side) != shape:
+        raise ValueError(f"side must have the shape {shape} of the vector, not {np.shape(side)}")
+    with np.errstate(over="ignore"):
+        flat = np.asarray(side).astype(np.float32).reshape(-1)
+    if not np.isfinite(flat).all():
+        raise ValueError("side must be finite in float32, but "
+                         f"{flat.size - np.isfinite(flat).sum()} of {flat.size} values are not")
+    return flat
+
+
 def bucket_starts(count: int, bucket_size: int) -> np.ndarray:
     """Index of the first value of every bucket.
 

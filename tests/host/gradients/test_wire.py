@@ -78,3 +78,14 @@ def test_bfloat16():
     assert (codec.decode(codec.encode(rounded, KEY), KEY) == rounded.values).all()
     header, _ = unpack_message(codec.encode(rounded, KEY))
     assert header.dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("side, text", [
+    (np.zeros((7, 5)), r"side must have the shape \(5, 7\)"), (np.full((5, 7), np.nan), "35 of 35"),
+    (np.full((5, 7), 1e39), "35 of 35")])
+def test_bad_side_information(side, text):
+    codec = make_codec("dqsg")
+    with pytest.raises(ValueError, match=text):
+        codec.encode(VECTOR, KEY, side)
+    with pytest.raises(ValueError, match=text):
+        codec.decode(codec.encode(VECTOR, KEY), KEY, side)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from bitstep.checks import check_choice, check_integer
 from bitstep.gradients.errors import MessageError
 from bitstep.gradients.keys import Key
-from bitstep.gradients.vectors import BFloat16, bucket_starts, checked_vector
+from bitstep.gradients.vectors import BFloat16, bucket_starts, checked_side, checked_vector
 from bitstep.gradients.wire.header import Header, pack_message, unpack_message
 from bitstep.gradients.wire.payloads import PAYLOADS, Payload
 
@@ -78,6 +79,17 @@ class Codec(ABC):
     def _decode(self, body: bytes, count: int, key: Key, side: np.ndarray | None) -> np.ndarray:
         """The values of a body: float32, shape (count,). MessageError if it does not fit."""
 
+    def _encode_shaped(self, values: np.ndarray, key: Key, side: np.ndarray | None) -> bytes:
+        """:meth:`_encode` for codecs that need the vector's shape, or side information (float32,
+        shape (count,)).
+        """
+        return self._encode(values.reshape(-1), key)
+
+    def _decode_shaped(self, body: bytes, shape: tuple[int, ...], key: Key,
+                       side: np.ndarray | None) -> np.ndarray:
+        """:meth:`_decode` for codecs that need the vector's shape."""
+        return self._decode(body, prod(shape), key, side)
+
     @abstractmethod
     def variance_bound(self, vector: "np.ndarray | BFloat16") -> float:
         """Upper bound of the expected squared error E|decode(encode(v)) - v|^2.
@@ -104,7 +116,8 @@ class Codec(ABC):
 
     # What all have
 
-    def encode(self, vector: "np.ndarray | BFloat16", key: Key) -> bytes:
+    def encode(self, vector: "np.ndarray | BFloat16", key: Key,
+               side: np.ndarray | None = None) -> bytes:
         """Code a vector.
 
         Parameters
@@ -112,6 +125,8 @@ class Codec(ABC):
         vector : ndarray of float16, float32 or float64, or BFloat16; any shape
         key : Key
             Key of the sender, tensor and step.
+        side : ndarray of float32, shape of the vector, optional
+            Side information, the same that :meth:`decode` gets; only nested codecs use it.
 
         Returns
         -------
@@ -121,10 +136,10 @@ class Codec(ABC):
         Raises
         ------
         TypeError, ValueError
-            See :func:`bitstep.gradients.vectors.checked_vector`.
+            See :func:`bitstep.gradients.vectors.checked_vector`; for ``side`` that does not fit.
         """
         values, dtype = checked_vector(vector)
-        body = self._encode(values.reshape(-1), key)
+        body = self._encode_shaped(values, key, checked_side(side, values.shape))
         return pack_message(self._header(values.shape, dtype), body)
 
     def decode(self, message: bytes, key: Key, side: np.ndarray | None = None) -> np.ndarray:
@@ -146,6 +161,8 @@ class Codec(ABC):
         ------
         MessageError
             For a message that is not whole, or of another codec, setting or state.
+        ValueError
+            For ``side`` that does not fit.
         """
         header, body = unpack_message(message)
         expected = self._header(header.shape, header.dtype)
@@ -155,11 +172,8 @@ class Codec(ABC):
                 raise MessageError(
                     f"the message has {what} {found}, and this codec ({self.name}) has {own}; "
                     "decode with the codec, the settings and the state that encoded it")
-        if side is not None and np.shape(side) != header.shape:
-            raise ValueError(f"side must have the shape {header.shape} of the vector, not "
-                             f"{np.shape(side)}")
-        flat = None if side is None else np.ascontiguousarray(side, np.float32).reshape(-1)
-        return self._decode(body, header.count, key, flat).reshape(header.shape)
+        side = checked_side(side, header.shape)
+        return self._decode_shaped(body, header.shape, key, side).reshape(header.shape)
 
     # Codecs whose state follows the gradients
 
