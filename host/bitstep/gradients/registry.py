@@ -55,4 +55,4 @@ def option_names(codec: type[Codec]) -> list[str]:
         found |= {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
         if not any(each.kind is each.VAR_KEYWORD for each in parameters):
             break
-    return list(found)
+    return [name for name in found if name not in codec.preset]

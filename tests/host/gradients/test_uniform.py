@@ -82,3 +82,8 @@ def test_values_that_are_not_finite(value):
 def test_bad_options(options, text):
     with pytest.raises(ValueError, match=text):
         make_codec("dqsg", **options)
+
+
+def test_terngrad_has_three_levels():
+    with pytest.raises(ValueError, match="terngrad has no option 'levels'; it has clip, bucket_si"):
+        make_codec("terngrad", levels=2)

@@ -52,6 +52,8 @@ class Codec(ABC):
             check_choice("payload", payload, self.payloads)
         self.payload = payload
 
+    preset: ClassVar[tuple[str, ...]] = ()      # options of a base that the family itself chooses
+
     # What a family defines
 
     @property

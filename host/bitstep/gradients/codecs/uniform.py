@@ -179,7 +179,7 @@ class TernGrad(Uniform):
         See :class:`bitstep.gradients.codecs.base.Codec`.
     """
 
-    name, number = "terngrad", 5
+    name, number, preset = "terngrad", 5, ("levels", "bits")
 
     def __init__(self, *, clip: float | None = 2.5, **common):
         super().__init__(levels=1, **common)
