@@ -37,8 +37,8 @@ class Codec(ABC):
         For a setting outside its range.
     """
 
-    name: ClassVar[str]
-    number: ClassVar[int]                           # in the header; never given again
+    name: str                                       # of the class, in list_codecs()
+    number: int                                     # in the header; never given again
     payloads: ClassVar[tuple[str, ...]] = ()        # that the family may use, its default first
 
     def __init__(self, *, bucket_size: int = 0, payload: str | None = None):
@@ -179,7 +179,7 @@ class Codec(ABC):
 
     # Codecs whose state follows the gradients
 
-    adapts: ClassVar[bool] = False      # it has statistics() and update()
+    adapts: bool = False                # it has statistics() and update()
 
     def statistics(self, vector: "np.ndarray | BFloat16") -> np.ndarray:
         """Facts of this rank's vector that :meth:`update` needs.

@@ -160,6 +160,16 @@ class Qsgd(Uniform):
 
     name, number, norm = "qsgd", 3, "l2"
 
+    def variance_bound(self, vector):
+        """The smaller of d s^2 / (4 M^2) and min(d / M^2, sqrt(d) / M) s^2 (Lemma 3.1 of the QSGD
+        paper) for each bucket of d values and norm s; d / M^2 is never the smallest.
+        """
+        values, _ = checked_vector(vector)
+        scales = self.scales(values.reshape(-1)).astype(np.float64)
+        sizes = np.diff(np.append(bucket_starts(values.size, self.bucket_size), values.size))
+        factors = np.minimum(sizes / (4 * self.levels**2), np.sqrt(sizes) / self.levels)
+        return float(np.sum(factors * scales**2) + np.sum(self._square_of_bias(vector)))
+
 
 class QsgdLinf(Uniform):
     """``qsgd-linf``: the same with the largest absolute value as the scale."""

@@ -1,0 +1,1 @@
+"""Residuals and controllers of bits around codecs."""
