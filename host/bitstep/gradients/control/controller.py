@@ -92,9 +92,10 @@ class BitController(Wrapped):
         """The codec of the last update's step: bounds and expected bits are of it."""
         return self.codec_at(int(self.state["step"]))
 
-    def encode(self, vector: "np.ndarray | BFloat16", key: Key) -> bytes:
+    def encode(self, vector: "np.ndarray | BFloat16", key: Key,
+               side: np.ndarray | None = None) -> bytes:
         """Code a vector with the bits of ``key.step``. See :meth:`Codec.encode`."""
-        return self.codec_at(key.step).encode(vector, key)
+        return self.codec_at(key.step).encode(vector, key, side)
 
     def decode(self, message: bytes, key: Key, side: np.ndarray | None = None) -> np.ndarray:
         """Find the vector of a message of any bits. See :meth:`Codec.decode`."""

@@ -85,7 +85,7 @@ class ErrorFeedback(Wrapped):
         key : Key
             ``key.tensor`` names the residual.
         side : ndarray of float32, shape of ``vector``, optional
-            Side information of the receivers, if the codec inside is a nested one.
+            Side information of the receivers; only nested codecs use it.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class ErrorFeedback(Wrapped):
                              "own, or call reset() if the model has changed")
         weight = np.float32(self.weight)
         corrected = _clipped(values, weight * residual)
-        message = self.codec.encode(corrected, key)
+        message = self.codec.encode(corrected, key, side)
         lost = _clipped(corrected, -self.codec.decode(message, key, side))
         entry = self._entries.setdefault(key.tensor, Entry(residual))
         if entry.step != key.step:

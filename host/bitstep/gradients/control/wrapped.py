@@ -39,6 +39,12 @@ class Wrapped(Codec):
     def state_tag(self):
         return self.current.state_tag
 
+    def encode(self, vector, key, side=None):
+        return self.current.encode(vector, key, side)
+
+    def decode(self, message, key, side=None):
+        return self.current.decode(message, key, side)
+
     def _encode(self, values, key):
         return self.current._encode(values, key)
 

@@ -41,6 +41,16 @@ class Coarse(RandomQuarter):
         return np.frombuffer(body, "<f4").copy()
 
 
+class Nested(Coarse):
+    """Whole numbers of the difference to side information."""
+
+    def _encode_shaped(self, values, key, side):
+        return super()._encode(values.reshape(-1) - side, key)
+
+    def _decode(self, body, count, key, side):
+        return super()._decode(body, count, key, side) + side
+
+
 class DroppedTerm(ErrorFeedback):
     """Feedback of the QCS authors' code, r <- e: the term (1 - beta) r is lost."""
 
@@ -98,6 +108,13 @@ def test_plain_feedback_by_hand():
     assert sent == [[0, -1], [1, 0], [1, 0], [1, 0]]
     assert left(feedback).tolist() == [0, 0]
     assert np.sum(sent, axis=0).tolist() == [3, -1]
+
+
+def test_side_information_by_hand():
+    feedback, key, side = ErrorFeedback(Nested()), Key(0), np.array([0.5, -0.5], np.float32)
+    message = feedback.encode(np.array([1.75, 0]), key, side)
+    assert feedback.decode(message, key, side).tolist() == [1.5, -0.5]
+    assert left(feedback).tolist() == [0.25, 0.5]
 
 
 def test_weighted_feedback_by_hand():
