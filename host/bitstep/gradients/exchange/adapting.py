@@ -11,7 +11,10 @@ from bitstep.gradients.exchange.collectives import gather
 from bitstep.gradients.exchange.entries import Entry, Piece
 from bitstep.gradients.exchange.traffic import Traffic
 from bitstep.gradients.exchange.transport import Transport
+from bitstep.gradients.keys import Key
+from bitstep.gradients.registry import make_codec
 
+UNUSED = Key(0)         # the messages have no random word
 FIRST_UPDATES, UPDATE_INTERVAL = (0, 100, 2000), 10_000
 
 
@@ -64,6 +67,8 @@ def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
     if not groups:
         return
 
+    wire = make_codec("none")       # arrays of statistics travel as its messages, with their shape
+
     def statistics():
         found = []
         for codec, places in groups.values():
@@ -71,13 +76,13 @@ def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
                 facts = codec.statistics([vectors[place] for place in places], loss=loss)
             else:
                 facts = codec.statistics(vectors[places[0]])
-            found.append(np.asarray(facts, "<f4").tobytes())
+            found.append(wire.encode(facts, UNUSED))
         return found
 
     pieces = [Piece.whole(entries[places[0]]) for _, places in groups.values()]
     rows = gather(transport, traffic, [pieces] * transport.world_size, statistics)
     for place, (codec, _) in enumerate(groups.values()):
-        facts = [np.frombuffer(row[place], "<f4").astype(np.float32) for row in rows]
+        facts = [wire.decode(row[place], UNUSED) for row in rows]
         if isinstance(codec, BitController):
             codec.update(facts, step=step)
         else:
