@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow test-pynq sim lint rtl speed pipelines area wheel bitstream bitstream-check prove prove-mutations coverage docs clean
+.PHONY: demo test test-slow test-pynq test-torch sim lint rtl speed pipelines area wheel bitstream bitstream-check prove prove-mutations coverage docs clean
 .DEFAULT_GOAL := demo
 , := ,
 
@@ -77,6 +77,18 @@ sim: libpython                  ## every cocotb bench, with a table of what ran
 
 test-pynq: $(VENV)/.stamp       ## the device pynq by the real pynq library, 3 versions of it
 	$(BIN)/python tests/pynq/environments.py
+
+# torch has an environment of its own: the wheel of a PC with a GPU brings gigabytes.
+TORCH_VENV := build/torch
+
+$(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m venv --clear $(TORCH_VENV)
+	$(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
+		-e '.[torch]' 'pytest>=8'
+	@touch $@
+
+test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel, in 1 to 4 processes
+	$(TORCH_VENV)/bin/python -m pytest -q tests/torch
 
 lint: $(VENV)/.stamp            ## ruff and pyright
 	$(BIN)/ruff check .

@@ -25,6 +25,7 @@ FLOORS = {
     "bitstep_hw": ["parts axi identity", "pipeline shell", "top", "boards command __init__"]}
 OUTSIDERS = {
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),
+    "torch": ("host/bitstep/torch/", "host/bitstep_lab/", "sim/bitstep_sim/reports/"),
     "amaranth": ("hw/bitstep_hw/", "sim/bitstep_sim/")}
 MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 300, 60, 10
 LONG_FILES = {

@@ -66,7 +66,7 @@ def pack_message(header: Header, body: bytes) -> bytes:
     """The message of a header and what follows it."""
     first = bytes([header.codec, DTYPES.index(header.dtype) | header.payload << 4])
     numbers = (header.parameter, header.state, header.bucket_size, len(header.shape), *header.shape)
-    head = first + b"".join(map(_varint, numbers))
+    head = first + b"".join(map(varint, numbers))
     checksum = zlib.crc32(body, zlib.crc32(head))
     return b"".join([MAGIC, bytes([VERSION]), checksum.to_bytes(4, "little"), head, body])
 
@@ -102,7 +102,7 @@ def unpack_message(message: bytes) -> tuple[Header, bytes]:
     codec, kinds = message[_CRC_END:_CRC_END + 2]
     numbers, place = [], _CRC_END + 2
     for _ in range(4):
-        number, place = _read_varint(message, place)
+        number, place = read_varint(message, place)
         numbers.append(number)
     parameter, state, bucket_size, n_dimensions = numbers
     if n_dimensions > MAX_DIMENSIONS or kinds & 15 >= len(DTYPES):
@@ -110,7 +110,7 @@ def unpack_message(message: bytes) -> tuple[Header, bytes]:
                            f"{kinds & 15} of values: no bitstep wrote it")
     shape = []
     for _ in range(n_dimensions):
-        size, place = _read_varint(message, place)
+        size, place = read_varint(message, place)
         shape.append(size)
     if prod(shape) > MAX_VALUES:
         raise MessageError(f"a message has at most {MAX_VALUES} values, not {prod(shape)}")
@@ -119,7 +119,8 @@ def unpack_message(message: bytes) -> tuple[Header, bytes]:
     return header, message[place:]
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """Bytes of a number, 7 bits a byte."""
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)
@@ -127,7 +128,7 @@ def _varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
-def _read_varint(message: bytes, place: int) -> tuple[int, int]:
+def read_varint(message: bytes, place: int) -> tuple[int, int]:
     """The number at a place, and the place behind it."""
     number = 0
     for digit in range(5):
