@@ -5,10 +5,14 @@ from typing import Any
 
 from bitstep.gradients.codecs.base import Codec
 from bitstep.gradients.codecs.plain import BrainFloat16, Float16, Uncompressed
+from bitstep.gradients.codecs.qcs import Qcs, Qcs1Bit, QcsMmse
+from bitstep.gradients.codecs.signs import OneBit, Sign
+from bitstep.gradients.codecs.sparse import RandomK, TopK
 from bitstep.gradients.codecs.uniform import Dqsg, Qsgd, QsgdLinf, TernGrad
 
 CODECS: dict[str, type[Codec]] = {one.name: one for one in (
-    Uncompressed, Float16, BrainFloat16, Qsgd, QsgdLinf, TernGrad, Dqsg)}
+    Uncompressed, Float16, BrainFloat16, Qsgd, QsgdLinf, TernGrad, Dqsg,
+    Qcs, QcsMmse, Qcs1Bit, OneBit, Sign, TopK, RandomK)}
 
 
 def list_codecs() -> list[str]:

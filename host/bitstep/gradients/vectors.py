@@ -122,6 +122,25 @@ def bucket_starts(count: int, bucket_size: int) -> np.ndarray:
     return np.arange(0, count, bucket_size or max(count, 1))
 
 
+def bucket_blocks(count: int, bucket_size: int) -> list[tuple[int, int, int]]:
+    """Buckets as blocks of equal ones: the full buckets, and the shorter last one.
+
+    Parameters
+    ----------
+    count, bucket_size : int
+        See :func:`bucket_starts`.
+
+    Returns
+    -------
+    blocks : list of (start, buckets, size)
+        Index of the first value, buckets of the block, values of each; at most two blocks.
+    """
+    size = bucket_size or max(count, 1)
+    full, rest = divmod(count, size)
+    blocks = [(0, full, size), (full * size, 1, rest)]
+    return [block for block in blocks if block[1] and block[2]]
+
+
 def bucket_norms(values: np.ndarray, bucket_size: int, norm: str) -> np.ndarray:
     """Norm of every bucket.
 

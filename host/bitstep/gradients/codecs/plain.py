@@ -11,13 +11,8 @@ from bitstep.gradients.vectors import BFloat16, checked_vector
 from bitstep.gradients.wire.payloads import check_length
 
 
-class Plain(Codec):
-    """Base: every value as bytes of its own, and the error of rounding known exactly."""
-
-    width: ClassVar[int]        # bytes of a value
-
-    def __init__(self):
-        super().__init__()
+class Deterministic(Codec):
+    """Base of codecs without a random word: their error is known exactly."""
 
     def variance_bound(self, vector):
         return float(np.sum(self.bias(vector).astype(np.float64)**2))
@@ -29,13 +24,22 @@ class Plain(Codec):
         values, _ = checked_vector(vector)
         return self._rounded(values) - values
 
-    def expected_bits(self, vector):
-        values, dtype = checked_vector(vector)
-        return self.overhead_bits(values.shape, dtype) + 8 * self.width * values.size
-
     @abstractmethod
     def _rounded(self, values: np.ndarray) -> np.ndarray:
         """Values as they arrive: float32, the same shape."""
+
+
+class Plain(Deterministic):
+    """Base: every value as bytes of its own."""
+
+    width: ClassVar[int]        # bytes of a value
+
+    def __init__(self):
+        super().__init__()
+
+    def expected_bits(self, vector):
+        values, dtype = checked_vector(vector)
+        return self.overhead_bits(values.shape, dtype) + 8 * self.width * values.size
 
 
 class Uncompressed(Plain):
@@ -51,7 +55,7 @@ class Uncompressed(Plain):
 
     def _decode(self, body, count, key, side):
         check_length(body, self.width * count)
-        return _finite(np.frombuffer(body, "<f4").astype(np.float32))
+        return finite(np.frombuffer(body, "<f4").astype(np.float32))
 
 
 class Float16(Plain):
@@ -68,7 +72,7 @@ class Float16(Plain):
 
     def _decode(self, body, count, key, side):
         check_length(body, self.width * count)
-        return _finite(np.frombuffer(body, "<f2").astype(np.float32))
+        return finite(np.frombuffer(body, "<f2").astype(np.float32))
 
 
 class BrainFloat16(Plain):
@@ -85,10 +89,11 @@ class BrainFloat16(Plain):
 
     def _decode(self, body, count, key, side):
         check_length(body, self.width * count)
-        return _finite(BFloat16(np.frombuffer(body, "<u2")).values)
+        return finite(BFloat16(np.frombuffer(body, "<u2")).values)
 
 
-def _finite(values: np.ndarray) -> np.ndarray:
+def finite(values: np.ndarray) -> np.ndarray:
+    """Return values; raise MessageError unless all are finite."""
     if not np.isfinite(values).all():
         raise MessageError("the message has values that are not finite: no codec of bitstep sends "
                            "them")
