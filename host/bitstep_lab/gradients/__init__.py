@@ -1,0 +1,1 @@
+"""Comparison of gradient codecs: one training by several workers, once with every codec."""
