@@ -137,15 +137,14 @@ def _value(text: str) -> Any:
     return text
 
 
-FIELD = {       # who takes part in a race of all: options that suit large tensors
+_UNIFORM = "bucket_size=512,payload=radix"
+_FITTED = "bits=3,bucket_size=512,payload=huffman"
+FIELD = {       # options in a race of all: they suit large tensors
     "qsgd": "bits=4,bucket_size=512", "qsgd-linf": "bits=4,bucket_size=512",
-    "terngrad": "bucket_size=512,payload=radix", "dqsg": "bucket_size=512,payload=radix",
-    "nuqsgd": "bits=3,zero=true,symmetric=true,bucket_size=512",
-    "alq": "bucket_size=512", "alq-n": "bucket_size=512", "amq": "bucket_size=512",
-    "amq-n": "bucket_size=512", "alq-gd": "bucket_size=512", "alq-n-gd": "bucket_size=512",
-    "alq-linf": "bucket_size=512", "optimal": "bucket_size=512",
-    "ndqsg": "bucket_size=512,payload=radix", "qcs": "payload=radix",
-    "qcs-mmse": "payload=radix,feedback=1", "one-bit": "feedback=1",
+    "terngrad": _UNIFORM, "dqsg": _UNIFORM, "ndqsg": _UNIFORM, "nuqsgd": _FITTED,
+    "alq": _FITTED, "alq-n": _FITTED, "amq": _FITTED, "amq-n": _FITTED, "alq-gd": _FITTED,
+    "alq-n-gd": _FITTED, "alq-linf": _FITTED, "optimal": "bits=3,bucket_size=2048",
+    "qcs": "payload=radix", "qcs-mmse": "payload=radix,feedback=1", "one-bit": "feedback=1",
     "sign": "feedback=1", "top-k": "share=0.01,feedback=1",
     "random-k": "share=0.05,unbiased=false,feedback=1", "dq-sgd": "bucket_size=512",
     "oland-raj": "bucket_size=512", "adaqs": "bucket_size=512"}
