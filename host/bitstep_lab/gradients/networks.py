@@ -7,8 +7,8 @@ channels (the last two halve the image), group normalisation, and a mean over th
 """
 
 import numpy as np
-import torch
-from torch import nn
+import torch  # pyright: ignore[reportMissingImports]
+from torch import nn  # pyright: ignore[reportMissingImports]
 
 from bitstep_lab.gradients.perceptrons import Parameters, Score
 

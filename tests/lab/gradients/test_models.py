@@ -96,8 +96,8 @@ def test_networks(name, n_values):
     model, samples = make_task(name, rows=40)
     parameters = model.first_parameters(1)
     assert sum(value.size for value in parameters.values()) == n_values
-    np.testing.assert_array_equal(*[model.first_parameters(1)[one] for one in list(parameters)[:1]],
-                                  next(iter(parameters.values())))
+    for key, value in model.first_parameters(1).items():
+        np.testing.assert_array_equal(value, parameters[key])
     features, labels = samples.features[:8], samples.labels[:8]
     loss, gradient = model.gradient(parameters, features, labels)
     assert loss == pytest.approx(model.score(parameters, features, labels).loss, rel=1e-5)
