@@ -1,1 +1,1 @@
-"""Comparison of gradient codecs: one training by several workers, once with every codec."""
+"""Gradients of few bits between workers, measured."""

@@ -28,7 +28,7 @@ steps. Figures are means of the seeds, with the standard deviation after "&plusm
 added on their way (ring all-reduce) where that is faster, messages of codes are gathered whole
 (ring all-gather).
 <b>Codec</b> is the time that a rank needs to encode its own messages and to decode those of all,
-measured in NumPy on the machine below. No other work of a step is counted.</p>
+measured on the machine below: the least of all steps. No other work of a step is counted.</p>
 """
 
 

@@ -155,7 +155,8 @@ def train(model: Model, samples: Samples, contestant: Contestant, setting: Setti
         ``status`` (``ok``, or at which step it diverged), ``points`` (``step``, ``bytes`` a rank so
         far, ``loss``, ``test_loss``, ``accuracy``, ``error``, ``bits`` of a controller), ``levels``
         after updates, ``at_steps`` and ``at_budget`` (numbers of points, or None), ``bytes_a_step``
-        up to ``n_steps``, ``encode_s`` and ``decode_s`` of a rank and step (medians).
+        up to ``n_steps``, ``encode_s`` and ``decode_s`` of a rank and step: the least of all steps,
+        because other work on the machine only ever adds to it.
     """
     parameters = model.first_parameters(seed)
     shapes = {name: value.shape for name, value in parameters.items()}
@@ -175,7 +176,7 @@ def train(model: Model, samples: Samples, contestant: Contestant, setting: Setti
             parameters[name] = value - np.float32(setting.step) * done.average[name]
         record.write(parameters, done, workers)
         progress(record.step)
-    encode_s, decode_s = np.median(record.times, axis=0).tolist() if record.times else (None, None)
+    encode_s, decode_s = np.min(record.times, axis=0).tolist() if record.times else (None, None)
     return {"contestant": asdict(contestant), "seed": seed, **record.found,
             "points": record.points, "levels": record.levels, "encode_s": encode_s,
             "decode_s": decode_s, "n_values": sum(value.size for value in parameters.values())}
