@@ -18,16 +18,17 @@ def by_contestant(race: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def place_of(result: dict[str, Any], where: str) -> dict[str, Any] | None:
+def place_of(result: dict[str, Any], where: str, budget: float) -> dict[str, Any] | None:
     """The point of a run at equal steps or equal bytes; None if it never got there.
 
-    A run that has not used up the budget after ``max_steps`` counts with its last point.
+    A run that has not used up the budget of bytes after ``max_steps`` counts with its last point.
+    One whose first step took more than the budget does not count.
     """
-    at = result[f"at_{where}"]
+    at, last = result[f"at_{where}"], result["points"][-1]
     if at is not None:
         return result["points"][at]
-    is_within = where == "budget" and result["status"] == "ok" and result["at_steps"] is not None
-    return result["points"][-1] if is_within else None
+    is_within = where == "budget" and result["status"] == "ok" and last["bytes"] <= budget
+    return last if is_within else None
 
 
 def summary(race: dict[str, Any], networks: Sequence[Network]) -> list[dict[str, Any]]:
@@ -70,13 +71,13 @@ def summary(race: dict[str, Any], networks: Sequence[Network]) -> list[dict[str,
 
 
 def _at(results, where, budget):
-    points = [place_of(result, where) for result in results]
+    points = [place_of(result, where, budget) for result in results]
     found = {name: _mean([point and point[name] for point in points])
              for name in ("loss", "test_loss", "accuracy", "step")}
     losses = [point["loss"] for point in points if point]
     found["loss_spread"] = float(np.std(losses)) if found["loss"] is not None else None
     found["used_up"] = where == "steps" or all(
-        result["at_budget"] is not None for result in results) or not budget
+        result["at_budget"] is not None for result in results)
     return found
 
 

@@ -206,7 +206,11 @@ def test_training_points_bytes_and_budget():
     most = train(model, samples, one, setting(budget=1e9), seed=0)
     assert most["at_budget"] is None
     assert most["points"][-1]["step"] == 24
-    assert place_of(most, "budget") is most["points"][-1]
+    assert place_of(most, "budget", 1e9) is most["points"][-1]
+    none = train(model, samples, one, setting(budget=0.5 * a_step), seed=0)
+    assert none["at_budget"] is None
+    assert place_of(none, "budget", 0.5 * a_step) is None
+    assert place_of(free, "budget", 0.0) is None
 
 
 def test_same_seed_same_training_and_another_seed_another():
@@ -222,8 +226,8 @@ def test_divergence_is_told(step):
     model, samples = make_task("linreg", "diabetes")
     found = train(model, samples, parse_contestant("none"), setting(step=step, every=1), seed=0)
     assert found["status"].startswith("diverged at step ")
-    assert place_of(found, "steps") is None
-    assert place_of(found, "budget") is None
+    assert place_of(found, "steps", 1e9) is None
+    assert place_of(found, "budget", 1e9) is None
 
 
 def test_tuned_step_is_the_best_power_of_two():
