@@ -32,7 +32,7 @@ def draw(kind: str, race: dict[str, Any], networks: Sequence[Network], stem: Pat
     bool
         False if there is nothing to draw.
     """
-    figure = new_figure(11, 4.6)
+    figure = new_figure(12.5, 4.8)
     if not KINDS[kind](figure, race, networks):
         return False
     save_figure(figure, stem)
@@ -47,8 +47,10 @@ def _styles(race):
             found[text] = {"color": FLOAT_COLOUR, "linewidth": 2.2}
             continue
         dash, colour = divmod(at, len(PIPELINE_COLOURS))
-        found[text] = {"color": PIPELINE_COLOURS[colour], "linestyle": DASHES[dash % len(DASHES)],
-                       "linewidth": 1.3}
+        turn, dash = divmod(dash, len(DASHES))
+        found[text] = {"color": PIPELINE_COLOURS[colour], "linestyle": DASHES[dash],
+                       "linewidth": 1.3, "marker": MARKERS[turn - 1] if turn else None,
+                       "markersize": 4}
         at += 1
     return found
 
@@ -77,14 +79,15 @@ def _progress(what, label):
             return False
         _limit(panels[0], what, drawn)
         panels[0].set_ylabel(label)
-        names = ("step", "MB that a rank has sent (log scale)",
-                 f"seconds of network (log scale),\n{networks[0].title}")
+        names = ("step", "MB that a rank has sent\n(log scale)",
+                 f"seconds of network (log scale)\n{networks[0].title}")
         for axes, text in zip(panels, names, strict=True):
             axes.set_xlabel(text)
             axes.grid(alpha=0.3)
         for axes in panels[1:]:
             if n_workers > 1 or axes is panels[1]:
                 axes.set_xscale("log")
+                axes.xaxis.set_minor_formatter("")
         panels[0].axvline(race["setting"]["n_steps"], color="#888888", linewidth=0.8)
         if race["setting"]["budget"]:
             panels[1].axvline(race["setting"]["budget"] / 1e6, color="#888888", linewidth=0.8)
@@ -176,22 +179,22 @@ def _levels(figure, race, _):
             found[text] = history
     if not found:
         return False
+    tensor = next(iter(next(iter(found.values()))[0]["levels"]))
     columns = min(len(found), 4)
     rows = -(-len(found) // columns)
     figure.set_size_inches(11, 0.8 + 2.6 * rows)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).reshape(-1)
     for axes, (text, history) in zip(panels, found.items(), strict=False):
-        tensor = next(iter(history[0]["levels"]))
         table = np.array([one["levels"][tensor] for one in history])
         steps = [one["step"] for one in history]
         axes.step(steps, table, where="post", color=PIPELINE_COLOURS[0], linewidth=1)
         smallest = np.abs(table[table != 0]).min()
         axes.set_yscale("symlog", linthresh=max(smallest, 1e-6))
-        axes.set_title(f"{text} ({tensor})", fontsize=8)
+        axes.set_title(text.replace(":", ":\n", 1), fontsize=6)
         axes.grid(alpha=0.3)
     for axes in panels[len(found):]:
         axes.set_visible(False)
-    figure.supxlabel("step (seed 0)", fontsize=9)
+    figure.supxlabel(f"step (seed 0, {tensor})", fontsize=9)
     figure.supylabel("level, in units of the norm", fontsize=9)
     return True
 
