@@ -234,8 +234,9 @@ def draw_workers(races: Sequence[dict[str, Any]], networks: Sequence[Network], s
                     (race["setting"]["n_workers"], max(row["steps"]["loss"], 1e-6)))
     styles = _styles(races[0])
     for text, points in lines.items():
-        axes.plot(*zip(*sorted(points), strict=True), marker="o", markersize=4, label=text,
-                  **styles[text])
+        dots = {"marker": "o", "markersize": 4, **styles[text]}
+        dots["marker"] = dots["marker"] or "o"
+        axes.plot(*zip(*sorted(points), strict=True), label=text, **dots)
     axes.set_xscale("log", base=2)
     counts = sorted({race["setting"]["n_workers"] for race in races})
     axes.set_xticks(counts, [str(count) for count in counts])

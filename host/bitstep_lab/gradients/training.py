@@ -108,8 +108,11 @@ class _Record:
             self.levels.append({"step": self.step, "levels": levels})
         self.step, self.sent, self._last = self.step + 1, self.sent + done.sent, done.sent
         self.times.append((done.encode_s, done.decode_s))
-        ends = self.found["at_budget"] is None \
-            and self.sent + self._last > setting.budget >= self.sent
+        # The last step within the budget; if messages grew, perhaps the one after it.
+        is_first = self.sent <= setting.budget or (
+            self.step > 1 and self.sent - self._last <= setting.budget)
+        ends = self.found["at_budget"] is None and is_first \
+            and self.sent + self._last > setting.budget
         if self.step % setting.every and self.step not in (setting.n_steps, setting.max_steps) \
                 and not ends:
             return
