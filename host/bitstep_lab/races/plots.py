@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bitstep_lab.races.figures import new_figure, save_figure
+
 FLOAT_COLOUR = "#000000"
 PIPELINE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 CPU_COLOURS = ("#555555", "#888888", "#aaaaaa")
@@ -32,18 +34,11 @@ def draw(kind: str, race: dict[str, Any], stem: Path) -> bool:
     bool
         False if there is nothing to draw, because no run finished.
     """
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
     results = [result for result in race["results"] if result["status"] == "ok"]
-    figure = Figure(figsize=(8.4, 4.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(8.4, 4.2)
     if not results or not KINDS[kind](figure, race, results):
         return False
-    figure.savefig(f"{stem}.png", dpi=150)
-    # A fixed salt and no date: the same race gives the same bytes.
-    with matplotlib.rc_context({"svg.hashsalt": "bitstep", "svg.fonttype": "path"}):
-        figure.savefig(f"{stem}.svg", metadata={"Date": None})
+    save_figure(figure, stem)
     return True
 
 

@@ -3,6 +3,7 @@
 import base64
 import html
 import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,10 +68,8 @@ def write_page(out: Path, races: list[tuple[Experiment, dict[str, Any], list[str
     Path
     """
     title = "bitstep: speedup curves" + (" (quick)" if about["quick"] else "")
-    parts = [(f"<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
-             "<meta name='viewport' content='width=device-width'>"
-             f"<style>{STYLE}</style></head><body><h1>{title}</h1>")]
-    parts += ["<h2>How to read it</h2>", READING, "<h2>Overview</h2>", _overview(races)]
+    parts = [page_head(title), "<h2>How to read it</h2>", READING, "<h2>Overview</h2>",
+             _overview(races)]
     for experiment, race, drawn in races:
         parts += [_race(out, experiment, race, drawn)]
     parts += ["<h2>Not here</h2><ul>", *(f"<li>{html.escape(line)}</li>" for line in about[
@@ -81,6 +80,13 @@ def write_page(out: Path, races: list[tuple[Experiment, dict[str, Any], list[str
     path = out / "index.html"
     write_text(path, "\n".join(parts))
     return path
+
+
+def page_head(title: str) -> str:
+    """Begin of a page, up to its title."""
+    return (f"<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
+            "<meta name='viewport' content='width=device-width'>"
+            f"<style>{STYLE}</style></head><body><h1>{title}</h1>")
 
 
 def _overview(races):
@@ -101,7 +107,7 @@ def _overview(races):
                      _times(speed["cpu"])])
     head = ("race", "data", "fastest quantized pipeline", "profile", "line", "x float",
             "x fastest CPU")
-    return _table(head, [("", row) for row in rows], "text") + (
+    return html_table(head, [("", row) for row in rows], "text") + (
         "<p>Line: 1.01 x the optimum, or 1.01 x float's last loss where float does not reach "
         "that.</p>")
 
@@ -135,16 +141,21 @@ def _race(out, experiment, race, drawn):
               for result in race["results"] if result["status"] != "ok"]
     parts = [f"<h2 id='{experiment.key}'>{html.escape(experiment.title)}</h2>", figure,
              f"<p>{html.escape(experiment.text)}</p>", f"<p class='facts'>{' '.join(facts)}</p>",
-             _table(HEAD, [_row(race, result) for result in race["results"]])]
+             html_table(HEAD, [_row(race, result) for result in race["results"]])]
     if failed:
         parts += ["<p>Without a result:</p><ul>", *failed, "</ul>"]
     for kind in drawn:
-        image = base64.b64encode((out / "plots" / f"{experiment.key}-{kind}.png").read_bytes())
-        text = html.escape(f"{experiment.title}. {CAPTIONS[kind]}", quote=True)
-        parts.append(f"<figure><img width='1080' alt='{text}' src='data:image/png;base64,"
-                     f"{image.decode()}'><figcaption>{html.escape(CAPTIONS[kind])}</figcaption>"
-                     "</figure>")
+        parts.append(html_figure(out / "plots" / f"{experiment.key}-{kind}.png", experiment.title,
+                                 CAPTIONS[kind]))
     return "\n".join(parts)
+
+
+def html_figure(path: Path, title: str, caption: str) -> str:
+    """A drawing, its bytes included, with its caption."""
+    image = base64.b64encode(path.read_bytes()).decode()
+    text = html.escape(f"{title}. {caption}", quote=True)
+    return (f"<figure><img width='1080' alt='{text}' src='data:image/png;base64,{image}'>"
+            f"<figcaption>{html.escape(caption)}</figcaption></figure>")
 
 
 def _steps(race):
@@ -177,7 +188,18 @@ def _times(value):
     return "-" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
-def _table(head, rows, kind="numbers"):
+def html_table(head: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]],
+               kind: str = "numbers") -> str:
+    """A table of a page.
+
+    Parameters
+    ----------
+    head : sequence of str
+        HTML, as all cells.
+    rows : iterable of (class, cells)
+    kind : str
+        Class of the table.
+    """
     cells = "".join(f"<th>{name}</th>" for name in head)
     body = "\n".join(f"<tr class='{of}'>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>"
                      for of, row in rows)
