@@ -20,7 +20,7 @@ MAY_IMPORT = {"bitstep": set(), "bitstep_lab": {"bitstep"}, "bitstep_hw": {"bits
 MAX_FLOORS = 5
 FLOORS = {
     "bitstep": ["pipeline data plugins checks writing", "golden quantization cycles",
-                "training devices", "estimators cli", "doctor __init__ __main__"],
+                "training devices gradients", "estimators cli torch", "doctor __init__ __main__"],
     "bitstep_hw": ["parts axi identity", "pipeline shell", "top", "boards command __init__"]}
 OUTSIDERS = {
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),

@@ -1,0 +1,1 @@
+"""Codecs of gradients, one family a file."""

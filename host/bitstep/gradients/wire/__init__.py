@@ -1,0 +1,1 @@
+"""Bytes of messages: header, scales, payload."""
