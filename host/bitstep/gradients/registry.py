@@ -4,11 +4,23 @@ import inspect
 from typing import Any
 
 from bitstep.gradients.codecs.base import Codec
+from bitstep.gradients.codecs.levels.adaptive import (
+    Alq,
+    AlqGd,
+    AlqLinf,
+    AlqN,
+    AlqNGd,
+    Amq,
+    AmqN,
+)
+from bitstep.gradients.codecs.levels.base import NuQsgd
+from bitstep.gradients.codecs.levels.optimal import Optimal
 from bitstep.gradients.codecs.plain import BrainFloat16, Float16, Uncompressed
 from bitstep.gradients.codecs.uniform import Dqsg, Qsgd, QsgdLinf, TernGrad
 
 CODECS: dict[str, type[Codec]] = {one.name: one for one in (
-    Uncompressed, Float16, BrainFloat16, Qsgd, QsgdLinf, TernGrad, Dqsg)}
+    Uncompressed, Float16, BrainFloat16, Qsgd, QsgdLinf, TernGrad, Dqsg,
+    NuQsgd, Alq, AlqN, Amq, AmqN, AlqGd, AlqNGd, AlqLinf, Optimal)}
 
 
 def list_codecs() -> list[str]:

@@ -1,0 +1,1 @@
+"""Codecs whose levels are not uniform: fixed, fitted to the gradients, or optimal."""
