@@ -114,7 +114,8 @@ class StreamCycle:
         """How much is stored in each stage, and what may still move by itself."""
         return (self.rows.room, self.rows.out, self.aux.room, self.aux.out, self.labels,
                 self.words_left, self.table_stage.state(), self.row_stage.state(),
-                self.label_stage.state(), self.aux_stage.state(), self.word_stage.state(), self.writer, self.fine_rows,
+                self.label_stage.state(), self.aux_stage.state(),
+                self.word_stage.state(), self.writer, self.fine_rows,
                 self.time > self.restart, self.time > self.labels_from)
 
     @property

@@ -178,7 +178,8 @@ class IntegerModel:
             model=np.zeros(length, np.int32), seen=np.zeros(length, np.int32),
             pending=np.zeros(length, np.int32), coefficients=np.zeros(length, np.int64),
             dot_levels=levels, gradient_levels=levels.copy() if self.shape.two_levels else levels,
-            tables=byte_tables(job.config), level_tables=_level_tables(job), state=np.zeros(5, np.int64))
+            tables=byte_tables(job.config), level_tables=_level_tables(job),
+            state=np.zeros(5, np.int64))
         self.arrays.model[:job.n_features] = job.model
         self.arrays.coefficients[:job.n_features] = job.coefficients
         self.arrays.state[words.INTERCEPT] = job.intercept
