@@ -551,7 +551,8 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
                  encoding="auto", levels="uniform", epochs=20, step: Any = "auto",
                  schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
                  scaler="minmax", feature_range: Any = "auto", model_range: Any = "auto",
-                 fit_intercept=True, device: Any = "auto", warm_start=False, random_state: Any = None):
+                 fit_intercept=True, device: Any = "auto", warm_start=False,
+                 random_state: Any = None):
         super().__init__(
             bits=bits, encoding=encoding, levels=levels, epochs=epochs, step=step,
             schedule=schedule, batch=batch,
