@@ -221,6 +221,7 @@ def test_dithers(key, block, n_rows):
     assert own.max() < 1 << 16
 
 
+@settings(deadline=None)
 @given(st.integers(-(1 << 17), 1 << 17))
 def test_sigmoid(argument):
     assert arithmetic.sigmoid(argument) == sigmoid(argument)
