@@ -52,13 +52,15 @@ class _LowPrecisionModel(BaseEstimator):
     intercept_: Any
     _rows: RowChoice
 
-    def __init__(self, *, bits: Any = "auto", encoding="auto", epochs=20, step: Any = "auto",
-                 schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
-                 scaler="minmax", feature_range: Any = "auto", label_range: Any = "auto",
+    def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform", epochs=20,
+                 step: Any = "auto", schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0,
+                 box: Any = None, copies=1, scaler="minmax", feature_range: Any = "auto",
+                 label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None):
         self.bits = bits
         self.encoding = encoding
+        self.levels = levels
         self.epochs = epochs
         self.step = step
         self.schedule = schedule
@@ -176,7 +178,7 @@ class _LowPrecisionModel(BaseEstimator):
             raise ValueError(f"bits must be 'auto', an integer from 1 to 8, or {FLOAT_BITS}, "
                              f"not {self.bits!r}")
         return resolve_rows(model, bits=_given(self.bits), encoding=_given(self.encoding),
-                            refetch=self._asked_refetch(), batch=batch)
+                            refetch=self._asked_refetch(), batch=batch, levels=self.levels)
 
     def _asked_refetch(self) -> bool | None:
         """Refetching as asked for; None: wherever it is possible."""
@@ -192,7 +194,7 @@ class _LowPrecisionModel(BaseEstimator):
         scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self.scaler)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
                              bus_width=bus_width, scaler=scaler, copies=self.copies,
-                             seed=int(seed), fine_rows=choice.refetch)
+                             seed=int(seed), fine_rows=choice.refetch, levels=choice.levels)
 
     def _device_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto"}
@@ -289,6 +291,9 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         ``nearest``, ``stochastic``, ``compensated``, ``double-symmetric``, ``double``, or, for 32
         bits, ``float``; see docs/number-formats.md. ``auto``: ``compensated``;
         ``float`` with 32 bits.
+    levels : {"uniform", "optimal"}, default="uniform"
+        ``optimal``: each column has a table of its own levels, those of least variance for the
+        rows; with ``nearest``, ``stochastic`` and ``compensated`` up to 5 bits.
     epochs : int, default=20
         Passes over the rows.
     step : float or "auto", default="auto"
@@ -492,6 +497,9 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         bits, ``float``; see docs/number-formats.md. ``auto``: ``compensated`` with loss
         ``squared_error``, ``nearest`` with ``hinge``, else ``stochastic``;
         ``float`` with 32 bits.
+    levels : {"uniform", "optimal"}, default="uniform"
+        ``optimal``: each column has a table of its own levels, those of least variance for the
+        rows; with ``nearest``, ``stochastic`` and ``compensated`` up to 5 bits.
     epochs, step, schedule, batch, l2, l1, box, copies, scaler, feature_range, model_range
         See :class:`LowPrecisionRegressor`.
     fit_intercept
@@ -540,12 +548,14 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     """
 
     def __init__(self, *, loss="squared_error", refetch: Any = "auto", bits: Any = "auto",
-                 encoding="auto", epochs=20, step: Any = "auto", schedule: Any = "inverse",
-                 batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1, scaler="minmax",
-                 feature_range: Any = "auto", model_range: Any = "auto", fit_intercept=True,
-                 device: Any = "auto", warm_start=False, random_state: Any = None):
+                 encoding="auto", levels="uniform", epochs=20, step: Any = "auto",
+                 schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
+                 scaler="minmax", feature_range: Any = "auto", model_range: Any = "auto",
+                 fit_intercept=True, device: Any = "auto", warm_start=False,
+                 random_state: Any = None):
         super().__init__(
-            bits=bits, encoding=encoding, epochs=epochs, step=step, schedule=schedule, batch=batch,
+            bits=bits, encoding=encoding, levels=levels, epochs=epochs, step=step,
+            schedule=schedule, batch=batch,
             l2=l2, l1=l1, box=box, copies=copies, scaler=scaler, feature_range=feature_range,
             model_range=model_range, fit_intercept=fit_intercept, device=device,
             warm_start=warm_start, random_state=random_state)

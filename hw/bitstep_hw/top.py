@@ -16,6 +16,7 @@ from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
+from bitstep_hw.shell.level_tables import LevelTables
 from bitstep_hw.shell.register_bank import RegisterBank
 from bitstep_hw.shell.run_check import REGISTERS_LAYOUT
 from bitstep_hw.shell.run_control import RunControl
@@ -69,7 +70,7 @@ class Top(wiring.Component):
                                               max_outstanding=15)
         m.submodules.aux = aux = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
         m.submodules.models = models = WriteMaster(data_width=AUX_WIDTH)
-        m.submodules.pipeline = pipeline = Pipeline(config=config)
+        m.submodules.pipeline = pipeline = Pipeline(config=config.decoded)
         m.d.comb += [
             *connect_flat(self, "s_axi", bank.bus),
             *connect_flat(self, "m_axi_rows", rows.bus),
@@ -104,15 +105,30 @@ class Top(wiring.Component):
         # A cycle late: the end of a run waits until it has been so for several.
         m.d.sync += control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all())
         m.submodules.labels = labels = LabelUnpacker()
-        self._connect_pipeline(m, bank, control, pipeline, rows, labels)
+        if config.level_tables:
+            self._connect_tables(m, control, rows, pipeline)
+        else:
+            wiring.connect(m, rows.o, pipeline.i_rows)
+        self._connect_pipeline(m, bank, control, pipeline, labels)
         self._connect_feeders(m, bank, control, rows, aux, models, labels)
         self._connect_model(m, control, pipeline, models)
         self._count(m, bank, control, pipeline, readers)
         return m
 
-    def _connect_pipeline(self, m, bank, control, pipeline, rows, labels):
-        """Rows, labels and numbers into the pipeline."""
-        wiring.connect(m, rows.o, pipeline.i_rows)
+    def _connect_tables(self, m, control, rows, pipeline):
+        """Rows into the pipeline, through the tables of levels."""
+        m.submodules.tables = tables = LevelTables(config=self.config)
+        wiring.connect(m, control.o_tables, tables.i_tables)
+        wiring.connect(m, rows.o, tables.i)
+        wiring.connect(m, tables.o, pipeline.i_rows)
+        m.d.comb += [
+            tables.clear.eq(control.begin | control.stop),
+            tables.beats.eq(control.run.beats_per_row),
+            tables.words.eq(control.level_tables_beats), control.tables_done.eq(tables.done),
+        ]
+
+    def _connect_pipeline(self, m, bank, control, pipeline, labels):
+        """Labels and numbers into the pipeline."""
         wiring.connect(m, labels.o, pipeline.i_labels)
         wiring.connect(m, control.run, pipeline.run)
         wiring.connect(m, control.steps, pipeline.steps)
@@ -126,7 +142,10 @@ class Top(wiring.Component):
     def _connect_feeders(self, m, bank, control, rows, aux, models, labels):
         """Jobs of the readers and of the writer, and the auxiliary stream."""
         m.submodules.row_feeder = row_feeder = RowFeeder()
-        m.submodules.aux_feeder = aux_feeder = AuxFeeder()
+        m.submodules.aux_feeder = aux_feeder = AuxFeeder(level_tables=self.config.level_tables)
+        if self.config.level_tables:
+            m.d.comb += [aux_feeder.level_tables_address.eq(bank.level_tables_address),
+                         aux_feeder.level_tables_beats.eq(control.level_tables_beats)]
         for name, source, target in (("row_jobs", row_feeder.o, rows.i_job),
                                      ("aux_jobs", aux_feeder.o, aux.i_job),
                                      ("aux_words", aux.o, control.i),

@@ -28,6 +28,10 @@ REFETCH = PipelineConfig(bits=3, max_features=60, lookahead=7, refetch=True, pro
 FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True)
 LOGISTIC = PipelineConfig(bits=4, max_features=48, lookahead=3, solver="logistic",
                           cycles_per_update=6, proximal=True)
+TABLES = [
+    PipelineConfig(bits=4, max_features=60, lookahead=4, level_tables=True, proximal=True),
+    PipelineConfig(bits=5, max_features=60, lookahead=2, level_tables=True, cycles_per_update=4),
+]
 # Wider buses, at the sizes that users have: rows of 256 features, batches of 64 and 256 rows.
 WIDE = [
     PipelineConfig(bits=8, bus_width=128, max_features=256, lookahead=1, cycles_per_update=4),

@@ -65,7 +65,8 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             max_features=arguments.max_features, lookahead=0 if auto else arguments.lookahead,
             cycles_per_update=cycles_per_update, minibatch=arguments.minibatch,
             corrections=arguments.corrections, solver=arguments.solver,
-            proximal=arguments.proximal, refetch=arguments.refetch)
+            proximal=arguments.proximal, refetch=arguments.refetch,
+            level_tables=rows.levels != "uniform")
     except ValueError as error:
         raise UsageError(str(error)) from error
     return config.with_lookahead(arguments.features) if auto else config

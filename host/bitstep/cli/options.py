@@ -12,7 +12,7 @@ import numpy as np
 
 from bitstep.data import dataset_names
 from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD
-from bitstep.quantization import ENCODINGS
+from bitstep.quantization import ENCODINGS, LEVELS
 from bitstep.quantization.labels import MAX_CLASSES, distinct
 from bitstep.quantization.scaling import SCALERS
 from bitstep.training.models import MODELS
@@ -84,6 +84,10 @@ def add_pipeline_options(parser: argparse.ArgumentParser, *, by_model: bool = Tr
     parser.add_argument("--encoding", choices=tuple(ENCODINGS), metavar="E",
                         help=f"how values become codes: {', '.join(ENCODINGS)} (default: "
                         f"{default('encoding')}; float with --bits {FLOAT_BITS})")
+    parser.add_argument("--levels", choices=LEVELS,
+                        help="uniform: equally spaced; optimal: each column has a table of the "
+                        "levels of least variance, for nearest, stochastic and compensated up to "
+                        "5 bits (default: uniform)")
     parser.add_argument("--bus-width", type=int, choices=BUS_WIDTHS,
                         help="bits in a beat of the row bus (default: 64)")
 

@@ -214,7 +214,7 @@ def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> Quanti
         return quantize_rows(
             dataset.features, bits=request.bits, encoding=request.encoding,
             bus_width=request.bus_width, scaler=request.scaler, copies=request.copies,
-            seed=request.seed, fine_rows=fine_rows, progress=bar.to)
+            seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to)
 
 
 def _from_codes(arguments):

@@ -51,7 +51,10 @@ def run(arguments: argparse.Namespace) -> int:
     request = request_rows(arguments)
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
-    cells = bool(ENCODINGS[request.encoding].cell)
+    cells = bool(ENCODINGS[request.encoding].cell) and request.levels == "uniform"
+    if arguments.fine_rows and request.levels != "uniform":
+        raise UsageError("--fine-rows needs --levels uniform, since refetching needs equally "
+                         "spaced levels")
     if arguments.fine_rows and not cells:
         raise UsageError("--fine-rows needs --encoding nearest or stochastic, whose codes bound "
                          f"the value, not {request.encoding}")
@@ -59,7 +62,8 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.fine_rows is None else arguments.fine_rows
     options = RowOptions(
         bits=request.bits, encoding=request.encoding, bus_width=request.bus_width,
-        scaler=request.scaler, copies=request.copies, seed=request.seed, fine_rows=fine_rows)
+        scaler=request.scaler, copies=request.copies, seed=request.seed, fine_rows=fine_rows,
+        levels=request.levels)
     table = open_table(arguments.data, data_home=arguments.data_home, progress=True)
     survey, chosen = _survey(table, arguments.train_rows, request)
     own = table.task or task_of_labels(survey.labels)

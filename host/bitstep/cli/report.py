@@ -34,7 +34,8 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
     rows, config = request.problem.request, request.config
     return {
         "model": request.problem.model, "loss": request.problem.kind.sklearn_loss,
-        "bits": rows.bits, "encoding": rows.encoding, "bus_width": rows.bus_width,
+        "bits": rows.bits, "encoding": rows.encoding, "levels": rows.levels,
+        "bus_width": rows.bus_width,
         "scaler": rows.scaler, "copies": rows.copies, "epochs": model.epochs_done,
         "batch": training.batch, "step": float(training.steps[0]), "schedule": request.schedule,
         "l2": objective.l2, "l1": objective.l1, "box": objective.box,

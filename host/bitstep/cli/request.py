@@ -10,7 +10,8 @@ from bitstep.training.models import MODELS
 
 # Those that do not depend on the model. A file of `bitstep quantize` says all of them, so the
 # parser's default is None: an option that contradicts a file can be told from one not given.
-ROW_DEFAULTS = {"bus_width": 64, "scaler": "minmax", "copies": 1, "shuffle": True, "seed": 0}
+ROW_DEFAULTS = {"bus_width": 64, "scaler": "minmax", "copies": 1, "shuffle": True, "seed": 0,
+                "levels": "uniform"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class RowRequest:
 
     Attributes
     ----------
-    bits, encoding, bus_width, scaler, copies, seed
+    bits, encoding, bus_width, scaler, copies, seed, levels
         See :func:`bitstep.quantization.quantize_rows`.
     refetch : bool
         True if rows are fetched again with 16 bits a value.
@@ -34,6 +35,7 @@ class RowRequest:
     scaler: str
     copies: int
     seed: int
+    levels: str
     shuffle: bool | None
 
 
@@ -57,7 +59,7 @@ def request_rows(arguments: argparse.Namespace, *, refetch: bool | None = False,
     model = MODELS[getattr(arguments, "model", None) or "linreg"]
     try:
         choice = resolve_rows(model, bits=arguments.bits, encoding=arguments.encoding,
-                              refetch=refetch, batch=batch)
+                              refetch=refetch, batch=batch, levels=others["levels"])
     except ChoiceError as error:
         raise usage_error(error, arguments) from error
     return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch, **others)
@@ -78,7 +80,8 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
             raise UsageError(f"{option} needs features, but {source} is quantized already: "
                              "choose rows, order and seed with `bitstep quantize`")
     stored = {"bits": rows.bits, "encoding": rows.encoding, "copies": rows.copies,
-              "bus_width": rows.bus_width, "scaler": rows.scaler.kind}
+              "bus_width": rows.bus_width, "scaler": rows.scaler.kind,
+              "levels": "uniform" if rows.level_tables is None else "optimal"}
     for name, value in stored.items():
         given = getattr(arguments, name)
         if given not in (None, value):
@@ -93,7 +96,8 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
                              f"a {data.task}")
         choice = resolve_rows(MODELS[name], bits=rows.bits, encoding=rows.encoding,
                               refetch=arguments.refetch, batch=arguments.batch,
-                              has_fine_rows=data.fine_rows is not None)
+                              has_fine_rows=data.fine_rows is not None,
+                              levels=stored["levels"])
     except ChoiceError as error:
         raise usage_error(error, arguments, encoding=rows.encoding, model=name,
                           stored=True) from error
@@ -115,6 +119,11 @@ def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: 
     encoding, model = encoding or arguments.encoding, model or asked
     if error.rule == "bits":
         return UsageError(str(error))
+    if error.rule == "levels":
+        text = str(error).replace("refetch=True", "--refetch")
+        return UsageError(text.replace("levels='uniform'", "--levels uniform")
+                          .replace("levels 'optimal' need one of the encodings",
+                                   "--levels optimal needs one of the encodings"))
     if error.rule == "float":
         return UsageError(f"--bits {arguments.bits} does not go together with --encoding "
                           f"{encoding}: 32 bits are floating-point numbers, encoding float; leave "

@@ -115,7 +115,8 @@ class RunClock:
         self.end()
 
     def load(self):
-        """From the start to the first epoch: checks, then model and coefficients."""
+        """From the start to the first epoch: checks, then model, coefficients and tables of levels.
+        """
         shape, streams = self.shape, self.streams
         begin = shape.beats.bit_length()        # the check takes a cycle a bit
         streams.begin(begin + self.late)
@@ -129,6 +130,8 @@ class RunClock:
             began = self.time
             end = streams.words(began + self.late, shape.model_words)
             self._moved(began, end + self.late)
+        if shape.table_words:
+            self._moved(self.time, streams.load_tables(self.time, shape.table_words))
 
     def epoch(self, events: Iterable[tuple[int, int]] = ()):
         """Read the epoch's entry of the table and let its rows pass."""

@@ -31,6 +31,8 @@ class Shape:
         Pairs of model words that hold features.
     fine_words : int
         64-bit words of a fine row.
+    table_words : int
+        64-bit words of the tables of levels; 0 without.
     warm : bool
         The run reads an initial model.
     refetching : bool
@@ -50,6 +52,7 @@ class Shape:
     model_words: int
     pairs: int
     fine_words: int
+    table_words: int
     warm: bool
     refetching: bool
 
@@ -73,6 +76,7 @@ class Shape:
             model_words=beats * per_beat + 1,
             pairs=(beats - 1) * per_beat + ceil_div(last_lanes, 2),
             fine_words=config.fine_words(job.n_features) // 4,
+            table_words=config.table_words(job.n_features) if config.level_tables else 0,
             warm=bool(job.model.any() or job.intercept), refetching=job.cell_half_levels > 0)
 
     @property

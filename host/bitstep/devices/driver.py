@@ -158,6 +158,8 @@ class Run:
         first = self._buffer("first model", self.layout.n_bytes) if warm else None
         coefficients = self._buffer("coefficients", self.layout.n_bytes) \
             if job.correction_period else None
+        tables = None if job.level_tables is None else self.layout.pack_tables(job.level_tables)
+        level_tables = None if tables is None else self._buffer("level tables", tables.size)
         fine_rows = self._buffer("fine rows", job.n_rows * self.layout.fine_bytes) \
             if job.cell_half_levels else None
 
@@ -173,7 +175,9 @@ class Run:
         if fine_rows and job.fine_rows is not None:
             packed = self.layout.pack_fine(job.fine_rows)
             fine_rows.array[:packed.size] = packed
-        for buffer in (rows, labels, epoch_table, first, coefficients, fine_rows):
+        if level_tables and tables is not None:
+            level_tables.array[:tables.size] = tables
+        for buffer in (rows, labels, epoch_table, first, coefficients, fine_rows, level_tables):
             if buffer:
                 buffer.to_device()
 
@@ -197,6 +201,7 @@ class Run:
             "MODEL_IN_ADDRESS": first.address if first else 0,
             "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
             "FINE_ADDRESS": fine_rows.address if fine_rows else 0,
+            "LEVEL_TABLES_ADDRESS": level_tables.address if level_tables else 0,
             "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": self.layout.n_bytes,
         }.items():
             self.write_pair(name, value)

@@ -10,7 +10,7 @@ from bitstep.golden.dither import dithers
 from bitstep.golden.integer import IntegerEpoch
 from bitstep.golden.steps import Saturated
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.levels import decode, unpack_codes, unpack_labels
+from bitstep.pipeline.levels import decode, look_up, unpack_codes, unpack_labels
 from bitstep.pipeline.registers import Saturation
 
 
@@ -67,7 +67,10 @@ def train(job: TrainingJob) -> Iterator[EpochModel]:
             values = float32.decode(packed, job)
         else:
             codes = unpack_codes(packed, job.config, job.n_features)
-            values = decode(codes, bits=job.config.bits, row_format=job.config.row_format)
+            if job.level_tables is None:
+                values = decode(codes, bits=job.config.bits, row_format=job.config.row_format)
+            else:
+                values = (look_up(codes, job.level_tables),) * 2
             epoch = IntegerEpoch(job, steps, model, intercept)
         rows = zip(*values, labels.tolist(), dithers(steps.key, job.n_rows).tolist(), strict=True)
         saturation = Saturation(0)

@@ -30,11 +30,15 @@ FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
 FINE_WIDTH = 16             # bits of a value of a fine row, signed
 LOOKAHEAD_MARGIN_WIDTH = 63     # bits of what updates in flight may change, unsigned
+TABLE_LEVEL_BITS = 8        # bits of a level in a table of levels, signed
+MAX_TABLE_BITS = 5          # largest stored bits of a value whose levels are in a table
 MAX_CELL_HALF_LEVELS = 4    # largest half-width of an encoding's cell, in half levels
 SIGMOID_FRACTION = 12       # fraction bits of the sigmoid's argument
 AUX_WIDTH = 64              # bits of the bus that carries labels, tables and models
 MAX_FEATURES = 1 << 20
 MAX_LOOKAHEAD = 32
+
+_FLAGS = ("minibatch", "corrections", "proximal", "refetch", "level_tables")
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -88,6 +92,10 @@ class PipelineConfig:
         True if rows that could be on either side of the hinge are read again with 16 bits a value
         (costs memories, multipliers and a port). Needs row format ``one_level`` and solver
         ``linear``.
+    level_tables : bool
+        True if every feature has a table of its levels, loaded at the start of a run: a code is an
+        index into it (costs a memory a lane, and lanes as wide as with 8 bits). Needs row format
+        ``one_level``, at most 5 bits and no ``refetch``.
 
     Raises
     ------
@@ -106,15 +114,16 @@ class PipelineConfig:
     solver: str = "linear"
     proximal: bool = False
     refetch: bool = False
+    level_tables: bool = False
 
     def __post_init__(self):
         for name in ("bus_width", "bits", "max_features", "lookahead", "cycles_per_update"):
             if isinstance(value := getattr(self, name), np.integer):
                 object.__setattr__(self, name, int(value))
-        for name in ("minibatch", "corrections", "proximal", "refetch"):
+        for name in _FLAGS:
             if isinstance(value := getattr(self, name), np.bool_):
                 object.__setattr__(self, name, bool(value))
-        _choice("bus_width", self.bus_width, BUS_WIDTHS)
+        _choice("bus_width", self.bus_width, self._bus_widths)
         _choice("row_format", self.row_format, ROW_FORMATS)
         if self.row_format == "float32":
             _choice("bits of row format 'float32'", self.bits, (FLOAT_BITS,))
@@ -125,7 +134,7 @@ class PipelineConfig:
         _choice("solver", self.solver, SOLVERS)
         _choice(f"cycles_per_update of solver {self.solver!r}", self.cycles_per_update,
                 CYCLES_PER_UPDATE[self.solver])
-        for name in ("minibatch", "corrections", "proximal", "refetch"):
+        for name in _FLAGS:
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
         if self.row_format == "two_levels" and self.bits < 2:
@@ -134,15 +143,35 @@ class PipelineConfig:
         if self.refetch and (self.row_format, self.solver) != ("one_level", "linear"):
             raise ValueError("A pipeline with refetch must have row format 'one_level' and solver "
                              f"'linear', not {self.row_format!r} and {self.solver!r}")
+        if self.level_tables and (self.row_format != "one_level" or self.refetch
+                                  or self.bits > MAX_TABLE_BITS):
+            raise ValueError(f"A pipeline with level_tables must have row format 'one_level', at "
+                             f"most {MAX_TABLE_BITS} bits and no refetch, not "
+                             f"{self.row_format!r}, {self.bits} and {self.refetch}")
 
     # Codes and levels
+
+    @property
+    def _bus_widths(self) -> tuple[int, ...]:
+        return BUS_WIDTHS
+
+    @property
+    def decoded(self) -> "PipelineConfig":
+        """The pipeline behind the tables of levels: as many lanes, whose codes are levels of 8
+        bits. Without tables this configuration itself.
+        """
+        if not self.level_tables:
+            return self
+        choices = {**self.to_dict(), "level_tables": False, "bits": TABLE_LEVEL_BITS,
+                   "bus_width": self.lanes * TABLE_LEVEL_BITS}
+        return _DecodedConfig(**choices)
 
     @property
     def level_limit(self) -> int:
         """Weight of the value 1 of a scaled feature in a dot product: the largest level, or,
         for row format ``float32``, 1 with all fraction bits of the sum.
         """
-        return level_limit(self.bits, self.row_format)
+        return level_limit(TABLE_LEVEL_BITS if self.level_tables else self.bits, self.row_format)
 
     @property
     def gradient_limit(self) -> int:
@@ -162,7 +191,7 @@ class PipelineConfig:
     @property
     def has_zero_code(self) -> bool:
         """True if the code 0 decodes to level 0, so that padding needs no mask."""
-        return self.bits > (1 if self.row_format == "one_level" else 2)
+        return self.level_tables or self.bits > (1 if self.row_format == "one_level" else 2)
 
     @property
     def fine_fraction(self) -> int:
@@ -213,6 +242,17 @@ class PipelineConfig:
         beats = self.beats(n_features)
         last = n_features - (beats - 1) * self.lanes
         return ceil_div((beats - 1) * self.model_lanes + last, 4) * 4
+
+    def table_words(self, n_features: int) -> int:
+        """64-bit words of the tables of levels: for each beat of a row and each code, a level of
+        every lane.
+        """
+        return self.beats(n_features) * self.table_row_words << self.bits
+
+    @property
+    def table_row_words(self) -> int:
+        """64-bit words of a level of every lane."""
+        return ceil_div(self.lanes * TABLE_LEVEL_BITS, AUX_WIDTH)
 
     # Arithmetic
 
@@ -359,7 +399,7 @@ class PipelineConfig:
         other : PipelineConfig
             The pipeline that the jobs are made for.
         """
-        same = ("bits", "bus_width", "row_format", "solver")
+        same = ("bits", "bus_width", "row_format", "solver", "level_tables")
         return all(getattr(self, name) == getattr(other, name) for name in same) \
             and all(getattr(self, name) or not getattr(other, name)
                     for name in ("proximal", "refetch")) \
@@ -397,7 +437,7 @@ class PipelineConfig:
         flags = "".join(f"-{flag}" for flag, said in (
             ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
             ("logistic", self.solver == "logistic"), ("proximal", self.proximal),
-            ("refetch", self.refetch)) if said)
+            ("refetch", self.refetch), ("tables", self.level_tables)) if said)
         return (f"w{self.bus_width}-b{self.bits}-{_SHORT[self.row_format]}-n{self.max_features}"
                 f"-d{self.lookahead}-c{self.cycles_per_update}{flags}")
 
@@ -408,6 +448,14 @@ class PipelineConfig:
     def digest(self) -> bytes:
         """32 bytes that differ between any two configurations."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).digest()
+
+
+class _DecodedConfig(PipelineConfig):
+    """Configuration behind tables of levels, whose beats have any width."""
+
+    @property
+    def _bus_widths(self):
+        return (self.bus_width,)
 
 
 def level_limit(bits: int, row_format: str) -> int:

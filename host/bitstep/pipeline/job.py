@@ -21,7 +21,7 @@ from bitstep.pipeline.config import (
 )
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.pipeline.shapes import check_fine_rows, check_labels, check_rows
+from bitstep.pipeline.shapes import check_fine_rows, check_labels, check_level_tables, check_rows
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
 KEY_WIDTH = 32                                # bits of an epoch's key
@@ -122,6 +122,8 @@ class TrainingJob:
     cell_half_levels : int
         Largest difference of a value of ``fine_rows`` to the level of its code, in half levels, 1
         to 4; 0: no row is fetched again.
+    level_tables : ndarray of int8, shape (n_features, 2 ** config.bits), or None
+        Level of each feature's codes, from -127 to 127; needed by a pipeline with level tables.
 
     Raises
     ------
@@ -147,6 +149,7 @@ class TrainingJob:
     box_limit: int = MODEL_LIMIT
     fine_rows: np.ndarray | None = None
     cell_half_levels: int = 0
+    level_tables: np.ndarray | None = None
 
     @property
     def n_rows(self) -> int:
@@ -212,6 +215,7 @@ class TrainingJob:
         self._check_loss()
         self._check_proximal()
         self._check_fine()
+        check_level_tables(self.level_tables, config, self.n_features)
 
     def _check_loss(self):
         rule = LOSSES[self.loss]

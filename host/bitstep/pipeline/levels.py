@@ -57,6 +57,21 @@ def decode(codes: np.ndarray, *, bits: int, row_format: str) -> tuple[np.ndarray
     return interval + ups[0], interval + ups[1]
 
 
+def look_up(codes: np.ndarray, tables: np.ndarray) -> np.ndarray:
+    """Levels of codes whose features have tables.
+
+    Parameters
+    ----------
+    codes : ndarray of uint8, shape (n_rows, n_features)
+    tables : ndarray of int8, shape (n_features, 2 ** bits)
+
+    Returns
+    -------
+    ndarray of int64, shape (n_rows, n_features)
+    """
+    return tables[np.arange(len(tables)), codes].astype(np.int64)
+
+
 def unpack_labels(labels: np.ndarray, label_format: LabelFormat, n_rows: int) -> np.ndarray:
     """Stored labels as integers: +1 and -1 for signs.
 

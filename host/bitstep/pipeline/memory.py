@@ -172,6 +172,7 @@ class ModelLayout:
     """
 
     def __init__(self, config: PipelineConfig, n_features: int):
+        self._config = config
         feature = np.arange(n_features)
         self.n_words = config.model_words(n_features)
         self.n_bytes = 4 * self.n_words
@@ -192,6 +193,18 @@ class ModelLayout:
         words = np.zeros((len(rows), self.fine_words), "<i2")
         words[:, self.position] = rows
         return words.reshape(-1).view(np.uint8)
+
+    def pack_tables(self, tables: np.ndarray) -> np.ndarray:
+        """Return the bytes of tables of levels: for each beat of a row and each code a level of
+        every lane, padded to 64 bits.
+        """
+        config, (n_features, n_codes) = self._config, tables.shape
+        beats = config.beats(n_features)
+        levels = np.zeros((beats * config.lanes, n_codes), np.int8)
+        levels[:n_features] = tables
+        packed = np.zeros((beats, n_codes, 8 * config.table_row_words), np.int8)
+        packed[:, :, :config.lanes] = levels.reshape(beats, config.lanes, -1).swapaxes(1, 2)
+        return packed.reshape(-1).view(np.uint8)
 
     def unpack(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return models and intercepts from words of shape (n_models, n_words)."""

@@ -6,7 +6,7 @@ Every register is 32 bits wide; a 64-bit value is two registers, ``NAME_LO`` and
 import enum
 from dataclasses import dataclass
 
-MAP_VERSION = 2
+MAP_VERSION = 3
 ADDRESS_WIDTH = 10          # bits of a byte address on the register bus
 
 
@@ -142,6 +142,8 @@ REGISTERS = tuple([
     Register("LOOKAHEAD_MARGIN", 0x0C8, "rw", 32, "Bound of what the updates in flight add to the "
              "reach of a row's cells, in units of K rounded up: CELL_HALF_LEVELS times "
              "LOOKAHEAD times the largest possible sum of a row's levels; 0 without refetching"),
+    *_pair("LEVEL_TABLES_ADDRESS", 0x0D0, "rw", "Address of the tables of levels, aligned to 8 "
+           "bytes; for pipelines that have them"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

@@ -43,6 +43,21 @@ def check_fine_rows(fine_rows: np.ndarray | None, n_rows: int, n_features: int) 
     _check("fine_rows", fine_rows, np.int16, (n_rows, n_features))
 
 
+def check_level_tables(tables: np.ndarray | None, config: PipelineConfig, n_features: int) -> None:
+    """Raise ValueError unless tables of levels are what a pipeline reads, or neither is there."""
+    if not config.level_tables:
+        if tables is not None:
+            raise ValueError("This pipeline has no tables of levels; build one with "
+                             "level_tables=True")
+        return
+    if tables is None:
+        raise ValueError("level_tables must hold the levels of every feature's codes, not nothing")
+    _check("level_tables", tables, np.int8, (n_features, 1 << config.bits))
+    if tables.min() < -config.level_limit:
+        raise ValueError(f"level_tables must be from {-config.level_limit} to "
+                         f"{config.level_limit}, not {tables.min()}")
+
+
 def _check(name, array, dtype, shape):
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"{name} must be {np.dtype(dtype)} of shape {shape}, not {array.dtype} of "

@@ -9,6 +9,7 @@ from bitstep.pipeline.shapes import MAX_COPIES
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encodings import ENCODINGS, Grid, encode
 from bitstep.quantization.labels import LabelStream, quantize_labels, sign_labels
+from bitstep.quantization.level_tables import LEVELS
 from bitstep.quantization.quantizing import quantize, quantize_rows
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import (
@@ -19,7 +20,8 @@ from bitstep.quantization.scaling import (
 )
 from bitstep.quantization.storage import StorageError, load_quantized, save_quantized
 
-__all__ = ["ENCODINGS", "MAX_COPIES", "Grid", "LabelStream", "QuantizedDataset", "QuantizedRows",
-           "Scaler", "StorageError", "column_ranges", "encode", "fit_scaler", "load_quantized",
-           "pack_codes", "pack_floats", "pack_labels", "quantize", "quantize_labels",
-           "quantize_rows", "save_quantized", "scaler_of_ranges", "sign_labels", "unpack_floats"]
+__all__ = ["ENCODINGS", "LEVELS", "MAX_COPIES", "Grid", "LabelStream", "QuantizedDataset",
+           "QuantizedRows", "Scaler", "StorageError", "column_ranges", "encode", "fit_scaler",
+           "load_quantized", "pack_codes", "pack_floats", "pack_labels", "quantize",
+           "quantize_labels", "quantize_rows", "save_quantized", "scaler_of_ranges", "sign_labels",
+           "unpack_floats"]

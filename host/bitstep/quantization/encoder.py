@@ -1,15 +1,17 @@
 """From features to the packed codes of a file or an array, one block of rows after the other."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from bitstep.checks import check_choice, check_integer
 from bitstep.data.blocks import Workspace, block_rows
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import TABLE_LEVEL_BITS, PipelineConfig
 from bitstep.pipeline.memory import pack_codes, pack_floats
 from bitstep.pipeline.shapes import MAX_COPIES
 from bitstep.quantization.encodings import ENCODINGS, Grid, fine_encodings
+from bitstep.quantization.level_tables import PlaceCounts, TableGrid, check_levels
 from bitstep.quantization.scaling import SCALERS, Scaler
 
 
@@ -30,6 +32,7 @@ class RowOptions:
     copies: int = 1
     seed: int = 0
     fine_rows: bool = False
+    levels: str = "uniform"
 
     def __post_init__(self):
         Grid(self.encoding, self.bits)
@@ -40,12 +43,41 @@ class RowOptions:
                              f"{self.fine_rows!r}: they are kept for the encodings "
                              f"{fine_encodings()}")
         check_choice("scaler", self.scaler, SCALERS)
+        check_levels(self.levels, self.encoding, self.bits)
+        if self.fine_rows and self.levels != "uniform":
+            raise ValueError(f"fine_rows must be False for levels {self.levels!r}: refetching "
+                             "needs equally spaced levels")
 
     def config(self, n_features: int) -> PipelineConfig:
         """The least pipeline that reads the rows."""
         return PipelineConfig(bus_width=self.bus_width, bits=self.bits,
                               row_format=ENCODINGS[self.encoding].row_format,
-                              max_features=n_features)
+                              max_features=n_features, level_tables=self.levels != "uniform")
+
+
+def optimal_tables(options: RowOptions, scaler: Scaler,
+                   pieces: Iterable[np.ndarray]) -> np.ndarray:
+    """Tables of the levels that have the least variance for some rows: a pass over them.
+
+    Parameters
+    ----------
+    options : RowOptions
+    scaler : Scaler
+    pieces : iterable of ndarray of numbers, shape (rows, n_features)
+        At most :func:`bitstep.data.blocks.block_rows` rows each.
+
+    Returns
+    -------
+    ndarray of int8, shape (n_features, 2 ** bits)
+    """
+    n_features = len(scaler.centre)
+    # Positions on the grid of all levels are those of 8-bit codes.
+    encoder = RowEncoder(RowOptions(bits=TABLE_LEVEL_BITS, encoding="stochastic"), scaler,
+                         block_rows(n_features))
+    counts = PlaceCounts(n_features)
+    for piece in pieces:
+        counts.add(encoder.positions(piece))
+    return counts.tables(options.bits)
 
 
 class RowEncoder:
@@ -61,10 +93,12 @@ class RowEncoder:
         Features to u in [-1, 1].
     n_rows : int
         Rows of all blocks.
+    tables : ndarray of int8, shape (n_features, 2 ** bits), or None
+        Tables of levels; needed unless levels are ``uniform``.
 
     Attributes
     ----------
-    bits, encoding, bus_width, seed, scaler, n_features
+    bits, encoding, bus_width, seed, scaler, n_features, level_tables
         As in :class:`bitstep.quantization.rows.QuantizedRows`.
     n_rows : int
     block_rows : int
@@ -73,7 +107,8 @@ class RowEncoder:
         Copies that differ: 1 for encodings without draws.
     """
 
-    def __init__(self, options: RowOptions, scaler: Scaler, n_rows: int):
+    def __init__(self, options: RowOptions, scaler: Scaler, n_rows: int,
+                 tables: np.ndarray | None = None):
         self.n_rows, self.n_features = n_rows, len(scaler.centre)
         self.bits, self.encoding = int(options.bits), options.encoding
         self.bus_width, self.seed = options.bus_width, int(options.seed)
@@ -83,7 +118,10 @@ class RowEncoder:
         self.n_arrays = options.copies if draws else 1
         self._names = [f"rows_{copy if draws else 0}" for copy in range(options.copies)]
         self._config, self._fine_rows = options.config(self.n_features), options.fine_rows
-        self._grid, self._draws = Grid(self.encoding, self.bits), draws
+        self.level_tables = tables
+        self._draws = draws
+        self._grid = Grid(self.encoding, self.bits) if tables is None \
+            else TableGrid(self.encoding, self.bits, tables)
         self._work = Workspace(n_rows, self.n_features)
         self._centre, self._scale = (np.tile(part, self._work.joined)
                                      for part in (scaler.centre, scaler.scale))

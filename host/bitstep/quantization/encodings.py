@@ -76,7 +76,8 @@ class Grid:
     """The equally spaced levels on [-1, 1] of an encoding; of ``float``, single precision.
 
     Whatever depends on where levels lie is here: positions, codes, variance and fine rows.
-    A table of levels for each column would be another class with these methods.
+    Tables of levels are another class with these methods
+    (:mod:`bitstep.quantization.level_tables`).
 
     Parameters
     ----------
@@ -245,6 +246,21 @@ class Grid:
 def _draw(positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
     """Ends of the intervals that positions lie in, as uint32: the upper one with the probability
     that the fraction says."""
+    drawn = random_words(positions.size, rng).reshape(positions.shape)
+    drawn >>= 32 - FRACTION_BITS
+    drawn += positions
+    drawn >>= FRACTION_BITS
+    return drawn
+
+
+def random_words(count: int, rng: np.random.Generator | None) -> np.ndarray:
+    """Random words of 32 bits, two from each word of the bit generator: uint32, shape (count,).
+
+    Raises
+    ------
+    ValueError
+        If there is no rng, or one whose words have not 64 bits.
+    """
     if rng is None:
         raise ValueError("rng must be a numpy.random.Generator for an encoding that draws, "
                          "not None")
@@ -252,13 +268,8 @@ def _draw(positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
         raise ValueError("rng must draw words of 64 bits, which MT19937 does not; take "
                          "numpy.random.default_rng")
     # Raw words, because NumPy keeps a bit generator's stream for ever but not a Generator's.
-    raw = rng.bit_generator.random_raw(-(-positions.size // 2))
-    drawn = np.asarray(raw, np.uint64).astype("<u8", copy=False).view("<u4")[:positions.size]
-    drawn = drawn.reshape(positions.shape)
-    drawn >>= 32 - FRACTION_BITS
-    drawn += positions
-    drawn >>= FRACTION_BITS
-    return drawn
+    raw = rng.bit_generator.random_raw(-(-count // 2))
+    return np.asarray(raw, np.uint64).astype("<u8", copy=False).view("<u4")[:count]
 
 
 def encode(u: np.ndarray, *, bits: int, encoding: str,

@@ -9,7 +9,7 @@ from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.config import MAX_FEATURES
 from bitstep.quantization.dataset import QuantizedDataset
-from bitstep.quantization.encoder import RowEncoder, RowOptions
+from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.encodings import ENCODINGS, Grid
 from bitstep.quantization.labels import quantize_labels
 from bitstep.quantization.rows import QuantizedRows
@@ -18,7 +18,7 @@ from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler
 
 def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensated",
                   bus_width: int = 64, scaler: str | Scaler = "minmax", copies: int = 1,
-                  seed: int = 0, fine_rows: bool = False,
+                  seed: int = 0, fine_rows: bool = False, levels: str = "uniform",
                   progress: Callable[[int], None] | None = None) -> QuantizedRows:
     """Scale, encode and pack rows.
 
@@ -47,6 +47,9 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     fine_rows : bool
         True to keep fine rows, too (16 bits a value), so that a pipeline can fetch them again; for
         encodings ``nearest`` and ``stochastic``.
+    levels : {"uniform", "optimal"}
+        ``optimal``: each column has a table of its own levels, those of least variance for these
+        rows. For encodings ``nearest``, ``stochastic`` and ``compensated`` up to 5 bits.
     progress : callable, optional
         Called after each block of rows with the number of rows done.
 
@@ -63,9 +66,13 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     """
     kind = scaler.kind if isinstance(scaler, Scaler) else scaler
     options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=kind,
-                         copies=copies, seed=seed, fine_rows=fine_rows)
+                         copies=copies, seed=seed, fine_rows=fine_rows, levels=levels)
     options.config((features := _checked(features)).shape[1])
-    encoder = RowEncoder(options, _scaler(features, scaler), len(features))
+    fitted, tables = _scaler(features, scaler), None
+    if levels != "uniform":
+        tables = optimal_tables(options, fitted, (features[start:stop] for _, start, stop
+                                                  in row_blocks(*features.shape)))
+    encoder = RowEncoder(options, fitted, len(features), tables)
     arrays = {name: np.empty(shape, kind) for name, (kind, shape) in encoder.shapes().items()}
     for _, start, stop in row_blocks(*features.shape):
         for name, part in encoder.encode(encoder.positions(features[start:stop])).items():
@@ -75,7 +82,8 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     return QuantizedRows(
         bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=features.shape[1],
         packed=tuple(arrays[name] for name in encoder.array_names), scaler=encoder.scaler,
-        seed=int(seed), fine_rows=arrays.get("fine_rows"), variance=encoder.variance)
+        seed=int(seed), fine_rows=arrays.get("fine_rows"), variance=encoder.variance,
+        level_tables=encoder.level_tables)
 
 
 def _scaler(features: np.ndarray, scaler: str | Scaler) -> Scaler:
@@ -109,7 +117,7 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
         True to count a regression's labels from the centre of their range (else from 0).
     options
         Others of :func:`quantize_rows`: ``bus_width``, ``scaler``, ``copies``, ``seed``,
-        ``fine_rows``, ``progress``.
+        ``fine_rows``, ``levels``, ``progress``.
 
     Returns
     -------

@@ -4,11 +4,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitstep.pipeline.config import PipelineConfig, level_limit
-from bitstep.pipeline.levels import decode, unpack_codes
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.levels import decode, look_up, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
 from bitstep.pipeline.shapes import check_fine_rows, check_rows
 from bitstep.quantization.encodings import ENCODINGS, Grid, check_fine
+from bitstep.quantization.level_tables import check_levels, check_tables
 from bitstep.quantization.scaling import Scaler
 
 
@@ -35,6 +36,8 @@ class QuantizedRows:
         The rows with 16 bits a value, for refetching: in units of ``2 ** -fine_fraction`` of a
         level (:attr:`bitstep.pipeline.config.PipelineConfig.fine_fraction`), each value in the
         cells of its codes. Encodings ``nearest`` and ``stochastic`` only.
+    level_tables : ndarray of int8, shape (n_features, 2 ** bits), or None
+        Level of each column's codes, in units of u / 127; None: levels are equally spaced.
 
     Raises
     ------
@@ -51,6 +54,7 @@ class QuantizedRows:
     variance: np.ndarray = field(repr=False)
     seed: int
     fine_rows: np.ndarray | None = field(default=None, repr=False)
+    level_tables: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self):
         Grid(self.encoding, self.bits)
@@ -64,6 +68,9 @@ class QuantizedRows:
         if self.fine_rows is not None:
             check_fine(self.encoding)
             check_fine_rows(self.fine_rows, self.n_rows, self.n_features)
+        if self.level_tables is not None:
+            check_levels("optimal", self.encoding, self.bits)
+            check_tables(self.level_tables, self.n_features, self.bits)
 
     @property
     def n_rows(self) -> int:
@@ -88,12 +95,13 @@ class QuantizedRows:
         features.
         """
         return PipelineConfig(bus_width=self.bus_width, bits=self.bits, row_format=self.row_format,
-                              max_features=self.n_features)
+                              max_features=self.n_features,
+                              level_tables=self.level_tables is not None)
 
     @property
     def level_limit(self) -> int:
         """Weight of u = 1 in a dot product: the largest level, or 2**22 for ``float``."""
-        return level_limit(self.bits, self.row_format)
+        return self.config.level_limit
 
     @property
     def cell_half_levels(self) -> int:
@@ -125,6 +133,9 @@ class QuantizedRows:
         codes = self._unpack(np.ascontiguousarray(self.packed[0][rows]))
         if self.row_format == "float32":
             values = codes.astype(np.float64)
+            return values, values
+        if self.level_tables is not None:
+            values = look_up(codes, self.level_tables) / self.level_limit
             return values, values
         dots, gradients = decode(codes, bits=self.bits, row_format=self.row_format)
         scaled = dots / self.level_limit

@@ -85,6 +85,8 @@ def finish_archive(archive: ArchiveWriter, data: QuantizedRows | RowEncoder, lab
     for name, array in (("labels", labels.packed), ("centre", data.scaler.centre),
                         ("scale", data.scaler.scale), ("variance", data.variance)):
         archive.add(name, array)
+    if data.level_tables is not None:
+        archive.add("level_tables", data.level_tables)
     classes = labels.classes
     header = {
         "magic": MAGIC, "version": VERSION, "bits": data.bits, "encoding": data.encoding,
@@ -182,7 +184,8 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
-    for name in arrays.keys() - {"labels", "centre", "scale", "variance", "fine_rows"}:
+    for name in arrays.keys() - {"labels", "centre", "scale", "variance", "fine_rows",
+                                 "level_tables"}:
         if not name.startswith("rows_"):
             raise ValueError(f"nothing is known of array {name!r}")
     return QuantizedDataset(
@@ -191,7 +194,8 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
             n_features=header["n_features"],
             packed=tuple(arrays[name] for name in header["rows"]),
             scaler=Scaler(header["scaler"], arrays["centre"], arrays["scale"]),
-            variance=arrays["variance"], seed=header["seed"], fine_rows=arrays.get("fine_rows")),
+            variance=arrays["variance"], seed=header["seed"], fine_rows=arrays.get("fine_rows"),
+            level_tables=arrays.get("level_tables")),
         LabelStream(
             arrays["labels"], LabelFormat[header["label_format"]], header["label_scale"],
             header["label_offset"], None if classes is None else np.array(classes, np.float64)))
@@ -217,7 +221,8 @@ def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray, mapped: Mappe
             values = unpack_floats(rows[start:stop], data.n_features)
             if not (np.abs(values) <= 1).all():     # NaN is refused, too
                 raise ValueError(f"{name} holds a value that is not in [-1, 1]")
-        elif config.row_format == "one_level" and (config.bits > 1 or data.fine_rows is not None):
+        elif config.row_format == "one_level" and not config.level_tables \
+                and (config.bits > 1 or data.fine_rows is not None):
             codes = unpack_codes(rows[start:stop], config, data.n_features)
             if config.bits > 1 and (codes == impossible).any():
                 raise ValueError(f"{name} holds code {impossible}, which stands for no level")

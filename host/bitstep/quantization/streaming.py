@@ -1,10 +1,10 @@
 """Quantizing of a table in two passes, whose rows may be larger than memory.
 
 The first pass is :meth:`bitstep.data.tables.table.Table.survey`: labels, and ranges of the columns.
-The second pass turns values into positions on the grid, from which codes are drawn. Codes are drawn
-block after block in the order of the packed rows, which a shuffle makes another one than that of
-the file. So positions wait in parts of the packed rows: in memory where they fit, else in a
-temporary file, a part of which fits.
+Optimal levels take a pass of their own after it. The second pass turns values into positions on
+the grid, from which codes are drawn. Codes are drawn block after block in the order of the packed
+rows, which a shuffle makes another one than that of the file. So positions wait in parts of the
+packed rows: in memory where they fit, else in a temporary file, a part of which fits.
 """
 
 import tempfile
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bitstep.data.blocks import block_rows
 from bitstep.data.dataset import DataError, split_rows
 from bitstep.data.tables.table import Survey, Table
 from bitstep.pipeline.config import MAX_FEATURES
@@ -25,7 +26,7 @@ from bitstep.quantization.archive import (
     open_archive,
     write_at,
 )
-from bitstep.quantization.encoder import RowEncoder, RowOptions
+from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.labels import LabelStream
 from bitstep.quantization.scaling import scaler_of_ranges
 from bitstep.quantization.storage import finish_archive
@@ -142,8 +143,10 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
     if len(survey.low) > MAX_FEATURES:
         raise DataError(f"features must have at least one row and 1 to {MAX_FEATURES} columns, "
                         f"not shape ({chosen.count}, {len(survey.low)})")
-    encoder = RowEncoder(options, scaler_of_ranges(survey.low, survey.high, options.scaler),
-                         chosen.count)
+    scaler = scaler_of_ranges(survey.low, survey.high, options.scaler)
+    tables = None if options.levels == "uniform" \
+        else optimal_tables(options, scaler, _pieces(table, chosen))
+    encoder = RowEncoder(options, scaler, chosen.count, tables)
     arrays = encoder.shapes()
     waiting = 0
     if chosen.order is not None and _part_rows(encoder) < chosen.count:
@@ -165,8 +168,19 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
                   int(np.prod(arrays["rows_0"][1])))
 
 
+def _pieces(table: Table, chosen: Chosen) -> Iterator[np.ndarray]:
+    """Features of the chosen rows, a block at a time, in the order of the table."""
+    for piece in table.pieces(chosen.numbers()):
+        size = block_rows(piece.features.shape[1])
+        for start in range(0, len(piece.features), size):
+            yield piece.features[start:start + size]
+
+
 def _size(arrays: Arrays, labels: LabelStream, encoder: RowEncoder) -> int:
     numbers = (np.dtype(np.float64), (encoder.n_features,))
+    tables = encoder.level_tables
+    if tables is not None:
+        arrays = {**arrays, "level_tables": (tables.dtype, tables.shape)}
     return archive_bytes({
         **arrays, "labels": (np.dtype(np.uint8), labels.packed.shape), "centre": numbers,
         "scale": numbers, "variance": numbers, "header": (np.dtype(np.uint8), (_HEADER_BYTES,))})

@@ -160,6 +160,7 @@ def describe_data(outputs: Sequence[QuantizedDataset]) -> dict[str, Any]:
             "scaling": digest_of(rows.scaler.centre, rows.scaler.scale),
             "codes": digest_of(*rows.packed),
             "fine rows": None if rows.fine_rows is None else digest_of(rows.fine_rows),
+            "level tables": None if rows.level_tables is None else digest_of(rows.level_tables),
             "labels": [[digest_of(data.labels.packed), data.label_scale, data.label_offset]
                        for data in outputs]}
 

@@ -15,6 +15,7 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, Grid, QuantizedRows
 from bitstep.quantization.encodings import fine_encodings
+from bitstep.quantization.level_tables import check_levels
 from bitstep.training.models import Model
 from bitstep.training.objective import Objective, Training
 from bitstep.training.schedules import SCHEDULES, automatic_step, schedule_steps
@@ -28,7 +29,7 @@ class ChoiceError(ValueError):
     rule : str
         The rule that is broken, for messages in the words of another interface: ``float`` (bits and
         encoding of floating-point rows), ``bits``, ``corrected``, ``refetch-loss``,
-        ``refetch-float``, ``refetch-encoding``, ``refetch-rows`` or ``refetch-batch``.
+        ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch`` or ``levels``.
     """
 
     def __init__(self, rule: str, message: str):
@@ -46,16 +47,18 @@ class RowChoice:
         See :func:`bitstep.quantization.quantize_rows`.
     refetch : bool
         True if rows are fetched again with 16 bits a value.
+    levels : {"uniform", "optimal"}
     """
 
     bits: int
     encoding: str
     refetch: bool
+    levels: str = "uniform"
 
 
 def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None = None,
                  refetch: bool | None = None, batch: int = 1,
-                 has_fine_rows: bool = True) -> RowChoice:
+                 has_fine_rows: bool = True, levels: str = "uniform") -> RowChoice:
     """Fill in what is left open, and check that all goes together.
 
     Parameters
@@ -70,6 +73,8 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
         Rows of a batch.
     has_fine_rows : bool
         True if fine rows are there or can be made.
+    levels : {"uniform", "optimal"}
+        Optimal ones exclude refetching.
 
     Raises
     ------
@@ -86,7 +91,16 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
         apart = encoding in ENCODINGS and (bits == FLOAT_BITS) != (encoding == "float")
         raise ChoiceError("float" if apart else "bits", str(error)) from error
     check_corrected(encoding, model.loss)
-    return RowChoice(bits=bits, encoding=encoding,
+    if levels != "uniform":
+        try:
+            check_levels(levels, encoding, bits)
+        except ValueError as error:
+            raise ChoiceError("levels", str(error)) from error
+        if refetch:
+            raise ChoiceError("levels", "refetch=True needs levels='uniform', since refetching "
+                              "needs equally spaced levels")
+        refetch = False if LOSSES[model.loss].one_sided else refetch
+    return RowChoice(bits=bits, encoding=encoding, levels=levels,
                      refetch=_refetches(model, encoding, refetch, batch, has_fine_rows))
 
 

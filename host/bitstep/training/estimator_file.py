@@ -12,7 +12,8 @@ from bitstep.training.models import MODELS, Model
 from bitstep.training.schedules import SCHEDULES
 
 # Parameters that files of the command line hold, by the same names.
-PARAMETERS = ("bits", "encoding", "batch", "l2", "l1", "box", "copies", "scaler", "fit_intercept")
+PARAMETERS = ("bits", "encoding", "levels", "batch", "l2", "l1", "box", "copies", "scaler",
+              "fit_intercept")
 # Learned attributes that the file has a place of its own for.
 ARRAYS = ("coef_", "intercept_", "classes_")
 CLASSES = {"regression": "LowPrecisionRegressor", "classification": "LowPrecisionClassifier"}
@@ -50,7 +51,8 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
             "parameters": {name: _stored(value) for name, value in estimator.get_params().items()
                            if _is_plain(value)},
             "learned": {name: _stored(value) for name, value in learned.items()},
-            "class_type": classes.dtype.name, "rows": [rows.bits, rows.encoding, rows.refetch]}}
+            "class_type": classes.dtype.name,
+            "rows": [rows.bits, rows.encoding, rows.refetch, rows.levels]}}
     return LinearModel(np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_), numbers,
                        config)
 
@@ -96,8 +98,9 @@ def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, R
     if task == "classification":
         estimator.classes_ = model.classes.astype(own["class_type"] if own else np.float64)
     rows: Any = own["rows"] if own else [config.get(name) for name in (
-        "bits", "encoding", "refetch")]
-    return model, RowChoice(bits=rows[0], encoding=rows[1], refetch=bool(rows[2]))
+        "bits", "encoding", "refetch", "levels")]
+    return model, RowChoice(bits=rows[0], encoding=rows[1], refetch=bool(rows[2]),
+                            levels=rows[3] or "uniform")
 
 
 def _parameters(config):

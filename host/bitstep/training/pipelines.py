@@ -15,7 +15,8 @@ REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes a
 
 def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
                  lookahead: int | str = "auto", loss: Loss = Loss.LEAST_SQUARES,
-                 refetch: bool = False, proximal: bool = False) -> PipelineConfig:
+                 refetch: bool = False, proximal: bool = False,
+                 level_tables: bool = False) -> PipelineConfig:
     """Pipeline that trains such data: the default one where that is large enough.
 
     More features than the default's 4,096 are rounded up to a power of two, so that few different
@@ -40,6 +41,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         True if rows can be fetched again with 16 bits a value.
     proximal : bool
         True if proximal steps (L1 and box constraint) are possible.
+    level_tables : bool
+        True if each column has a table of its levels.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
                             row_format=row_format, solver=solver,
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
                             cycles_per_update=cycles_per_update, proximal=proximal,
-                            refetch=refetch)
+                            refetch=refetch, level_tables=level_tables)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
                                       or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
         return config
@@ -74,4 +77,5 @@ def pipeline_of(rows: QuantizedRows, objective: Objective,
     """The pipeline of :func:`pipeline_for` for quantized rows and an objective."""
     return pipeline_for(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,
                         bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
-                        refetch=objective.refetch, proximal=objective.proximal)
+                        refetch=objective.refetch, proximal=objective.proximal,
+                        level_tables=rows.level_tables is not None)

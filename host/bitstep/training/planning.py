@@ -106,7 +106,8 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         epochs=epochs, model=model, intercept=intercept if training.fit_intercept else 0,
         loss=objective.loss, proximal_period=schedule.proximal_period,
         box_limit=_box_limit(objective.box, units), fine_rows=data.fine_rows if refetch else None,
-        cell_half_levels=data.rows.cell_half_levels if refetch else 0)
+        cell_half_levels=data.rows.cell_half_levels if refetch else 0,
+        level_tables=data.rows.level_tables)
     error = float(np.abs(taken / np.asarray(training.steps)[first_epoch:] - 1).max())
     return Plan(job, units, taken, error + lost, model_range,
                 between_epochs=factors is not None and not period)

@@ -69,11 +69,16 @@ class RowFeeder(wiring.Component):
 
 
 class AuxFeeder(wiring.Component):
-    """Feeder of all else: the first model, the coefficients, then for each epoch its table entry
-    and the labels.
+    """Feeder of all else: the first model, the coefficients, the tables of levels, then for each
+    epoch its table entry and the labels.
 
     A job a cycle, but for one cycle between an entry of the table and the labels. Stores an address
     and a counter.
+
+    Parameters
+    ----------
+    level_tables : bool
+        True if there are tables of levels.
 
     Members
     -------
@@ -91,19 +96,24 @@ class AuxFeeder(wiring.Component):
         64-bit beats of a model, and of the coefficients.
     model_address, coefficients_address, table_address, labels_address : In(64)
         Addresses of the blocks.
+    level_tables_address : In(64), level_tables_beats : In(32)
+        With ``level_tables``: their address and 64-bit beats.
     label_beats : Out(32)
         64-bit beats of an epoch's labels.
     o : Out(stream.Signature(JOB_LAYOUT))
         Blocks.
     """
 
-    def __init__(self):
+    def __init__(self, *, level_tables=False):
+        self.level_tables = level_tables
         super().__init__({
             "start": In(1), "stop": In(1),
             "epochs": In(32), "rows": In(32), "label_format": In(2),
             "load_model": In(1), "load_coefficients": In(1), "model_beats": In(32),
             "model_address": In(64), "coefficients_address": In(64),
             "table_address": In(64), "labels_address": In(64), "label_beats": Out(32),
+            **({"level_tables_address": In(64), "level_tables_beats": In(32)}
+               if level_tables else {}),
             "o": Out(stream.Signature(JOB_LAYOUT)),
         })
 
@@ -137,7 +147,14 @@ class AuxFeeder(wiring.Component):
                              job.address.eq(self.coefficients_address),
                              job.beats.eq(self.model_beats)]
                 with m.If(taken | ~self.load_coefficients):
-                    m.next = "Table"
+                    m.next = "Level-Tables" if self.level_tables else "Table"
+            if self.level_tables:
+                with state("Level-Tables"):
+                    m.d.comb += [self.o.valid.eq(~self.stop),
+                                 job.address.eq(self.level_tables_address),
+                                 job.beats.eq(self.level_tables_beats)]
+                    with m.If(taken):
+                        m.next = "Table"
             with state("Table"):
                 m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(entry), job.beats.eq(2)]
                 with m.If(taken):

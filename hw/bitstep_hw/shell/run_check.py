@@ -36,6 +36,8 @@ class RunCheck(wiring.Component):
         This pipeline cannot run what the registers ask for.
     row_beats, model_beats : Out(32)
         Beats of an epoch's rows; 64-bit beats of a model.
+    level_tables_beats : Out(32)
+        64-bit beats of the tables of levels; 0 for a pipeline without.
     corrects : Out(1)
         The run has corrections.
     """
@@ -44,7 +46,8 @@ class RunCheck(wiring.Component):
         self.config = config
         super().__init__({
             "registers": In(REGISTERS_LAYOUT), "start": In(1), "ready": Out(1), "bad": Out(1),
-            "row_beats": Out(32), "model_beats": Out(32), "corrects": Out(1),
+            "row_beats": Out(32), "model_beats": Out(32), "level_tables_beats": Out(32),
+            "corrects": Out(1),
         })
 
     def elaborate(self, platform):
@@ -57,6 +60,9 @@ class RunCheck(wiring.Component):
             self.corrects.eq(registers.correction_period != 0),
             self.model_beats.eq(registers.beats_per_row * (self.config.model_lanes // 2) + 1),
         ]
+        if self.config.level_tables:
+            words = self.config.table_row_words << self.config.bits     # of a beat
+            m.d.sync += self.level_tables_beats.eq(registers.beats_per_row * words)
         total = self._product(m)
         m.d.comb += [self.row_beats.eq(total), self.bad.eq(bad | total[32:].any())]
         return m
@@ -70,7 +76,7 @@ class RunCheck(wiring.Component):
         addresses = [registers.labels_address, registers.epoch_table_address,
                      registers.model_in_address, registers.coefficients_address,
                      registers.model_out_address, registers.model_out_stride,
-                     registers.fine_address]
+                     registers.fine_address, registers.level_tables_address]
         row_align = (config.beat_bytes - 1).bit_length()
         return [
             registers.rows == 0, beats == 0, beats > config.max_beats,

@@ -40,12 +40,14 @@ class RunControl(wiring.Component):
         Strobes of what can go wrong.
     buses_idle, write_idle : In(1)
         Nothing under way on any bus; nothing on the writing one.
-    row_beats, model_beats : Out(32), corrects : Out(1)
+    row_beats, model_beats, level_tables_beats : Out(32), corrects : Out(1)
         From :class:`bitstep_hw.shell.run_check.RunCheck`.
     label_beats : In(32)
         64-bit beats of an epoch's labels.
-    i : In(stream.Signature(64)), o_labels, o_model : Out(stream.Signature(64))
-        The auxiliary stream, and where it goes.
+    i : In(stream.Signature(64)), o_labels, o_model, o_tables : Out(stream.Signature(64))
+        The auxiliary stream, and where it goes; ``o_tables``: the tables of levels.
+    tables_done : In(1)
+        Strobe beside the last word of the tables of levels.
     job : Out(stream.Signature(JOB_LAYOUT))
         Blocks for the models to be written.
     clear, load, load_coefficients, unload : Out(1), port_done : In(1)
@@ -67,10 +69,13 @@ class RunControl(wiring.Component):
             "start": In(1), "abort": In(1), "begin": Out(1), "stop": Out(1),
             "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
             "saturated": In(3), "buses_idle": In(1), "write_idle": In(1),
-            "row_beats": Out(32), "model_beats": Out(32), "corrects": Out(1), "label_beats": In(32),
+            "row_beats": Out(32), "model_beats": Out(32), "level_tables_beats": Out(32),
+            "corrects": Out(1), "label_beats": In(32),
             "i": In(stream.Signature(AUX_WIDTH)),
             "o_labels": Out(stream.Signature(AUX_WIDTH)),
             "o_model": Out(stream.Signature(AUX_WIDTH)),
+            **({"o_tables": Out(stream.Signature(AUX_WIDTH)), "tables_done": In(1)}
+               if config.level_tables else {}),
             "job": Out(stream.Signature(JOB_LAYOUT)),
             "clear": Out(1), "load": Out(1), "load_coefficients": Out(1), "unload": Out(1),
             "port_done": In(1),
@@ -87,9 +92,15 @@ class RunControl(wiring.Component):
         failure = self._failure(m, stopping)
         address, settle = Signal(64), Signal(range(_SETTLE))
         to_labels, to_model, take_entry = Signal(), Signal(), Signal()
+        to_tables, table_ready = Signal(), Signal()
+        if self.config.level_tables:
+            m.d.comb += [self.o_tables.payload.eq(self.i.payload),
+                         self.o_tables.valid.eq(to_tables & self.i.valid),
+                         table_ready.eq(to_tables & self.o_tables.ready)]
         m.d.comb += [
             check.registers.eq(self.registers), check.start.eq(self.start & ~self.busy),
             self.row_beats.eq(check.row_beats), self.model_beats.eq(check.model_beats),
+            self.level_tables_beats.eq(check.level_tables_beats),
             self.corrects.eq(check.corrects),
             *(getattr(self.run, name).eq(self.registers[name])
               for name in self.run.signature.members),
@@ -98,7 +109,7 @@ class RunControl(wiring.Component):
             self.o_labels.valid.eq(to_labels & self.i.valid),
             self.o_model.valid.eq(to_model & self.i.valid),
             self.i.ready.eq((to_labels & self.o_labels.ready) | (to_model & self.o_model.ready)
-                            | take_entry),
+                            | table_ready | take_entry),
             self.job.payload.address.eq(address),
             self.job.payload.beats.eq(self.model_beats),
         ]
@@ -120,7 +131,7 @@ class RunControl(wiring.Component):
                                  self.epochs_done.eq(0),
                                  address.eq(self.registers.model_out_address)]
                     m.next = "Check"
-            self._load_states(m, state, check, to_model)
+            self._load_states(m, state, check, to_model, to_tables)
             self._epoch_states(m, state, entry, expected, to_labels, take_entry)
             self._write_states(m, state, failure, sent, address, settle)
             # A register, because so many things wait for it.
@@ -135,9 +146,10 @@ class RunControl(wiring.Component):
                     m.next = "Idle"
         return m
 
-    def _load_states(self, m, state, check, to_model):
+    def _load_states(self, m, state, check, to_model, to_tables):
         """States from the start to the first epoch."""
         registers = self.registers
+        last = "Level-Tables" if self.config.level_tables else "Table"
         with state("Check"):
             with m.If(check.bad):
                 m.d.sync += self.error.eq(Error.BAD_CONFIGURATION.value)
@@ -152,13 +164,18 @@ class RunControl(wiring.Component):
                 m.next = "Model-Loaded"
         with state("Model-Loaded"):
             m.d.comb += self.load_coefficients.eq(self.corrects)
-            m.next = "Table"
+            m.next = last
             with m.If(self.corrects):
                 m.next = "Coefficients"
         with state("Coefficients"):
             m.d.comb += [to_model.eq(1), self.model_io.eq(1)]
             with m.If(self.port_done):
-                m.next = "Table"
+                m.next = last
+        if self.config.level_tables:
+            with state("Level-Tables"):
+                m.d.comb += [to_tables.eq(1), self.model_io.eq(1)]
+                with m.If(self.tables_done):
+                    m.next = "Table"
 
     def _epoch_states(self, m, state, entry, expected, to_labels, take_entry):
         """States of an epoch, up to the verdict on its model."""

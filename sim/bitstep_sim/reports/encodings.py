@@ -1,7 +1,7 @@
 """Training losses of default runs at every width, against least squares and float64 SGD.
 
-``python -m bitstep_sim.reports.encodings [ENCODING]`` prints the table of
-docs/results/encodings.md. The golden model trains: every device gives the same models.
+``python -m bitstep_sim.reports.encodings [ENCODING] [LEVELS]`` prints the table of
+docs/results/encodings.md. The native device trains: every device gives the same models.
 """
 
 import sys
@@ -9,13 +9,14 @@ import sys
 import numpy as np
 
 from bitstep.data import Dataset, load, split
-from bitstep.devices.golden import GoldenDevice
+from bitstep.devices import default_device, open_device
+from bitstep.pipeline.config import MAX_TABLE_BITS
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import ENCODINGS, Scaler, fit_scaler, quantize
 from bitstep.training.losses import accuracies, squared_losses
 from bitstep.training.objective import Objective, Training
-from bitstep.training.pipelines import pipeline_for
+from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import automatic_step, schedule_steps
 from bitstep.training.train import class_outputs, class_targets, train_model
 from bitstep.writing import text_table
@@ -27,18 +28,19 @@ EPOCHS = 20
 
 def main() -> None:
     """Print one row for each data set and kind of figure, one column for each width."""
-    encoding = sys.argv[1] if len(sys.argv) > 1 else "compensated"
-    widths = range(ENCODINGS[encoding].min_bits, ENCODINGS[encoding].max_bits + 1)
+    encoding, levels = (*sys.argv[1:], *("compensated", "uniform")[len(sys.argv) - 1:])[:2]
+    most = ENCODINGS[encoding].max_bits if levels == "uniform" else MAX_TABLE_BITS
+    widths = range(ENCODINGS[encoding].min_bits, most + 1)
     rows = []
     for name in NAMES:
         dataset = split(load(name))[0]
-        rows += _rows(dataset, encoding, widths)
+        rows += _rows(dataset, encoding, levels, widths)
         print(f"{name} is done", file=sys.stderr)
     columns = [f"{bits} bit{'s' * (bits > 1)}" for bits in widths]
     print(text_table(["data set", "figure", "float64", *columns], rows))
 
 
-def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
+def _rows(dataset: Dataset, encoding: str, levels: str, widths: range) -> list[list]:
     classification = dataset.task == "classification"
     classes = np.unique(dataset.labels) if classification else np.zeros(0)
     targets = class_targets(dataset.labels, classes)
@@ -47,13 +49,15 @@ def _rows(dataset: Dataset, encoding: str, widths: range) -> list[list]:
     optimum = float(np.mean((u @ np.linalg.lstsq(u, targets, rcond=None)[0] - targets) ** 2) / 2)
     losses, scores, steps = [], [], []
     for bits in widths:
-        data = quantize(dataset.features, dataset.labels, bits=bits, encoding=encoding)
+        data = quantize(dataset.features, dataset.labels, bits=bits, encoding=encoding,
+                        levels=levels)
         outputs = class_outputs(data.rows, dataset.labels, classes) if classification else [data]
         steps.append(schedule_steps("inverse", step=automatic_step(data.rows), epochs=EPOCHS))
-        config = pipeline_for(n_features=data.n_features, bits=bits, encoding=encoding)
+        config = pipeline_of(data.rows, Objective())
         try:
-            model = train_model(outputs, GoldenDevice(config), config, Objective(),
-                                Training(steps=steps[-1]))
+            with open_device(default_device(), config) as device:
+                model = train_model(outputs, device, config, Objective(),
+                                    Training(steps=steps[-1]))
         except SaturationError as error:
             losses.append(f"left range, epoch {error.epoch}")
             scores.append("-")

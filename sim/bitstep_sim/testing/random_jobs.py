@@ -13,7 +13,7 @@ from bitstep.pipeline.config import (
     PipelineConfig,
 )
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
-from bitstep.pipeline.levels import decode
+from bitstep.pipeline.levels import decode, look_up
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss
 
@@ -32,10 +32,19 @@ _FLOAT_CORNERS = np.array([
 def random_codes(config: PipelineConfig, shape: tuple[int, ...],
                  rng: np.random.Generator) -> np.ndarray:
     """Codes of every level that a quantizer uses."""
-    if config.row_format == "two_levels" or config.bits == 1:
+    if config.row_format == "two_levels" or config.bits == 1 or config.level_tables:
         return rng.integers(0, 1 << config.bits, shape, dtype=np.uint8)
     levels = rng.integers(-config.level_limit, config.level_limit + 1, shape)
     return _codes(levels, config.bits)
+
+
+def random_tables(config: PipelineConfig, n_features: int,
+                  rng: np.random.Generator) -> np.ndarray:
+    """Tables of levels in any order: int8, shape (n_features, 2 ** bits); both ends are there."""
+    limit = config.level_limit
+    tables = rng.integers(-limit, limit + 1, (n_features, 1 << config.bits))
+    tables[:, :2] = limit, -limit
+    return rng.permuted(tables, axis=1).astype(np.int8)
 
 
 def random_floats(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -139,7 +148,8 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
     largest = 1 / (n_features + 1) / (config.level_limit * config.gradient_limit) / given.batch
     change = given.speed * largest * config.gradient_limit * 2.0 ** (19 + extra)
     start = rng.integers(-1 << 20, 1 << 20, n_features + 1) * given.warm
-    rows, values = _random_rows(config, (n_rows, n_features), given.copies, rng)
+    tables = random_tables(config, n_features, rng) if config.level_tables else None
+    rows, values = _random_rows(config, (n_rows, n_features), given.copies, tables, rng)
     if given.loss == Loss.LEAST_SQUARES:
         label_format = given.label_format
         labels = random_labels(label_format, n_rows, rng)
@@ -163,7 +173,7 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
         intercept=int(start[0]) * given.intercept, loss=given.loss,
         proximal_period=given.proximal_period,
         box_limit=max(2, round(change)) if given.proximal_period else MODEL_LIMIT,
-        fine_rows=fine_rows, cell_half_levels=given.cell_half_levels)
+        fine_rows=fine_rows, cell_half_levels=given.cell_half_levels, level_tables=tables)
 
 
 def _steps(given, first, change):
@@ -190,13 +200,16 @@ def _codes(levels, bits):
     return ((levels + 1 >> 1) if bits == 1 else levels % (1 << bits)).astype(np.uint8)
 
 
-def _random_rows(config, shape, copies, rng):
+def _random_rows(config, shape, copies, tables, rng):
     """Packed copies, and what the first one stands for in the dot product."""
     if config.row_format == "float32":
         floats = [random_floats(shape, rng) for _ in range(copies)]
         return tuple(pack_floats(copy, config.bus_width) for copy in floats), floats[0]
     codes = [random_codes(config, shape, rng) for _ in range(copies)]
-    dots, _ = decode(codes[0], bits=config.bits, row_format=config.row_format)
+    if tables is not None:
+        dots = look_up(codes[0], tables)
+    else:
+        dots, _ = decode(codes[0], bits=config.bits, row_format=config.row_format)
     return tuple(pack_codes(copy, config.bits, config.bus_width) for copy in codes), dots
 
 

@@ -62,8 +62,10 @@ def jobs(draw):
     cell = 0
     if row_format == "one_level" and solver == "linear" and draw(st.booleans()):
         cell, batch = draw(st.integers(1, 2)) * (2 if bits == 1 else 1), 1
+    tables = row_format == "one_level" and bits <= 5 and not cell and draw(st.booleans())
     config = PipelineConfig(
-        bits=bits, row_format=row_format, bus_width=draw(st.sampled_from(BUS_WIDTHS)),
+        bits=bits, row_format=row_format, level_tables=tables,
+        bus_width=draw(st.sampled_from(BUS_WIDTHS)),
         max_features=n_features, solver=solver, cycles_per_update=6 if solver == "logistic" else 2,
         lookahead=draw(st.integers(0, 8)), proximal=True, refetch=cell > 0)
     beats = config.beats(n_features)
@@ -98,6 +100,15 @@ def test_sizes_that_users_have(row_format, bits, n_features, batch, period):
                             lookahead=2)
     job = random_job(config, n_features=n_features, n_rows=300, batch=batch, seed=n_features + bits,
                      correction_period=period, epochs=2, speed=0.2)
+    assert compare(job) is None
+
+
+@pytest.mark.parametrize("bits", range(1, 6))
+@pytest.mark.parametrize("n_features, batch", [(256, 256), (4095, 64), (1000, 1)])
+def test_tables_of_levels(bits, n_features, batch):
+    config = PipelineConfig(bits=bits, max_features=4096, lookahead=2, level_tables=True)
+    job = random_job(config, n_features=n_features, n_rows=300, batch=batch, seed=bits, epochs=2,
+                     correction_period=2 * batch, speed=0.2)
     assert compare(job) is None
 
 
@@ -210,6 +221,7 @@ def test_dithers(key, block, n_rows):
     assert own.max() < 1 << 16
 
 
+@settings(deadline=None)
 @given(st.integers(-(1 << 17), 1 << 17))
 def test_sigmoid(argument):
     assert arithmetic.sigmoid(argument) == sigmoid(argument)

@@ -10,6 +10,7 @@ from drawn_jobs import (
     MORE_CONFIGS,
     PROFILE,
     REFETCH,
+    TABLES,
     WIDE,
     fresh_seed,
     jobs,
@@ -49,7 +50,7 @@ def check_config(config, examples):
     check()
 
 
-@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC],
+@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES],
                          ids=lambda config: config.name)
 def test_any_job(config):
     check_config(config, 300 if config.refetch else 150)

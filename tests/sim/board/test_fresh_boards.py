@@ -8,7 +8,7 @@ import random
 from contextlib import contextmanager
 
 import pytest
-from drawn_jobs import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH
+from drawn_jobs import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH, TABLES
 from replays import Replay, golden_models
 from simulated import open_board
 
@@ -22,7 +22,7 @@ FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True
                               cycles_per_update=4)
 FAST_FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=2,
                             cycles_per_update=4)
-ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT]
+ALL = [*CONFIGS, REFETCH, FLOAT, LOGISTIC, FAST_REFETCH, FAST_FLOAT, *TABLES]
 MEMORIES = {"near": {"memory_latency": 9},
             "far": {"memory_latency": 300, "stall_probability": 0.2, "stall_seed": 3}}
 ERRORS = {"rows": Error.ROW_READ, "aux_read": Error.AUX_READ, "aux_write": Error.MODEL_WRITE,

@@ -13,7 +13,7 @@ from bitstep_sim.testing.random_jobs import random_job
 
 pytest.importorskip("numba", reason="the native device needs numba")
 
-from drawn_jobs import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH, WIDE, losses
+from drawn_jobs import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH, TABLES, WIDE, losses
 
 from bitstep.devices.cpu.device import CpuDevice
 
@@ -49,7 +49,7 @@ def outcome(device, job):
 
 @pytest.mark.parametrize("memory", [{}, {"memory_gbps": 0.4}, {"memory_latency": 100}],
                          ids=["plain", "narrow", "far"])
-@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *WIDE, LARGE],
+@pytest.mark.parametrize("config", [*CONFIGS, REFETCH, FLOAT, LOGISTIC, *TABLES, *WIDE, LARGE],
                          ids=lambda config: config.name)
 def test_models_and_counters(config, memory):
     rng = np.random.default_rng(int(os.environ["BITSTEP_TEST_SEED"]))

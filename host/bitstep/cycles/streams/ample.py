@@ -37,12 +37,19 @@ class AmpleStreams:
     def begin(self, time):
         """Start the readers; the strobe arrives at ``time``."""
         read = READ_CYCLES + self.latency + self.late      # with a register for the jobs
-        self.rows_from = time + 1 + read + self.queue
+        tables = int(self.shape.config.level_tables)        # a stage of a cycle
+        self.rows_from = time + 1 + read + tables + self.queue
         self.words_from = time + self.first_job + read + self.late
 
     def words(self, time, number):
         """Take words of the auxiliary stream from ``time`` on; return the cycle of the last."""
         return max(time, self.words_from) + number - 1
+
+    def load_tables(self, time, number):
+        """Take so many words of the tables of levels; return the cycle of the last."""
+        end = self.words(time, number)
+        self.rows_from = max(self.rows_from, end + 3 + self.queue)
+        return end
 
     def start_epoch(self, time):
         """Let labels pass; ``time`` is the cycle of the strobe in the control of the run."""
@@ -111,7 +118,7 @@ class AmpleStreams:
         shape = self.shape
         models = shape.warm + (shape.correction_period > 0)
         words = shape.epochs * (2 + shape.label_words) + models * shape.model_words \
-            + self.fetched * shape.fine_words
+            + shape.table_words + self.fetched * shape.fine_words
         return self.beats_entered * shape.config.beat_bytes + words * WORD_BYTES
 
     def state(self, time):

@@ -14,8 +14,8 @@ def row_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
 
 
 def aux_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
-    """Yield the blocks of the first model, the coefficients, and every epoch's entry of the table
-    and labels.
+    """Yield the blocks of the first model, the coefficients, the tables of levels, and every
+    epoch's entry of the table and labels.
     """
     wait = 1
     for wanted in (shape.warm, shape.correction_period):
@@ -23,6 +23,9 @@ def aux_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
             yield wait, 0, shape.model_words
             wait = 0
         wait += 1
+    if shape.table_words:
+        yield wait, 0, shape.table_words
+        wait = 1
     for epoch in range(shape.epochs):
         yield (1 if epoch else wait), 2 * epoch, 2
         yield 2, 0, shape.label_words

@@ -7,7 +7,7 @@ from bitstep.cycles.streams.blocks import aux_blocks, row_blocks
 from bitstep.cycles.streams.bus import BURST, Address, SharedMemory
 from bitstep.cycles.streams.memory import Memory
 from bitstep.cycles.streams.reader import Reader
-from bitstep.cycles.streams.stages import Direct, Queue, Register
+from bitstep.cycles.streams.stages import Direct, Held, Queue, Register
 from bitstep.cycles.streams.writer import Writer
 
 _LABELS_KEPT = 64       # labels in the queue out of which they can come again
@@ -39,6 +39,7 @@ class StreamCycle:
             self.row_stage, self.label_stage = Register(), Register()
         else:
             self.row_stage, self.label_stage = Direct(), Direct()
+        self.table_stage = Held() if config.level_tables else Direct()
         self.aux_stage, self.word_stage = (
             (Register(), Register()) if self.late else (Direct(), Direct()))
         self.anchor = max(1 << (BURST // shape.beats).bit_length() >> 1, 1)
@@ -68,10 +69,12 @@ class StreamCycle:
         released = bool(self.releases) and self.releases[0] == time
         if released:
             self.releases.popleft()
-        entered = self.row_stage.takes(self.rows.out, beat)
+        entered = self.row_stage.takes(self.table_stage.offers(self.rows.out), beat)
+        looked_up = self.table_stage.takes(self.rows.out, entered)
         self.row_stage.step(entered, beat, self.shape.beats * released)
+        self.table_stage.step(looked_up, entered, 0)
         self.beats_entered += entered
-        self.rows.step(time, entered)
+        self.rows.step(time, looked_up)
         restart = time == self.restart
         # From the last stage to the first, since each asks the one behind it for room.
         given = self.labels > 0 and not restart and self.label_stage.takes(True, label)
@@ -110,14 +113,15 @@ class StreamCycle:
     def _levels(self):
         """Fill of each stage, and what may still move by itself."""
         return (self.rows.room, self.rows.out, self.aux.room, self.aux.out, self.labels,
-                self.words_left, self.row_stage.state(), self.label_stage.state(),
-                self.aux_stage.state(), self.word_stage.state(), self.writer, self.fine_rows,
+                self.words_left, self.table_stage.state(), self.row_stage.state(),
+                self.label_stage.state(), self.aux_stage.state(),
+                self.word_stage.state(), self.writer, self.fine_rows,
                 self.time > self.restart, self.time > self.labels_from)
 
     @property
     def has_beat(self):
         """True if a beat is offered in this cycle."""
-        return self.row_stage.offers(self.rows.out)
+        return self.row_stage.offers(self.table_stage.offers(self.rows.out))
 
     @property
     def has_label(self):

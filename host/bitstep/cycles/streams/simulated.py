@@ -42,6 +42,12 @@ class SimulatedStreams(StreamCycle):
             if not number:
                 return self.time - 1
 
+    def load_tables(self, time, number):
+        """Take so many words of the tables of levels; return the cycle of the last."""
+        end = self.words(time, number)
+        self.table_stage.open()
+        return end
+
     def start_epoch(self, time):
         """Let labels pass; ``time`` is the cycle of the strobe in the control of the run."""
         self.labels_from, self.words_left = time + 1, self.shape.label_words
@@ -157,7 +163,7 @@ class SimulatedStreams(StreamCycle):
     def rows_state(self, time):
         """The same as long as the label that is wanted is there."""
         self.advance(time)
-        stages = self.row_stage.state(), self.label_stage.state()
+        stages = self.table_stage.state(), self.row_stage.state(), self.label_stage.state()
         quantum = self._tolerance[0] * self.rows.beat_bytes
         if not quantum:
             return self.words_left, stages, self.rows.inner // 8, self.rows.address.left > 0

@@ -20,6 +20,10 @@ class Direct:
     def clear(self):
         """Forget everything."""
 
+    def open(self):
+        """Only :class:`Held` is closed at first."""
+        raise AssertionError("this stage is never closed")
+
     def rewind(self):
         """Only a :class:`Queue` returns to its oldest item."""
         raise AssertionError("items do not come again out of this stage")
@@ -54,6 +58,28 @@ class Register(Direct):
     def state(self):
         """Items."""
         return (self.items,)
+
+
+class Held(Register):
+    """Register of one item, a cycle long, behind tables (:class:`bitstep_hw.shell.level_tables`).
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.closed = 1 << 60       # cycles in which nothing is taken yet
+
+    def open(self):
+        """Take items from the next cycle but one on."""
+        self.closed = 1
+
+    def takes(self, there, wanted):
+        """Return whether there is an item in front, and room now or from this cycle on."""
+        return there and not self.closed and (self.items == 0 or wanted)
+
+    def step(self, put, taken, released):
+        """Count."""
+        super().step(put, taken, released)
+        self.closed -= self.closed > 0
 
 
 class Queue(Direct):

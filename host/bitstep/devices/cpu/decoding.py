@@ -62,6 +62,8 @@ class RowFormat(NamedTuple):
         Steps to the level of the dot product and of the gradient.
     two_levels : bool
         True if the two differ.
+    tabled : bool
+        True if codes are indices into tables of levels.
     """
 
     bits: int
@@ -74,6 +76,7 @@ class RowFormat(NamedTuple):
     dot: Level
     gradient: Level
     two_levels: bool
+    tabled: bool
 
 
 def padded(n_features: int) -> int:
@@ -88,7 +91,7 @@ def row_format(config: PipelineConfig, n_features: int) -> RowFormat:
     return RowFormat(
         bits=bits, lanes=config.lanes, beat_bytes=config.beat_bytes, n_features=n_features,
         four=_places(4, bits), two=_places(2, bits), one=_places(1, bits),
-        dot=dot, gradient=gradient, two_levels=two)
+        dot=dot, gradient=gradient, two_levels=two, tabled=config.level_tables)
 
 
 def _places(codes, bits):
@@ -195,6 +198,23 @@ def decode_row(rows, row, shape, level, lookup, levels):
     else:
         _spread(rows, row, shape, level, levels)
     store_word(levels, n_features, np.uint64(0))
+
+
+@compiled
+def look_up_row(shape, tables, levels):
+    """Replace the levels of a row, decoded as if there were no tables, by those of the tables.
+
+    Parameters
+    ----------
+    shape : RowFormat
+    tables : ndarray of int8, shape (n_features, 2 ** bits)
+    levels : ndarray of int8
+        As :func:`decode_row` leaves them; changed.
+    """
+    one = np.int8(shape.bits == 1)          # whose levels are -1 and 1
+    mask = (1 << shape.bits) - 1
+    for i in range(shape.n_features):
+        levels[i] = tables[i, (levels[i] + one) >> one & mask]
 
 
 @compiled

@@ -144,6 +144,12 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
+def _level_tables(job: TrainingJob) -> np.ndarray:
+    """The tables of a job; of no features if it has none."""
+    tables = job.level_tables
+    return np.empty((0, 1), np.int8) if tables is None else np.ascontiguousarray(tables)
+
+
 def _epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> integer.Epoch:
     margin = job.cell_half_levels * lookahead * job.n_features * job.config.level_limit
     return integer.Epoch(
@@ -172,7 +178,8 @@ class IntegerModel:
             model=np.zeros(length, np.int32), seen=np.zeros(length, np.int32),
             pending=np.zeros(length, np.int32), coefficients=np.zeros(length, np.int64),
             dot_levels=levels, gradient_levels=levels.copy() if self.shape.two_levels else levels,
-            lookup=byte_tables(job.config), state=np.zeros(5, np.int64))
+            lookup=byte_tables(job.config), level_tables=_level_tables(job),
+            state=np.zeros(5, np.int64))
         self.arrays.model[:job.n_features] = job.model
         self.arrays.coefficients[:job.n_features] = job.coefficients
         self.arrays.state[words.INTERCEPT] = job.intercept

@@ -6,7 +6,7 @@ import numpy as np
 
 from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, update_of
-from bitstep.devices.cpu.decoding import decode_row
+from bitstep.devices.cpu.decoding import decode_row, look_up_row
 from bitstep.devices.cpu.refetching import drain, pass_boundary, take_row
 from bitstep.devices.cpu.words import (
     BOUND,
@@ -65,6 +65,8 @@ class Arrays(NamedTuple):
     dot_levels, gradient_levels : ndarray of int8
         Of the row that is taken; the same array where codes have one level.
     lookup : ndarray of uint64, shape (2, 256)
+    level_tables : ndarray of int8, shape (n_features, 2 ** bits)
+        Of no features where codes are levels.
     state : ndarray of int64
     """
 
@@ -75,6 +77,7 @@ class Arrays(NamedTuple):
     dot_levels: np.ndarray
     gradient_levels: np.ndarray
     lookup: np.ndarray
+    level_tables: np.ndarray
     state: np.ndarray
 
 
@@ -119,6 +122,8 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
                 seen[:] = model
             state[SEEN_INTERCEPT] = state[INTERCEPT]
         decode_row(rows, row, shape, shape.dot, dot_lookup, dot_levels)
+        if shape.tabled:
+            look_up_row(shape, arrays.level_tables, dot_levels)
         if shape.two_levels:
             decode_row(rows, row, shape, shape.gradient, gradient_lookup, gradient_levels)
         product = dot(dot_levels, seen) + epoch.level * state[SEEN_INTERCEPT]
@@ -143,7 +148,8 @@ def _uncounted_arrays(arrays):
     return Arrays(
         uncounted(arrays.model), uncounted(arrays.seen), uncounted(arrays.pending),
         uncounted(arrays.coefficients), uncounted(arrays.dot_levels),
-        uncounted(arrays.gradient_levels), uncounted(arrays.lookup), uncounted(arrays.state))
+        uncounted(arrays.gradient_levels), uncounted(arrays.lookup),
+        uncounted(arrays.level_tables), uncounted(arrays.state))
 
 
 @compiled
