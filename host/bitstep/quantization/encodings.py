@@ -254,13 +254,7 @@ def _draw(positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
 
 
 def random_words(count: int, rng: np.random.Generator | None) -> np.ndarray:
-    """Random words of 32 bits, two from each word of the bit generator: uint32, shape (count,).
-
-    Raises
-    ------
-    ValueError
-        If there is no rng, or one whose words have not 64 bits.
-    """
+    """Random words of 32 bits, two from each word of the bit generator: uint32, shape (count,)."""
     if rng is None:
         raise ValueError("rng must be a numpy.random.Generator for an encoding that draws, "
                          "not None")

@@ -7,9 +7,8 @@ import numpy as np
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode, look_up, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
-from bitstep.pipeline.shapes import check_fine_rows, check_rows
+from bitstep.pipeline.shapes import check_fine_rows, check_level_tables, check_rows
 from bitstep.quantization.encodings import ENCODINGS, Grid, check_fine
-from bitstep.quantization.level_tables import check_levels, check_tables
 from bitstep.quantization.scaling import Scaler
 
 
@@ -69,8 +68,7 @@ class QuantizedRows:
             check_fine(self.encoding)
             check_fine_rows(self.fine_rows, self.n_rows, self.n_features)
         if self.level_tables is not None:
-            check_levels("optimal", self.encoding, self.bits)
-            check_tables(self.level_tables, self.n_features, self.bits)
+            check_level_tables(self.level_tables, self.config, self.n_features)
 
     @property
     def n_rows(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from bitstep.cli.options import UsageError, integer, number, or_auto
 from bitstep.cli.progress import Bar
-from bitstep.writing import table
+from bitstep.writing import text_table
 from bitstep_lab.commands.curves import Progress
 from bitstep_lab.gradients.contestants import (
     CODECS,
@@ -120,7 +120,7 @@ def _list(arguments: argparse.Namespace) -> int:
     rows = []
     for name, kind in {**CODECS, **CONTROLLERS}.items():
         rows.append([name, TITLES.get(name, kind.__name__), ", ".join(options_of(name)) or "-"])
-    print(table(["name", "", "options"], rows))
+    print(text_table(["name", "", "options"], rows))
     print("\nEvery one has the option feedback, too: the weight of error feedback, above 0 and at "
           "most 1.")
     return 0
@@ -176,7 +176,8 @@ def _run_races(arguments, tasks, contestants, out, max_steps) -> int:
                 races.append(race)
                 page = write_report(out, races, networks)
                 print(f"{KINDS[model.name].title}, {n_workers} workers, {race['data']}")
-                print(table(head(networks), [cells_of(row) for row in summary(race, networks)]))
+                print(text_table(head(networks),
+                                 [cells_of(row) for row in summary(race, networks)]))
                 print()
     except KeyboardInterrupt:
         raise KeyboardInterrupt(

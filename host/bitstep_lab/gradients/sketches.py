@@ -13,7 +13,7 @@ from bitstep.gradients.codecs.gains import best_sketch, compression_gain
 from bitstep.gradients.codecs.ndqsg import Ndqsg
 from bitstep.gradients.codecs.nesting import overload_probability
 from bitstep.gradients.codecs.qcs import Qcs, gamma
-from bitstep.writing import table
+from bitstep.writing import text_table
 
 THEOREM = ((64, 64, 1), (64, 32, 1), (64, 16, 2), (64, 2, 1), (128, 128, 4), (64, 1, 1))
 GAINS = (20.19, 32, 64, 100)
@@ -111,14 +111,14 @@ def tables(*, buckets: int = 4000, count: int = FC_300_100, steps: int = 20) -> 
     """
     gain = compression_gain(64, 64, 1)
     return "\n\n".join((
-        "QCS: error ratio and its bound\n" + table(
+        "QCS: error ratio and its bound\n" + text_table(
             ["n", "k", "Q", "bound", "measured"], theorem_rows(buckets)),
-        f"QCS: least bound at a compression gain (k = n, Q = 1 has {gain:.2f})\n" + table(
+        f"QCS: least bound at a compression gain (k = n, Q = 1 has {gain:.2f})\n" + text_table(
             ["gain", *(f"n = {n}" for n in SIZES)], gain_rows()),
-        "NDQSG: poor side information\n" + table(
+        "NDQSG: poor side information\n" + text_table(
             ["deviation", "coding", "overloads, formula", "measured", "bits a value", "error"],
             nesting_rows(count)),
-        "Codecs: bits and error ratio\n" + table(
+        "Codecs: bits and error ratio\n" + text_table(
             ["codec", "bits a value", "normal", "heavy tails"], codec_rows(count, steps))))
 
 

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 from bitstep.gradients import Codec, Key, kernels, list_codecs, make_codec
-from bitstep_sim.reports.markdown import add_choice, row, table
+from bitstep_sim.reports.markdown import add_choice, print_header, print_row
 
 KEY = Key(seed=1, step=2, rank=3, tensor=4)
 # Settings of the codecs that have a choice; all others are taken as they come.
@@ -102,7 +102,7 @@ def main() -> None:
               + "".join(f"; torch, {name}: {1000 * seconds(work):.0f} ms"
                         for name, work in references.items())
               + ("" if references else "; torch is not installed, so nothing to compare with"))
-        table(", ".join(["codec", "options", "bits a value", "encode ms", "decode ms",
+        print_header(", ".join(["codec", "options", "bits a value", "encode ms", "decode ms",
                          *(f"/ torch {name}" for name in references)]))
         with patch.object(kernels, "find_kernels",
                           (lambda: None) if options.numpy else kernels.find_kernels):
@@ -110,7 +110,7 @@ def main() -> None:
                 for setting in SETTINGS.get(name, [{}]):
                     found = measure(make_codec(name, **setting), values, side, references,
                                     options.turns)
-                    row(name, " ".join(f"{key}={value}" for key, value in setting.items()),
+                    print_row(name, " ".join(f"{key}={value}" for key, value in setting.items()),
                         f"{found['bits']:.2f}", f"{1000 * found['encode']:.0f}",
                         f"{1000 * found['decode']:.0f}",
                         *(f"{found[each]:.2f}" for each in references))

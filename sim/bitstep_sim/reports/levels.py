@@ -15,7 +15,7 @@ import numpy as np
 
 from bitstep.gradients import make_codec
 from bitstep.levels import METHODS, level_cost, optimal_levels
-from bitstep_sim.reports.markdown import row, table
+from bitstep_sim.reports.markdown import print_header, print_row
 
 SIZES = (65_536, 1_000_000)
 N_LEVELS = 16
@@ -40,7 +40,7 @@ def seconds(work: Callable[[], object], turns: int) -> float:
 
 def report_solver(sizes, turns: int) -> None:
     """Print a table of the methods' times and variances."""
-    table("points, distribution, method, ms, / sort, variance / least")
+    print_header("points, distribution, method, ms, / sort, variance / least")
     for size in sizes:
         normal = np.random.default_rng(1).normal(size=size)
         for name, points in (("normal", normal), ("lognormal", np.exp(normal))):
@@ -50,13 +50,13 @@ def report_solver(sizes, turns: int) -> None:
                 def work(points=points, method=method):
                     return optimal_levels(points, N_LEVELS, method=method)
                 spent = seconds(work, turns)
-                row(f"{size:,}", name, f"`{method}`", f"{1000 * spent:.3g}",
+                print_row(f"{size:,}", name, f"`{method}`", f"{1000 * spent:.3g}",
                     f"{spent / sorting:.2g}", f"{level_cost(points, work()) / least:.4f}")
 
 
 def report_codecs(bits: int) -> None:
     """Print a table of E|Q(v) - v|^2 / |v|^2 of Gaussian buckets, after an update by each."""
-    table("codec, options, mean, least, most")
+    print_header("codec, options, mean, least, most")
     vectors = [np.random.default_rng(seed).normal(size=BUCKET).astype(np.float32)
                for seed in range(SEEDS)]
     for name, options in CODECS:
@@ -68,13 +68,13 @@ def report_codecs(bits: int) -> None:
             error = codec.expected_error(vector)
             assert error is not None
             found.append(error / np.sum(vector.astype(np.float64)**2))
-        row(f"`{name}`", ", ".join(f"`{key}={value}`" for key, value in options.items()),
+        print_row(f"`{name}`", ", ".join(f"`{key}={value}`" for key, value in options.items()),
             *(f"{one:.4g}" for one in (np.mean(found), min(found), max(found))))
 
 
 def report_updates(ranks: int = 4) -> None:
     """Print a table of the time of the first update, from the default samples of some ranks."""
-    table("codec, 3 bits, 5 bits, 8 bits")
+    print_header("codec, 3 bits, 5 bits, 8 bits")
     vectors = [np.random.default_rng(rank).laplace(size=40 * BUCKET) for rank in range(ranks)]
     for name in ("alq", "alq-gd", "amq"):
         spent = []
@@ -84,7 +84,7 @@ def report_updates(ranks: int = 4) -> None:
             start = time.thread_time()
             codec.update(statistics)
             spent.append(time.thread_time() - start)
-        row(f"`{name}`", *(f"{one:.2g}" for one in spent))
+        print_row(f"`{name}`", *(f"{one:.2g}" for one in spent))
 
 
 def main() -> None:
