@@ -68,11 +68,16 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     options = RowOptions(bits=bits, encoding=encoding, bus_width=bus_width, scaler=kind,
                          copies=copies, seed=seed, fine_rows=fine_rows, levels=levels)
     options.config((features := _checked(features)).shape[1])
-    fitted, tables = _scaler(features, scaler), None
-    if levels != "uniform":
-        tables = optimal_tables(options, fitted, (features[start:stop] for _, start, stop
+    return _encoded(features, options, _scaler(features, scaler), progress)
+
+
+def _encoded(features: np.ndarray, options: RowOptions, scaler: Scaler,
+             progress: Callable[[int], None] | None) -> QuantizedRows:
+    tables = None
+    if options.levels != "uniform":
+        tables = optimal_tables(options, scaler, (features[start:stop] for _, start, stop
                                                   in row_blocks(*features.shape)))
-    encoder = RowEncoder(options, fitted, len(features), tables)
+    encoder = RowEncoder(options, scaler, len(features), tables)
     arrays = {name: np.empty(shape, kind) for name, (kind, shape) in encoder.shapes().items()}
     for _, start, stop in row_blocks(*features.shape):
         for name, part in encoder.encode(encoder.positions(features[start:stop])).items():
@@ -80,9 +85,10 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
         if progress is not None:
             progress(stop)
     return QuantizedRows(
-        bits=int(bits), encoding=encoding, bus_width=bus_width, n_features=features.shape[1],
+        bits=encoder.bits, encoding=encoder.encoding, bus_width=encoder.bus_width,
+        n_features=encoder.n_features, seed=encoder.seed,
         packed=tuple(arrays[name] for name in encoder.array_names), scaler=encoder.scaler,
-        seed=int(seed), fine_rows=arrays.get("fine_rows"), variance=encoder.variance,
+        fine_rows=arrays.get("fine_rows"), variance=encoder.variance,
         level_tables=encoder.level_tables)
 
 

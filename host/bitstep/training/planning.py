@@ -92,7 +92,6 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
                                                  between_epochs)
     schedule = _Schedule(data, config, objective, training, shift, units)
     epochs, taken, lost = schedule.epochs(factors, first_epoch)
-
     model, intercept = np.zeros(data.n_features, np.int32), 0
     if initial is not None:
         model, intercept = units.words(*initial)

@@ -58,7 +58,7 @@ class Runs:
         self._race, self._store, self._progress = race, store, progress
         samples = race.samples
         self._facts = digest(
-            code_version(("bitstep.gradients", "bitstep_lab.gradients"), bench=()),
+            code_version(("bitstep.gradients", "bitstep_lab.gradients"), races=()),
             race.model.name, samples.features, samples.labels, samples.test_features)
 
     def train(self, contestant: Contestant, setting: Setting, seed: int) -> dict[str, Any]:

@@ -32,8 +32,8 @@ REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "version
                "resumed_epochs", "history",
                "counters", "coef", "intercept"]
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", "refetched_rows"]
-CONFIG_KEYS = ["model", "loss", "bits", "encoding", "bus_width", "scaler", "copies", "epochs",
-               "batch", "step", "schedule", "l2", "l1", "box", "refetch", "fit_intercept",
+CONFIG_KEYS = ["model", "loss", "bits", "encoding", "levels", "bus_width", "scaler", "copies",
+               "epochs", "batch", "step", "schedule", "l2", "l1", "box", "refetch", "fit_intercept",
                "model_range", "shuffle", "init", "lookahead", "pipeline"]
 
 
