@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
-from bitstep.pipeline.registers import COUNTERS, Error, LabelFormat, Loss, Saturation, Status
+from bitstep.pipeline.registers import (
+    COUNTERS,
+    MAP_VERSION,
+    Error,
+    LabelFormat,
+    Loss,
+    Saturation,
+    Status,
+)
 from bitstep.pipeline.results import (
     AbortedError,
     BadConfigurationError,
@@ -195,7 +203,7 @@ def test_close():
 # Refused before anything is transferred
 
 @pytest.mark.parametrize("options, message", [
-    ({"version": 7}, "version 7 of the register map, not 2: load a bitstream"),
+    ({"version": 7}, f"version 7 of the register map, not {MAP_VERSION}: load a bitstream"),
     ({"identity": 5}, r"identifies itself as 0{31}5, not 0123456789abcdef.*another bitstream"),
     ({"alignment": 4}, "where .* bytes aligned to 8 are needed")])
 def test_not_the_expected_device(options, message):

@@ -15,6 +15,7 @@ from bitstep.doctor.report import Report
 from bitstep.doctor.session import NotDone, Session
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import MAP_VERSION
 
 CONFIG = PipelineConfig(bits=3, max_features=40)
 
@@ -128,8 +129,8 @@ def test_clock_that_was_set(record, verdict, title):
 
 @pytest.mark.parametrize("content, verdict, said", [
     ("{}", Verdict.OK, "2"),
-    ('{"register_map": 2}', Verdict.OK, "2"),
-    ('{"register_map": 3}', Verdict.FAILED, "found 3"),
+    (f'{{"register_map": {MAP_VERSION}}}', Verdict.OK, str(MAP_VERSION)),
+    ('{"register_map": 99}', Verdict.FAILED, "found 99"),
     ("no JSON", Verdict.FAILED, "copy the .json file"),
     ("[]", Verdict.FAILED, "copy the .json file"),
 ])
@@ -144,7 +145,7 @@ def test_manifest(tmp_path, content, verdict, said):
 
 def test_facts_of_a_manifest(tmp_path):
     path = tmp_path / "manifest.json"
-    content = {"board": "pynq-z2", "identity": "12", "register_map": 2,
+    content = {"board": "pynq-z2", "identity": "12", "register_map": MAP_VERSION,
                "clock_mhz": {"constraint": 100, "achieved": 104.5},
                "tools": {"vivado": "2022.1"}, "bitstream": {"bytes": 3, "sha256": "ab"}}
     path.write_text(json.dumps(content))

@@ -14,7 +14,7 @@ from bitstep.devices.register_device import ForwardingDevice
 from bitstep.devices.uart import UartDevice
 from bitstep.doctor import Verdict, examine, registers, runs, session
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import OFFSETS, Control, Status
+from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Status
 from bitstep.pipeline.results import DeviceError
 from bitstep_sim.board.compiled import BASE
 from bitstep_sim.board.device import SimBuffer, SimDevice
@@ -348,7 +348,7 @@ FAULTS = [
     (StuckRegister, "bits of the writable", ["BATCH (0x050, 32 bits)", "bits 5 read 0"]),
     (AliasedRegister, "addresses of the writable", ["ROWS (0x040) gave"]),
     (WrongIdentity, "identity", ["another bitstream is loaded"]),
-    (OldMap, "version of the register map", ["expected 2", "found 1"]),
+    (OldMap, "version of the register map", [f"expected {MAP_VERSION}", "found 1"]),
     (WritableCounter, "read-only registers", ["EPOCHS_DONE went from 0x00000000 to 0xffffffff"]),
     (AcceptsNothing, "a run without rows", ["STATUS 0x6, ERROR 0"]),
     (UnlockedRegister, "registers are locked", ["it became 2049"]),
@@ -483,6 +483,6 @@ def test_serial_board_with_faults(tmp_path, monkeypatch, capsys):
                  str(path)]) == 1
     shown = " ".join(capsys.readouterr().out.split())
     assert f"FAILED identity expected {'12' * 16}, as the manifest says" in shown
-    assert "register map in the manifest expected 2 found 1" in shown
+    assert f"register map in the manifest expected {MAP_VERSION} found 1" in shown
     assert "FAILED clock expected 40 MHz, as the manifest says found 0.8 MHz" in shown
     assert "training (plain): not done: the register test did not pass" in shown
