@@ -328,3 +328,13 @@ def test_message_of_another_setting(other):
     message = make_codec("ndqsg").encode(np.ones(9), KEY)
     with pytest.raises(MessageError, match="parameter"):
         make_codec("ndqsg", **other).decode(message, KEY)
+
+
+def test_bias_near_the_largest_number():
+    """Differences of values near it are beyond float32."""
+    codec = Ndqsg(levels=2, ratio=4, alpha=0.99)
+    values = np.array([3e38, -3e38, 3e38, 1e38], np.float32)
+    side = np.array([2.9e38, -3e38, -3e38, 1e38], np.float32)
+    bias = codec.bias(values, side)
+    assert np.isfinite(bias).all()
+    assert bias[1] == pytest.approx(0, abs=1e32)

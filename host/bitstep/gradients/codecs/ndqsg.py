@@ -219,7 +219,9 @@ class Ndqsg(Uniform):
         flat, _, side = self._seen(vector, side)
         if side is None or self.alpha == 1:
             return missing
-        lean = np.float32(1 - self.alpha**2) * (side - flat - missing.reshape(-1))
+        # In float64: the difference of two values near the limit is beyond float32.
+        away = side.astype(np.float64) - flat - missing.reshape(-1)
+        lean = np.clip((1 - self.alpha**2) * away, -LARGEST, LARGEST).astype(np.float32)
         return missing + lean.reshape(missing.shape)
 
     def expected_error(self, vector, side=None):
