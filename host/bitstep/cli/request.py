@@ -1,6 +1,7 @@
 """Requests: the options of a command with every default filled in."""
 
 import argparse
+import re
 from dataclasses import dataclass
 
 from bitstep.cli.options import DEFAULT_MODELS, UsageError
@@ -121,9 +122,7 @@ def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: 
         return UsageError(str(error))
     if error.rule == "levels":
         text = str(error).replace("refetch=True", "--refetch")
-        return UsageError(text.replace("levels='uniform'", "--levels uniform")
-                          .replace("levels 'optimal' need one of the encodings",
-                                   "--levels optimal needs one of the encodings"))
+        return UsageError(re.sub("levels='([a-z]+)'", r"--levels \1", text))
     if error.rule == "float":
         return UsageError(f"--bits {arguments.bits} does not go together with --encoding "
                           f"{encoding}: 32 bits are floating-point numbers, encoding float; leave "

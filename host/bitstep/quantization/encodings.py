@@ -35,6 +35,8 @@ class Encoding:
     cell : int
         Largest distance of a value to the level of its code, in half intervals, for encodings
         that may have fine rows; 0 for the others.
+    tabled : bool
+        True if columns may have tables of their levels.
     label_bits : {16, 32}
         Stored bits of a regression's label, if nothing else is asked for.
     """
@@ -45,13 +47,14 @@ class Encoding:
     max_bits: int = 8
     corrected: bool = False
     cell: int = 0
+    tabled: bool = False
     label_bits: int = 16
 
 
 ENCODINGS = {
-    "nearest": Encoding(draws=0, cell=1),
-    "stochastic": Encoding(draws=1, cell=2),
-    "compensated": Encoding(draws=1, corrected=True),
+    "nearest": Encoding(draws=0, cell=1, tabled=True),
+    "stochastic": Encoding(draws=1, cell=2, tabled=True),
+    "compensated": Encoding(draws=1, corrected=True, tabled=True),
     "double-symmetric": Encoding(draws=2, min_bits=2, corrected=True),
     "double": Encoding(row_format="two_levels", draws=2, min_bits=2),
     "float": Encoding(row_format="float32", draws=0, min_bits=FLOAT_BITS, max_bits=FLOAT_BITS,
@@ -76,8 +79,7 @@ class Grid:
     """The equally spaced levels on [-1, 1] of an encoding; of ``float``, single precision.
 
     Whatever depends on where levels lie is here: positions, codes, variance and fine rows.
-    Tables of levels are another class with these methods
-    (:mod:`bitstep.quantization.level_tables`).
+    Tables of levels have a class of their own (:mod:`bitstep.quantization.level_tables`).
 
     Parameters
     ----------
@@ -244,8 +246,7 @@ class Grid:
 
 
 def _draw(positions: np.ndarray, rng: np.random.Generator | None) -> np.ndarray:
-    """Ends of the intervals that positions lie in, as uint32: the upper one with the probability
-    that the fraction says."""
+    """Ends of the intervals that positions lie in, as uint32, the upper one by the fraction."""
     drawn = random_words(positions.size, rng).reshape(positions.shape)
     drawn >>= 32 - FRACTION_BITS
     drawn += positions

@@ -20,23 +20,10 @@ _WHOLE = np.uint32(1 << FRACTION_BITS)
 def check_levels(levels: str, encoding: str, bits: int) -> None:
     """Raise ValueError unless an encoding can have such levels at these bits."""
     check_choice("levels", levels, LEVELS)
-    if levels == "uniform":
-        return
-    kind = ENCODINGS[encoding]
-    if kind.row_format != "one_level" or kind.draws > 1 or bits > MAX_TABLE_BITS:
-        able = ", ".join(repr(name) for name, one in ENCODINGS.items()
-                         if one.row_format == "one_level" and one.draws <= 1)
-        raise ValueError(f"levels 'optimal' need one of the encodings {able} and at most "
+    if levels != "uniform" and not (ENCODINGS[encoding].tabled and bits <= MAX_TABLE_BITS):
+        able = ", ".join(repr(name) for name, one in ENCODINGS.items() if one.tabled)
+        raise ValueError(f"levels={levels!r} needs one of the encodings {able} and at most "
                          f"{MAX_TABLE_BITS} bits, not {encoding!r} and {bits}")
-
-
-def check_tables(tables: np.ndarray, n_features: int, bits: int) -> None:
-    """Raise ValueError unless tables of levels are rising int8, shape (n_features, 2 ** bits)."""
-    if tables.dtype != np.int8 or tables.shape != (n_features, 1 << bits):
-        raise ValueError(f"level_tables must be int8 of shape ({n_features}, {1 << bits}), not "
-                         f"{tables.dtype} of shape {tables.shape}")
-    if (tables < -LIMIT).any() or (np.diff(tables.astype(np.int64), axis=1) < 0).any():
-        raise ValueError(f"level_tables must rise from code to code, from -{LIMIT} to {LIMIT}")
 
 
 class PlaceCounts:
@@ -49,19 +36,35 @@ class PlaceCounts:
     Parameters
     ----------
     n_features : int
+        256 numbers are kept for each.
     """
 
     def __init__(self, n_features: int):
         self._weights = np.zeros((n_features, PLACES + 1))
+        # Rows wait until they are about as many as the places: counting passes over all of these.
+        self._waiting = np.empty((PLACES + 1, n_features), np.uint32)
+        self._n_waiting = 0
 
     def add(self, positions: np.ndarray) -> None:
         """Count rows, by their positions (uint32, shape (rows, n_features))."""
+        while len(positions):
+            free = self._waiting[self._n_waiting:][:len(positions)]
+            free[:] = positions[:len(free)]
+            positions = positions[len(free):]
+            self._n_waiting += len(free)
+            if self._n_waiting == len(self._waiting):
+                self._count()
+
+    def _count(self):
+        """Add the weights of the rows that wait."""
+        positions = self._waiting[:self._n_waiting]
+        self._n_waiting = 0
         places = (positions >> np.uint32(FRACTION_BITS)).astype(np.int64)
         above = (positions & (_WHOLE - 1)) / float(_WHOLE)
         places += np.arange(len(self._weights)) * (PLACES + 1)
         flat, size = places.reshape(-1), self._weights.size
-        counts = np.bincount(flat, (1 - above).reshape(-1), size) \
-            + np.bincount(flat + 1, above.reshape(-1), size + 1)[:size]
+        counts = np.bincount(flat, (1 - above).reshape(-1), size)
+        counts += np.bincount(flat + 1, above.reshape(-1), size)
         self._weights += counts.reshape(self._weights.shape)
 
     def tables(self, bits: int) -> np.ndarray:
@@ -70,6 +73,7 @@ class PlaceCounts:
         The first and the last level are the ends of what was counted. A column with fewer places
         than codes repeats its last level.
         """
+        self._count()
         found = np.empty((len(self._weights), 1 << bits), np.int8)
         for table, weights in zip(found, self._weights, strict=True):
             used = np.flatnonzero(weights)
@@ -90,12 +94,12 @@ class TableGrid(Grid):
     encoding, bits
         See :class:`bitstep.quantization.encodings.Grid`.
     tables : ndarray of int8, shape (n_features, 2 ** bits)
-        Rising.
+        Rising, from -127 to 127.
 
     Raises
     ------
     ValueError
-        If the encoding cannot have tables, or the tables do not rise.
+        If the encoding cannot have tables.
     """
 
     _lower: np.ndarray      # code of the level below each place, shape (n_features, PLACES)
@@ -105,11 +109,12 @@ class TableGrid(Grid):
     def __init__(self, encoding: str, bits: int, tables: np.ndarray):
         super().__init__(encoding, bits)
         check_levels("optimal", encoding, bits)
-        check_tables(tables, len(tables), bits)
         places = tables.astype(np.int64) + LIMIT
         # First code of the last level, which may be there several times.
         top = (places < places[:, -1:]).sum(axis=1, keepdims=True)
-        below = (places[:, None, :] <= np.arange(PLACES)[:, None]).sum(axis=2) - 1
+        below = np.full((len(tables), PLACES), -1, np.int8)
+        for levels in places.T:         # a code at a time, since there may be many columns
+            below += levels[:, None] <= np.arange(PLACES)
         lower = np.clip(below, 0, np.maximum(top - 1, 0))
         widths = np.take_along_axis(places, np.minimum(lower + 1, (1 << bits) - 1), axis=1) \
             - np.take_along_axis(places, lower, axis=1)

@@ -68,7 +68,11 @@ class QuantizedRows:
             check_fine(self.encoding)
             check_fine_rows(self.fine_rows, self.n_rows, self.n_features)
         if self.level_tables is not None:
+            if not ENCODINGS[self.encoding].tabled:
+                raise ValueError(f"encoding {self.encoding!r} cannot have level_tables")
             check_level_tables(self.level_tables, self.config, self.n_features)
+            if (np.diff(self.level_tables.astype(np.int64), axis=1) < 0).any():
+                raise ValueError("level_tables must rise from code to code")
 
     @property
     def n_rows(self) -> int:

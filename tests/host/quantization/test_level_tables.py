@@ -128,8 +128,8 @@ def test_two_passes_over_a_table_give_the_same_file(tmp_path):
 @pytest.mark.parametrize("options, text", [
     ({"bits": 6}, "at most 5 bits, not 'compensated' and 6"),
     ({"bits": 4, "encoding": "double"}, "one of the encodings 'nearest', 'stochastic', 'comp"),
-    ({"bits": 4, "encoding": "double-symmetric"}, "need one of the encodings"),
-    ({"bits": 32, "encoding": "float"}, "need one of the encodings"),
+    ({"bits": 4, "encoding": "double-symmetric"}, "needs one of the encodings"),
+    ({"bits": 32, "encoding": "float"}, "needs one of the encodings"),
     ({"bits": 4, "encoding": "nearest", "fine_rows": True}, "fine_rows must be False"),
     ({"bits": 4, "levels": "best"}, "levels must be one of uniform, optimal, not 'best'")])
 def test_what_does_not_go_together(options, text):
@@ -139,6 +139,7 @@ def test_what_does_not_go_together(options, text):
 
 @pytest.mark.parametrize("tables, text", [
     (np.zeros((2, 8), np.int8), "must be int8 of shape"), (np.zeros((1, 4)), "must be int8"),
+    (np.array([[1, 0, 2, 3]], np.int8), "must rise"),
     (np.array([[-128, 0, 2, 3]], np.int8), "must be from -127 to 127, not -128")])
 def test_bad_tables(tables, text):
     rows = quantize_rows(skewed(n_features=1), bits=2, levels="optimal")
@@ -146,6 +147,25 @@ def test_bad_tables(tables, text):
         "bits", "encoding", "bus_width", "n_features", "packed", "scaler", "variance", "seed")}
     with pytest.raises(ValueError, match=text):
         type(rows)(**fields, level_tables=tables)
+
+
+def test_tables_of_another_encoding():
+    rows = quantize_rows(skewed(n_features=1), bits=4, encoding="double-symmetric")
+    fields = {name: getattr(rows, name) for name in (
+        "bits", "encoding", "bus_width", "n_features", "packed", "scaler", "variance", "seed")}
+    with pytest.raises(ValueError, match="encoding 'double-symmetric' cannot have level_tables"):
+        type(rows)(**fields, level_tables=np.zeros((1, 16), np.int8))
+
+
+@pytest.mark.parametrize("n_rows", [1, 255, 256, 257, 700])
+def test_counts_do_not_depend_on_the_pieces(n_rows):
+    positions = positions_of(np.random.default_rng(n_rows).uniform(-127, 127, (n_rows, 3)))
+    together, apart = PlaceCounts(3), PlaceCounts(3)
+    together.add(positions)
+    for start in range(0, n_rows, 97):
+        apart.add(positions[start:start + 97])
+    assert np.array_equal(together.tables(3), apart.tables(3))
+    assert together.tables(3)[0, -1] == np.ceil(positions[:, 0].max() / 2**24 - LIMIT)
 
 
 def test_names():

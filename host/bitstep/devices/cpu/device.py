@@ -146,8 +146,8 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 def _level_tables(job: TrainingJob) -> np.ndarray:
     """The tables of a job; of no features if it has none."""
-    tables = job.level_tables
-    return np.empty((0, 1), np.int8) if tables is None else np.ascontiguousarray(tables)
+    tables = np.empty((0, 1), np.int8) if job.level_tables is None else job.level_tables
+    return _read_only(np.ascontiguousarray(tables))
 
 
 def _epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> integer.Epoch:
