@@ -6,8 +6,8 @@ import inspect
 from contextlib import suppress
 from typing import Any
 
-from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.device import Device
+from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.device import NO_WOVEN_ROWS, Device
 from bitstep.pipeline.results import DeviceError
 from bitstep.plugins import entry_points
 
@@ -79,4 +79,6 @@ def open_device(name: str, config: PipelineConfig, **options: Any) -> Device:
     if unknown:
         raise DeviceError(f"Device '{name}' has no option '{unknown[0]}'; its options are: "
                           f"{', '.join(known) or 'none'}")
+    if config.row_format == WOVEN and not getattr(kind, "woven", False):
+        raise DeviceError(NO_WOVEN_ROWS.format(name))
     return kind(config, **options)

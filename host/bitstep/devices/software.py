@@ -4,13 +4,16 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 
+from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import EpochModel
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Error
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
+    DeviceError,
+    GradientSum,
     RunResult,
     RunTimeoutError,
     TrainingInterrupted,
@@ -18,6 +21,24 @@ from bitstep.pipeline.results import (
     collect,
     run_error,
 )
+from bitstep.pipeline.woven import WovenLayout
+
+
+def check_gradient(job: TrainingJob, config: PipelineConfig) -> None:
+    """Raise DeviceError unless a job is one whose gradient a pipeline can sum."""
+    check_job(job, config)
+    if config.row_format != WOVEN or len(job.epochs) != 1:
+        raise DeviceError("The gradient of all rows needs woven rows and a job of one epoch, not "
+                          f"row format {config.row_format!r} and {len(job.epochs)} epochs")
+
+
+def _beats(job: TrainingJob, epochs: int) -> int:
+    """Beats of the rows of the first epochs of a job."""
+    if job.config.row_format != WOVEN:
+        return epochs * job.n_rows * job.beats
+    layout = WovenLayout(job.n_features)
+    return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
+        // job.config.beat_bytes
 
 
 class SoftwareDevice(Device):
@@ -30,6 +51,7 @@ class SoftwareDevice(Device):
     """
 
     clock_hz: float | None = None
+    woven = True
 
     def __init__(self, config: PipelineConfig):
         self.config = config
@@ -46,7 +68,7 @@ class SoftwareDevice(Device):
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
         """Result of a run with these finished epochs, and maybe one that saturated after them."""
         counters = dict.fromkeys(COUNTER_NAMES) | {
-            "beats": len(epochs) * job.n_rows * job.beats, "saturations": int(saturated),
+            "beats": _beats(job, len(epochs)), "saturations": int(saturated),
             "refetched_rows": sum(epoch.refetched_rows for epoch in epochs)}
         return collect([epoch.model for epoch in epochs], [epoch.intercept for epoch in epochs],
                        job.n_features, counters)
@@ -83,6 +105,11 @@ class SoftwareDevice(Device):
             return result()     # Ctrl-C while counters are computed must lose nothing either
         except KeyboardInterrupt:
             raise TrainingInterrupted(result()) from None
+
+    def gradient(self, job: TrainingJob) -> GradientSum:
+        """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
+        check_gradient(job, self.config)
+        return gradient(job)
 
     portion = "an epoch"        # what is computed between two looks at the clock
 

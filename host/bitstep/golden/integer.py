@@ -26,13 +26,14 @@ class IntegerEpoch:
         job = self.job
         level, period, batch = job.intercept_level, job.correction_period, job.batch
         update_of = update_rule(job, self.steps)
-        pending = None
+        pending, constant = None, self.constant()
         seen, seen_intercept = self.model, self.intercept
         for row, (dot_row, gradient_row, target, dither) in enumerate(rows):
             if period and row % period == 0:
                 if pending is not None:
                     self.model += pending
                     self.check()
+                    self.move_intercept(constant)
                 pending = self.next_correction(row)
             if row % batch == 0:
                 seen = self.model.copy() if batch > 1 else self.model
@@ -50,13 +51,16 @@ class IntegerEpoch:
 
     def subtract(self, change, update):
         """Take an update's change from the model and its part from the intercept."""
-        limit = 1 << MODEL_WIDTH - 1
         self.model -= change
-        self.intercept -= update * self.job.intercept_level
         self.bound += abs(update) * self.job.config.level_limit
-        if self.bound >= limit:
+        if self.bound >= 1 << MODEL_WIDTH - 1:
             self.check()
-        if not -limit <= self.intercept < limit:
+        self.move_intercept(-update * self.job.intercept_level)
+
+    def move_intercept(self, change):
+        """Add to the intercept, which must fit its word."""
+        self.intercept += change
+        if not fits(self.intercept, MODEL_WIDTH):
             raise Saturated(Saturation.MODEL)
 
     def check(self):
@@ -71,10 +75,15 @@ class IntegerEpoch:
         """
         if row + self.job.correction_period >= self.job.n_rows:
             return None
-        exact = correction(self.model, self.coefficients, self.steps)
+        exact = correction(self.model, self.coefficients, self.steps, self.job.constants)
         if any(not fits(value, MODEL_WIDTH) for value in exact):
             raise Saturated(Saturation.CORRECTION)
         return exact.astype(np.int64)
+
+    def constant(self):
+        """What a boundary adds to the intercept, which no coefficient corrects."""
+        none = np.zeros(1, np.int64)
+        return int(correction(none, none, self.steps, none + self.job.constant_intercept)[0])
 
     def undecided(self, levels, dot, target):
         """True if the fine row may be on either side of the hinge.

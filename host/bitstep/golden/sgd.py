@@ -10,8 +10,9 @@ from bitstep.golden.dither import dithers
 from bitstep.golden.integer import IntegerEpoch
 from bitstep.golden.steps import Saturated
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.levels import decode, look_up, unpack_codes, unpack_labels
+from bitstep.pipeline.levels import decode, look_up, unpack_codes
 from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.woven import middle_levels, unweave
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,29 @@ class EpochModel:
     refetched_rows: int = 0
 
 
+def levels_of(job: TrainingJob, packed: np.ndarray, planes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Levels of packed rows of integers, for the dot product and for the gradient.
+
+    Parameters
+    ----------
+    packed : ndarray of uint8
+        One of the job's copies of the rows.
+    planes : int
+        Bit planes of woven rows; 0 for others.
+
+    Returns
+    -------
+    dot, gradient : ndarray of int64, shape (n_rows, n_features)
+    """
+    if planes:
+        codes = unweave(packed, job.n_features, planes, 0, job.n_rows)
+        return (middle_levels(codes, planes),) * 2
+    codes = unpack_codes(packed, job.config, job.n_features)
+    if job.level_tables is None:
+        return decode(codes, bits=job.config.bits, row_format=job.config.row_format)
+    return (look_up(codes, job.level_tables),) * 2
+
+
 def train(job: TrainingJob) -> Iterator[EpochModel]:
     """Run a job; yield the model after each epoch.
 
@@ -57,22 +81,18 @@ def train(job: TrainingJob) -> Iterator[EpochModel]:
     EpochModel
         One an epoch, in order; the last one may be saturated.
     """
-    labels = unpack_labels(job.labels, job.label_format, job.n_rows) << job.label_shift
     model = job.model.astype(np.int64)
     intercept = int(job.intercept)
     for number, steps in enumerate(job.epochs):
-        packed = job.rows[number % len(job.rows)]
+        packed, then = job.rows[number % len(job.rows)], job.at(steps)
         if job.config.row_format == "float32":
             epoch = float32.FloatEpoch(job, steps, model, intercept)
             values = float32.decode(packed, job)
         else:
-            codes = unpack_codes(packed, job.config, job.n_features)
-            if job.level_tables is None:
-                values = decode(codes, bits=job.config.bits, row_format=job.config.row_format)
-            else:
-                values = (look_up(codes, job.level_tables),) * 2
-            epoch = IntegerEpoch(job, steps, model, intercept)
-        rows = zip(*values, labels.tolist(), dithers(steps.key, job.n_rows).tolist(), strict=True)
+            values = levels_of(job, packed, steps.planes)
+            epoch = IntegerEpoch(then, steps, model, intercept)
+        rows = zip(*values, then.targets(0, job.n_rows).tolist(),
+                   dithers(steps.key, job.n_rows).tolist(), strict=True)
         saturation = Saturation(0)
         try:
             epoch.run(rows)

@@ -7,7 +7,7 @@ import numpy as np
 from bitstep.golden.dither import DITHER_WIDTH, round_dithered
 from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
-from bitstep.pipeline.config import SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
+from bitstep.pipeline.config import COEFFICIENT_WIDTH, SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Loss, Saturation
 
@@ -104,18 +104,24 @@ def proximal_step(model: np.ndarray, threshold: int, limit: int) -> np.ndarray:
     return np.sign(model) * np.clip(np.abs(model) - threshold, 0, limit)
 
 
-def correction(model: np.ndarray, coefficients: np.ndarray, steps: EpochSteps) -> np.ndarray:
-    """Diagonal correction of every model word: round(x * coefficient * mantissa / 2**shift).
+def correction(model: np.ndarray, coefficients: np.ndarray, steps: EpochSteps,
+               constants: np.ndarray | None = None) -> np.ndarray:
+    """Diagonal correction of every model word: round((x * coefficient + constant * 2**18) *
+    mantissa / 2**shift).
 
     Parameters
     ----------
     model, coefficients : ndarray of int64, shape (n_features,)
         Model words and the job's coefficients.
+    constants : ndarray of int, shape (n_features,), or None
+        None for zeros.
 
     Returns
     -------
     ndarray of object (int), shape (n_features,)
-        Exact integers: the products need up to 68 bits.
+        Exact integers: the products need up to 69 bits.
     """
-    factors = coefficients.astype(object) * steps.correction_mantissa
-    return round_shift(model.astype(object) * factors, SHIFT_UNIT * steps.correction_shift)
+    sums = model.astype(object) * coefficients.astype(object)
+    if constants is not None:
+        sums = sums + (constants.astype(object) << COEFFICIENT_WIDTH)
+    return round_shift(sums * steps.correction_mantissa, SHIFT_UNIT * steps.correction_shift)

@@ -14,7 +14,9 @@ import numpy as np
 
 BUS_WIDTHS = (64, 128, 256, 512)
 ROW_FORMATS = ("one_level", "two_levels", "float32")
-_SHORT = {"one_level": "one", "two_levels": "two", "float32": "f32"}     # in names of files
+WOVEN = "woven"             # row format of bit planes, which pipelines in RTL do not have yet
+_SHORT = {"one_level": "one", "two_levels": "two", "float32": "f32",     # in names of files
+          WOVEN: "woven"}
 SOLVERS = ("linear", "logistic")
 CYCLES_PER_UPDATE = {"linear": (2, 4), "logistic": (6,)}
 
@@ -27,6 +29,7 @@ COEFFICIENT_WIDTH = 18      # bits of a diagonal-correction coefficient, signed
 LABEL_WIDTH = 32            # bits of a decoded label, signed
 MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
 FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
+WOVEN_BITS = 16             # stored bits of a value of row format ``woven``
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
 FINE_WIDTH = 16             # bits of a value of a fine row, signed
 LOOKAHEAD_MARGIN_WIDTH = 63     # bits of what updates in flight may change, unsigned
@@ -66,12 +69,14 @@ class PipelineConfig:
     bus_width : {64, 128, 256, 512}
         Bits in a beat of the row bus.
     bits : int
-        Stored bits per value, 1 to 8; 32 for row format ``float32``.
-    row_format : {"one_level", "two_levels", "float32"}
+        Stored bits per value, 1 to 8; 32 for row format ``float32``, 16 for ``woven``.
+    row_format : {"one_level", "two_levels", "float32", "woven"}
         ``one_level``: a code is one signed level, used in the dot product and in the gradient
         (encodings ``nearest``, ``stochastic``, ``double-symmetric``, ``compensated``).
         ``two_levels``: a code holds two samples, one for each use (encoding ``double``).
         ``float32``: a value is an IEEE 754 single-precision number in [-1, 1].
+        ``woven``: bit planes, of which each epoch reads as many as its entry says; at most
+        65,536 features.
     max_features : int
         Features that the memories are sized for; rounded up to whole beats (``capacity``).
     lookahead : int
@@ -124,9 +129,13 @@ class PipelineConfig:
             if isinstance(value := getattr(self, name), np.bool_):
                 object.__setattr__(self, name, bool(value))
         _choice("bus_width", self.bus_width, self._bus_widths)
-        _choice("row_format", self.row_format, ROW_FORMATS)
+        _choice("row_format", self.row_format, (*ROW_FORMATS, WOVEN))
         if self.row_format == "float32":
             _choice("bits of row format 'float32'", self.bits, (FLOAT_BITS,))
+        elif self.row_format == WOVEN:
+            _choice("bits of row format 'woven'", self.bits, (WOVEN_BITS,))
+            # Dot products of 17-bit levels and 32-bit words then fit 64 bits.
+            _between("max_features of row format 'woven'", self.max_features, 1, 1 << 16)
         else:
             _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)
@@ -464,6 +473,8 @@ def level_limit(bits: int, row_format: str) -> int:
         return 1 << FLOAT_GUARD
     if row_format == "two_levels":
         return max(1, 1 << bits >> 3)
+    if row_format == WOVEN:
+        return 1 << bits
     return max(1, (1 << bits - 1) - 1)
 
 

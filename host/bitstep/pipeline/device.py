@@ -6,7 +6,10 @@ from typing import Protocol, TypeVar
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.results import RunResult
+from bitstep.pipeline.results import DeviceError, GradientSum, RunResult
+
+NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes and solver "
+                 "'bit-centred' need; choose device 'cpu' or 'golden', or rows of fixed bits")
 
 _Self = TypeVar("_Self", bound="Device")
 
@@ -27,12 +30,15 @@ class Device(Protocol):
         Clock of the pipeline; None if there is no clock.
     workers : int
         Jobs that may be trained at the same time, from threads of their own.
+    woven : bool
+        True if there are pipelines for woven rows.
     """
 
     name: str
     config: PipelineConfig
     clock_hz: float | None
     workers: int = 1
+    woven: bool = False
 
     @abstractmethod
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
@@ -75,6 +81,22 @@ class Device(Protocol):
             If the device has not enough memory.
         """
         ...
+
+    def gradient(self, job: TrainingJob) -> GradientSum:
+        """Sum the updates of all rows at the model of a job, without making them.
+
+        Parameters
+        ----------
+        job : TrainingJob
+            Of woven rows and one epoch.
+
+        Raises
+        ------
+        DeviceError
+            If the device has no pipeline for woven rows.
+        """
+        del job
+        raise DeviceError(NO_WOVEN_ROWS.format(self.name))
 
     def end_jobs(self, on: bool) -> None:
         """End the jobs in all threads as Ctrl-C would, from now until called with False; a device

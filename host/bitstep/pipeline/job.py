@@ -5,6 +5,7 @@ what is computed is fixed here; :mod:`bitstep.training.planning` makes a job fro
 set and hyper-parameters.
 """
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,11 +18,21 @@ from bitstep.pipeline.config import (
     MAX_SHIFT,
     MODEL_WIDTH,
     SHIFT_UNIT,
+    WOVEN,
+    WOVEN_BITS,
     PipelineConfig,
 )
+from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.pipeline.shapes import check_fine_rows, check_labels, check_level_tables, check_rows
+from bitstep.pipeline.shapes import (
+    LABEL_BITS,
+    check_fine_rows,
+    check_labels,
+    check_level_tables,
+    check_rows,
+)
+from bitstep.pipeline.woven import check_woven
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
 KEY_WIDTH = 32                                # bits of an epoch's key
@@ -30,7 +41,8 @@ WORD_WIDTH = 64                               # bits of a word of the epoch tabl
 # Fields of an entry of the epoch table and their bits, lowest first, as in the memory that the
 # pipeline reads (docs/memory-layout.md); those of a leading underscore are 0.
 EPOCH_FIELDS = (
-    ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()), ("_unused", 11),
+    ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()),
+    ("planes", WOVEN_BITS.bit_length()), ("_unused", 6),
     ("correction_mantissa", MANTISSA_WIDTH), ("correction_shift", MAX_SHIFT.bit_length()),
     ("_reserved", 11), ("threshold", MODEL_WIDTH - 1), ("_rest", 1), ("key", KEY_WIDTH))
 
@@ -42,7 +54,8 @@ class EpochSteps:
     ``mantissa``, ``shift`` scale a residual into an update; ``correction_mantissa``,
     ``correction_shift`` scale a coefficient times a model word into a correction; ``threshold``
     is what a proximal step takes off the magnitude of every model word; ``key`` is the key of the
-    rows' dither (:mod:`bitstep.golden.dither`), any 32 bits.
+    rows' dither (:mod:`bitstep.golden.dither`), any 32 bits; ``planes`` is the number of bit planes
+    that are read of woven rows, 1 to 16, and 0 for others.
     """
 
     mantissa: int
@@ -51,6 +64,7 @@ class EpochSteps:
     correction_shift: int = 1
     threshold: int = 0
     key: int = 0
+    planes: int = 0
 
     def __post_init__(self):
         for name in ("mantissa", "correction_mantissa"):
@@ -65,6 +79,8 @@ class EpochSteps:
                              f"not {self.threshold}")
         if not 0 <= self.key < 1 << KEY_WIDTH:
             raise ValueError(f"key must be in [0, 2**{KEY_WIDTH}), not {self.key}")
+        if not 0 <= self.planes <= WOVEN_BITS:
+            raise ValueError(f"planes must be from 0 to {WOVEN_BITS}, not {self.planes}")
 
     def words(self) -> tuple[int, ...]:
         """The entry of the epoch table, two words of 64 bits (:data:`EPOCH_FIELDS`)."""
@@ -94,7 +110,7 @@ class TrainingJob:
     rows : tuple of ndarray of uint8, each of shape (n_rows, beats * beat_bytes)
         Packed codes; epoch e reads ``rows[e % len(rows)]``.
     labels : ndarray of uint8
-        Packed labels, a whole number of 8-byte words.
+        Packed labels, a whole number of 8-byte words; of woven rows none to count all as 0.
     label_format, label_shift : LabelFormat, int
         A stored label L counts as ``L << label_shift`` in the units of a dot product.
     intercept_level : int
@@ -124,6 +140,10 @@ class TrainingJob:
         to 4; 0: no row is fetched again.
     level_tables : ndarray of int8, shape (n_features, 2 ** config.bits), or None
         Level of each feature's codes, from -127 to 127; needed by a pipeline with level tables.
+    woven_rows : int
+        Number of woven rows, whose last block may be padded; 0 for others.
+    constants, constant_intercept : ndarray of int32, shape (n_features,), or None; int
+        Added to every correction and, at the same boundaries, to the intercept; for woven rows.
 
     Raises
     ------
@@ -150,11 +170,31 @@ class TrainingJob:
     fine_rows: np.ndarray | None = None
     cell_half_levels: int = 0
     level_tables: np.ndarray | None = None
+    woven_rows: int = 0
+    constants: np.ndarray | None = None
+    constant_intercept: int = 0
 
     @property
     def n_rows(self) -> int:
         """Rows of an epoch."""
-        return self.rows[0].shape[0]
+        return self.woven_rows or self.rows[0].shape[0]
+
+    def targets(self, first: int, n_rows: int) -> np.ndarray:
+        """Labels of rows from ``first`` on, a multiple of 8, in the units of a dot product."""
+        if not self.labels.size:
+            return np.zeros(n_rows, np.int64)
+        part = self.labels[first * LABEL_BITS[self.label_format] // 8:]
+        return unpack_labels(part, self.label_format, n_rows) << self.label_shift
+
+    def at(self, steps: EpochSteps) -> "TrainingJob":
+        """The job as an epoch has it: labels and intercept in units of its planes' levels."""
+        left = WOVEN_BITS - steps.planes
+        if not steps.planes or not left:
+            return self
+        then = copy(self)           # which is no job: at another epoch's planes it would not fit
+        object.__setattr__(then, "label_shift", self.label_shift - left)
+        object.__setattr__(then, "intercept_level", self.intercept_level >> left)
+        return then
 
     @property
     def beats(self) -> int:
@@ -179,7 +219,8 @@ class TrainingJob:
             raise ValueError(f"The rows ({self.n_rows}) times the beats of a row ({self.beats}) "
                              f"must be below 2**32, not {self.n_rows * self.beats}; train on fewer "
                              "rows or on a wider bus")
-        check_labels(self.labels, self.label_format, self.n_rows)
+        if not (config.row_format == WOVEN and not self.labels.size):
+            check_labels(self.labels, self.label_format, self.n_rows)
         if not 0 <= self.label_shift <= config.max_label_shift:
             raise ValueError(f"label_shift must be from 0 to {config.max_label_shift}, "
                              f"not {self.label_shift}")
@@ -215,6 +256,9 @@ class TrainingJob:
         self._check_loss()
         self._check_proximal()
         self._check_fine()
+        check_woven(self)
+        if self.constants is not None:
+            self._check_words("constants", self.constants, MODEL_WIDTH)
         check_level_tables(self.level_tables, config, self.n_features)
 
     def _check_loss(self):

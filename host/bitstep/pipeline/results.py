@@ -45,6 +45,25 @@ class RunResult:
         return len(self.models)
 
 
+@dataclass(frozen=True)
+class GradientSum:
+    """Sums over all rows at the model of a job.
+
+    Attributes
+    ----------
+    words : ndarray of int64, shape (n_features,)
+        Sum of c times the row's levels.
+    intercept : int
+        Sum of c times the intercept's level.
+    saturation : Saturation
+        Not 0 if an update left its range; the sums are then meaningless.
+    """
+
+    words: np.ndarray
+    intercept: int
+    saturation: Saturation = Saturation(0)  # noqa: RUF009 (an immutable flag)
+
+
 class RunError(DeviceError):
     """A run ended early.
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.woven import WovenLayout
 
 MAX_COPIES = 255            # of the rows, which the epochs read in turn
 LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
@@ -22,13 +23,15 @@ def check_rows(copies: Sequence[np.ndarray], config: PipelineConfig, n_features:
     Parameters
     ----------
     copies : sequence of ndarray
-        Should be uint8 of shape (n_rows, beats * beat_bytes), the same for all.
+        Should be uint8 of shape (n_rows, beats * beat_bytes), the same for all; woven rows of
+        shape (blocks, block_bytes).
     """
     if not 1 <= len(copies) <= MAX_COPIES or copies[0].ndim != 2 or len(copies[0]) < 1:
         raise ValueError(f"rows must be 1 to {MAX_COPIES} arrays of at least one row")
+    row_bytes = WovenLayout(n_features).block_bytes if config.row_format == WOVEN \
+        else config.beats(n_features) * config.beat_bytes
     for copy in copies:
-        _check("rows", copy, np.uint8,
-               (len(copies[0]), config.beats(n_features) * config.beat_bytes))
+        _check("rows", copy, np.uint8, (len(copies[0]), row_bytes))
 
 
 def check_labels(packed: np.ndarray, label_format: LabelFormat, n_rows: int) -> None:

@@ -12,19 +12,18 @@ from bitstep.devices.cpu import float32, integer, words
 from bitstep.devices.cpu.arithmetic import Rule, fill_dithers
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
 from bitstep.devices.cpu.refetching import COUNT, OUTCOME, ROW, Flight
-from bitstep.devices.software import SoftwareDevice
+from bitstep.devices.cpu.woven import WovenModel, add_gradients, woven_shape
+from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.sgd import EpochModel
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
-from bitstep.pipeline.config import SHIFT_UNIT, PipelineConfig
+from bitstep.pipeline.config import SHIFT_UNIT, WOVEN, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.levels import unpack_labels
-from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
-from bitstep.pipeline.results import RunResult
+from bitstep.pipeline.registers import Loss, Saturation
+from bitstep.pipeline.results import GradientSum, RunResult
 
 PORTION_VALUES = 1 << 24    # values between two looks at clock and keyboard: some 10 milliseconds
 PORTION_ROWS = 1 << 16
 NO_ROWS = OpenRows(np.empty(0, np.int64), np.empty(0, np.int64))
-LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
 
 
 def _cores() -> int:
@@ -85,15 +84,17 @@ class CpuDevice(SoftwareDevice):
         fill_dithers(0, 0, none)
         self._model(job).begin(_read_only(job.rows[0]), rule, job.epochs[0])(none, none, 0)
 
-    def _model(self, job: TrainingJob) -> "IntegerModel | FloatModel":
+    def _model(self, job: TrainingJob) -> "IntegerModel | FloatModel | WovenModel":
         if job.config.row_format == "float32":
             return FloatModel(job)
+        if job.config.row_format == WOVEN:
+            return WovenModel(job, _epoch_numbers)
         return IntegerModel(job, self.config.effective_lookahead(job.beats))
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
         """Result of a run, with the pipeline's counters unless it saturated."""
         known = super().result(job, epochs, saturated=saturated)
-        if saturated:
+        if saturated or job.config.row_format == WOVEN:     # of which there is no model of cycles
             return known
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
@@ -104,16 +105,14 @@ class CpuDevice(SoftwareDevice):
         """Compute a job; yield the model after each epoch, and None every few milliseconds."""
         model = self._model(job)
         for number, steps in enumerate(job.epochs):
-            step = derivative_step(job, steps)
-            linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
-            if step >= MAX_DERIVATIVE_STEP and not linear:
+            then = job.at(steps)
+            rule = _rule(then, steps)
+            if rule is None:
                 yield model.result(Saturation.UPDATE)
                 return
-            rule = Rule(int(job.loss), steps.mantissa, SHIFT_UNIT * steps.shift,
-                        0 if linear else step, job.label_shift)
             take = model.begin(_read_only(job.rows[number % len(job.rows)]), rule, steps)
             saturation = 0
-            for first, targets, dithers in portions(job, steps.key):
+            for first, targets, dithers in portions(then, steps.key):
                 saturation = take(targets, dithers, first)
                 if saturation:
                     break
@@ -125,13 +124,45 @@ class CpuDevice(SoftwareDevice):
                 return
 
 
+    def gradient(self, job: TrainingJob) -> GradientSum:
+        """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
+        check_gradient(job, self.config)
+        steps = job.epochs[0]
+        then = job.at(steps)
+        length = padded(job.n_features)
+        sums, model = np.zeros(length + 2, np.int64), np.zeros(length + 1, np.int64)
+        model[:job.n_features], model[length] = job.model, job.intercept
+        rule, saturation = _rule(then, steps), int(Saturation.UPDATE)
+        for first, targets, dithers in portions(then, steps.key) if rule else ():
+            saturation = add_gradients(
+                _read_only(job.rows[0]), woven_shape(job, steps.planes), rule,
+                then.intercept_level, model, np.zeros(length, np.int32), sums, targets, dithers,
+                first)
+            if self._interrupted.is_set():
+                raise KeyboardInterrupt
+            if saturation:
+                break
+        if saturation:
+            sums[:] = 0
+        return GradientSum(sums[:job.n_features], int(sums[length]), Saturation(saturation))
+
+
+def _rule(job: TrainingJob, steps: EpochSteps) -> Rule | None:
+    """Numbers that turn a dot product into an update; None if K does not fit."""
+    step = derivative_step(job, steps)
+    linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
+    if step >= MAX_DERIVATIVE_STEP and not linear:
+        return None
+    return Rule(int(job.loss), steps.mantissa, SHIFT_UNIT * steps.shift, 0 if linear else step,
+                job.label_shift)
+
+
 def portions(job: TrainingJob, key: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Targets and dithers of an epoch, a portion at a time, with the number of its first row."""
     size = min(PORTION_ROWS, max(8, PORTION_VALUES // job.n_features // 8 * 8))
     for first in range(0, job.n_rows, size):
         n_rows = min(size, job.n_rows - first)
-        labels = job.labels[first * LABEL_BITS[job.label_format] // 8:]
-        targets = unpack_labels(labels, job.label_format, n_rows) << job.label_shift
+        targets = job.targets(first, n_rows)
         dithers = np.empty(n_rows, np.int64)
         fill_dithers(key, first, dithers)
         yield first, targets, dithers
@@ -156,7 +187,7 @@ def _epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> i
         job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,
         steps.threshold, job.box_limit, job.cell_half_levels, steps.correction_mantissa,
         SHIFT_UNIT * steps.correction_shift, job.config.level_limit, job.config.fine_fraction,
-        margin)
+        margin, job.constant_intercept)
 
 
 class IntegerModel:
@@ -177,7 +208,8 @@ class IntegerModel:
         self.arrays = integer.Arrays(
             model=np.zeros(length, np.int32), seen=np.zeros(length, np.int32),
             pending=np.zeros(length, np.int32), coefficients=np.zeros(length, np.int64),
-            dot_levels=levels, gradient_levels=levels.copy() if self.shape.two_levels else levels,
+            constants=np.zeros(length, np.int64), dot_levels=levels,
+            gradient_levels=levels.copy() if self.shape.two_levels else levels,
             lookup=byte_tables(job.config), level_tables=_level_tables(job),
             state=np.zeros(5, np.int64))
         self.arrays.model[:job.n_features] = job.model

@@ -35,6 +35,8 @@ class Epoch(NamedTuple):
         Of the configuration.
     lookahead_margin : int
         With refetching: what updates of 1 by all rows in flight can change of twice a product.
+    constant_intercept : int
+        Added to the intercept at the boundaries of corrections.
     """
 
     n_rows: int
@@ -50,6 +52,7 @@ class Epoch(NamedTuple):
     level_limit: int
     fine_fraction: int
     lookahead_margin: int
+    constant_intercept: int
 
 
 class Arrays(NamedTuple):
@@ -61,8 +64,9 @@ class Arrays(NamedTuple):
         The model, and what the rows of a batch meet.
     pending : ndarray of int32
         Correction that the next boundary adds.
-    coefficients : ndarray of int64
-    dot_levels, gradient_levels : ndarray of int8
+    coefficients, constants : ndarray of int64
+        What a correction multiplies with a word, and adds.
+    dot_levels, gradient_levels : ndarray of int8 (int32)
         Of the row that is taken; the same array where codes have one level.
     lookup : ndarray of uint64, shape (2, 256)
     level_tables : ndarray of int8, shape (n_features, 2 ** bits)
@@ -74,6 +78,7 @@ class Arrays(NamedTuple):
     seen: np.ndarray
     pending: np.ndarray
     coefficients: np.ndarray
+    constants: np.ndarray
     dot_levels: np.ndarray
     gradient_levels: np.ndarray
     lookup: np.ndarray
@@ -105,7 +110,7 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
     int
         0, or the Saturation of the row that left a range.
     """
-    rows, fine, arrays = uncounted(rows), uncounted(fine), _uncounted_arrays(arrays)
+    rows, fine, arrays = uncounted(rows), uncounted(fine), uncounted_arrays(arrays)
     model, state = arrays.model, arrays.state
     dot_levels, gradient_levels = arrays.dot_levels, arrays.gradient_levels
     dot_lookup, gradient_lookup = arrays.lookup[0], arrays.lookup[1]
@@ -113,7 +118,7 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
     for i in range(targets.size):
         row = first + i
         if epoch.correction_period and row % epoch.correction_period == 0:
-            wrong = _correct(epoch, arrays, row)
+            wrong = correct(epoch, arrays, row)
             if wrong:
                 return wrong
             pass_boundary(flight)
@@ -144,16 +149,17 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
 
 
 @compiled
-def _uncounted_arrays(arrays):
+def uncounted_arrays(arrays):
+    """The arrays without their owners (:func:`bitstep.compiling.uncounted`)."""
     return Arrays(
         uncounted(arrays.model), uncounted(arrays.seen), uncounted(arrays.pending),
-        uncounted(arrays.coefficients), uncounted(arrays.dot_levels),
-        uncounted(arrays.gradient_levels), uncounted(arrays.lookup),
+        uncounted(arrays.coefficients), uncounted(arrays.constants),
+        uncounted(arrays.dot_levels), uncounted(arrays.gradient_levels), uncounted(arrays.lookup),
         uncounted(arrays.level_tables), uncounted(arrays.state))
 
 
 @compiled
-def _correct(epoch, arrays, row):
+def correct(epoch, arrays, row):
     """Add the correction that is due and compute the next one; return 0 or a Saturation."""
     model, pending, state = arrays.model, arrays.pending, arrays.state
     if state[PENDING]:
@@ -165,11 +171,16 @@ def _correct(epoch, arrays, row):
             model[j] = word
             largest = max(largest, abs(word))
         state[BOUND] = largest
+        state[INTERCEPT] += correction(0, 0, epoch.correction_shift,
+                                       epoch.constant_intercept * epoch.correction_mantissa)
+        if state[INTERCEPT] < -LIMIT or state[INTERCEPT] >= LIMIT:
+            return MODEL
     state[PENDING] = row + epoch.correction_period < epoch.n_rows
     if state[PENDING]:
         for j in range(model.size):
             exact = correction(model[j], arrays.coefficients[j] * epoch.correction_mantissa,
-                               epoch.correction_shift)
+                               epoch.correction_shift,
+                               arrays.constants[j] * epoch.correction_mantissa)
             if exact < -LIMIT or exact >= LIMIT:
                 return CORRECTION
             pending[j] = exact

@@ -57,8 +57,9 @@ def move_intercept(epoch, update, state):
 
 
 @compiled
-def correction(word, factor, shift):
-    """``word * factor / 2**shift``, rounded to nearest, ties towards plus infinity.
+def correction(word, factor, shift, addend=0):
+    """``(word * factor + addend * 2**18) / 2**shift``, rounded to nearest, ties towards plus
+    infinity.
 
     Parameters
     ----------
@@ -68,9 +69,11 @@ def correction(word, factor, shift):
         36 bits, signed: their product may need 68.
     shift : int
         8 to 56.
+    addend : int
+        50 bits, signed.
     """
     low = word * (factor & (1 << _HALF) - 1)
-    high = word * (factor >> _HALF)
+    high = word * (factor >> _HALF) + addend
     if shift > _HALF:
         high += (low >> _HALF) + (np.int64(1) << shift - 1 - _HALF)
         return high >> shift - _HALF

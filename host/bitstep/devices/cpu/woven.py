@@ -1,0 +1,201 @@
+"""Woven rows: levels of bit planes, epochs of sequential SGD, and the gradient of all rows."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from bitstep.compiling import compiled, kernel, uncounted
+from bitstep.devices.cpu import words
+from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, update_of
+from bitstep.devices.cpu.decoding import padded
+from bitstep.devices.cpu.integer import Arrays, Epoch, correct, uncounted_arrays
+from bitstep.golden.gradient import SUM_WIDTH
+from bitstep.golden.sgd import EpochModel
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.woven import WovenLayout
+
+# The 8 bits of a byte, each in a byte of a word: first feature lowest.
+_SPREAD = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1,
+                        bitorder="little").view("<u8")[:, 0].astype(np.uint64)
+
+
+class WovenShape(NamedTuple):
+    """Shape of woven rows as an epoch reads them.
+
+    Attributes
+    ----------
+    n_features, row_bits, plane_bytes, block_rows, planes : int
+    """
+
+    n_features: int
+    row_bits: int
+    plane_bytes: int
+    block_rows: int
+    planes: int
+
+
+@compiled
+def _eight_bits(blocks, block, at, half, both):
+    """The bits of 8 features, which begin at a byte or in its middle, each in a byte of a word."""
+    bits = np.int64(blocks[block, at]) >> half
+    if both:
+        bits |= np.int64(blocks[block, at + 1]) << 4
+    return _SPREAD[bits & 255]
+
+
+@compiled
+def _unweave_row(blocks, row, shape, levels):
+    """Write the levels of a row: int32, shape (padded(n_features),), zeroed beyond the features."""
+    start = row % shape.block_rows * shape.row_bits
+    half, one = start & 4, np.uint64(1)
+    high_planes = min(shape.planes, 8)
+    low_planes, offset = shape.planes - high_planes, (1 << shape.planes) - 1
+    for first in range(0, shape.row_bits, 8):
+        at = (start + first) >> 3
+        both = half != 0 and first + 4 < shape.row_bits
+        high, low = np.uint64(0), np.uint64(0)
+        for _ in range(high_planes):
+            high = high << one | _eight_bits(blocks, row // shape.block_rows, at, half, both)
+            at += shape.plane_bytes
+        for _ in range(low_planes):
+            low = low << one | _eight_bits(blocks, row // shape.block_rows, at, half, both)
+            at += shape.plane_bytes
+        for lane in range(8):
+            shift = np.uint64(8 * lane)
+            code = np.int64(high >> shift & np.uint64(255)) << low_planes \
+                | np.int64(low >> shift & np.uint64(255))
+            levels[first + lane] = 2 * code - offset
+    for feature in range(shape.n_features, levels.size):
+        levels[feature] = 0
+
+
+@kernel
+def take_woven_rows(blocks, shape, rule, epoch, arrays, targets, dithers, first):
+    """Take rows from ``first`` on, one for each target.
+
+    Parameters
+    ----------
+    blocks : ndarray of uint8, shape (blocks, block_bytes)
+    shape : WovenShape
+    rule : Rule
+    epoch : Epoch
+    arrays : Arrays
+        Changed; levels are int32.
+    targets, dithers : ndarray of int64
+    first : int
+
+    Returns
+    -------
+    int
+        0, or the Saturation of the row that left a range.
+    """
+    blocks, arrays = uncounted(blocks), uncounted_arrays(arrays)
+    model, state, levels = arrays.model, arrays.state, arrays.dot_levels
+    seen = arrays.seen if epoch.batch > 1 else model
+    for i in range(targets.size):
+        row = first + i
+        if epoch.correction_period and row % epoch.correction_period == 0:
+            wrong = correct(epoch, arrays, row)
+            if wrong:
+                return wrong
+        if row % epoch.batch == 0:
+            if epoch.batch > 1:
+                seen[:] = model
+            state[words.SEEN_INTERCEPT] = state[words.INTERCEPT]
+        _unweave_row(blocks, row, shape, levels)
+        product = words.dot(levels, seen) + epoch.level * state[words.SEEN_INTERCEPT]
+        update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, targets[i], dithers[i])
+        wrong = words.apply(epoch, model, levels, update, state)
+        if wrong:
+            return wrong
+        if epoch.proximal_period and ((row + 1) % epoch.proximal_period == 0
+                                      or row + 1 == epoch.n_rows):
+            words.proximal(model, epoch.threshold, epoch.box_limit)
+    return 0
+
+
+@kernel
+def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dithers, first):
+    """Add the gradients of rows from ``first`` on; :mod:`bitstep.golden.gradient`.
+
+    Parameters
+    ----------
+    blocks, shape, rule, targets, dithers, first
+        See :func:`take_woven_rows`.
+    level : int
+        Level of the intercept's input.
+    model : ndarray of int64, shape (padded(n_features) + 1,)
+        Model words, zeros, and the intercept's word.
+    levels : ndarray of int32, shape (padded(n_features),)
+        Overwritten.
+    sums : ndarray of int64, shape (padded(n_features) + 2,)
+        Changed: sums of the features, of the intercept, and of all magnitudes of updates.
+
+    Returns
+    -------
+    int
+        0, or the Saturation of the row that left a range.
+    """
+    blocks, model, levels, sums = (
+        uncounted(blocks), uncounted(model), uncounted(levels), uncounted(sums))
+    limit = np.int64(1) << SUM_WIDTH - 1 - shape.planes
+    for i in range(targets.size):
+        _unweave_row(blocks, first + i, shape, levels)
+        product = level * model[levels.size] + words.dot(levels, model)
+        update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, targets[i], dithers[i])
+        if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
+            return words.UPDATE
+        sums[levels.size + 1] += abs(update)
+        if sums[levels.size + 1] >= limit:
+            return words.UPDATE
+        for j in range(levels.size):
+            sums[j] += update * np.int64(levels[j])
+        sums[levels.size] += update * level
+    return 0
+
+
+def woven_shape(job: TrainingJob, planes: int) -> WovenShape:
+    """The shape of a job's rows."""
+    layout = WovenLayout(job.n_features)
+    return WovenShape(job.n_features, layout.row_bits, layout.plane_bytes, layout.block_rows,
+                      planes)
+
+
+class WovenModel:
+    """Model of a job on woven rows, between epochs and during one.
+
+    Parameters
+    ----------
+    job : TrainingJob
+    numbers : callable
+        Gives the :class:`~bitstep.devices.cpu.integer.Epoch` of a job and an entry of its epochs.
+    """
+
+    def __init__(self, job: TrainingJob, numbers: Callable[..., Epoch]):
+        self.job, self._numbers = job, numbers
+        length, n_features = padded(job.n_features), job.n_features
+        levels, none = np.zeros(length, np.int32), np.empty(0, np.uint64)
+        self.arrays = Arrays(
+            **{name: np.zeros(length, np.int32) for name in ("model", "seen", "pending")},
+            **{name: np.zeros(length, np.int64) for name in ("coefficients", "constants")},
+            dot_levels=levels, gradient_levels=levels, lookup=none,
+            level_tables=np.empty((0, 1), np.int8), state=np.zeros(5, np.int64))
+        self.arrays.model[:n_features] = job.model
+        self.arrays.coefficients[:n_features] = job.coefficients
+        if job.constants is not None:
+            self.arrays.constants[:n_features] = job.constants
+        self.arrays.state[words.INTERCEPT] = job.intercept
+
+    def begin(self, rows: np.ndarray, rule: Rule, steps) -> Callable[..., int]:
+        """Begin an epoch over these packed rows; return the function that takes a portion."""
+        self.arrays.state[[words.BOUND, words.PENDING]] = words.LIMIT, 0
+        numbers = self._numbers(self.job.at(steps), steps)
+        shape = woven_shape(self.job, steps.planes)
+        return lambda *portion: take_woven_rows(rows, shape, rule, numbers, self.arrays, *portion)
+
+    def result(self, saturation: Saturation) -> EpochModel:
+        """The model as it is now."""
+        return EpochModel(self.arrays.model[:self.job.n_features].copy(),
+                          int(self.arrays.state[words.INTERCEPT]), saturation)

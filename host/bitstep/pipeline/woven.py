@@ -1,0 +1,178 @@
+"""Woven rows: codes of 16 bits, stored bit plane by bit plane (docs/memory-layout.md).
+
+A value's code of b bits is the first b bits of its code of 16, so one stored copy has the rows at
+every precision. (The layout of bits follows the idea of MLWeaving: Wang, Kara, Zhang, Alonso,
+Mutlu and Zhang, "Accelerating generalized linear models with MLWeaving", VLDB 12(7), 2019.)
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitstep.pipeline.config import MODEL_WIDTH, WOVEN, ceil_div
+
+PLANES = 16                 # bits of a stored code
+GROUP = 4                   # bits that a row's plane is a multiple of
+MIN_PLANE_BYTES = 512       # least bytes of a plane of a block: 4 bursts of the narrowest bus
+ALIGNMENT = 64              # bytes of a beat of the widest bus, which planes are multiples of
+
+
+@dataclass(frozen=True)
+class WovenLayout:
+    """Places of the bits of woven rows in memory.
+
+    Parameters
+    ----------
+    n_features : int
+        Features of a row, at least 1.
+    """
+
+    n_features: int
+
+    @property
+    def row_bits(self) -> int:
+        """Bits of a plane of a row: one for each feature, padded to groups of 4."""
+        return ceil_div(self.n_features, GROUP) * GROUP
+
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block: the least number for which a plane has at least 512 bytes, and whole
+        beats on every bus.
+        """
+        beat = 8 * ALIGNMENT
+        unit = beat // math.gcd(beat, self.row_bits)
+        return unit * ceil_div(8 * MIN_PLANE_BYTES, unit * self.row_bits)
+
+    @property
+    def plane_bytes(self) -> int:
+        """Bytes of a plane of a block."""
+        return self.block_rows * self.row_bits // 8
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of all planes of a block."""
+        return PLANES * self.plane_bytes
+
+    def blocks(self, n_rows: int) -> int:
+        """Blocks of so many rows; the last one may be padded with zeros."""
+        return ceil_div(n_rows, self.block_rows)
+
+    def bytes_read(self, n_rows: int, planes: int) -> int:
+        """Bytes of the first planes of all rows; of the last block, of the rows that it has, in
+        whole beats of every bus.
+        """
+        whole, rest = divmod(n_rows, self.block_rows)
+        last = ceil_div(rest * self.row_bits, 8 * ALIGNMENT) * ALIGNMENT
+        return planes * (whole * self.plane_bytes + last)
+
+
+def weave(codes: np.ndarray) -> np.ndarray:
+    """Blocks of planes; the inverse of :func:`unweave`.
+
+    Parameters
+    ----------
+    codes : ndarray of uint16, shape (n_rows, n_features)
+
+    Returns
+    -------
+    ndarray of uint8, shape (blocks, block_bytes)
+
+    Raises
+    ------
+    ValueError
+        If the codes are not uint16 in two dimensions.
+    """
+    if codes.dtype != np.uint16 or codes.ndim != 2 or codes.shape[1] < 1:
+        raise ValueError("codes must be uint16 of shape (n_rows, n_features), not "
+                         f"{codes.dtype} of shape {codes.shape}")
+    n_rows, n_features = codes.shape
+    layout = WovenLayout(n_features)
+    blocks = layout.blocks(n_rows)
+    bits = np.zeros((blocks * layout.block_rows, layout.row_bits), np.uint8)
+    woven = np.zeros((blocks, PLANES, layout.plane_bytes), np.uint8)
+    for plane in range(PLANES):
+        bits[:n_rows, :n_features] = codes >> np.uint16(PLANES - 1 - plane) & np.uint16(1)
+        woven[:, plane] = np.packbits(bits.reshape(blocks, -1), axis=1, bitorder="little")
+    return woven.reshape(blocks, -1)
+
+
+def unweave(woven: np.ndarray, n_features: int, planes: int, start: int, stop: int) -> np.ndarray:
+    """Codes of some rows at a precision.
+
+    Parameters
+    ----------
+    woven : ndarray of uint8, shape (blocks, block_bytes)
+    n_features : int
+    planes : int
+        Bits of the codes, 1 to 16.
+    start, stop : int
+        First row, and the one after the last.
+
+    Returns
+    -------
+    ndarray of uint16, shape (stop - start, n_features)
+        Each below ``2 ** planes``.
+    """
+    layout = WovenLayout(n_features)
+    rows = layout.block_rows
+    first = start // rows
+    part = woven[first:layout.blocks(stop)].reshape(-1, PLANES, layout.plane_bytes)
+    codes = np.zeros((len(part) * rows, n_features), np.uint16)
+    for plane in range(planes):
+        bits = np.unpackbits(part[:, plane], axis=1, bitorder="little")
+        codes <<= np.uint16(1)
+        codes |= bits.reshape(-1, layout.row_bits)[:, :n_features]
+    return codes[start - first * rows:stop - first * rows]
+
+
+def middle_levels(codes: np.ndarray, planes: int) -> np.ndarray:
+    """Levels of codes, the middles of their cells: 2 k + 1 - 2^b of a code k of b bits.
+
+    Parameters
+    ----------
+    codes : ndarray of uint16
+        Each below ``2 ** planes``.
+    planes : int
+        b; the level 2^b stands for the value 1.
+
+    Returns
+    -------
+    ndarray of int64, same shape
+        Odd numbers from 1 - 2^b to 2^b - 1.
+    """
+    return 2 * codes.astype(np.int64) + 1 - (1 << planes)
+
+
+def check_woven(job: Any) -> None:
+    """Raise ValueError unless the fields of a training job that only woven rows have are right.
+
+    Parameters
+    ----------
+    job : bitstep.pipeline.job.TrainingJob
+        Its rows have the shape of its configuration.
+    """
+    woven = job.config.row_format == WOVEN
+    if any(woven != (steps.planes > 0) for steps in job.epochs):
+        raise ValueError("planes of every epoch must be from 1 to 16 for woven rows, and 0 for "
+                         f"others, not {[steps.planes for steps in job.epochs]}")
+    if not woven:
+        if job.woven_rows or job.constants is not None or job.constant_intercept:
+            raise ValueError("woven_rows, constants and constant_intercept need a pipeline of "
+                             f"row format 'woven', not {job.config.row_format!r}")
+        return
+    if WovenLayout(job.n_features).blocks(job.woven_rows) != len(job.rows[0]):
+        raise ValueError(f"woven_rows must be rows of {len(job.rows[0])} blocks, "
+                         f"not {job.woven_rows}")
+    left = PLANES - min(steps.planes for steps in job.epochs)
+    if job.label_shift < left or job.intercept_level % (1 << left):
+        raise ValueError(f"label_shift must be at least {left}, and intercept_level a multiple of "
+                         f"{1 << left}, for the least planes of an epoch, not {job.label_shift} "
+                         f"and {job.intercept_level}; store labels with fewer bits")
+    if (job.constants is not None or job.constant_intercept) and not job.correction_period:
+        raise ValueError("constants need a correction_period, and there is none")
+    limit = 1 << MODEL_WIDTH - 1
+    if not -limit <= job.constant_intercept < limit:
+        raise ValueError(f"constant_intercept must fit {MODEL_WIDTH} bits, "
+                         f"not {job.constant_intercept}")

@@ -1,0 +1,269 @@
+"""Quantizing to woven rows: one copy, from which every precision of 1 to 16 bits is read."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bitstep.checks import check_choice, check_integer, is_integer
+from bitstep.data.blocks import block_rows
+from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
+from bitstep.pipeline.shapes import check_rows
+from bitstep.pipeline.woven import PLANES, WovenLayout, middle_levels, unweave, weave
+from bitstep.quantization.scaling import SCALERS, Scaler
+
+_HALF = 1 << WOVEN_BITS - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class WovenOptions:
+    """Choices of how rows become woven rows.
+
+    Parameters
+    ----------
+    bus_width, scaler, seed
+        See :func:`bitstep.quantization.quantize_rows`. The bytes depend on the scaler alone; the
+        seed is that of the updates' dither.
+
+    Raises
+    ------
+    ValueError
+        If one is out of range.
+    """
+
+    bus_width: int = 64
+    scaler: str = "minmax"
+    seed: int = 0
+    levels: str = "uniform"
+    copies: int = 1
+
+    def __post_init__(self):
+        check_integer("seed", self.seed, 0)
+        check_choice("scaler", self.scaler, SCALERS)
+        if self.levels != "uniform" or self.copies != 1:
+            raise ValueError("Woven rows have levels 'uniform' and 1 copy, since nothing is drawn; "
+                             f"not {self.levels!r} and {self.copies}")
+
+    def config(self, n_features: int) -> PipelineConfig:
+        """The least pipeline that reads the rows."""
+        return PipelineConfig(bus_width=self.bus_width, bits=WOVEN_BITS, row_format=WOVEN,
+                              max_features=n_features)
+
+    def encoder(self, scaler: Scaler, n_rows: int) -> "WovenEncoder":
+        """Encoder of so many rows."""
+        return WovenEncoder(self, scaler, n_rows)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class WovenRows:
+    """Woven rows, and what their codes stand for; they stand in for
+    :class:`bitstep.quantization.rows.QuantizedRows`.
+
+    Parameters
+    ----------
+    n_rows, n_features, bus_width : int
+    packed : tuple of one ndarray of uint8, shape (blocks, block_bytes)
+        See :mod:`bitstep.pipeline.woven`.
+    scaler : Scaler
+        Features to u in [-1, 1].
+    excess : ndarray of float64, shape (16, n_features)
+        What a column's variance over the rows gains by rounding to b bits, in row b - 1: the
+        variance of its levels less that of its levels of 16 bits, in units of u squared.
+    seed : int
+        Seed of the dither.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not fit each other.
+    """
+
+    n_rows: int
+    n_features: int
+    bus_width: int
+    packed: tuple[np.ndarray, ...] = field(repr=False)
+    scaler: Scaler
+    excess: np.ndarray = field(repr=False)
+    seed: int
+
+    bits = WOVEN_BITS
+    encoding = row_format = WOVEN
+    copies = 1
+    fine_rows = level_tables = None
+    cell_half_levels = 0
+
+    def __post_init__(self):
+        check_rows(self.packed, self.config, self.n_features)
+        blocks = WovenLayout(self.n_features).blocks(self.n_rows)
+        if not is_integer(self.n_rows, 1) or len(self.packed) != 1 \
+                or len(self.packed[0]) != blocks:
+            raise ValueError(f"packed must be one array of {blocks} blocks for {self.n_rows} rows, "
+                             f"not {len(self.packed)} of {len(self.packed[0])}")
+        columns = (self.n_features,)
+        if self.scaler.centre.shape != columns or self.excess.shape != (PLANES, *columns) \
+                or not np.isfinite(self.excess).all():
+            raise ValueError(f"scaler and excess must be of shape {columns} and "
+                             f"{(PLANES, *columns)} and finite, not {self.scaler.centre.shape} and "
+                             f"{self.excess.shape}")
+
+    @property
+    def config(self) -> PipelineConfig:
+        """The least pipeline that reads the rows."""
+        return PipelineConfig(bus_width=self.bus_width, bits=self.bits, row_format=WOVEN,
+                              max_features=self.n_features)
+
+    @property
+    def level_limit(self) -> int:
+        """Weight of u = 1 in a dot product of all planes."""
+        return self.config.level_limit
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Zeros: nothing is drawn."""
+        return np.zeros(self.n_features)
+
+    def codes(self, planes: int = PLANES, start: int = 0, stop: int | None = None) -> np.ndarray:
+        """Codes of the rows from ``start`` to ``stop``, uint16, at a precision."""
+        stop = self.n_rows if stop is None else stop
+        return unweave(self.packed[0], self.n_features, planes, start, stop)
+
+    def levels(self, rows: slice | np.ndarray, planes: int = PLANES) -> tuple[np.ndarray,
+                                                                             np.ndarray]:
+        """Scaled features that the codes of some rows stand for, twice the same array.
+
+        Returns
+        -------
+        dots, gradients : ndarray of float64, shape (rows chosen, n_features)
+        """
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(self.n_rows)
+            codes = self.codes(planes, start, max(start, stop))[::step]
+        else:
+            chosen = np.asarray(rows)
+            size = WovenLayout(self.n_features).block_rows
+            codes = np.empty((len(chosen), self.n_features), np.uint16)
+            for block in np.unique(chosen // size):
+                inside = chosen // size == block
+                start = int(block) * size
+                part = self.codes(planes, start, min(start + size, self.n_rows))
+                codes[inside] = part[chosen[inside] - start]
+        values = middle_levels(codes, planes) / (1 << planes)
+        return values, values
+
+    def values(self, rows: slice | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Scaled features of some rows, as exactly as they are known: :meth:`levels`."""
+        return self.levels(rows)
+
+
+class WovenEncoder:
+    """Blocks of scaled rows to blocks of planes, in order; it stands in for
+    :class:`bitstep.quantization.encoder.RowEncoder`.
+
+    Parameters
+    ----------
+    options : WovenOptions
+    scaler : Scaler
+    n_rows : int
+        Rows of all blocks.
+
+    Attributes
+    ----------
+    block_rows : int
+        Rows of every block that :meth:`encode` takes but the last one: whole blocks of planes.
+    """
+
+    bits, encoding = WOVEN_BITS, WOVEN
+    level_tables = None
+    n_arrays = 1
+    position_type = np.dtype(np.uint16)
+
+    def __init__(self, options: WovenOptions, scaler: Scaler, n_rows: int):
+        options.config(len(scaler.centre))
+        self.n_rows, self.n_features = n_rows, len(scaler.centre)
+        self.bus_width, self.seed, self.scaler = options.bus_width, int(options.seed), scaler
+        layout = WovenLayout(self.n_features)
+        self.block_rows = layout.block_rows * max(
+            1, block_rows(self.n_features) // layout.block_rows)
+        # Sums of levels and of their squares, of a precision each.
+        self._sums = np.zeros((PLANES, 2, self.n_features), object)
+
+    @property
+    def array_names(self) -> list[str]:
+        """Name of the array of the rows."""
+        return ["rows_0"]
+
+    @property
+    def excess(self) -> np.ndarray:
+        """See :class:`WovenRows`, after the last block."""
+        count = self.n_rows
+        found = np.zeros((PLANES, self.n_features))
+        for planes, (first, second) in enumerate(self._sums, start=1):
+            exact = count * second - first * first       # variance of levels, times count squared
+            found[planes - 1] = [int(value) / (count * count << 2 * planes) for value in exact]
+        return found - found[-1]
+
+    def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
+        """Type and shape of the array of all rows."""
+        layout = WovenLayout(self.n_features)
+        return {"rows_0": (np.dtype(np.uint8), (layout.blocks(self.n_rows), layout.block_bytes))}
+
+    def positions(self, features: np.ndarray) -> np.ndarray:
+        """Codes of 16 bits of features.
+
+        Parameters
+        ----------
+        features : ndarray of numbers, shape (rows, n_features)
+            Finite.
+
+        Returns
+        -------
+        ndarray of uint16, same shape
+            floor((u + 1) 2^15), within 0 and 2^16 - 1.
+        """
+        with np.errstate(over="ignore"):    # infinity, beyond a given scaler, counts as the end
+            scaled = (np.asarray(features, np.float64) - self.scaler.centre) / self.scaler.scale
+        scaled += 1
+        scaled *= _HALF
+        return np.clip(np.floor(scaled), 0, 2 * _HALF - 1).astype(np.uint16)
+
+    def encode(self, positions: np.ndarray) -> dict[str, np.ndarray]:
+        """Weave the codes of the next block.
+
+        Parameters
+        ----------
+        positions : ndarray of uint16, shape (rows, n_features)
+            Of its rows: ``block_rows``, or the rest of the last block.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Its part of the array of :meth:`shapes`.
+        """
+        for planes in range(1, PLANES + 1):
+            levels = middle_levels(positions >> np.uint16(PLANES - planes), planes)
+            self._sums[planes - 1] += np.stack([levels.sum(axis=0), (levels * levels).sum(axis=0)])
+        return {"rows_0": weave(positions)}
+
+
+def weave_rows(features: np.ndarray, scaler: Scaler, options: WovenOptions,
+               progress=None) -> WovenRows:
+    """Scale and weave rows in memory.
+
+    Parameters
+    ----------
+    features : ndarray of numbers, shape (n_rows, n_features)
+        Finite.
+    scaler : Scaler
+    options : WovenOptions
+    progress : callable, optional
+        Called with the number of rows done.
+    """
+    encoder = WovenEncoder(options, scaler, len(features))
+    parts = []
+    for start in range(0, len(features), encoder.block_rows):
+        piece = features[start:start + encoder.block_rows]
+        parts.append(encoder.encode(encoder.positions(piece))["rows_0"])
+        if progress is not None:
+            progress(start + len(piece))
+    return WovenRows(n_rows=len(features), n_features=encoder.n_features,
+                     bus_width=encoder.bus_width, packed=(np.concatenate(parts),), scaler=scaler,
+                     excess=encoder.excess, seed=encoder.seed)
