@@ -10,7 +10,7 @@ from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encodings import ENCODINGS, Grid, encode
 from bitstep.quantization.labels import LabelStream, quantize_labels, sign_labels
 from bitstep.quantization.level_tables import LEVELS
-from bitstep.quantization.quantizing import quantize, quantize_rows
+from bitstep.quantization.quantizing import quantize, quantize_rows, weave_rows
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import (
     Scaler,
@@ -19,9 +19,33 @@ from bitstep.quantization.scaling import (
     scaler_of_ranges,
 )
 from bitstep.quantization.storage import StorageError, load_quantized, save_quantized
+from bitstep.quantization.woven import WovenOptions, WovenRows
 
-__all__ = ["ENCODINGS", "LEVELS", "MAX_COPIES", "Grid", "LabelStream", "QuantizedDataset",
-           "QuantizedRows", "Scaler", "StorageError", "column_ranges", "encode", "fit_scaler",
-           "load_quantized", "pack_codes", "pack_floats", "pack_labels", "quantize",
-           "quantize_labels", "quantize_rows", "save_quantized", "scaler_of_ranges", "sign_labels",
-           "unpack_floats"]
+__all__ = [
+    "ENCODINGS",
+    "LEVELS",
+    "MAX_COPIES",
+    "Grid",
+    "LabelStream",
+    "QuantizedDataset",
+    "QuantizedRows",
+    "Scaler",
+    "StorageError",
+    "WovenOptions",
+    "WovenRows",
+    "column_ranges",
+    "encode",
+    "fit_scaler",
+    "load_quantized",
+    "pack_codes",
+    "pack_floats",
+    "pack_labels",
+    "quantize",
+    "quantize_labels",
+    "quantize_rows",
+    "save_quantized",
+    "scaler_of_ranges",
+    "sign_labels",
+    "unpack_floats",
+    "weave_rows",
+]

@@ -9,6 +9,7 @@ from bitstep.pipeline.shapes import check_labels
 from bitstep.quantization.labels import LabelStream
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
+from bitstep.quantization.woven import WovenRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +21,7 @@ class QuantizedDataset:
 
     Parameters
     ----------
-    rows : QuantizedRows
+    rows : QuantizedRows or WovenRows
     labels : LabelStream
         One label for each row.
 
@@ -30,7 +31,7 @@ class QuantizedDataset:
         If there are more or fewer labels than rows.
     """
 
-    rows: QuantizedRows
+    rows: QuantizedRows | WovenRows
     labels: LabelStream
 
     def __post_init__(self):
@@ -43,7 +44,7 @@ class QuantizedDataset:
 
     @property
     def encoding(self) -> str:
-        """A key of :data:`bitstep.quantization.ENCODINGS`."""
+        """A key of :data:`bitstep.quantization.ENCODINGS`, or ``woven``."""
         return self.rows.encoding
 
     @property

@@ -14,6 +14,7 @@ from bitstep.quantization.encodings import ENCODINGS, Grid
 from bitstep.quantization.labels import quantize_labels
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler
+from bitstep.quantization.woven import WovenEncoder, WovenOptions, WovenRows
 
 
 def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensated",
@@ -69,6 +70,39 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
                          copies=copies, seed=seed, fine_rows=fine_rows, levels=levels)
     options.config((features := _checked(features)).shape[1])
     return _encoded(features, options, _scaler(features, scaler), progress)
+
+
+def weave_rows(features: np.ndarray, *, bus_width: int = 64, scaler: str | Scaler = "minmax",
+               seed: int = 0, progress: Callable[[int], None] | None = None) -> WovenRows:
+    """Scale and weave rows: one copy, from which every precision of 1 to 16 bits is read.
+
+    Parameters
+    ----------
+    features, bus_width, scaler, progress
+        See :func:`quantize_rows`.
+    seed : int
+        Seed of the dither of updates; the bytes do not depend on it.
+
+    Raises
+    ------
+    DataError
+        If features cannot be used; the message names row and column.
+    ValueError
+        If another argument is out of range.
+    """
+    kind = scaler.kind if isinstance(scaler, Scaler) else scaler
+    options = WovenOptions(bus_width=bus_width, scaler=kind, seed=seed)
+    options.config((features := _checked(features)).shape[1])
+    encoder = WovenEncoder(options, _scaler(features, scaler), len(features))
+    parts = []
+    for start in range(0, len(features), encoder.block_rows):
+        piece = features[start:start + encoder.block_rows]
+        parts.append(encoder.encode(encoder.positions(piece))["rows_0"])
+        if progress is not None:
+            progress(start + len(piece))
+    return WovenRows(n_rows=len(features), n_features=encoder.n_features,
+                     bus_width=encoder.bus_width, packed=(np.concatenate(parts),),
+                     scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed)
 
 
 def _encoded(features: np.ndarray, options: RowOptions, scaler: Scaler,

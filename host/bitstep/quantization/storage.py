@@ -16,6 +16,7 @@ import numpy as np
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.data.npz import COMPRESSED, MappedFile, StoredArray, find_arrays
+from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
 from bitstep.pipeline.registers import LabelFormat
@@ -25,6 +26,7 @@ from bitstep.quantization.encoder import RowEncoder
 from bitstep.quantization.labels import LabelStream
 from bitstep.quantization.rows import QuantizedRows
 from bitstep.quantization.scaling import Scaler
+from bitstep.quantization.woven import WovenEncoder, WovenRows
 
 MAGIC = "bitstep quantized data set"
 VERSION = 1
@@ -68,22 +70,25 @@ def save_quantized(dataset: QuantizedDataset, path: "str | os.PathLike[str]") ->
         finish_archive(archive, data, labels, [first[id(rows)] for rows in data.packed])
 
 
-def finish_archive(archive: ArchiveWriter, data: QuantizedRows | RowEncoder, labels: LabelStream,
-                   names: list[str]) -> None:
+def finish_archive(archive: ArchiveWriter,
+                   data: QuantizedRows | RowEncoder | WovenRows | WovenEncoder,
+                   labels: LabelStream, names: list[str]) -> None:
     """Write all but the rows of a quantized data set.
 
     Parameters
     ----------
     archive : ArchiveWriter
         It holds the rows.
-    data : QuantizedRows or RowEncoder
+    data : QuantizedRows, WovenRows or the encoder of either
         What the codes stand for.
     labels : LabelStream
     names : list of str
         Name of the array of each copy.
     """
+    woven = isinstance(data, (WovenRows, WovenEncoder))
+    of_columns = ("excess", data.excess) if woven else ("variance", data.variance)
     for name, array in (("labels", labels.packed), ("centre", data.scaler.centre),
-                        ("scale", data.scaler.scale), ("variance", data.variance)):
+                        ("scale", data.scaler.scale), of_columns):
         archive.add(name, array)
     if data.level_tables is not None:
         archive.add("level_tables", data.level_tables)
@@ -95,7 +100,7 @@ def finish_archive(archive: ArchiveWriter, data: QuantizedRows | RowEncoder, lab
         "label_scale": labels.scale, "label_offset": labels.offset,
         "classes": None if classes is None else classes.tolist(), "scaler": data.scaler.kind,
         "seed": data.seed, "sha256": archive.checksums(),
-    }
+    } | ({"n_rows": data.n_rows} if woven else {})      # whose last block is padded
     archive.add("header", np.frombuffer(json.dumps(header).encode(), np.uint8))
 
 
@@ -147,7 +152,10 @@ def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
     try:
         dataset = _assemble(header, arrays)
         for name in dict.fromkeys(header["rows"]):
-            _check_codes(dataset.rows, name, arrays[name], mapped)
+            if isinstance(dataset.rows, WovenRows):
+                dataset.rows.check_padding(mapped.release)
+            else:
+                _check_codes(dataset.rows, name, arrays[name], mapped)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{path}: the parts of the file do not fit each other ({error}); "
                            "quantize again") from error
@@ -184,18 +192,22 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
-    for name in arrays.keys() - {"labels", "centre", "scale", "variance", "fine_rows",
+    for name in arrays.keys() - {"labels", "centre", "scale", "variance", "excess", "fine_rows",
                                  "level_tables"}:
         if not name.startswith("rows_"):
             raise ValueError(f"nothing is known of array {name!r}")
+    shared = {"bus_width": header["bus_width"], "n_features": header["n_features"],
+              "packed": tuple(arrays[name] for name in header["rows"]),
+              "scaler": Scaler(header["scaler"], arrays["centre"], arrays["scale"]),
+              "seed": header["seed"]}
+    if header["encoding"] == WOVEN:
+        rows = WovenRows(n_rows=header["n_rows"], excess=arrays["excess"], **shared)
+    else:
+        rows = QuantizedRows(
+            bits=header["bits"], encoding=header["encoding"], variance=arrays["variance"],
+            fine_rows=arrays.get("fine_rows"), level_tables=arrays.get("level_tables"), **shared)
     return QuantizedDataset(
-        QuantizedRows(
-            bits=header["bits"], encoding=header["encoding"], bus_width=header["bus_width"],
-            n_features=header["n_features"],
-            packed=tuple(arrays[name] for name in header["rows"]),
-            scaler=Scaler(header["scaler"], arrays["centre"], arrays["scale"]),
-            variance=arrays["variance"], seed=header["seed"], fine_rows=arrays.get("fine_rows"),
-            level_tables=arrays.get("level_tables")),
+        rows,
         LabelStream(
             arrays["labels"], LabelFormat[header["label_format"]], header["label_scale"],
             header["label_offset"], None if classes is None else np.array(classes, np.float64)))

@@ -28,14 +28,16 @@ from bitstep.quantization.archive import (
 )
 from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.labels import LabelStream
-from bitstep.quantization.scaling import scaler_of_ranges
+from bitstep.quantization.scaling import Scaler, scaler_of_ranges
 from bitstep.quantization.storage import finish_archive
+from bitstep.quantization.woven import PLANES, WovenEncoder, WovenOptions
 
 PART_BYTES = 1 << 27        # of positions that are in memory at a time
 
 _HEADER_BYTES = 1 << 16     # more than the header of a quantized data set has
 _PIECE_BYTES = 1 << 22      # of the temporary file that are read at a time
 
+Encoder = RowEncoder | WovenEncoder
 Progress = Callable[[int], None]
 
 
@@ -111,7 +113,7 @@ def choose_rows(name: str, n_rows: int, train_rows: int | None, shuffle: bool,
 
 
 def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelStream,
-                    options: RowOptions, path: Path,
+                    options: RowOptions | WovenOptions, path: Path,
                     progress: Progress | None = None) -> Packed:
     """Quantize rows of a table into a file: the second pass.
 
@@ -127,7 +129,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
     chosen : Chosen
     labels : LabelStream
         Of the chosen rows, in their order.
-    options : RowOptions
+    options : RowOptions or WovenOptions
     path : Path
         A file there is replaced when the new one is complete.
     progress : callable, optional
@@ -144,9 +146,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
         raise DataError(f"features must have at least one row and 1 to {MAX_FEATURES} columns, "
                         f"not shape ({chosen.count}, {len(survey.low)})")
     scaler = scaler_of_ranges(survey.low, survey.high, options.scaler)
-    tables = None if options.levels == "uniform" \
-        else optimal_tables(options, scaler, _pieces(table, chosen))
-    encoder = RowEncoder(options, scaler, chosen.count, tables)
+    encoder = _encoder(table, chosen, options, scaler)
     arrays = encoder.shapes()
     waiting = 0
     if chosen.order is not None and _part_rows(encoder) < chosen.count:
@@ -168,6 +168,15 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
                   int(np.prod(arrays["rows_0"][1])))
 
 
+def _encoder(table: Table, chosen: Chosen, options: RowOptions | WovenOptions,
+             scaler: Scaler) -> Encoder:
+    if isinstance(options, WovenOptions):
+        return WovenEncoder(options, scaler, chosen.count)
+    tables = None if options.levels == "uniform" \
+        else optimal_tables(options, scaler, _pieces(table, chosen))
+    return RowEncoder(options, scaler, chosen.count, tables)
+
+
 def _pieces(table: Table, chosen: Chosen) -> Iterator[np.ndarray]:
     """Features of the chosen rows, a block at a time, in the order of the table."""
     for piece in table.pieces(chosen.numbers()):
@@ -176,17 +185,18 @@ def _pieces(table: Table, chosen: Chosen) -> Iterator[np.ndarray]:
             yield piece.features[start:start + size]
 
 
-def _size(arrays: Arrays, labels: LabelStream, encoder: RowEncoder) -> int:
+def _size(arrays: Arrays, labels: LabelStream, encoder: Encoder) -> int:
     numbers = (np.dtype(np.float64), (encoder.n_features,))
+    copies = PLANES if isinstance(encoder, WovenEncoder) else 1
     tables = encoder.level_tables
     if tables is not None:
         arrays = {**arrays, "level_tables": (tables.dtype, tables.shape)}
     return archive_bytes({
         **arrays, "labels": (np.dtype(np.uint8), labels.packed.shape), "centre": numbers,
-        "scale": numbers, "variance": numbers, "header": (np.dtype(np.uint8), (_HEADER_BYTES,))})
+        "scale": numbers, "variance": (np.dtype(np.float64), (copies, encoder.n_features)), "header": (np.dtype(np.uint8), (_HEADER_BYTES,))})
 
 
-def _encode(archive: ArchiveWriter, encoder: RowEncoder, blocks: Iterator[np.ndarray],
+def _encode(archive: ArchiveWriter, encoder: Encoder, blocks: Iterator[np.ndarray],
             progress: Progress | None) -> None:
     done = 0
     for positions in blocks:
@@ -197,14 +207,14 @@ def _encode(archive: ArchiveWriter, encoder: RowEncoder, blocks: Iterator[np.nda
             progress(done)
 
 
-def _part_rows(encoder: RowEncoder) -> int:
+def _part_rows(encoder: Encoder) -> int:
     """Rows of a part, whole blocks."""
     block_bytes = encoder.block_rows * encoder.n_features * encoder.position_type.itemsize
     return encoder.block_rows * max(1, PART_BYTES // block_bytes)
 
 
 def _in_order(table: Table, chosen: Chosen,
-              encoder: RowEncoder) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+              encoder: Encoder) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Numbers of rows and their positions, in the order of the file."""
     for piece in table.pieces(chosen.numbers()):
         for start in range(0, len(piece.rows), encoder.block_rows):
@@ -213,7 +223,7 @@ def _in_order(table: Table, chosen: Chosen,
 
 
 def _blocks(parts: Iterator[tuple[np.ndarray, np.ndarray]],
-            encoder: RowEncoder) -> Iterator[np.ndarray]:
+            encoder: Encoder) -> Iterator[np.ndarray]:
     """Positions of blocks of rows that come in order, in pieces of other sizes."""
     block = np.empty((encoder.block_rows, encoder.n_features), encoder.position_type)
     filled = 0
@@ -229,7 +239,7 @@ def _blocks(parts: Iterator[tuple[np.ndarray, np.ndarray]],
         yield block[:filled]
 
 
-def _shuffled_in_memory(table: Table, chosen: Chosen, encoder: RowEncoder) -> Iterator[np.ndarray]:
+def _shuffled_in_memory(table: Table, chosen: Chosen, encoder: Encoder) -> Iterator[np.ndarray]:
     assert chosen.order is not None
     target = np.empty(chosen.n_rows, np.int64)
     target[chosen.order] = np.arange(chosen.count)
@@ -239,7 +249,7 @@ def _shuffled_in_memory(table: Table, chosen: Chosen, encoder: RowEncoder) -> It
     yield from _cut(found, encoder)
 
 
-def _shuffled_on_disk(table: Table, chosen: Chosen, encoder: RowEncoder,
+def _shuffled_on_disk(table: Table, chosen: Chosen, encoder: Encoder,
                       path: Path) -> Iterator[np.ndarray]:
     """Blocks of rows in another order than the file's.
 
@@ -270,7 +280,7 @@ def _shuffled_on_disk(table: Table, chosen: Chosen, encoder: RowEncoder,
                                        encoder), encoder)
 
 
-def _read_part(file, order: np.ndarray, start: int, encoder: RowEncoder) -> np.ndarray:
+def _read_part(file, order: np.ndarray, start: int, encoder: Encoder) -> np.ndarray:
     """Positions of a part of the packed rows, in their order."""
     kind, n_features = encoder.position_type, encoder.n_features
     found = np.empty((len(order), n_features), kind)
@@ -289,6 +299,6 @@ def _read_part(file, order: np.ndarray, start: int, encoder: RowEncoder) -> np.n
     return found
 
 
-def _cut(positions: np.ndarray, encoder: RowEncoder) -> Iterator[np.ndarray]:
+def _cut(positions: np.ndarray, encoder: Encoder) -> Iterator[np.ndarray]:
     for start in range(0, len(positions), encoder.block_rows):
         yield positions[start:start + encoder.block_rows]

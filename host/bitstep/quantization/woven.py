@@ -1,5 +1,6 @@
 """Quantizing to woven rows: one copy, from which every precision of 1 to 16 bits is read."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +13,7 @@ from bitstep.pipeline.woven import PLANES, WovenLayout, middle_levels, unweave, 
 from bitstep.quantization.scaling import SCALERS, Scaler
 
 _HALF = 1 << WOVEN_BITS - 1
+_CHECKED_BYTES = 1 << 23    # of rows that are checked at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,24 +35,19 @@ class WovenOptions:
     bus_width: int = 64
     scaler: str = "minmax"
     seed: int = 0
-    levels: str = "uniform"
-    copies: int = 1
+
+    levels = "uniform"
+    copies = 1
 
     def __post_init__(self):
         check_integer("seed", self.seed, 0)
         check_choice("scaler", self.scaler, SCALERS)
-        if self.levels != "uniform" or self.copies != 1:
-            raise ValueError("Woven rows have levels 'uniform' and 1 copy, since nothing is drawn; "
-                             f"not {self.levels!r} and {self.copies}")
+        self.config(1)
 
     def config(self, n_features: int) -> PipelineConfig:
         """The least pipeline that reads the rows."""
         return PipelineConfig(bus_width=self.bus_width, bits=WOVEN_BITS, row_format=WOVEN,
                               max_features=n_features)
-
-    def encoder(self, scaler: Scaler, n_rows: int) -> "WovenEncoder":
-        """Encoder of so many rows."""
-        return WovenEncoder(self, scaler, n_rows)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -154,6 +151,32 @@ class WovenRows:
         return self.levels(rows)
 
 
+    def check_padding(self, release: Callable[[], None] = lambda: None) -> None:
+        """Raise ValueError unless all bits without a feature of a row are 0.
+
+        Parameters
+        ----------
+        release : callable
+            Called after each piece of the rows, to give back a map's memory.
+        """
+        layout = WovenLayout(self.n_features)
+        real = np.zeros((layout.block_rows, layout.row_bits), np.uint8)
+        real[:, :self.n_features] = 1
+        whole = len(self.packed[0]) - 1
+        last = real.copy()
+        last[self.n_rows - whole * layout.block_rows:] = 0
+        step = max(1, _CHECKED_BYTES // layout.block_bytes)
+        for first in range(0, whole + 1, step):
+            part = self.packed[0][first:first + step].reshape(-1, PLANES, layout.plane_bytes)
+            padding = ~np.packbits(real.reshape(-1), bitorder="little")
+            wrong = (part[:whole - first] & padding).any()
+            if first + step > whole:
+                wrong |= (part[-1] & ~np.packbits(last.reshape(-1), bitorder="little")).any()
+            if wrong:
+                raise ValueError("padding in rows_0 is not 0")
+            release()
+
+
 class WovenEncoder:
     """Blocks of scaled rows to blocks of planes, in order; it stands in for
     :class:`bitstep.quantization.encoder.RowEncoder`.
@@ -242,28 +265,3 @@ class WovenEncoder:
             levels = middle_levels(positions >> np.uint16(PLANES - planes), planes)
             self._sums[planes - 1] += np.stack([levels.sum(axis=0), (levels * levels).sum(axis=0)])
         return {"rows_0": weave(positions)}
-
-
-def weave_rows(features: np.ndarray, scaler: Scaler, options: WovenOptions,
-               progress=None) -> WovenRows:
-    """Scale and weave rows in memory.
-
-    Parameters
-    ----------
-    features : ndarray of numbers, shape (n_rows, n_features)
-        Finite.
-    scaler : Scaler
-    options : WovenOptions
-    progress : callable, optional
-        Called with the number of rows done.
-    """
-    encoder = WovenEncoder(options, scaler, len(features))
-    parts = []
-    for start in range(0, len(features), encoder.block_rows):
-        piece = features[start:start + encoder.block_rows]
-        parts.append(encoder.encode(encoder.positions(piece))["rows_0"])
-        if progress is not None:
-            progress(start + len(piece))
-    return WovenRows(n_rows=len(features), n_features=encoder.n_features,
-                     bus_width=encoder.bus_width, packed=(np.concatenate(parts),), scaler=scaler,
-                     excess=encoder.excess, seed=encoder.seed)

@@ -2,7 +2,8 @@
 
 An outer step takes the model x, the *centre*, and an offset z that begins at 0:
 
-1. A full pass over all 16 planes sums the gradient g at the centre (:mod:`bitstep.golden.gradient`).
+1. A full pass over all 16 planes sums the gradient g at the centre
+   (:mod:`bitstep.golden.gradient`).
 2. Inner passes over b planes take the offset towards the solution of H z = -g, with codes q::
 
        z <- z - step (q (q.z) - D o z + l2 z + g)
@@ -21,7 +22,7 @@ the inner passes are the preconditioner.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,7 +41,7 @@ from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep.quantization import QuantizedDataset
 from bitstep.training import stepping
 from bitstep.training.objective import Objective
-from bitstep.training.ranges import Units, largest_stored
+from bitstep.training.ranges import largest_stored
 
 WORD_LIMIT = 2.0 ** (MODEL_WIDTH - 1)
 ROOM = 4.0                  # times the last offset, for which the next one's words have room
