@@ -3,6 +3,7 @@
 from dataclasses import asdict
 
 import pytest
+
 from bitstep_sim.reports.area import options
 
 
