@@ -98,4 +98,5 @@ def machine() -> dict[str, Any]:
                 break
     except OSError:
         pass
-    return {"cpu": model, "cores": available_cores(), "system": f"{platform.system()} {platform.machine()}"}
+    return {"cpu": model, "cores": available_cores(),
+            "system": f"{platform.system()} {platform.machine()}"}
