@@ -14,15 +14,17 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bitstep.devices import default_device, open_device
-from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.pipeline.device import Device
 from bitstep.quantization import (
-    ENCODINGS,
     QuantizedDataset,
     QuantizedRows,
+    WovenRows,
+    label_bits_of,
     quantize_labels,
     quantize_rows,
     scaler_of_ranges,
+    weave_rows,
 )
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.training.choices import RowChoice, resolve_rows, resolve_training
@@ -57,7 +59,8 @@ class _LowPrecisionModel(BaseEstimator):
                  box: Any = None, copies=1, scaler="minmax", feature_range: Any = "auto",
                  label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
-                 warm_start=False, random_state: Any = None):
+                 warm_start=False, random_state: Any = None, solver="sgd", planes: Any = None,
+                 tol=0.0):
         self.bits = bits
         self.encoding = encoding
         self.levels = levels
@@ -77,6 +80,9 @@ class _LowPrecisionModel(BaseEstimator):
         self.device = device
         self.warm_start = warm_start
         self.random_state = random_state
+        self.solver = solver
+        self.planes = planes
+        self.tol = tol
 
     def _train(self, features: np.ndarray, targets: np.ndarray, *, epochs: int, resume: bool,
                classes: np.ndarray | None = None) -> None:
@@ -104,7 +110,8 @@ class _LowPrecisionModel(BaseEstimator):
         training = resolve_training(
             rows, objective, epochs=before + epochs, schedule=self.schedule, batch=batch,
             step=self._next_step(rows, objective, batch) if resume else self.step,
-            fit_intercept=self.fit_intercept, model_range=_given(self.model_range))
+            fit_intercept=self.fit_intercept, model_range=_given(self.model_range),
+            solver=self.solver, tol=self.tol, planes=self._planes())
         initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
         if kept and initial:
             initial = opened_model(*initial, Bounds(*self.feature_range_), columns.bounds)
@@ -135,11 +142,12 @@ class _LowPrecisionModel(BaseEstimator):
         """Targets of the outputs within the range in effect; those of classes are as they are."""
         return Clipped(targets, Bounds(np.array([-1.0]), np.array([1.0])), 0, "")
 
-    def _next_step(self, rows: QuantizedRows, objective: Objective, batch: int) -> float | None:
+    def _next_step(self, rows: QuantizedRows | WovenRows, objective: Objective,
+                   batch: int) -> float | None:
         """First step of a training that goes on: as it was, or, with ``auto``, what these rows need
         if that is less. Few rows may be shorter than those that follow.
         """
-        if self.step_ is None or _given(self.step) is not None:
+        if self.step_ is None or _given(self.step) is not None or self.solver == "bit-centred":
             return self.step_
         return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss))
 
@@ -157,9 +165,13 @@ class _LowPrecisionModel(BaseEstimator):
     def _learn(self, trained: TrainedModel, losses: np.ndarray, before: int,
                classes: np.ndarray | None) -> None:
         """Set the learned attributes; ``before`` epochs were trained earlier."""
-        entries = [{"epoch": epoch, "step": float(taken), "train_loss": float(loss)}
-                   for epoch, (taken, loss) in enumerate(
-                       zip(trained.steps, losses, strict=True), start=before + 1)]
+        entries: list[dict[str, Any]] = [
+            {"epoch": epoch, "step": float(taken), "train_loss": float(loss)}
+            for epoch, (taken, loss) in enumerate(
+                zip(trained.steps, losses, strict=True), start=before + 1)]
+        if trained.planes is not None:
+            for entry, planes in zip(entries, trained.planes.tolist(), strict=True):
+                entry["planes"] = planes[0] if len(planes) == 1 else planes
         self.history_ = (self.history_ if before else []) + entries
         self.n_iter_ = before + trained.epochs_done
         self.counters_ = trained.counters
@@ -167,6 +179,10 @@ class _LowPrecisionModel(BaseEstimator):
         if classes is not None:
             self.classes_ = classes
         self._set_model(trained.coefs[-1], trained.intercepts[-1])
+
+    def _planes(self) -> Any:
+        """Planes of woven rows as asked for; None: rows of fixed bits."""
+        return "auto" if self.planes is None and self.solver == "bit-centred" else self.planes
 
     def _kind(self) -> Model:
         """Loss and default rows of what the parameters ask for."""
@@ -177,7 +193,13 @@ class _LowPrecisionModel(BaseEstimator):
         if isinstance(self.bits, str) and self.bits != "auto":
             raise ValueError(f"bits must be 'auto', an integer from 1 to 8, or {FLOAT_BITS}, "
                              f"not {self.bits!r}")
-        return resolve_rows(model, bits=_given(self.bits), encoding=_given(self.encoding),
+        woven = self._planes() is not None
+        if woven and (_given(self.encoding) is not None or self.copies != 1):
+            raise ValueError("Woven rows (planes, or solver 'bit-centred') have an encoding of "
+                             "their own and one copy; leave encoding and copies out, not "
+                             f"{self.encoding!r} and {self.copies}")
+        encoding = WOVEN if woven else _given(self.encoding)
+        return resolve_rows(model, bits=_given(self.bits), encoding=encoding,
                             refetch=self._asked_refetch(), batch=batch, levels=self.levels)
 
     def _asked_refetch(self) -> bool | None:
@@ -185,13 +207,15 @@ class _LowPrecisionModel(BaseEstimator):
         return False
 
     def _quantized(self, features: np.ndarray, columns: Clipped, choice: RowChoice,
-                   bus_width: int, kept: bool) -> QuantizedRows:
+                   bus_width: int, kept: bool) -> QuantizedRows | WovenRows:
         seed = self.random_state
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(np.iinfo(np.int32).max)
         elif kept and seed >= 0:
             seed = chunk_seed(int(seed), features, self.first_rows_)
         scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self.scaler)
+        if choice.encoding == WOVEN:
+            return weave_rows(columns.values, bus_width=bus_width, scaler=scaler, seed=int(seed))
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
                              bus_width=bus_width, scaler=scaler, copies=self.copies,
                              seed=int(seed), fine_rows=choice.refetch, levels=choice.levels)
@@ -217,7 +241,7 @@ class _LowPrecisionModel(BaseEstimator):
         with open_device(options["name"], config, **extra) as device:
             yield device
 
-    def _outputs(self, rows: QuantizedRows, labels: Clipped) -> list[QuantizedDataset]:
+    def _outputs(self, rows: QuantizedRows | WovenRows, labels: Clipped) -> list[QuantizedDataset]:
         """Quantized rows with the labels of each output."""
         raise NotImplementedError
 
@@ -341,6 +365,17 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         the schedule going on, too.
     random_state : int, RandomState or None, default=None
         Source of the randomness with which codes and updates are rounded.
+    solver : {"sgd", "bit-centred"}, default="sgd"
+        ``bit-centred``: the exact optimum of least squares and ridge, from passes over few bits
+        (:mod:`bitstep.training.bit_centred`); ``epochs`` are its outer steps.
+    planes : int, list of int, "auto" or None, default=None
+        Bit planes, 1 to 16, that each epoch reads of woven rows: one copy of 16 bits a value, from
+        which every precision is read. Of a list the last counts for all epochs beyond it. ``auto``:
+        see :mod:`bitstep.training.precision`; 4 with solver ``bit-centred``. None: rows
+        of ``bits`` bits, or ``auto`` with solver ``bit-centred``.
+    tol : float, default=0.0
+        Of solver ``bit-centred``: training stops once the largest component of the gradient is at
+        most this multiple of that of the first model.
 
     Attributes
     ----------
@@ -454,7 +489,7 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         bounds = labels.bounds
         stream = quantize_labels(
             labels.values[:, 0], rows.n_rows, center_labels=self.fit_intercept,
-            label_bits=ENCODINGS[rows.encoding].label_bits,
+            label_bits=label_bits_of(rows.encoding),
             label_range=None if bounds.single[0] else (bounds.low[0], bounds.high[0]))
         return [QuantizedDataset(rows, stream)]
 
@@ -506,6 +541,8 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         See there.
     device, warm_start, random_state
         See there.
+    solver, planes, tol
+        See there; ``bit-centred`` is for ``squared_error``.
 
     Attributes
     ----------
@@ -552,13 +589,14 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
                  schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
                  scaler="minmax", feature_range: Any = "auto", model_range: Any = "auto",
                  fit_intercept=True, device: Any = "auto", warm_start=False,
-                 random_state: Any = None):
+                 random_state: Any = None, solver="sgd", planes: Any = None, tol=0.0):
         super().__init__(
             bits=bits, encoding=encoding, levels=levels, epochs=epochs, step=step,
             schedule=schedule, batch=batch,
             l2=l2, l1=l1, box=box, copies=copies, scaler=scaler, feature_range=feature_range,
             model_range=model_range, fit_intercept=fit_intercept, device=device,
-            warm_start=warm_start, random_state=random_state)
+            warm_start=warm_start, random_state=random_state, solver=solver, planes=planes,
+            tol=tol)
         self.loss = loss
         self.refetch = refetch
 

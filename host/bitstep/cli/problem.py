@@ -15,15 +15,18 @@ from bitstep.cli.options import (
 from bitstep.cli.progress import Bar
 from bitstep.cli.request import RowRequest, request_codes, request_rows
 from bitstep.data import Dataset, load, split
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import (
     ENCODINGS,
     QuantizedDataset,
     QuantizedRows,
+    WovenRows,
+    label_bits_of,
     load_quantized,
     quantize_labels,
     quantize_rows,
+    weave_rows,
 )
 from bitstep.training.losses import Moments, accuracies, code_losses, mean_losses
 from bitstep.training.models import MODELS, Model
@@ -76,7 +79,8 @@ class Problem:
         if self.train_set is not None:
             return "features"
         data = self.outputs[0]
-        return "codes" if data.fine_rows is None and data.row_format != "float32" else "fine_rows"
+        exact = data.fine_rows is not None or data.row_format in ("float32", WOVEN)
+        return "fine_rows" if exact else "codes"
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
         """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``test_metric``."""
@@ -95,10 +99,14 @@ class Problem:
             else:
                 found = self._losses(self.test_set, model)
             metrics = found.tolist()
-        return [{"epoch": epoch, "step": float(step), "train_loss": float(loss),
-                 "test_metric": metric}
-                for epoch, (step, loss, metric) in enumerate(
-                    zip(model.steps, losses, metrics, strict=True), start=1)]
+        history: list[dict[str, Any]] = [
+            {"epoch": epoch, "step": float(step), "train_loss": float(loss),
+             "test_metric": metric} for epoch, (step, loss, metric) in enumerate(
+                zip(model.steps, losses, metrics, strict=True), start=1)]
+        if model.planes is not None:
+            for entry, planes in zip(history, model.planes.tolist(), strict=True):
+                entry["planes"] = planes[0] if len(planes) == 1 else planes
+        return history
 
     def describe(self, source: str) -> dict[str, Any]:
         """The report's ``dataset``."""
@@ -190,7 +198,7 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
-        label_bits = ENCODINGS[request.encoding].label_bits
+        label_bits = label_bits_of(request.encoding)
         labels = quantize_labels(train_set.labels, train_set.n_rows, label_bits=label_bits,
                                  center_labels=arguments.intercept)
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
@@ -202,7 +210,7 @@ def prepare(arguments: argparse.Namespace) -> Problem:
                    train_set, test_set)
 
 
-def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows:
+def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows | WovenRows:
     """Quantize the rows of a data set.
 
     Parameters
@@ -211,6 +219,9 @@ def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> Quanti
         True for a copy with 16 bits a value, for refetching.
     """
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
+        if request.encoding == WOVEN:
+            return weave_rows(dataset.features, bus_width=request.bus_width, scaler=request.scaler,
+                              seed=request.seed, progress=bar.to)
         return quantize_rows(
             dataset.features, bits=request.bits, encoding=request.encoding,
             bus_width=request.bus_width, scaler=request.scaler, copies=request.copies,
@@ -222,7 +233,7 @@ def _from_codes(arguments):
     request = request_codes(arguments, data)
     model = arguments.model or DEFAULT_MODELS[data.task]
     if LOSSES[MODELS[model].loss].one_sided and arguments.refetch is None and not request.refetch \
-            and ENCODINGS[data.encoding].cell:
+            and data.encoding != WOVEN and ENCODINGS[data.encoding].cell:
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)

@@ -20,7 +20,7 @@ from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
 from bitstep.pipeline.config import FINE_WIDTH
 from bitstep.pipeline.losses import LOSSES
-from bitstep.quantization import ENCODINGS, quantize_labels
+from bitstep.quantization import ENCODINGS, WovenOptions, label_bits_of, quantize_labels
 from bitstep.quantization.encoder import RowOptions
 from bitstep.quantization.streaming import Chosen, choose_rows, write_quantized
 from bitstep.training.models import MODELS
@@ -41,6 +41,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         help="add a copy with 16 bits a value, from which `bitstep train --model "
                         "svm` reads rows again (default: yes with --model svm and --encoding "
                         "nearest or stochastic)")
+    parser.add_argument("--woven", action="store_true", help="write woven rows: one copy of 16 "
+                        "bits a value, stored bit plane by bit plane, from which `bitstep train "
+                        "--planes` and `--solver bit-centred` read as many bits as they want")
     parser.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
     return parser
 
@@ -51,16 +54,21 @@ def run(arguments: argparse.Namespace) -> int:
     request = request_rows(arguments)
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
-    cells = bool(ENCODINGS[request.encoding].cell) and request.levels == "uniform"
+    cells = not arguments.woven and bool(ENCODINGS[request.encoding].cell) \
+        and request.levels == "uniform"
     if arguments.fine_rows and request.levels != "uniform":
         raise UsageError("--fine-rows needs --levels uniform, since refetching needs equally "
                          "spaced levels")
+    if arguments.fine_rows and arguments.woven:
+        raise UsageError("--fine-rows does not go together with --woven, whose rows have 16 bits a "
+                         "value")
     if arguments.fine_rows and not cells:
         raise UsageError("--fine-rows needs --encoding nearest or stochastic, whose codes bound "
                          f"the value, not {request.encoding}")
     fine_rows = LOSSES[MODELS[arguments.model or "linreg"].loss].one_sided and cells \
         if arguments.fine_rows is None else arguments.fine_rows
-    options = RowOptions(
+    options = WovenOptions(bus_width=request.bus_width, scaler=request.scaler,
+                           seed=request.seed) if arguments.woven else RowOptions(
         bits=request.bits, encoding=request.encoding, bus_width=request.bus_width,
         scaler=request.scaler, copies=request.copies, seed=request.seed, fine_rows=fine_rows,
         levels=request.levels)
@@ -71,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     trained = chosen.labels(survey)
     task_of(arguments, f"{table.name}, the rows to train on", own, trained)
     labels = quantize_labels(trained, chosen.count, task=task,
-                             label_bits=ENCODINGS[request.encoding].label_bits)
+                             label_bits=label_bits_of(request.encoding))
     del trained
     survey = survey._replace(labels=np.zeros(0))      # which may be as large as the codes
     with Bar(chosen.count, "quantizing", " rows") as bar:

@@ -9,7 +9,7 @@ import numpy as np
 
 from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Request
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.losses import loss_named
 from bitstep.training.train import TrainedModel, report_counters
 from bitstep.writing import duration, numbers, text_table
@@ -41,6 +41,7 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "l2": objective.l2, "l1": objective.l1, "box": objective.box,
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
+        "solver": training.solver, "planes": training.planes, "tol": training.tol,
         "lookahead": config.lookahead, "pipeline": config.to_dict()}
 
 
@@ -84,6 +85,8 @@ def print_report(report: dict[str, Any]) -> None:
     columns = {"epoch": [str(entry["epoch"]) for entry in history],
                "step": numbers([entry["step"] for entry in history], 4),
                "train loss": numbers([entry["train_loss"] for entry in history])}
+    if "planes" in history[0]:
+        columns["planes"] = [str(entry["planes"]) for entry in history]
     if dataset["test_rows"]:
         found = [entry["test_metric"] for entry in history]
         columns[f"test {report['metric']}"] = numbers(found) if report["metric"] == "loss" else [
@@ -92,7 +95,7 @@ def print_report(report: dict[str, Any]) -> None:
     on = {"features": "", "codes": ", estimated from the codes (there are no features)",
           "fine_rows": ", as fine rows (there are no features)"}
     print(f"Loss: {_loss(config).text} over K rows{on[report['loss_on']]}.")
-    if _loss(config).one_sided and config["encoding"] != "float":
+    if _loss(config).one_sided and config["encoding"] not in ("float", WOVEN):
         print(_refetched(report))
     if report["device_seconds"] is not None:
         waits = {cause: cycles for cause, cycles in counters["stall_cycles"].items() if cycles}

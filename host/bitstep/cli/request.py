@@ -3,8 +3,10 @@
 import argparse
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from bitstep.cli.options import DEFAULT_MODELS, UsageError
+from bitstep.pipeline.config import WOVEN
 from bitstep.quantization import ENCODINGS, QuantizedDataset
 from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows
 from bitstep.training.models import MODELS
@@ -58,12 +60,24 @@ def request_rows(arguments: argparse.Namespace, *, refetch: bool | None = False,
     others = {name: ROW_DEFAULTS[name] if value is None else value
               for name, value in given.items()}
     model = MODELS[getattr(arguments, "model", None) or "linreg"]
+    woven = getattr(arguments, "woven", False) or planes_asked(arguments) is not None
+    if woven and (arguments.encoding is not None or others["copies"] != 1):
+        raise UsageError("Woven rows (--woven, --planes, --solver bit-centred) have an encoding of "
+                         "their own and one copy; leave --encoding and --copies out")
     try:
-        choice = resolve_rows(model, bits=arguments.bits, encoding=arguments.encoding,
+        choice = resolve_rows(model, bits=arguments.bits,
+                              encoding=WOVEN if woven else arguments.encoding,
                               refetch=refetch, batch=batch, levels=others["levels"])
     except ChoiceError as error:
         raise usage_error(error, arguments) from error
     return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch, **others)
+
+
+def planes_asked(arguments: argparse.Namespace) -> Any:
+    """Planes of woven rows that the options ask for; None: rows of fixed bits."""
+    planes = getattr(arguments, "planes", None)
+    return "auto" if planes is None and getattr(arguments, "solver", "sgd") == "bit-centred" \
+        else planes
 
 
 def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowRequest:
@@ -89,6 +103,9 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
             raise UsageError(f"--{name.replace('_', '-')} {given} does not fit {source}, "
                              f"which was quantized with {value}: leave the option out, or "
                              "quantize again")
+    if (rows.encoding == WOVEN) < (planes_asked(arguments) is not None):
+        raise UsageError(f"--planes and --solver bit-centred need woven rows, and {source} has "
+                         f"encoding {rows.encoding}: write it with `bitstep quantize --woven`")
     name = arguments.model or DEFAULT_MODELS[data.task]
     try:
         check_corrected(rows.encoding, MODELS[name].loss)
@@ -118,6 +135,10 @@ def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: 
     """
     asked = getattr(arguments, "model", None)
     encoding, model = encoding or arguments.encoding, model or asked
+    if error.rule == "woven":
+        return UsageError("Woven rows (--woven, --planes, --solver bit-centred) have 16 bits a "
+                          "value and an encoding of their own; leave --bits, --levels and "
+                          "--refetch out")
     if error.rule == "bits":
         return UsageError(str(error))
     if error.rule == "levels":

@@ -13,6 +13,7 @@ from bitstep.cli.checkpoints import (
     Start,
     add_checkpoint_options,
     check_paths,
+    checkpoint_path,
     initial_model,
     make_writer,
     read_start,
@@ -23,10 +24,8 @@ from bitstep.cli.options import (
     add_data_options,
     add_lookahead_option,
     add_pipeline_options,
-    integer,
     is_quantized,
     number,
-    or_auto,
 )
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
 from bitstep.cli.problem import Request, prepare
@@ -39,11 +38,11 @@ from bitstep.cli.report import (
     print_report,
 )
 from bitstep.cli.signals import stop_signals
+from bitstep.cli.training_options import add_training_options
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
+from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import RunError, SaturationError
 from bitstep.quantization import ENCODINGS
 from bitstep.training.checkpoint_writer import CheckpointWriter
@@ -68,7 +67,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "run.json; bitstep train cod-rna --model svm. The report is described in docs/report.md.")
     add_data_options(parser)
     add_pipeline_options(parser)
-    _add_training_options(parser.add_argument_group("training"))
+    add_training_options(parser.add_argument_group("training"))
     add_checkpoint_options(parser.add_argument_group("start, and long runs (docs/runs.md)"))
     device = parser.add_argument_group("device")
     add_device_options(device)
@@ -80,40 +79,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     output.add_argument("--report", metavar="FILE.json", help="write the report")
     output.add_argument("--plot", metavar="FILE.png", help="draw the loss of every epoch")
     return parser
-
-
-def _add_training_options(training: Any) -> None:
-    training.add_argument("--epochs", type=integer(1), metavar="N",
-                          help="passes over the rows (default: 20; with a file of steps: all of "
-                          "them)")
-    training.add_argument("--step", type=or_auto(number(0)), metavar="S", help="first step, in "
-                          "scaled feature space, as in x <- x - S (u.x - y) u; or auto: from the "
-                          "data (default: auto)")
-    training.add_argument("--schedule", default="inverse", metavar="NAME|FILE",
-                          help="step of each epoch: constant, inverse (S / epoch), inverse-sqrt "
-                          "(S / sqrt(epoch)), or a file with one step a line (default: inverse)")
-    training.add_argument("--batch", type=integer(1, (1 << 32) - 1), default=1, metavar="N",
-                          help="rows of a batch (default: 1)")
-    training.add_argument("--l2", type=number(0, above=False), default=0.0, metavar="L",
-                          help="ridge penalty on the weights of scaled features, L/2 |x|^2 "
-                          "(default: 0)")
-    training.add_argument("--l1", type=number(0, above=False), default=0.0, metavar="L",
-                          help="lasso penalty on the weights of scaled features, L sum |x_j|, by "
-                          "soft thresholds (default: 0)")
-    training.add_argument("--box", type=number(0), metavar="R",
-                          help="keep the weights of scaled features within -R and R, in "
-                          "units of the label (default: no bound)")
-    training.add_argument("--refetch", action=argparse.BooleanOptionalAction,
-                          help="svm: read rows again at 16 bits where their codes leave open "
-                          "whether they are within the margin (default: yes with --encoding "
-                          "nearest and stochastic)")
-    training.add_argument("--intercept", action=argparse.BooleanOptionalAction, default=True,
-                          help="train an intercept; without one use --scaler maxabs (default: yes)")
-    training.add_argument("--model-range", type=number(0), metavar="R",
-                          help="largest weight that is representable, as a multiple of the labels' "
-                          "half range (default: as far as the steps can reach, at most "
-                          f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg and ls-svm, "
-                          f"{LOSSES[Loss.HINGE].model_range:g} for the other models)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -211,7 +176,13 @@ def make_request(arguments: argparse.Namespace) -> Request:
     training = resolve_training(
         rows, objective, epochs=epochs, schedule=schedule, batch=arguments.batch,
         step="auto" if arguments.step is None else arguments.step,
-        fit_intercept=arguments.intercept, model_range=arguments.model_range)
+        fit_intercept=arguments.intercept, model_range=arguments.model_range,
+        solver=arguments.solver, tol=arguments.tol,
+        planes="auto" if rows.encoding == WOVEN and arguments.planes is None
+        else arguments.planes)
+    if checkpoint_path(arguments) and (training.solver != "sgd" or training.planes == "auto"):
+        raise UsageError("--checkpoint and --resume do not go together with --solver bit-centred "
+                         "or --planes auto, which depend on epochs before; give a list of planes")
     try:
         config = pipeline_of(rows, objective, arguments.lookahead)
     except ValueError as error:
@@ -267,7 +238,7 @@ def remedy(request: Request) -> str:
     ways = [f"--step {rounded(step / 4, 2)}"]
     if request.step_asked:
         ways.append("--step auto")
-    if rows.bits <= 3 and ENCODINGS[rows.encoding].corrected:
+    if rows.bits <= 3 and rows.encoding in ENCODINGS and ENCODINGS[rows.encoding].corrected:
         ways.append("more --bits")      # the noise of few bits, amplified, asks for short steps
     return f"the first step was {rounded(step, 3)}, try {' or '.join(ways)}"
 

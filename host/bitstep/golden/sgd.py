@@ -53,11 +53,13 @@ def levels_of(job: TrainingJob, packed: np.ndarray, planes: int) -> tuple[np.nda
     """
     if planes:
         codes = unweave(packed, job.n_features, planes, 0, job.n_rows)
-        return (middle_levels(codes, planes),) * 2
+        levels = middle_levels(codes, planes)
+        return levels, levels
     codes = unpack_codes(packed, job.config, job.n_features)
     if job.level_tables is None:
         return decode(codes, bits=job.config.bits, row_format=job.config.row_format)
-    return (look_up(codes, job.level_tables),) * 2
+    levels = look_up(codes, job.level_tables)
+    return levels, levels
 
 
 def train(job: TrainingJob) -> Iterator[EpochModel]:

@@ -19,7 +19,7 @@ from bitstep.quantization.scaling import (
     scaler_of_ranges,
 )
 from bitstep.quantization.storage import StorageError, load_quantized, save_quantized
-from bitstep.quantization.woven import WovenOptions, WovenRows
+from bitstep.quantization.woven import WovenOptions, WovenRows, label_bits_of
 
 __all__ = [
     "ENCODINGS",
@@ -36,7 +36,7 @@ __all__ = [
     "column_ranges",
     "encode",
     "fit_scaler",
-    "load_quantized",
+    "label_bits_of", "load_quantized",
     "pack_codes",
     "pack_floats",
     "pack_labels",

@@ -70,15 +70,7 @@ class Chosen(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """Facts of a file that was written.
-
-    Attributes
-    ----------
-    n_rows, n_features, bits, copies : int
-    encoding : str
-    row_bytes : int
-        Bytes of the packed rows of a copy.
-    """
+    """Facts of a file that was written; ``row_bytes`` are those of a copy's packed rows."""
 
     n_rows: int
     n_features: int
@@ -133,7 +125,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
     path : Path
         A file there is replaced when the new one is complete.
     progress : callable, optional
-        Called with the number of rows that are written.
+        Called with the rows that are written.
 
     Raises
     ------
@@ -172,8 +164,8 @@ def _encoder(table: Table, chosen: Chosen, options: RowOptions | WovenOptions,
              scaler: Scaler) -> Encoder:
     if isinstance(options, WovenOptions):
         return WovenEncoder(options, scaler, chosen.count)
-    tables = None if options.levels == "uniform" \
-        else optimal_tables(options, scaler, _pieces(table, chosen))
+    uniform = options.levels == "uniform"
+    tables = None if uniform else optimal_tables(options, scaler, _pieces(table, chosen))
     return RowEncoder(options, scaler, chosen.count, tables)
 
 
@@ -186,14 +178,15 @@ def _pieces(table: Table, chosen: Chosen) -> Iterator[np.ndarray]:
 
 
 def _size(arrays: Arrays, labels: LabelStream, encoder: Encoder) -> int:
-    numbers = (np.dtype(np.float64), (encoder.n_features,))
-    copies = PLANES if isinstance(encoder, WovenEncoder) else 1
+    float64, numbers = np.dtype(np.float64), (encoder.n_features,)
+    spread = (PLANES, *numbers) if isinstance(encoder, WovenEncoder) else numbers
     tables = encoder.level_tables
     if tables is not None:
         arrays = {**arrays, "level_tables": (tables.dtype, tables.shape)}
     return archive_bytes({
-        **arrays, "labels": (np.dtype(np.uint8), labels.packed.shape), "centre": numbers,
-        "scale": numbers, "variance": (np.dtype(np.float64), (copies, encoder.n_features)), "header": (np.dtype(np.uint8), (_HEADER_BYTES,))})
+        **arrays, "labels": (np.dtype(np.uint8), labels.packed.shape), "centre": (float64, numbers),
+        "scale": (float64, numbers), "variance": (float64, spread),
+        "header": (np.dtype(np.uint8), (_HEADER_BYTES,))})
 
 
 def _encode(archive: ArchiveWriter, encoder: Encoder, blocks: Iterator[np.ndarray],

@@ -10,10 +10,16 @@ from bitstep.data.blocks import block_rows
 from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
 from bitstep.pipeline.shapes import check_rows
 from bitstep.pipeline.woven import PLANES, WovenLayout, middle_levels, unweave, weave
+from bitstep.quantization.encodings import ENCODINGS
 from bitstep.quantization.scaling import SCALERS, Scaler
 
 _HALF = 1 << WOVEN_BITS - 1
 _CHECKED_BYTES = 1 << 23    # of rows that are checked at a time
+
+
+def label_bits_of(encoding: str) -> int:
+    """Stored bits of a regression's label, if nothing else is asked for."""
+    return 16 if encoding == WOVEN else ENCODINGS[encoding].label_bits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,9 @@ An outer step takes the model x, the *centre*, and an offset z that begins at 0:
 
        z <- z - step (q (q.z) - D o z + l2 z + g)
 
-   No labels occur. D is the excess of the codes' variance; D o z, l2 z and g are added by the
-   corrections, every T rows (docs/number-formats.md).
+   No labels occur. D is what the codes' variance lacks of the rows' (negative, or 0, so that the
+   passes are as stable as without it). D o z, l2 z and g are added by the corrections, every T
+   rows (docs/number-formats.md).
 3. Of all offsets so far and their changes of g, which are H times them, the host takes the
    combination with the least loss.
 
@@ -36,9 +37,9 @@ from bitstep.pipeline.config import (
 )
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.results import RunError, SaturationError
+from bitstep.pipeline.results import SaturationError
 from bitstep.pipeline.woven import PLANES, WovenLayout
-from bitstep.quantization import QuantizedDataset
+from bitstep.quantization import QuantizedDataset, WovenRows
 from bitstep.training import stepping
 from bitstep.training.objective import Objective
 from bitstep.training.ranges import largest_stored
@@ -47,7 +48,7 @@ WORD_LIMIT = 2.0 ** (MODEL_WIDTH - 1)
 ROOM = 4.0                  # times the last offset, for which the next one's words have room
 FIRST_RANGE = 32.0          # largest first offset, in labels
 WIDER = 16.0                # by which an offset's room grows after a saturation
-MAX_TRIES = 8
+MAX_TRIES = 12
 UPDATE_LIMIT = 1 << 30      # largest update of a full pass
 SUM_LIMIT = 1 << 46         # of all updates of a full pass
 
@@ -91,7 +92,7 @@ class OuterStep:
     intercept : float
         Without the labels' offset.
     gradient : float
-        Largest component of the gradient, as a multiple of that at the zero model.
+        Largest component of the gradient, as a multiple of that at the first model.
     bytes_read : int
         Bytes of rows that were read since training began.
     planes : int
@@ -117,10 +118,15 @@ class BitCentredRun:
     objective : Objective
         Least squares; its l2 counts.
     choice : BitCentred
+    start : (ndarray of float64, float) or None
+        Weights for scaled features and intercept to begin with; None: zeros.
+    timeout_s : float
+        See :meth:`bitstep.pipeline.device.Device.train`.
     """
 
     def __init__(self, data: QuantizedDataset, device: Device, config: PipelineConfig,
-                 objective: Objective, choice: BitCentred, timeout_s: float = 60.0):
+                 objective: Objective, choice: BitCentred,
+                 start: tuple[np.ndarray, float] | None = None, timeout_s: float = 60.0):
         self.data, self.device, self.config, self.choice = data, device, config, choice
         self.objective, self.timeout_s = objective, timeout_s
         self.layout = WovenLayout(data.n_features)
@@ -128,10 +134,13 @@ class BitCentredRun:
         self.largest = data.label_scale * largest_stored(data)
         # The vectors hold a word for each feature, and the intercept's.
         self.point = np.zeros(data.n_features + 1)
+        if start is not None:
+            self.point[:-1], self.point[-1] = start[0], start[1] - data.label_offset
         self.slope = np.zeros_like(self.point)
         self.moves: list[np.ndarray] = []
         self.changes: list[np.ndarray] = []
         self.step, self.reach, self.first = choice.step, 0.0, 0.0
+        self.least, self.planes = 1, 0      # planes after a divergence, and of the last passes
 
     def steps(self):
         """Take the outer steps; yield an :class:`OuterStep` after each."""
@@ -141,15 +150,15 @@ class BitCentredRun:
             move = self.inner_passes(planes) if self.slope.any() else np.zeros_like(self.point)
             point, slope = self.full_pass(self.point + move)
             self.combine(point, slope)
-            yield self.state(planes)
+            yield self.state()
             if np.abs(self.slope).max() <= self.choice.tol * self.first:
                 return
 
-    def state(self, planes: int) -> OuterStep:
+    def state(self) -> OuterStep:
         """The state as it is now."""
         gradient = float(np.abs(self.slope).max()) / (self.first or 1.0)
         return OuterStep(self.point[:-1].copy(), float(self.point[-1]), gradient, self.bytes_read,
-                         planes)
+                         self.planes)
 
     def combine(self, point: np.ndarray, slope: np.ndarray) -> None:
         """Take the point of least loss among those that all moves so far reach.
@@ -199,26 +208,31 @@ class BitCentredRun:
         if not self.reach:
             drift = sum(self.choice.shares) * self.data.n_rows * self.step
             self.reach = min(drift * float(np.abs(self.slope).max()), FIRST_RANGE * self.largest)
-        error: RunError | None = None
+        planes, least = max(planes, self.least), self.reach
         for attempt in range(MAX_TRIES):
             try:
                 move = self._inner(planes)
-            except SaturationError as saturated:
-                error = saturated
+            except SaturationError:
+                if attempt + 1 == MAX_TRIES:
+                    raise
                 self.reach *= WIDER
-                if attempt % 2:
-                    self.step, self.reach = self.step / 2, self.reach / WIDER ** 2
+                if attempt % 2:         # not the room was too small, but the passes diverge
+                    self.reach = least
+                    if planes == PLANES:
+                        self.step /= 2
+                    planes = self.least = min(2 * planes, PLANES)
                 continue
+            self.planes = planes
             self.reach = ROOM * float(np.abs(move).max()) or self.reach
             return move
-        assert error is not None
-        raise error
+        raise AssertionError("The last attempt returns or raises")
 
     def _inner(self, planes: int) -> np.ndarray:
         """Run the inner passes with room for offsets of ``reach``."""
         data, choice = self.data, self.choice
         unit = self.reach / WORD_LIMIT
-        weights = data.rows.excess[planes - 1] - self.objective.l2
+        assert isinstance(data.rows, WovenRows)
+        weights = np.minimum(data.rows.excess[planes - 1], 0) - self.objective.l2
         slope = self.slope / (unit * 2.0 ** COEFFICIENT_WIDTH)
         # Coefficients and constants have one factor, with which all of them fit their words.
         factor = max(np.abs(weights).max() / ((1 << COEFFICIENT_WIDTH - 1) - 1),

@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.checks import is_integer
+from bitstep.pipeline.config import FLOAT_BITS, WOVEN, WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, Grid, QuantizedRows
+from bitstep.quantization import ENCODINGS, Grid, QuantizedRows, WovenRows
 from bitstep.quantization.encodings import fine_encodings
 from bitstep.quantization.level_tables import check_levels
 from bitstep.training.models import Model
 from bitstep.training.objective import Objective, Training
-from bitstep.training.schedules import SCHEDULES, automatic_step, schedule_steps
+from bitstep.training.schedules import SCHEDULES, automatic_step, centred_step, schedule_steps
+
+CENTRED_PLANES = 4          # of bit-centred inner passes, if nothing else is asked for
 
 
 class ChoiceError(ValueError):
@@ -29,7 +32,8 @@ class ChoiceError(ValueError):
     rule : str
         The rule that is broken, for messages in the words of another interface: ``float`` (bits and
         encoding of floating-point rows), ``bits``, ``corrected``, ``refetch-loss``,
-        ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch`` or ``levels``.
+        ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch``, ``levels`` or
+        ``woven``.
     """
 
     def __init__(self, rule: str, message: str):
@@ -81,6 +85,12 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
     ChoiceError
         If choices do not go together.
     """
+    if encoding == WOVEN:
+        if bits not in (None, WOVEN_BITS) or levels != "uniform" or refetch:
+            raise ChoiceError("woven", "Woven rows (planes, or solver 'bit-centred') have bits and "
+                              "encoding of their own, levels='uniform' and no refetching; leave "
+                              "these parameters out")
+        return RowChoice(bits=WOVEN_BITS, encoding=WOVEN, refetch=False)
     if bits is None:
         bits = FLOAT_BITS if encoding == "float" else model.bits
     if encoding is None:
@@ -104,9 +114,52 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
                      refetch=_refetches(model, encoding, refetch, batch, has_fine_rows))
 
 
+def check_planes(encoding: str, planes: Any, n_epochs: int) -> None:
+    """Raise ValueError unless there is a number of planes for every epoch on woven rows, and none
+    on others.
+    """
+    if (encoding == WOVEN) != (planes is not None):
+        raise ValueError("Bit planes are for woven rows (`bitstep quantize --woven`, "
+                         f"bitstep.quantization.weave_rows), which need them: found planes "
+                         f"{planes!r} for encoding {encoding!r}")
+    if planes is not None and not (len(planes) == n_epochs and all(
+            is_integer(one, 1, WOVEN_BITS) for one in planes)):
+        raise ValueError(f"planes must be {n_epochs} integers from 1 to {WOVEN_BITS}, one an "
+                         f"epoch, not {planes!r}")
+
+
+def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | str:
+    """Planes of every epoch.
+
+    Parameters
+    ----------
+    asked : int, sequence of int, or "auto"
+        Of a sequence the last element counts for all epochs beyond it.
+    n_epochs : int
+    solver : str
+        With ``bit-centred``, ``"auto"`` is 4 for every outer step.
+
+    Raises
+    ------
+    ValueError
+        If there is no such schedule.
+    """
+    if isinstance(asked, str):
+        if asked != "auto":
+            raise ValueError(f"planes must be 'auto', an integer from 1 to {WOVEN_BITS}, or a list "
+                             f"of them, not {asked!r}")
+        return (CENTRED_PLANES,) * n_epochs if solver == "bit-centred" else asked
+    given = [asked] if np.ndim(asked) == 0 else list(asked)
+    if not given or not all(is_integer(one, 1, WOVEN_BITS) for one in given):
+        raise ValueError(f"planes must be 'auto', an integer from 1 to {WOVEN_BITS}, or a list of "
+                         f"them, not {asked!r}")
+    found = [int(one) for one in given[:n_epochs]]
+    return tuple(found + found[-1:] * (n_epochs - len(found)))
+
+
 def check_corrected(encoding: str, loss: Loss) -> None:
     """Raise ChoiceError if an encoding is corrected for another loss."""
-    if ENCODINGS[encoding].corrected and not LOSSES[loss].quadratic:
+    if encoding != WOVEN and ENCODINGS[encoding].corrected and not LOSSES[loss].quadratic:
         raise ChoiceError("corrected", f"Encoding {encoding!r} is corrected for the squared loss "
                           f"alone, not for {Loss(loss).name}; quantize with 'nearest', "
                           "'stochastic' or 'double'")
@@ -137,10 +190,11 @@ def _refetches(model, encoding, asked, batch, has_fine_rows):
     return True
 
 
-def resolve_training(rows: QuantizedRows, objective: Objective, *, epochs: int,
+def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, epochs: int,
                      step: float | str | None = "auto",
                      schedule: str | os.PathLike | Sequence[float] = "inverse", batch: int = 1,
-                     fit_intercept: bool = True, **options: Any) -> Training:
+                     fit_intercept: bool = True, planes: Any = None, solver: str = "sgd",
+                     **options: Any) -> Training:
     """Steps for rows and an objective.
 
     Parameters
@@ -150,6 +204,9 @@ def resolve_training(rows: QuantizedRows, objective: Objective, *, epochs: int,
     step : float, "auto" or None
         First step of a named schedule; ``"auto"``:
         :func:`bitstep.training.schedules.automatic_step`. A list of steps has none.
+    planes : int, sequence of int, "auto" or None
+        See :func:`resolve_planes`; None for rows of fixed bits.
+    solver : {"sgd", "bit-centred"}
     batch, fit_intercept, options
         See :class:`bitstep.training.objective.Training`.
 
@@ -158,10 +215,31 @@ def resolve_training(rows: QuantizedRows, objective: Objective, *, epochs: int,
     ValueError
         If a parameter is out of range.
     """
+    if solver == "bit-centred":
+        check_centred(objective, batch, schedule)
+        schedule = "constant"
+        if not isinstance(rows, WovenRows):
+            raise ValueError("Solver 'bit-centred' needs woven rows (`bitstep quantize --woven`, "
+                             f"bitstep.quantization.weave_rows), not encoding {rows.encoding!r}")
+        step = centred_step(rows) if step == "auto" else step
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
         named = isinstance(schedule, str) and schedule in SCHEDULES
         step = automatic_step(rows, batch, fit_intercept, loss=objective.loss) if named else None
     steps: np.ndarray = schedule_steps(schedule, step=step, epochs=epochs)
-    return Training(steps=steps, batch=batch, fit_intercept=fit_intercept, **options)
+    if planes is not None:
+        planes = resolve_planes(planes, len(steps), solver)
+    return Training(steps=steps, batch=batch, fit_intercept=fit_intercept, planes=planes,
+                    solver=solver, **options)
+
+
+def check_centred(objective: Objective, batch: int, schedule: Any) -> None:
+    """Raise ValueError unless an objective can be trained by solver ``bit-centred``."""
+    if not objective.rule.quadratic or objective.proximal:
+        raise ValueError("Solver 'bit-centred' is for the squared error, with l2 alone; choose "
+                         "solver 'sgd' for another loss, l1 or box, not "
+                         f"{objective.rule.name!r}, l1={objective.l1:g} and box={objective.box}")
+    if batch != 1 or not (isinstance(schedule, str) and schedule in ("inverse", "constant")):
+        raise ValueError("Solver 'bit-centred' has batches of 1 and one step for all outer steps; "
+                         f"leave batch and schedule out, not {batch} and {schedule!r}")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.results import COUNTER_NAMES
 from bitstep.training.choices import RowChoice
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
@@ -111,6 +112,9 @@ def _parameters(config):
     for name in ("loss", "epochs", "refetch"):
         if config.get(name):
             found[name] = config[name]
+    if config.get("encoding") == WOVEN:         # whose bits and encoding are no parameters
+        del found["bits"], found["encoding"]
+        found |= {name: config[name] for name in ("solver", "planes", "tol")}
     return found
 
 

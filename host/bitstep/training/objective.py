@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.checks import is_integer
+from bitstep.checks import check_choice, is_integer
 from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.registers import Loss
+
+SOLVERS = ("sgd", "bit-centred")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +97,15 @@ class Training:
         Largest weight that must be representable, as a multiple of the largest label. A smaller
         one gives a finer model; a weight beyond it ends the run with an error. None:
         :func:`bitstep.training.ranges.automatic_range`.
+    planes : tuple of int, "auto" or None
+        Bit planes of woven rows that each epoch reads, 1 to 16; ``"auto"``: see
+        :mod:`bitstep.training.precision`. None for rows of fixed bits.
+    solver : {"sgd", "bit-centred"}
+        ``bit-centred``: the epochs are outer steps, and ``steps`` and ``planes`` those of their
+        inner passes (:mod:`bitstep.training.bit_centred`).
+    tol : float
+        Of solver ``bit-centred``: training stops once the largest component of the gradient is at
+        most this multiple of that at the zero model.
 
     Raises
     ------
@@ -108,6 +119,9 @@ class Training:
     correction_period: int | str = "auto"
     proximal_period: int | str = "auto"
     model_range: float | None = None
+    planes: tuple[int, ...] | str | None = None
+    solver: str = "sgd"
+    tol: float = 0.0
 
     def __post_init__(self):
         steps = np.asarray(self.steps, np.float64)
@@ -118,6 +132,12 @@ class Training:
         if self.model_range is not None and not (
                 math.isfinite(self.model_range) and self.model_range > 0):
             raise ValueError(f"model_range must be positive, not {self.model_range!r}")
+        check_choice("solver", self.solver, SOLVERS)
+        if not (math.isfinite(self.tol) and self.tol >= 0):
+            raise ValueError(f"tol must be at least 0, not {self.tol!r}")
+        if self.tol and self.solver != "bit-centred":
+            raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
+                             f"not {self.solver!r}")
 
 
 def check_batch(batch: int) -> None:

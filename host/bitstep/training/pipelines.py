@@ -2,10 +2,10 @@
 
 
 from bitstep.checks import check_choice, check_integer
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, QuantizedRows
+from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
 from bitstep.training.objective import Objective
 
 # Where refetching and look-ahead go together by themselves (docs/results/refetching.md).
@@ -54,8 +54,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         If there is no such pipeline.
     """
     check_integer("n_features", n_features, 1)
-    check_choice("encoding", encoding, ENCODINGS)
-    row_format = ENCODINGS[encoding].row_format
+    check_choice("encoding", encoding, (*ENCODINGS, WOVEN))
+    row_format = WOVEN if encoding == WOVEN else ENCODINGS[encoding].row_format
     automatic = lookahead == "auto"
     features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
     solver = LOSSES[loss].solver
@@ -72,7 +72,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     return config.with_lookahead(int(n_features))
 
 
-def pipeline_of(rows: QuantizedRows, objective: Objective,
+def pipeline_of(rows: QuantizedRows | WovenRows, objective: Objective,
                 lookahead: int | str = "auto") -> PipelineConfig:
     """The pipeline of :func:`pipeline_for` for quantized rows and an objective."""
     return pipeline_for(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,

@@ -11,12 +11,18 @@ import numpy as np
 
 from bitstep.golden.dither import DITHER_WIDTH, epoch_key
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import COEFFICIENT_WIDTH, PipelineConfig, ceil_div
+from bitstep.pipeline.config import (
+    COEFFICIENT_WIDTH,
+    WOVEN,
+    WOVEN_BITS,
+    PipelineConfig,
+    ceil_div,
+)
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import ENCODINGS, QuantizedDataset
 from bitstep.training import stepping
-from bitstep.training.choices import check_corrected
+from bitstep.training.choices import check_corrected, check_planes
 from bitstep.training.objective import Objective, Training
 from bitstep.training.ranges import Units, automatic_range, label_shift, largest_stored
 
@@ -106,7 +112,8 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
         loss=objective.loss, proximal_period=schedule.proximal_period,
         box_limit=_box_limit(objective.box, units), fine_rows=data.fine_rows if refetch else None,
         cell_half_levels=data.rows.cell_half_levels if refetch else 0,
-        level_tables=data.rows.level_tables)
+        level_tables=data.rows.level_tables,
+        woven_rows=data.n_rows if config.row_format == WOVEN else 0)
     error = float(np.abs(taken / np.asarray(training.steps)[first_epoch:] - 1).max())
     return Plan(job, units, taken, error + lost, model_range,
                 between_epochs=factors is not None and not period)
@@ -124,6 +131,7 @@ class _Schedule:
     def __init__(self, data: QuantizedDataset, config: PipelineConfig, objective: Objective,
                  training: Training, shift: int, units: Units):
         self._objective, self._shift, self._units = objective, shift, units
+        self._planes = training.planes
         self._steps, self._seed = np.asarray(training.steps), data.rows.seed % (1 << 32)
         self._step_scale = config.level_limit * config.gradient_limit * training.batch
         self._largest_label = largest_stored(data) * 2.0 ** shift
@@ -149,17 +157,21 @@ class _Schedule:
         """
         entries, taken, lost = [], [], 0.0
         for number, step in enumerate(self._steps[first:], start=first):
-            mantissa, exponent = stepping.step_mantissa(step / self._step_scale, step)
+            planes = int(self._planes[number]) if self._planes else 0
+            left = WOVEN_BITS - planes if planes else 0     # planes that the epoch does not read
+            step_scale, shift = self._step_scale / 4 ** left, self._shift - left
+            mantissa, exponent = stepping.step_mantissa(step / step_scale, step)
             corrections = (0, 1) if factors is None \
                 else stepping.correction_mantissa(factors[number])
             scale = EpochSteps.scale(mantissa, exponent)
             if self._objective.rule.bounded:
-                scale = stepping.checked_derivative_step(mantissa, exponent, self._shift, step) \
-                    * 2.0 ** -(self._shift + STEP_FRACTION)
-            taken.append(self._step_scale * scale)
-            lost = max(lost, 2.0 ** -(DITHER_WIDTH + 1) / (scale * self._largest_label))
+                scale = stepping.checked_derivative_step(mantissa, exponent, shift, step) \
+                    * 2.0 ** -(shift + STEP_FRACTION)
+            taken.append(step_scale * scale)
+            largest = self._largest_label / 2 ** left
+            lost = max(lost, 2.0 ** -(DITHER_WIDTH + 1) / (scale * largest))
             entries.append(EpochSteps(mantissa, exponent, *corrections, self._threshold(taken[-1]),
-                                      epoch_key(self._seed, number)))
+                                      epoch_key(self._seed, number), planes))
         return tuple(entries), np.array(taken), lost
 
     def _threshold(self, step):
@@ -177,8 +189,8 @@ def _corrections(data, config, objective, training, between_epochs):
     """
     steps, batch = np.asarray(training.steps), training.batch
     variance = np.asarray(data.variance, np.float64)
-    weights = (variance if ENCODINGS[data.encoding].corrected
-               else np.zeros_like(variance)) - objective.l2
+    corrected = data.encoding != WOVEN and ENCODINGS[data.encoding].corrected
+    weights = (variance if corrected else np.zeros_like(variance)) - objective.l2
     largest = float(np.abs(weights).max(initial=0.0))
     if largest == 0.0:
         return 0, np.zeros(data.n_features, np.int32), None
@@ -224,6 +236,7 @@ def _check(data, config, objective, training, first_epoch):
         raise ValueError(f"A loss {objective.loss.name} needs labels of two classes, not of "
                          "a regression; quantize with task='classification'")
     check_corrected(data.encoding, objective.loss)
+    check_planes(data.encoding, training.planes, len(training.steps))
     if objective.refetch and data.fine_rows is None:
         raise ValueError("Refetching needs fine rows, and the data have none; "
                          "quantize with fine_rows=True")

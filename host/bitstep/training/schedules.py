@@ -10,7 +10,7 @@ import numpy as np
 from bitstep.checks import check_integer
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import QuantizedRows
+from bitstep.quantization import QuantizedRows, WovenRows
 
 SCHEDULES = ("constant", "inverse", "inverse-sqrt")
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
@@ -100,7 +100,7 @@ def read_steps(path: Path) -> np.ndarray:
 # 3.1 % (squared hinge), 0.9 % (hinge) and 3.7 % (logistic) of the loss of a model of zeros. Few,
 # large batches want still longer steps than is safe in general: with B = 32 it is up to 19, 6 and
 # 12 % (the sparse set), so give more epochs, or a step.
-def automatic_step(rows: QuantizedRows, batch: int = 1, fit_intercept: bool = True,
+def automatic_step(rows: QuantizedRows | WovenRows, batch: int = 1, fit_intercept: bool = True,
                    loss: Loss = Loss.LEAST_SQUARES) -> float:
     """A first step that suits the data, in scaled feature space.
 
@@ -149,6 +149,20 @@ def automatic_step(rows: QuantizedRows, batch: int = 1, fit_intercept: bool = Tr
         / (mean_square + (batch - 1) * largest)
     step /= 1.0 + rule.noise_weight * float(np.max(rows.variance))
     return min(step, rule.max_step)
+
+
+def centred_step(rows: WovenRows) -> float:
+    """A step that suits the inner passes of bit-centred training, in scaled feature space.
+
+    It is 0.5 / R, with R the mean of |u|^2 over no more than 2,048 rows, and the intercept's 1.
+
+    Parameters
+    ----------
+    rows : WovenRows
+    """
+    pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
+    sample, _ = rows.levels(pick)
+    return 0.5 / (float((sample ** 2).sum(axis=1).mean()) + 1)
 
 
 def _largest_eigenvalue(sample):

@@ -4,7 +4,7 @@ The command line and the estimators both train through :func:`train_model`; it n
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,59 +24,16 @@ from bitstep.quantization import (
     Scaler,
     sign_labels,
 )
+from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.epochs import runner_of, sum_counters
 from bitstep.training.objective import Objective, Training
 from bitstep.training.output_runs import OutputRun, run_in_turn, run_together
 from bitstep.training.planning import Plan, plan
+from bitstep.training.precision import LADDER, PrecisionRunner
+from bitstep.training.trained import TrainedModel, in_feature_units
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
-
-
-@dataclass(frozen=True)
-class TrainedModel:
-    """The models after every finished epoch.
-
-    Attributes
-    ----------
-    coefs : ndarray of float64, shape (epochs_done, n_outputs, n_features)
-        In the units of features and labels.
-    intercepts : ndarray of float64, shape (epochs_done, n_outputs)
-    weights, scaled_intercepts : ndarray of float64
-        The same for scaled features.
-    steps : ndarray of float64, shape (epochs_done,)
-        Steps as the hardware took them.
-    counters : dict of str to int or None
-        Sums over the outputs' runs.
-    still : ndarray of bool, shape (epochs_done,)
-        Epochs that changed no word of any output's model.
-    step_error : float
-        See :class:`bitstep.training.planning.Plan`; the largest of the outputs.
-    model_range : float
-        Largest weight that was representable, as a multiple of the largest label; the largest of
-        the outputs.
-    interrupted : bool
-        True if Ctrl-C or SIGTERM ended the training.
-    epoch_cycles : ndarray of int64, shape (epochs_done,), or None
-        Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
-    """
-
-    coefs: np.ndarray
-    intercepts: np.ndarray
-    weights: np.ndarray
-    scaled_intercepts: np.ndarray
-    steps: np.ndarray
-    counters: dict[str, int | None]
-    still: np.ndarray
-    step_error: float
-    model_range: float
-    interrupted: bool = False
-    epoch_cycles: np.ndarray | None = None
-
-    @property
-    def epochs_done(self) -> int:
-        """Number of finished epochs."""
-        return len(self.coefs)
 
 
 def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
@@ -117,22 +74,49 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     ValueError
         See :func:`bitstep.training.planning.plan`.
     """
-    plans = [plan(data, config, objective, training, first_epoch=first_epoch, between_epochs=True,
-                  initial=None if initial is None
-                  else _scaled(data, initial[0][number], initial[1][number]))
-             for number, data in enumerate(outputs)]
-    runs = [_run(device, made, number, timeout_s, checkpoint)
-            for number, made in enumerate(plans)]
+    starts = [None if initial is None else _scaled(data, initial[0][number], initial[1][number])
+              for number, data in enumerate(outputs)]
+    if training.solver == "bit-centred" or training.planes == "auto":
+        _check_whole(training, first_epoch, checkpoint)
+    if training.solver == "bit-centred":
+        return train_centred(outputs, device, config, objective, training, starts=starts,
+                             timeout_s=timeout_s, on_epoch=on_epoch)
+    ladder = {planes: replace(training, planes=(planes,) * len(training.steps))
+              for planes in LADDER} if training.planes == "auto" else {0: training}
+    made_for = [{planes: plan(data, config, objective, one, first_epoch=first_epoch,
+                              between_epochs=True, initial=start)
+                 for planes, one in ladder.items()}
+                for data, start in zip(outputs, starts, strict=True)]
+    plans = [next(iter(one.values())) for one in made_for]
+    runners = [runner_of(device, made) for made in plans]
+    if training.planes == "auto":
+        runners = [PrecisionRunner(runner, {bits: made.job.epochs for bits, made in one.items()})
+                   for runner, one in zip(runners, made_for, strict=True)]
+    runs = [_run(runner, made, number, timeout_s, checkpoint)
+            for number, (runner, made) in enumerate(zip(runners, plans, strict=True))]
     if checkpoint is None and device.workers > 1 and len(runs) > 1:
         results, interrupted = run_together(device, runs, on_epoch)
     else:
         results, interrupted = run_in_turn(runs, on_epoch, len(training.steps) - first_epoch)
-    return _collect(outputs[0].scaler, plans, results, interrupted)
+    model = _collect(outputs[0].scaler, plans, results, interrupted)
+    if training.planes is None:
+        return model
+    taken = [runner.planes if isinstance(runner, PrecisionRunner)
+             else training.planes[first_epoch:] for runner in runners]
+    epochs = model.epochs_done
+    return replace(model, planes=np.array([one[:epochs] for one in taken]).T.reshape(epochs, -1))
 
 
-def _run(device, made, number, timeout_s, checkpoint) -> OutputRun:
+def _check_whole(training, first_epoch, checkpoint):
+    """Raise ValueError for a training that is not one run from its first epoch to its last."""
+    if checkpoint is not None or (first_epoch and training.planes == "auto"):
+        raise ValueError("Solver 'bit-centred' and planes 'auto' need a training that runs at one "
+                         "go, since they depend on epochs before; give no checkpoint, and a list "
+                         "of planes to a training that goes on")
+
+
+def _run(runner, made, number, timeout_s, checkpoint) -> OutputRun:
     """The run of an output's plan, kept in the checkpoint if there is one."""
-    runner = runner_of(device, made)
     if checkpoint is None:
         return partial(runner.train, made.job, timeout_s=timeout_s)
     return partial(checkpoint.train, runner, number, made.job, timeout_s=timeout_s)
@@ -152,21 +136,13 @@ def _collect(scaler: Scaler, plans: list[Plan], results: list[RunResult],
                        axis=1)
     intercepts = np.stack([made.units.intercepts(result.intercepts)[:epochs]
                            for made, result in runs], axis=1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        coefs, offsets = scaler.unscale_model(weights, intercepts)
-    good = np.isfinite(coefs).all(axis=(0, 1))
-    if not (good.all() and np.isfinite(offsets).all()):
-        column = int(np.argmin(good))
-        raise ValueError(
-            f"Feature {column} (counted from 0) must have a range that fits 64-bit floating point "
-            f"together with that of the labels, not {2 * scaler.scale[column]:.3g}; "
-            "scale the column")
-    return TrainedModel(
-        coefs, offsets, weights, intercepts, plans[-1].steps[:epochs],
-        sum_counters([result.counters for result in results]),
-        np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
-        max(made.step_error for made in plans), max(made.model_range for made in plans),
-        interrupted, _epoch_cycles(results, epochs))
+    return in_feature_units(
+        scaler, weights, intercepts, steps=plans[-1].steps[:epochs],
+        counters=sum_counters([result.counters for result in results]),
+        still=np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
+        step_error=max(made.step_error for made in plans),
+        model_range=max(made.model_range for made in plans), interrupted=interrupted,
+        epoch_cycles=_epoch_cycles(results, epochs))
 
 
 def _epoch_cycles(results, epochs):

@@ -1,6 +1,5 @@
 """The native device: every job of the golden model, compiled by numba."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from bitstep.devices.cpu.woven import WovenModel, add_gradients, woven_shape
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.sgd import EpochModel
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
+from bitstep.machine import available_cores
 from bitstep.pipeline.config import SHIFT_UNIT, WOVEN, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Loss, Saturation
@@ -24,13 +24,6 @@ from bitstep.pipeline.results import GradientSum, RunResult
 PORTION_VALUES = 1 << 24    # values between two looks at clock and keyboard: some 10 milliseconds
 PORTION_ROWS = 1 << 16
 NO_ROWS = OpenRows(np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -68,7 +61,7 @@ class CpuDevice(SoftwareDevice):
             raise ValueError(f"clock_hz must be above 0, not {clock_hz}")
         super().__init__(config)
         self.clock_hz = clock_hz
-        self.workers = _cores()
+        self.workers = available_cores()
         self._interrupted = threading.Event()
         self.memory = Memory(memory_latency,
                              None if memory_gbps is None else memory_gbps * 1e9 / clock_hz)

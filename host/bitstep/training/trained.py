@@ -1,0 +1,87 @@
+"""Trained models: what a training gives, in the units of the features."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitstep.quantization import Scaler
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """The models after every finished epoch.
+
+    Attributes
+    ----------
+    coefs : ndarray of float64, shape (epochs_done, n_outputs, n_features)
+        In the units of features and labels.
+    intercepts : ndarray of float64, shape (epochs_done, n_outputs)
+    weights, scaled_intercepts : ndarray of float64
+        The same for scaled features.
+    steps : ndarray of float64, shape (epochs_done,)
+        Steps as the hardware took them.
+    counters : dict of str to int or None
+        Sums over the outputs' runs.
+    still : ndarray of bool, shape (epochs_done,)
+        Epochs that changed no word of any output's model.
+    step_error : float
+        See :class:`bitstep.training.planning.Plan`; the largest of the outputs.
+    model_range : float
+        Largest weight that was representable, as a multiple of the largest label; the largest of
+        the outputs.
+    interrupted : bool
+        True if Ctrl-C or SIGTERM ended the training.
+    epoch_cycles : ndarray of int64, shape (epochs_done,), or None
+        Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
+    planes : ndarray of int, shape (epochs_done, n_outputs), or None
+        Bit planes of woven rows that each epoch read; None for others. Of solver ``bit-centred``
+        those of the inner passes, 0 once an output's training had stopped.
+    """
+
+    coefs: np.ndarray
+    intercepts: np.ndarray
+    weights: np.ndarray
+    scaled_intercepts: np.ndarray
+    steps: np.ndarray
+    counters: dict[str, int | None]
+    still: np.ndarray
+    step_error: float
+    model_range: float
+    interrupted: bool = False
+    epoch_cycles: np.ndarray | None = None
+    planes: np.ndarray | None = None
+
+    @property
+    def epochs_done(self) -> int:
+        """Number of finished epochs."""
+        return len(self.coefs)
+
+
+def in_feature_units(scaler: Scaler, weights: np.ndarray, intercepts: np.ndarray,
+                     **others: Any) -> TrainedModel:
+    """The model of weights for scaled features.
+
+    Parameters
+    ----------
+    scaler : Scaler
+    weights : ndarray of float64, shape (epochs_done, n_outputs, n_features)
+    intercepts : ndarray of float64, shape (epochs_done, n_outputs)
+    others
+        Other attributes of :class:`TrainedModel`.
+
+    Raises
+    ------
+    ValueError
+        If a weight leaves the range of floating-point numbers.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        coefs, offsets = scaler.unscale_model(weights, intercepts)
+    good = np.isfinite(coefs).all(axis=(0, 1))
+    if not (good.all() and np.isfinite(offsets).all()):
+        column = int(np.argmin(good))
+        raise ValueError(
+            f"Feature {column} (counted from 0) must have a range that fits 64-bit floating point "
+            f"together with that of the labels, not {2 * scaler.scale[column]:.3g}; "
+            "scale the column")
+    return TrainedModel(coefs, offsets, weights, intercepts, **others)
