@@ -345,3 +345,52 @@ def test_numbers_of_numpy_as_parameters():
     plain = LowPrecisionRegressor(epochs=2, device="golden", random_state=1,
                                   bits=int(best["bits"]), batch=int(best["batch"]))
     np.testing.assert_array_equal(search.best_estimator_.coef_, plain.fit(X[:60], y[:60]).coef_)
+
+
+def test_exact_least_squares_from_few_bits():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 5))
+    y = X @ [1.0, -2.0, 0.5, 0.0, 3.0] + rng.standard_normal(400)
+    model = LowPrecisionRegressor(solver="bit-centred", epochs=20, tol=1e-6).fit(X, y)
+    design = np.hstack([X, np.ones((400, 1))])
+    exact = np.linalg.lstsq(design, y, rcond=None)[0]
+    np.testing.assert_allclose([*model.coef_, model.intercept_], exact, atol=1e-3)
+    assert 1 < model.n_iter_ < 20
+    assert model.history_[0]["planes"] == 4
+    again = LowPrecisionRegressor(solver="bit-centred", epochs=1, warm_start=True).fit(X, y)
+    assert again.fit(X, y).n_iter_ == 2
+    assert again.history_[1]["train_loss"] <= again.history_[0]["train_loss"]
+
+
+def test_precision_as_a_schedule(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4))
+    y = np.where(X @ [1.0, -1.0, 0.5, 0.2] > 0, "a", "b")
+    model = LowPrecisionClassifier(loss="log_loss", planes=[1, 3, 8], epochs=5, random_state=0)
+    assert model.fit(X, y).score(X, y) > 0.9
+    assert [entry["planes"] for entry in model.history_] == [1, 3, 8, 8, 8]
+    regression = LowPrecisionRegressor(planes="auto", random_state=1).fit(X, X[:, 0])
+    regression.save(tmp_path / "model.npz")
+    loaded = LowPrecisionRegressor.load(tmp_path / "model.npz")
+    assert loaded.planes == "auto"
+    np.testing.assert_array_equal(loaded.fit(X, X[:, 0]).coef_, regression.coef_)
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"solver": "newton"}, "solver must be one of sgd, bit-centred, not 'newton'"),
+    ({"solver": "bit-centred", "bits": 4}, "Woven rows .* leave these parameters out"),
+    ({"planes": 4, "encoding": "nearest"}, "leave encoding and copies out, not 'nearest' and 1"),
+    ({"planes": 4, "copies": 2}, "leave encoding and copies out, not 'auto' and 2"),
+    ({"planes": 0}, "planes must be 'auto', an integer from 1 to 16"),
+    ({"tol": 0.1}, "tol needs solver 'bit-centred'"),
+    ({"solver": "bit-centred", "l1": 0.1}, "choose solver 'sgd' for another loss, l1 or box"),
+])
+def test_bad_woven_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        LowPrecisionRegressor(**options).fit(np.eye(8), np.arange(8.0))
+
+
+def test_automatic_planes_need_one_go():
+    model = LowPrecisionRegressor(planes="auto", epochs=2).fit(np.eye(8), np.arange(8.0))
+    with pytest.raises(ValueError, match="a list of planes to a training that goes on"):
+        model.partial_fit(np.eye(8), np.arange(8.0))

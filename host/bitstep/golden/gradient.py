@@ -15,7 +15,7 @@ the largest level could leave them.
 import numpy as np
 
 from bitstep.golden.dither import dithers
-from bitstep.golden.sgd import levels_of
+from bitstep.golden.levels import levels_of
 from bitstep.golden.steps import Saturated, update_rule
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Saturation

@@ -31,8 +31,8 @@ from bitstep.pipeline.shapes import (
     check_labels,
     check_level_tables,
     check_rows,
+    check_woven,
 )
-from bitstep.pipeline.woven import check_woven
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
 KEY_WIDTH = 32                                # bits of an epoch's key
@@ -54,8 +54,8 @@ class EpochSteps:
     ``mantissa``, ``shift`` scale a residual into an update; ``correction_mantissa``,
     ``correction_shift`` scale a coefficient times a model word into a correction; ``threshold``
     is what a proximal step takes off the magnitude of every model word; ``key`` is the key of the
-    rows' dither (:mod:`bitstep.golden.dither`), any 32 bits; ``planes`` is the number of bit planes
-    that are read of woven rows, 1 to 16, and 0 for others.
+    rows' dither (:mod:`bitstep.golden.dither`), any 32 bits; ``planes`` are the bit planes that are
+    read of woven rows, 1 to 16, and 0 for others.
     """
 
     mantissa: int
@@ -74,11 +74,9 @@ class EpochSteps:
         for name in ("shift", "correction_shift"):
             if not 1 <= getattr(self, name) <= MAX_SHIFT:
                 raise ValueError(f"{name} must be from 1 to {MAX_SHIFT}, not {getattr(self, name)}")
-        if not 0 <= self.threshold < 1 << MODEL_WIDTH - 1:
-            raise ValueError(f"threshold must be in [0, 2**{MODEL_WIDTH - 1}), "
-                             f"not {self.threshold}")
-        if not 0 <= self.key < 1 << KEY_WIDTH:
-            raise ValueError(f"key must be in [0, 2**{KEY_WIDTH}), not {self.key}")
+        for name, width in (("threshold", MODEL_WIDTH - 1), ("key", KEY_WIDTH)):
+            if not 0 <= getattr(self, name) < 1 << width:
+                raise ValueError(f"{name} must be in [0, 2**{width}), not {getattr(self, name)}")
         if not 0 <= self.planes <= WOVEN_BITS:
             raise ValueError(f"planes must be from 0 to {WOVEN_BITS}, not {self.planes}")
 
@@ -203,9 +201,7 @@ class TrainingJob:
 
     @property
     def lookahead(self) -> int:
-        """Rows by which the model that a row's dot product is taken with trails. It has no
-        influence on the result, but for row format ``float32``, whose products are rounded.
-        """
+        """Rows by which the model of a dot product trails; it matters to ``float32`` rows alone."""
         return self.config.effective_lookahead(self.beats)
 
     def __post_init__(self):

@@ -1,12 +1,13 @@
 """Shapes of the arrays that a pipeline reads, and the checks of them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import MODEL_WIDTH, WOVEN, PipelineConfig
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.woven import WovenLayout
+from bitstep.pipeline.woven import PLANES, WovenLayout
 
 MAX_COPIES = 255            # of the rows, which the epochs read in turn
 LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
@@ -59,6 +60,39 @@ def check_level_tables(tables: np.ndarray | None, config: PipelineConfig, n_feat
     if tables.min() < -config.level_limit:
         raise ValueError(f"level_tables must be from {-config.level_limit} to "
                          f"{config.level_limit}, not {tables.min()}")
+
+
+def check_woven(job: Any) -> None:
+    """Raise ValueError unless the fields of a training job that only woven rows have are right.
+
+    Parameters
+    ----------
+    job : bitstep.pipeline.job.TrainingJob
+        Its rows have the shape of its configuration.
+    """
+    woven = job.config.row_format == WOVEN
+    if any(woven != (steps.planes > 0) for steps in job.epochs):
+        raise ValueError("planes of every epoch must be from 1 to 16 for woven rows, and 0 for "
+                         f"others, not {[steps.planes for steps in job.epochs]}")
+    if not woven:
+        if job.woven_rows or job.constants is not None or job.constant_intercept:
+            raise ValueError("woven_rows, constants and constant_intercept need a pipeline of "
+                             f"row format 'woven', not {job.config.row_format!r}")
+        return
+    if WovenLayout(job.n_features).blocks(job.woven_rows) != len(job.rows[0]):
+        raise ValueError(f"woven_rows must be rows of {len(job.rows[0])} blocks, "
+                         f"not {job.woven_rows}")
+    left = PLANES - min(steps.planes for steps in job.epochs)
+    if job.label_shift < left or job.intercept_level % (1 << left):
+        raise ValueError(f"label_shift must be at least {left}, and intercept_level a multiple of "
+                         f"{1 << left}, for the least planes of an epoch, not {job.label_shift} "
+                         f"and {job.intercept_level}; store labels with fewer bits")
+    if (job.constants is not None or job.constant_intercept) and not job.correction_period:
+        raise ValueError("constants need a correction_period, and there is none")
+    limit = 1 << MODEL_WIDTH - 1
+    if not -limit <= job.constant_intercept < limit:
+        raise ValueError(f"constant_intercept must fit {MODEL_WIDTH} bits, "
+                         f"not {job.constant_intercept}")
 
 
 def _check(name, array, dtype, shape):

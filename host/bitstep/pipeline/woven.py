@@ -7,11 +7,8 @@ Mutlu and Zhang, "Accelerating generalized linear models with MLWeaving", VLDB 1
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-
-from bitstep.pipeline.config import MODEL_WIDTH, WOVEN, ceil_div
 
 PLANES = 16                 # bits of a stored code
 GROUP = 4                   # bits that a row's plane is a multiple of
@@ -34,7 +31,7 @@ class WovenLayout:
     @property
     def row_bits(self) -> int:
         """Bits of a plane of a row: one for each feature, padded to groups of 4."""
-        return ceil_div(self.n_features, GROUP) * GROUP
+        return -(-self.n_features // GROUP) * GROUP
 
     @property
     def block_rows(self) -> int:
@@ -43,7 +40,7 @@ class WovenLayout:
         """
         beat = 8 * ALIGNMENT
         unit = beat // math.gcd(beat, self.row_bits)
-        return unit * ceil_div(8 * MIN_PLANE_BYTES, unit * self.row_bits)
+        return unit * -(-8 * MIN_PLANE_BYTES // (unit * self.row_bits))
 
     @property
     def plane_bytes(self) -> int:
@@ -57,14 +54,14 @@ class WovenLayout:
 
     def blocks(self, n_rows: int) -> int:
         """Blocks of so many rows; the last one may be padded with zeros."""
-        return ceil_div(n_rows, self.block_rows)
+        return -(-n_rows // self.block_rows)
 
     def bytes_read(self, n_rows: int, planes: int) -> int:
         """Bytes of the first planes of all rows; of the last block, of the rows that it has, in
         whole beats of every bus.
         """
         whole, rest = divmod(n_rows, self.block_rows)
-        last = ceil_div(rest * self.row_bits, 8 * ALIGNMENT) * ALIGNMENT
+        last = -(-rest * self.row_bits // (8 * ALIGNMENT)) * ALIGNMENT
         return planes * (whole * self.plane_bytes + last)
 
 
@@ -143,36 +140,3 @@ def middle_levels(codes: np.ndarray, planes: int) -> np.ndarray:
         Odd numbers from 1 - 2^b to 2^b - 1.
     """
     return 2 * codes.astype(np.int64) + 1 - (1 << planes)
-
-
-def check_woven(job: Any) -> None:
-    """Raise ValueError unless the fields of a training job that only woven rows have are right.
-
-    Parameters
-    ----------
-    job : bitstep.pipeline.job.TrainingJob
-        Its rows have the shape of its configuration.
-    """
-    woven = job.config.row_format == WOVEN
-    if any(woven != (steps.planes > 0) for steps in job.epochs):
-        raise ValueError("planes of every epoch must be from 1 to 16 for woven rows, and 0 for "
-                         f"others, not {[steps.planes for steps in job.epochs]}")
-    if not woven:
-        if job.woven_rows or job.constants is not None or job.constant_intercept:
-            raise ValueError("woven_rows, constants and constant_intercept need a pipeline of "
-                             f"row format 'woven', not {job.config.row_format!r}")
-        return
-    if WovenLayout(job.n_features).blocks(job.woven_rows) != len(job.rows[0]):
-        raise ValueError(f"woven_rows must be rows of {len(job.rows[0])} blocks, "
-                         f"not {job.woven_rows}")
-    left = PLANES - min(steps.planes for steps in job.epochs)
-    if job.label_shift < left or job.intercept_level % (1 << left):
-        raise ValueError(f"label_shift must be at least {left}, and intercept_level a multiple of "
-                         f"{1 << left}, for the least planes of an epoch, not {job.label_shift} "
-                         f"and {job.intercept_level}; store labels with fewer bits")
-    if (job.constants is not None or job.constant_intercept) and not job.correction_period:
-        raise ValueError("constants need a correction_period, and there is none")
-    limit = 1 << MODEL_WIDTH - 1
-    if not -limit <= job.constant_intercept < limit:
-        raise ValueError(f"constant_intercept must fit {MODEL_WIDTH} bits, "
-                         f"not {job.constant_intercept}")

@@ -22,13 +22,13 @@ from bitstep.training.trained import TrainedModel, in_feature_units
 
 def train_centred(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
                   objective: Objective, training: Training, *,
-                  starts: Sequence[tuple[np.ndarray, float] | None], timeout_s: float,
-                  on_epoch: Callable[[int], None] | None) -> TrainedModel:
+                  starts: Sequence[tuple[np.ndarray, float] | None], first_epoch: int,
+                  timeout_s: float, on_epoch: Callable[[int], None] | None) -> TrainedModel:
     """Train every output by :class:`bitstep.training.bit_centred.BitCentredRun`.
 
     Parameters
     ----------
-    outputs, device, config, objective, training, timeout_s, on_epoch
+    outputs, device, config, objective, training, first_epoch, timeout_s, on_epoch
         See :func:`bitstep.training.train.train_model`; epochs are outer steps.
     starts : sequence of (ndarray of float64, float) or None
         Weights for scaled features and intercept that each output starts from.
@@ -45,7 +45,7 @@ def train_centred(outputs: Sequence[QuantizedDataset], device: Device, config: P
         raise ValueError("A model without an intercept needs labels that are not centred; quantize "
                          "with center_labels=False")
     assert isinstance(training.planes, tuple)
-    choice = BitCentred(planes=training.planes, step=float(training.steps[0]), tol=training.tol,
+    choice = BitCentred(planes=training.planes[first_epoch:], step=float(training.steps[0]), tol=training.tol,
                         fit_intercept=training.fit_intercept)
     found: list[list[OuterStep]] = []
     interrupted = False
@@ -56,7 +56,7 @@ def train_centred(outputs: Sequence[QuantizedDataset], device: Device, config: P
             for state in run.steps():
                 found[-1].append(state)
                 if on_epoch:
-                    on_epoch(number * len(training.steps) + len(found[-1]))
+                    on_epoch(number * len(choice.planes) + len(found[-1]))
         except KeyboardInterrupt:
             if number + 1 < len(outputs) or not found[-1]:
                 none = RunResult(np.empty((0, data.n_features), np.int32), np.empty(0, np.int32))

@@ -26,7 +26,7 @@ from bitstep.pipeline.results import (
     TrainingInterrupted,
     collect,
 )
-from bitstep.training.epochs import sum_counters
+from bitstep.training.counters import sum_counters
 
 LADDER = (2, 4, 8, 16)
 FIRST_PLANES = LADDER[0]

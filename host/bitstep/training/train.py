@@ -26,7 +26,8 @@ from bitstep.quantization import (
 )
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.epochs import runner_of, sum_counters
+from bitstep.training.counters import sum_counters
+from bitstep.training.epochs import runner_of
 from bitstep.training.objective import Objective, Training
 from bitstep.training.output_runs import OutputRun, run_in_turn, run_together
 from bitstep.training.planning import Plan, plan
@@ -80,7 +81,7 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         _check_whole(training, first_epoch, checkpoint)
     if training.solver == "bit-centred":
         return train_centred(outputs, device, config, objective, training, starts=starts,
-                             timeout_s=timeout_s, on_epoch=on_epoch)
+                             first_epoch=first_epoch, timeout_s=timeout_s, on_epoch=on_epoch)
     ladder = {planes: replace(training, planes=(planes,) * len(training.steps))
               for planes in LADDER} if training.planes == "auto" else {0: training}
     made_for = [{planes: plan(data, config, objective, one, first_epoch=first_epoch,

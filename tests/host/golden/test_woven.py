@@ -1,0 +1,192 @@
+"""Sequential SGD and the gradient on woven rows."""
+
+import importlib.util
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bitstep.devices.golden import GoldenDevice
+from bitstep.golden.gradient import gradient
+from bitstep.golden.sgd import train
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.memory import pack_codes, pack_labels
+from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.results import DeviceError
+from bitstep.pipeline.woven import middle_levels, unweave, weave
+from bitstep.training.stepping import step_mantissa
+
+needs_cpu = pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="needs numba")
+
+
+def make_job(seed, *, n_features=5, n_rows=40, planes=(4,), **options):
+    """A drawn job whose epochs have the planes asked for."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 1 << 16, (n_rows, n_features)).astype(np.uint16)
+    loss = options.get("loss", Loss.LEAST_SQUARES)
+    signs = loss != Loss.LEAST_SQUARES
+    kind = LabelFormat.SIGN if signs else LabelFormat.INT16
+    labels = rng.choice([-1, 1], n_rows) if signs else rng.integers(-30000, 30000, n_rows)
+    epochs = tuple(EpochSteps(*step_mantissa(0.5 * 4.0 ** -b / (n_features + 1), 1.0),
+                              correction_mantissa=7 + b, correction_shift=3,
+                              threshold=900, key=17 * number, planes=b)
+                   for number, b in enumerate(planes))
+    config = PipelineConfig(bits=16, row_format="woven", max_features=max(n_features, 8),
+                            solver="logistic" if loss == Loss.LOGISTIC else "linear",
+                            cycles_per_update=6 if loss == Loss.LOGISTIC else 2, proximal=True)
+    words = rng.integers(-1 << 20, 1 << 20, n_features).astype(np.int32)
+    choices = {"batch": 1, "correction_period": 4, "constant_intercept": 123,
+               "constants": rng.integers(-4000, 4000, n_features).astype(np.int32)} | options
+    return TrainingJob(
+        config=config, n_features=n_features, rows=(weave(codes),), woven_rows=n_rows,
+        labels=pack_labels(labels, kind), label_format=kind, label_shift=39 if signs else 30,
+        intercept_level=1 << 16, model=words, intercept=-777, epochs=epochs,
+        coefficients=rng.integers(-99999, 99999, n_features).astype(np.int32), **choices)
+
+
+@pytest.mark.parametrize("planes", range(1, 8))
+@pytest.mark.parametrize("batch", [1, 3])
+def test_equals_the_pipeline_of_fixed_bits(planes, batch):
+    """The levels of b planes are odd levels of b + 1 bits: the same integers give the same model,
+    whichever rows hold them.
+    """
+    job = make_job(planes, planes=(planes,) * 2, batch=batch, correction_period=2 * batch,
+                   constants=None, constant_intercept=0)
+    levels = middle_levels(unweave(job.rows[0], 5, planes, 0, 40), planes)
+    bits = planes + 1 if planes > 1 else 1
+    codes = (levels > 0 if bits == 1 else levels & (1 << bits) - 1).astype(np.uint8)
+    config = PipelineConfig(bits=bits, max_features=8, proximal=True)
+    fixed = replace(
+        job, config=config, rows=(pack_codes(codes, bits, 64),), woven_rows=0,
+        label_shift=job.label_shift - 16 + planes, intercept_level=0,
+        epochs=tuple(replace(steps, planes=0) for steps in job.epochs))
+    # An intercept's level is 2^b here, and one less at the most in the fixed pipeline.
+    for ours, theirs in zip(train(replace(job, intercept_level=0)), train(fixed), strict=True):
+        assert not ours.saturation
+        np.testing.assert_array_equal(ours.model, theirs.model)
+
+
+def test_row_by_hand():
+    """One feature, one row, 2 planes: level 3 of 4, label 10."""
+    config = PipelineConfig(bits=16, row_format="woven", max_features=1)
+    job = TrainingJob(
+        config=config, n_features=1, rows=(weave(np.array([[0xFFFF]], np.uint16)),), woven_rows=1,
+        labels=pack_labels(np.array([10]), LabelFormat.INT16), label_format=LabelFormat.INT16,
+        label_shift=20, intercept_level=1 << 16, batch=1, correction_period=0,
+        coefficients=np.zeros(1, np.int32), epochs=(EpochSteps(256, 1, planes=2),),
+        model=np.array([100], np.int32), intercept=7)
+    # z = 3 * 100 + 4 * 7 = 328; the label counts 10 << (20 - 14) = 640; c = -312
+    (after,) = train(job)
+    assert (after.model.tolist(), after.intercept) == ([100 + 3 * 312], 7 + 4 * 312)
+    sums = gradient(job)
+    assert (sums.words.tolist(), sums.intercept, sums.saturation) == (
+        [-3 * 312], -4 * 312, Saturation(0))
+
+
+def test_constants_by_hand():
+    """e = (word * coefficient + constant * 2^18) * mantissa / 2^8, a period after it is made."""
+    config = PipelineConfig(bits=16, row_format="woven", max_features=1)
+    steps = EpochSteps(0, 1, correction_mantissa=1, correction_shift=2, planes=1)
+    job = TrainingJob(
+        config=config, n_features=1, rows=(weave(np.zeros((5, 1), np.uint16)),), woven_rows=5,
+        labels=np.empty(0, np.uint8), label_format=LabelFormat.INT16, label_shift=16,
+        intercept_level=0, batch=1, correction_period=2, coefficients=np.array([1 << 16], np.int32),
+        epochs=(steps,), model=np.array([100], np.int32), constants=np.array([3], np.int32),
+        constant_intercept=-5)
+    # Rows 0, 2 and 4 are boundaries. Row 2 adds 100 + 3 * 4, and row 4 212 + 3 * 4.
+    (after,) = train(job)
+    assert (after.model.tolist(), after.intercept) == ([448 - 12], 2 * -5 * 4)
+
+
+@needs_cpu
+@pytest.mark.parametrize("n_features, n_rows", [(1, 9), (3, 70), (4, 33), (5, 40), (31, 20),
+                                                (256, 12), (4095, 3)])
+def test_cpu_is_golden_at_every_precision(n_features, n_rows):
+    job = make_job(n_features, n_features=n_features, n_rows=n_rows, planes=range(16, 0, -1))
+    _compare(job)
+
+
+@needs_cpu
+@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("batch", [1, 7])
+def test_cpu_is_golden_for_every_loss(loss, batch):
+    options = {"proximal_period": 14} if batch == 7 else {}
+    _compare(make_job(batch, loss=loss, batch=batch, correction_period=2 * batch,
+                      planes=(1, 16, 3, 8), n_rows=50, **options))
+
+
+@needs_cpu
+def test_cpu_is_golden_without_labels():
+    _compare(replace(make_job(3, planes=(2, 4)), labels=np.empty(0, np.uint8)))
+
+
+@needs_cpu
+def test_cpu_names_the_same_saturation():
+    found = []
+    for change in ({"constant_intercept": (1 << 31) - 1},
+                   {"constants": np.full(5, -(1 << 31), np.int32)}):
+        job = make_job(5, planes=(2, 2), **change)
+        job = replace(job, epochs=tuple(replace(steps, correction_mantissa=99, mantissa=1)
+                                        for steps in job.epochs))
+        _compare(job)
+        found.append([epoch.saturation for epoch in train(job)])
+    assert found == [[Saturation.MODEL], [Saturation.CORRECTION]]
+
+
+def _compare(job):
+    from bitstep.devices.cpu.device import CpuDevice
+    cpu = CpuDevice(job.config)
+    cpu.prepare(job)
+    ours = [epoch for epoch in cpu.epochs(job) if epoch is not None]
+    golden = list(train(job))
+    assert [epoch.saturation for epoch in ours] == [epoch.saturation for epoch in golden]
+    for one, other in zip(ours, golden, strict=True):
+        if not other.saturation:
+            np.testing.assert_array_equal(one.model, other.model)
+            assert one.intercept == other.intercept
+    for steps in job.epochs:
+        one = replace(job, epochs=(steps,))
+        sums, exact = cpu.gradient(one), gradient(one)
+        assert (sums.saturation, sums.intercept) == (exact.saturation, exact.intercept)
+        np.testing.assert_array_equal(sums.words, exact.words)
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"epochs": (EpochSteps(1, 1),)}, "planes of every epoch must be from 1 to 16 for woven rows"),
+    ({"woven_rows": 513, "labels": np.empty(0, np.uint8)},
+     "woven_rows must be rows of 1 blocks, not 513"),
+    ({"label_shift": 3}, "label_shift must be at least 12"),
+    ({"correction_period": 0}, "constants need a correction_period"),
+    ({"constant_intercept": 1 << 31}, "constant_intercept must fit 32 bits"),
+    ({"constants": np.zeros(3, np.int32)}, r"constants must have shape \(5,\)"),
+])
+def test_bad_jobs(change, message):
+    with pytest.raises(ValueError, match=message):
+        replace(make_job(0), **change)
+
+
+def test_planes_of_other_rows():
+    fixed = {"config": PipelineConfig(bits=4, max_features=8), "label_shift": 9,
+             "rows": (np.zeros((40, 8), np.uint8),), "intercept_level": 0, "correction_period": 0}
+    with pytest.raises(ValueError, match="and 0 for others, not "):
+        replace(make_job(0), **fixed)
+    with pytest.raises(ValueError, match="need a pipeline of row format 'woven', not 'one_level'"):
+        replace(make_job(0), **fixed, epochs=(EpochSteps(1, 1),), proximal_period=0)
+    with pytest.raises(ValueError, match=r"planes must be from 0 to 16, not 17"):
+        EpochSteps(1, 1, planes=17)
+
+
+def test_gradient_needs_one_epoch():
+    with pytest.raises(DeviceError, match="a job of one epoch, not row format 'woven' and 2"):
+        GoldenDevice(make_job(0).config).gradient(make_job(0, planes=(3, 3)))
+
+
+def test_updates_beyond_the_sums_saturate():
+    job = make_job(1, planes=(16,))
+    most = replace(job, epochs=(EpochSteps((1 << 18) - 1, 1, planes=16),))
+    assert gradient(most).saturation == Saturation.UPDATE
+
+
+def test_epoch_table_holds_the_planes():
+    assert EpochSteps(5, 2, planes=11).words()[0] == 5 | 2 << 18 | 11 << 21 | 1 << 50

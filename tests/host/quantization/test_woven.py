@@ -1,0 +1,124 @@
+"""Woven rows: quantizing in memory and in pieces, files, and what their levels stand for."""
+
+import numpy as np
+import pytest
+
+from bitstep.data import open_table
+from bitstep.pipeline.woven import PLANES
+from bitstep.quantization import (
+    QuantizedDataset,
+    StorageError,
+    WovenOptions,
+    WovenRows,
+    load_quantized,
+    quantize_labels,
+    save_quantized,
+    weave_rows,
+)
+from bitstep.quantization import woven as module
+from bitstep.quantization.streaming import choose_rows, write_quantized
+
+
+def make(n_rows=700, n_features=11, seed=0):
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((n_rows, n_features)) * np.arange(1, n_features + 1)
+    features[:, 0] = 5.0                # constant: u = 0
+    return features, rng.standard_normal(n_rows)
+
+
+@pytest.mark.parametrize("planes", [1, 2, 5, 8, 16])
+def test_levels_are_the_middles_of_the_cells(planes):
+    features, _ = make()
+    rows = weave_rows(features)
+    u = (features - rows.scaler.centre) / rows.scaler.scale
+    levels, same = rows.levels(slice(0, 700), planes)
+    assert same is levels
+    assert np.abs(levels - u).max() <= 2.0 ** -planes + 1e-12
+    code = np.clip(np.floor((u + 1) * 2.0 ** (planes - 1)), 0, 2 ** planes - 1)
+    np.testing.assert_allclose(levels, (code + 0.5) / 2.0 ** (planes - 1) - 1)
+    picked = np.array([699, 0, 128, 128])
+    np.testing.assert_array_equal(rows.levels(picked, planes)[0], levels[picked])
+    np.testing.assert_array_equal(rows.levels(slice(3, 600, 7), planes)[0], levels[3:600:7])
+
+
+def test_excess_is_the_change_of_the_variance():
+    rows = weave_rows(make()[0])
+    exact = rows.values(slice(None))[0].var(axis=0)
+    for planes in (1, 3, 16):
+        change = rows.levels(slice(None), planes)[0].var(axis=0) - exact
+        np.testing.assert_allclose(rows.excess[planes - 1], change, atol=1e-12)
+    assert (rows.excess[:, 0] == 0).all()       # a constant column has no variance to lose
+
+
+def test_file_holds_every_bit(tmp_path):
+    features, labels = make()
+    data = QuantizedDataset(weave_rows(features, seed=3), quantize_labels(labels, len(labels)))
+    save_quantized(data, tmp_path / "rows.npz")
+    found = load_quantized(tmp_path / "rows.npz")
+    assert isinstance(found.rows, WovenRows)
+    np.testing.assert_array_equal(found.rows.packed[0], data.rows.packed[0])
+    np.testing.assert_array_equal(found.rows.excess, data.rows.excess)
+    assert not found.rows.packed[0].flags.writeable     # mapped
+    assert (found.n_rows, found.rows.seed, found.encoding) == (700, 3, "woven")
+    np.testing.assert_array_equal(found.stored_labels(), data.stored_labels())
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("part", [1 << 27, 1 << 10])
+def test_pieces_give_the_same_file(tmp_path, monkeypatch, shuffle, part):
+    monkeypatch.setattr("bitstep.quantization.streaming.PART_BYTES", part)
+    features, labels = make(3000, 30)
+    np.savez(tmp_path / "data.npz", X=features, y=labels)
+    table = open_table(str(tmp_path / "data.npz"))
+    survey = table.survey()
+    chosen = choose_rows("data", 3000, None, shuffle, 1)
+    stream = quantize_labels(chosen.labels(survey), 3000)
+    write_quantized(table, survey, chosen, stream, WovenOptions(), tmp_path / "a.npz")
+    order = np.arange(3000) if chosen.order is None else chosen.order
+    save_quantized(QuantizedDataset(weave_rows(features[order]), stream), tmp_path / "b.npz")
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+# Blocks have 384 rows of 12 bits, of which the last of a row has no feature.
+@pytest.mark.parametrize("place, bit", [((0, 1, 1), 0x08), ((0, 9, 575), 0x80), ((1, 15, 575), 1)])
+def test_padding_must_be_zero(monkeypatch, place, bit):
+    monkeypatch.setattr(module, "_CHECKED_BYTES", 8192)
+    features, _ = make(700, 11)
+    rows = weave_rows(features)
+    packed = rows.packed[0].copy()
+    packed.reshape(len(packed), PLANES, -1)[place] |= bit
+    rows.check_padding()
+    wrong = WovenRows(n_rows=700, n_features=11, bus_width=64, packed=(packed,),
+                      scaler=rows.scaler, excess=rows.excess, seed=0)
+    with pytest.raises(ValueError, match="padding in rows_0 is not 0"):
+        wrong.check_padding()
+
+
+def test_damaged_padding_of_a_file(tmp_path):
+    features, labels = make()
+    rows = weave_rows(features)
+    packed = rows.packed[0].copy()
+    packed[-1, -1] = 0x80
+    wrong = WovenRows(n_rows=700, n_features=11, bus_width=64, packed=(packed,),
+                      scaler=rows.scaler, excess=rows.excess, seed=0)
+    save_quantized(QuantizedDataset(wrong, quantize_labels(labels, 700)), tmp_path / "rows.npz")
+    with pytest.raises(StorageError, match="padding in rows_0 is not 0"):
+        load_quantized(tmp_path / "rows.npz")
+
+
+@pytest.mark.parametrize("change, message", [
+    ({"n_rows": 7000}, "packed must be one array of"),
+    ({"excess": np.zeros((4, 11))}, "scaler and excess must be of shape"),
+    ({"excess": np.full((16, 11), np.nan)}, "and finite"),
+])
+def test_parts_must_fit(change, message):
+    rows = weave_rows(make()[0])
+    parts = {"n_rows": 700, "n_features": 11, "bus_width": 64, "packed": rows.packed,
+             "scaler": rows.scaler, "excess": rows.excess, "seed": 0}
+    with pytest.raises(ValueError, match=message):
+        WovenRows(**parts | change)
+
+
+def test_too_many_features():
+    with pytest.raises(ValueError, match="max_features of row format 'woven' must be"):
+        weave_rows(np.zeros((1, 65537)))

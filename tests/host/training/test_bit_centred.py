@@ -1,0 +1,257 @@
+"""Bit-centred training, and precision as a schedule."""
+
+import numpy as np
+import pytest
+from tests.host.fakes import DEVICES
+
+from bitstep.devices import open_device
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.results import DeviceError, SaturationError, TrainingInterrupted
+from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels, weave_rows
+from bitstep.training.bit_centred import BitCentred, BitCentredRun
+from bitstep.training.choices import resolve_planes, resolve_training
+from bitstep.training.objective import Objective
+from bitstep.training.pipelines import pipeline_of
+from bitstep.training.precision import PlaneRule
+from bitstep.training.train import train_model
+
+SOFTWARE = [name for name in ("golden", "cpu") if name in DEVICES]
+
+
+def make(n_rows=300, n_features=6, seed=0, noise=0.1, center=True):
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((n_rows, n_features)) @ rng.standard_normal((n_features,) * 2)
+    labels = features @ rng.standard_normal(n_features) + noise * rng.standard_normal(n_rows) + 3
+    rows = weave_rows(features, scaler="minmax" if center else "maxabs")
+    return QuantizedDataset(rows, quantize_labels(labels, n_rows, center_labels=center))
+
+
+def optimum(data, l2=0.0, intercept=True):
+    """Least loss on the stored rows and labels, and its model."""
+    u = data.rows.values(slice(None))[0]
+    y = data.label_values()
+    design = np.hstack([u, np.ones((len(u), 1))]) if intercept else u
+    penalty = l2 * np.eye(design.shape[1])
+    if intercept:
+        penalty[-1, -1] = 0
+    model = np.linalg.solve(design.T @ design / len(u) + penalty, design.T @ y / len(u))
+    return design, y, model
+
+
+def excess(data, coef, intercept, l2=0.0, fit_intercept=True):
+    design, y, best = optimum(data, l2, fit_intercept)
+    model = np.append(coef, intercept) if fit_intercept else coef
+
+    def loss(x):
+        return ((design @ x - y) ** 2).mean() / 2 + l2 / 2 * (x[:design.shape[1] - fit_intercept]
+                                                             ** 2).sum()
+    return loss(model) / loss(best) - 1
+
+
+def fit(data, device="golden", epochs=8, l2=0.0, planes=4, **options):
+    objective = Objective(l2=l2)
+    training = resolve_training(data.rows, objective, epochs=epochs, solver="bit-centred",
+                                planes=planes, **options)
+    config = pipeline_of(data.rows, objective)
+    with open_device(device, config) as opened:
+        return train_model([data], opened, config, objective, training)
+
+
+@pytest.mark.parametrize("planes", [2, 3, 4, 16, [2, 4, 8]])
+def test_reaches_the_optimum(planes):
+    data = make()
+    model = fit(data, planes=planes)
+    assert excess(data, model.weights[-1, 0], model.scaled_intercepts[-1, 0]) < 1e-9
+    assert model.planes is not None
+    assert model.planes[:3, 0].tolist() == (planes if isinstance(planes, list) else [planes] * 3)
+
+
+@pytest.mark.parametrize("l2", [1e-3, 0.3])
+def test_ridge(l2):
+    data = make(seed=2)
+    model = fit(data, l2=l2)
+    assert excess(data, model.weights[-1, 0], model.scaled_intercepts[-1, 0], l2) < 1e-9
+
+
+def test_without_an_intercept():
+    data = make(center=False)
+    model = fit(data, fit_intercept=False, epochs=9)
+    assert (model.scaled_intercepts == 0).all()
+    assert excess(data, model.weights[-1, 0], 0, fit_intercept=False) < 1e-9
+
+
+@pytest.mark.skipif(len(SOFTWARE) < 2, reason="needs numba")
+def test_devices_agree():
+    data = make(90, 5)
+    first, second = (fit(data, device, epochs=3) for device in SOFTWARE)
+    np.testing.assert_array_equal(first.weights, second.weights)
+    np.testing.assert_array_equal(first.scaled_intercepts, second.scaled_intercepts)
+    assert first.counters == second.counters
+
+
+def test_noise_free_labels_and_a_constant_column():
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((200, 4))
+    features[:, 2] = 7.0
+    labels = features @ [1.0, -2.0, 0.0, 0.5]
+    data = QuantizedDataset(weave_rows(features), quantize_labels(labels, 200))
+    model = fit(data, epochs=8)
+    found = features @ model.coefs[-1, 0] + model.intercepts[-1, 0]
+    assert ((found - labels) ** 2).mean() < 1e-7 * labels.var()
+
+
+def test_constant_labels_need_nothing():
+    features = np.random.default_rng(0).standard_normal((50, 3))
+    data = QuantizedDataset(weave_rows(features), quantize_labels(np.full(50, 2.5), 50))
+    model = fit(data, epochs=2)
+    np.testing.assert_allclose(model.intercepts[-1], 2.5)
+    np.testing.assert_array_equal(model.coefs[-1], 0)
+
+
+def test_one_bit_does_not_diverge():
+    """What few planes lose is found by more of them, once a number leaves its range."""
+    data = make(400, 10, seed=4)
+    model = fit(data, planes=1, epochs=14)
+    losses = [excess(data, weights[0], intercept[0]) for weights, intercept in zip(
+        model.weights, model.scaled_intercepts, strict=True)]
+    assert losses[-1] < 1e-4
+    assert all(later <= 1.001 * earlier + 1e-12 for earlier, later in zip(
+        losses, losses[1:], strict=False))
+
+
+def test_tol_ends_it():
+    data = make()
+    model = fit(data, tol=1e-4, epochs=30)
+    assert 2 <= model.epochs_done < 10
+    assert excess(data, model.weights[-1, 0], model.scaled_intercepts[-1, 0]) < 1e-4
+    run = BitCentredRun(data, open_device("golden", data.rows.config), data.rows.config,
+                        Objective(), BitCentred(planes=[4] * 3, step=0.1, tol=0.0))
+    gradients = [state.gradient for state in run.steps()]
+    assert gradients[-1] < gradients[0] < 1
+
+
+def test_bytes_of_an_outer_step():
+    data = make()               # 300 rows of 6 features: 8 bits a row and plane, in 64-byte beats
+    model = fit(data, epochs=3)
+    assert model.counters["beats"] == (4 * 16 + 3 * 2 * 4) * 320 // 8
+
+
+def test_outputs_of_classes():
+    rng = np.random.default_rng(0)
+    rows = weave_rows(rng.standard_normal((120, 4)))
+    outputs = [QuantizedDataset(rows, sign_labels(np.where(rng.random(120) < share, 1, -1)))
+               for share in (0.5, 0.3)]
+    objective = Objective()
+    training = resolve_training(rows, objective, epochs=6, solver="bit-centred", planes="auto",
+                                tol=1e-5)
+    config = pipeline_of(rows, objective)
+    with open_device("golden", config) as device:
+        model = train_model(outputs, device, config, objective, training)
+    for number, data in enumerate(outputs):
+        assert excess(data, model.weights[-1, number], model.scaled_intercepts[-1, number]) < 1e-6
+    assert set(model.planes[0]) == {4}
+
+
+def test_interrupted_training_keeps_its_steps():
+    data = make(60, 3)
+    objective = Objective()
+    training = resolve_training(data.rows, objective, epochs=6, solver="bit-centred", planes=4)
+
+    def train(stop):
+        def on_epoch(done):
+            if done == stop:
+                raise KeyboardInterrupt
+        with open_device("golden", data.rows.config) as device:
+            gradient = device.gradient
+
+            def count(job):
+                if stop == 0:
+                    raise KeyboardInterrupt
+                return gradient(job)
+            device.gradient = count
+            return train_model([data], device, data.rows.config, objective, training,
+                               on_epoch=on_epoch)
+
+    model = train(2)
+    assert model.interrupted
+    assert model.epochs_done == 2
+    np.testing.assert_array_equal(model.weights, fit(data, epochs=2).weights)
+    with pytest.raises(TrainingInterrupted):
+        train(0)
+
+
+def test_a_step_that_no_room_can_hold_is_an_error(monkeypatch):
+    monkeypatch.setattr("bitstep.training.bit_centred.MAX_TRIES", 2)
+    with pytest.raises(SaturationError, match="left the number range"):
+        fit(make(), step=40.0)
+
+
+@pytest.mark.parametrize("options, message", [
+    ({"batch": 4}, "has batches of 1 and one step"),
+    ({"schedule": "inverse-sqrt"}, "has batches of 1 and one step"),
+    ({"planes": 17}, "planes must be 'auto', an integer from 1 to 16"),
+    ({"planes": "many"}, "planes must be 'auto'"),
+    ({"tol": -1.0}, "tol must be at least 0, not -1.0"),
+])
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        fit(make(30, 2), **options)
+
+
+@pytest.mark.parametrize("objective", [Objective(loss=Loss.LOGISTIC), Objective(l1=0.1),
+                                       Objective(box=1.0)])
+def test_other_objectives_are_refused(objective):
+    with pytest.raises(ValueError, match="Solver 'bit-centred' is for the squared error"):
+        resolve_training(make(30, 2).rows, objective, epochs=1, solver="bit-centred", planes=4)
+    assert LOSSES[Loss.LEAST_SQUARES].quadratic
+
+
+def test_devices_without_bit_planes_refuse():
+    from bitstep.devices.uart import UartDevice
+    config = make(30, 2).rows.config
+    with pytest.raises(DeviceError, match="Device 'uart' has no pipeline for woven rows"):
+        open_device("uart", config, port="/dev/null")
+    with pytest.raises(DeviceError, match="has no pipeline for woven rows"):
+        UartDevice.gradient(object.__new__(UartDevice), None)   # type: ignore[arg-type]
+
+
+def test_planes_of_epochs():
+    assert resolve_planes(3, 2, "sgd") == (3, 3)
+    assert resolve_planes([2, 4], 4, "sgd") == (2, 4, 4, 4)
+    assert resolve_planes([2, 4, 8], 2, "sgd") == (2, 4)
+    assert resolve_planes("auto", 2, "sgd") == "auto"
+    assert resolve_planes("auto", 2, "bit-centred") == (4, 4)
+
+
+def test_rule_of_automatic_planes():
+    rule = PlaneRule()
+    taken = []
+    for change in ([8, 0], [4, 1], [1, 0],          # 16 * 1 < 64: little
+                   [5, 0], [-1, 3],                 # against the one before
+                   [3, 0], [2, 0], [0, 9],          # at right angles
+                   [1, 0], [-1, 0]):                # 16 is the most
+        taken.append(rule.planes)
+        rule.see(change)
+    assert taken == [2, 2, 2, 4, 4, 8, 8, 8, 16, 16]
+    assert rule.planes == 16
+
+
+@pytest.mark.parametrize("device", SOFTWARE)
+def test_automatic_planes_are_a_list_of_them(device):
+    data = make(80, 4)
+    objective, config = Objective(l2=0.01), pipeline_of(data.rows, Objective(l2=0.01))
+
+    def run(planes):
+        training = resolve_training(data.rows, objective, epochs=9, planes=planes,
+                                    schedule="constant")
+        with open_device(device, config) as opened:
+            return train_model([data], opened, config, objective, training)
+
+    automatic = run("auto")
+    taken = automatic.planes[:, 0].tolist()
+    assert taken[0] == 2
+    assert len(set(taken)) > 1
+    listed = run(taken)
+    np.testing.assert_array_equal(automatic.weights, listed.weights)
+    assert automatic.counters["beats"] == listed.counters["beats"]
