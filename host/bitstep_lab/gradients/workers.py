@@ -13,6 +13,7 @@ from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Parameters
 
 NESTED = ("ndqsg",)         # the last average is their side information
+STATISTICS, UNUSED = make_codec("none"), Key(0)     # of codecs that adapt: whole messages, too
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Workers:
         ValueError
             For gradients that are not finite.
         """
-        n_bytes = float(self._adapt(step, gradients, losses))
+        n_bytes = self.n_workers * self._adapt(step, gradients, losses)
         encode_s = decode_s = lost = total = 0.0
         average = {}
         for number, (name, codec) in enumerate(self.codecs.items()):
@@ -117,7 +118,7 @@ class Workers:
                 values = codec.decode(message, key, side)
                 decode_s += time.perf_counter() - middle
                 encode_s += middle - start
-                n_bytes += len(message) / self.n_workers
+                n_bytes += len(message)
                 summed += values
                 lost += _square(values.astype(np.float64) - vector)
                 total += _square(vector.astype(np.float64))
@@ -125,7 +126,7 @@ class Workers:
                 average[name] = (summed / self.n_workers).astype(np.float32)
             if codec.name in NESTED:
                 self._sides[name] = average[name]
-        return Exchange(average, n_bytes, lost / total if total else 0.0,
+        return Exchange(average, n_bytes / self.n_workers, lost / total if total else 0.0,
                         encode_s / self.n_workers, decode_s)
 
     def remember(self, average: Parameters) -> None:
@@ -157,14 +158,14 @@ class Workers:
                 found = [controller.statistics([of_rank[name] for name in controlled], loss=loss)
                          for of_rank, loss in zip(gradients, losses, strict=True)]
                 controller.update(found, step=step)
-                n_bytes += found[0].nbytes
+                n_bytes += len(STATISTICS.encode(found[0], UNUSED))
         if step % self.update_every:
             return n_bytes
         for name, codec in self.codecs.items():
             if codec.adapts and name not in controlled:
                 found = [codec.statistics(of_rank[name]) for of_rank in gradients]
                 codec.update(found)
-                n_bytes += found[0].nbytes
+                n_bytes += len(STATISTICS.encode(found[0], UNUSED))
         return n_bytes
 
 
