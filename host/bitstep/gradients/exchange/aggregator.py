@@ -169,6 +169,11 @@ class Aggregator:
 
     # Tensors
 
+    @property
+    def codecs(self) -> dict[str, Codec]:
+        """Codecs of the tensors, by name; empty before the first step."""
+        return {entry.name: entry.codec for entry in self._entries}
+
     def _check_tensors(self, transport, values, codecs) -> None:
         shapes = {name: one.shape for name, one in values.items()}
         if not self._entries:
