@@ -90,7 +90,8 @@ class Aggregator:
         self._choice = CodecChoice(codec, options, error_feedback=error_feedback,
                                    min_size=min_size, overrides=overrides)
         self.step, self.skipped, self.n_skipped = 0, False, 0
-        self.traffic, self.loss = Traffic(), None
+        self.traffic = Traffic()
+        self.loss: float | None = None
         self._entries: list[Entry] = []
         self._plain: list[Entry] = []           # the same, uncompressed, for warm-up
         self._loaded: dict[str, Any] | None = None
