@@ -125,7 +125,7 @@ def same_messages(both, codec, vector, key, side=None):
 
 
 @pytest.mark.parametrize("options", [
-    {}, {"levels": 127, "ratio": 254}, {"levels": 127, "ratio": 2}, {"alpha": 0.9},
+    {}, {"levels": 127, "ratio": 128}, {"levels": 127, "ratio": 2}, {"alpha": 0.9},
     {"levels": 7, "ratio": 4, "alpha": 0.6}, {"levels": 2, "ratio": 2, "payload": "radix"}])
 def test_nested(both, options):
     """With side information from exact to none at all."""

@@ -5,7 +5,6 @@ import numpy as np
 from bitstep.compiling import compiled, kernel
 from bitstep.gradients.kernels.rounding import BLOCK, _fill_buckets, _fill_words
 
-
 FRACTION_BITS = 23
 UNUSED = np.uint32(32 - FRACTION_BITS)      # bits of a random word
 CENTRED = (1 << FRACTION_BITS) - 1
