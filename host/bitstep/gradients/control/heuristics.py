@@ -17,8 +17,9 @@ class OlandRaj(BitController):
     """Bits by the root mean square (RMS) of the gradient (after Oland and Raj, ICASSP 2015).
 
     From the DQ-SGD paper: a gradient of larger RMS has more bits, so there are more bits early in a
-    training and fewer later. Chosen here: the RMS is that of all values of all ranks; levels in proportion to the RMS, M = M_0 RMS / RMS_0, rounded up. So a step between
-    levels stays about the same in units of the gradient.
+    training and fewer later. Chosen here: the RMS is that of all values of all ranks; levels are in
+    proportion to it, M = M_0 RMS / RMS_0, rounded up. So a step between levels stays about the same
+    in units of the gradient.
 
     Parameters
     ----------
@@ -47,7 +48,7 @@ class AdaQs(BitController):
     From the DQ-SGD paper: the statistic; and few bits in early epochs, more and more later. Chosen
     here, all else: a ratio that falls asks for more bits; it is that of the magnitudes of all
     values; the first two moments are averaged over updates, with the bias of their start removed;
-    one bit more for every ``fall`` below the first ratio, and never one less.
+    one bit more for every factor ``fall`` that it is below the first one, and never one less.
 
     Parameters
     ----------
