@@ -45,7 +45,7 @@ def _parser():
                                      description=__doc__)
     parser.add_argument("--out", metavar="DIR", help="folder of the report; default: print the "
                         "table alone")
-    parser.add_argument("--epochs", type=integer(1), default=20, metavar="N",
+    parser.add_argument("--epochs", type=integer(1), default=12, metavar="N",
                         help="default %(default)s")
     parser.add_argument("--seeds", type=integer(1, 1000), default=5, metavar="N",
                         help="runs of each contestant, default %(default)s")
