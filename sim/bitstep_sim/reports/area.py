@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
+from bitstep.pipeline.boards import XC7Z020
 from bitstep.pipeline.config import ROW_FORMATS, PipelineConfig
-from bitstep_hw.boards.zynq import XC7Z020
 from bitstep_hw.top import to_verilog
 from bitstep_sim.reports.markdown import print_header, print_row
 
