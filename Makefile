@@ -146,6 +146,11 @@ docs: $(VENV)/.stamp            ## what is generated in docs/, and the site in b
 	if command -v dot > /dev/null; then dot -Tsvg docs/architecture.dot -o docs/architecture.svg; fi
 	$(MAKE) site
 
+examples: $(VENV)/.stamp        ## plots of the gallery, by the scripts in docs/examples
+	cd docs/examples && for script in *.py; do \
+		MPLBACKEND=Agg ../../$(BIN)/python $$script || exit 1; done
+	cd docs/examples && rm -f *.npy *.npz *.csv
+
 # It needs no network once its tools are installed; a warning is an error.
 site: $(VENV)/.stamp $(VENV)/.stamp-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

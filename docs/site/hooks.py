@@ -17,8 +17,17 @@ _LOADED = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=[\"']?(?:https?
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Put the options of the command line in place of the marker."""
-    return markdown.replace("<!-- commands -->", reference())
+    """Put the options of the command line, and the sources of examples, in place of markers."""
+    if "<!-- commands -->" in markdown:
+        markdown = markdown.replace("<!-- commands -->", reference())
+    return re.sub(r"<!-- source: ([\w.]+) -->", lambda found: _source(config, found[1]), markdown)
+
+
+def _source(config, name):
+    """A script of the gallery, folded."""
+    text = (Path(config.docs_dir) / "examples" / name).read_text("utf-8")
+    lines = "\n".join(f"    {line}".rstrip() for line in ("```python", *text.splitlines(), "```"))
+    return f'??? example "{name}"\n{lines}\n'
 
 
 def on_post_build(config):
