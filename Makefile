@@ -91,6 +91,9 @@ $(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
 test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel, in 1 to 4 processes
 	$(TORCH_VENV)/bin/python -m pytest -q tests/torch
 
+test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.13
+	$(BIN)/python tests/wheel/environments.py
+
 lint: $(VENV)/.stamp site       ## ruff, pyright, and the site of the documentation, strict
 	$(BIN)/ruff check .
 	$(BIN)/pyright
