@@ -1,5 +1,7 @@
 """Bit-centred training, and precision as a schedule."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from tests.host.fakes import DEVICES
@@ -116,8 +118,7 @@ def test_one_bit_does_not_diverge():
     losses = [excess(data, weights[0], intercept[0]) for weights, intercept in zip(
         model.weights, model.scaled_intercepts, strict=True)]
     assert losses[-1] < 1e-4
-    assert all(later <= 1.001 * earlier + 1e-12 for earlier, later in zip(
-        losses, losses[1:], strict=False))
+    assert all(later <= 1.001 * earlier + 1e-12 for earlier, later in pairwise(losses))
 
 
 def test_tol_ends_it():

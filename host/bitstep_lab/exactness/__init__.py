@@ -1,0 +1,1 @@
+"""Distance to the optimum by bytes read: bit-centred training beside others."""
