@@ -38,7 +38,7 @@ from bitstep.cli.report import (
     print_report,
 )
 from bitstep.cli.signals import stop_signals
-from bitstep.cli.training_options import add_training_options
+from bitstep.cli.training_options import add_solver_options, add_training_options
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import WOVEN
@@ -67,7 +67,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "run.json; bitstep train cod-rna --model svm. The report is described in docs/report.md.")
     add_data_options(parser)
     add_pipeline_options(parser)
-    add_training_options(parser.add_argument_group("training"))
+    training = parser.add_argument_group("training")
+    add_training_options(training)
+    add_solver_options(training)
     add_checkpoint_options(parser.add_argument_group("start, and long runs (docs/runs.md)"))
     device = parser.add_argument_group("device")
     add_device_options(device)

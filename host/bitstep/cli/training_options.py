@@ -33,18 +33,6 @@ def add_training_options(training: Any) -> None:
     training.add_argument("--schedule", default="inverse", metavar="NAME|FILE",
                           help="step of each epoch: constant, inverse (S / epoch), inverse-sqrt "
                           "(S / sqrt(epoch)), or a file with one step a line (default: inverse)")
-    training.add_argument("--solver", choices=SOLVERS, default="sgd",
-                          help="sgd, or bit-centred: the exact optimum of linreg and ls-svm, with "
-                          "--l2, from passes over few bits; its epochs are outer steps "
-                          "(default: sgd)")
-    training.add_argument("--planes", type=planes_list, metavar="B[,B...]", help="bit planes of "
-                          "woven rows that each epoch reads, 1 to 16: one number, or one an epoch, "
-                          "of which the last counts for all beyond; or auto (default: auto for "
-                          "a file of `bitstep quantize --woven` and with --solver bit-centred; "
-                          "else rows have --bits bits)")
-    training.add_argument("--tol", type=number(0, above=False), default=0.0, metavar="T",
-                          help="bit-centred: stop once the gradient's largest component is at most "
-                          "T times that of the first model (default: 0)")
     training.add_argument("--batch", type=integer(1, (1 << 32) - 1), default=1, metavar="N",
                           help="rows of a batch (default: 1)")
     training.add_argument("--l2", type=number(0, above=False), default=0.0, metavar="L",
@@ -67,3 +55,24 @@ def add_training_options(training: Any) -> None:
                           "half range (default: as far as the steps can reach, at most "
                           f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg and ls-svm, "
                           f"{LOSSES[Loss.HINGE].model_range:g} for the other models)")
+
+
+def add_solver_options(training: Any) -> None:
+    """Declare the options of woven rows.
+
+    Parameters
+    ----------
+    training : argument group
+    """
+    training.add_argument("--solver", choices=SOLVERS, default="sgd",
+                          help="sgd, or bit-centred: the exact optimum of linreg and ls-svm, with "
+                          "--l2, from passes over few bits; its epochs are outer steps "
+                          "(default: sgd)")
+    training.add_argument("--planes", type=planes_list, metavar="B[,B...]", help="bit planes of "
+                          "woven rows that each epoch reads, 1 to 16: one number, or one an epoch, "
+                          "of which the last counts for all beyond; or auto (default: auto for "
+                          "a file of `bitstep quantize --woven` and with --solver bit-centred; "
+                          "else rows have --bits bits)")
+    training.add_argument("--tol", type=number(0, above=False), default=0.0, metavar="T",
+                          help="bit-centred: stop once the gradient's largest component is at most "
+                          "T times that of the first model (default: 0)")

@@ -45,7 +45,8 @@ def train_centred(outputs: Sequence[QuantizedDataset], device: Device, config: P
         raise ValueError("A model without an intercept needs labels that are not centred; quantize "
                          "with center_labels=False")
     assert isinstance(training.planes, tuple)
-    choice = BitCentred(planes=training.planes[first_epoch:], step=float(training.steps[0]), tol=training.tol,
+    choice = BitCentred(planes=training.planes[first_epoch:], step=float(training.steps[0]),
+                        tol=training.tol,
                         fit_intercept=training.fit_intercept)
     found: list[list[OuterStep]] = []
     interrupted = False

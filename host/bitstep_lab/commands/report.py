@@ -15,7 +15,7 @@ from bitstep.cli.options import (
 )
 from bitstep.cli.progress import Bar
 from bitstep.pipeline.boards import FACTS
-from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.quantization import load_quantized
 from bitstep.training.models import MODELS
 from bitstep.writing import write_text
@@ -107,7 +107,11 @@ def _training(arguments):
 def _chosen(arguments, board, options):
     """The width that the report is about."""
     if is_quantized(arguments.data):
-        return load_quantized(arguments.data).bits
+        data = load_quantized(arguments.data)
+        if data.encoding == WOVEN:
+            raise UsageError(f"{arguments.data} holds woven rows, which no board has a pipeline "
+                             "for; quantize without --woven")
+        return data.bits
     if arguments.bits is not None:
         return arguments.bits
     if board.manifest is not None:

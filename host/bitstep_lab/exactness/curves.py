@@ -1,0 +1,175 @@
+"""Curves of the distance to the optimum by bytes of rows read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitstep.devices import default_device, open_device
+from bitstep.pipeline.woven import WovenLayout
+from bitstep.quantization import (
+    QuantizedDataset,
+    QuantizedRows,
+    WovenRows,
+    quantize_labels,
+    quantize_rows,
+    sign_labels,
+    weave_rows,
+)
+from bitstep.training.bit_centred import BitCentred, BitCentredRun
+from bitstep.training.choices import resolve_training
+from bitstep.training.objective import Objective
+from bitstep.training.pipelines import pipeline_of
+from bitstep.training.schedules import centred_step
+from bitstep.training.train import train_model
+from bitstep_lab.exactness import floats
+from bitstep_lab.exactness.problems import Problem
+
+MARKS = (1, 2, 5, 10, 20)           # float epochs whose bytes the table looks at
+GOAL = 1e-4                         # distance to the optimum whose bytes are compared
+FLOAT_EPOCHS = 60                   # of SGD; SVRG goes on
+SVRG_EPOCHS = 120
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Distance to the optimum after some amounts of bytes.
+
+    Attributes
+    ----------
+    name : str
+    epochs : ndarray of float64, shape (n_points,)
+        Bytes of rows read, in float epochs: those of all values at 32 bits each.
+    excess : ndarray of float64, shape (n_points,)
+        (loss - optimum) / optimum, the mean over the outputs.
+    choice : str
+        What was chosen by its result; empty if nothing was.
+    """
+
+    name: str
+    epochs: np.ndarray
+    excess: np.ndarray
+    choice: str = ""
+
+    def at(self, epochs: float) -> float:
+        """The last distance reached with the bytes of so many float epochs; NaN before the first
+        point.
+        """
+        reached = np.flatnonzero(self.epochs <= epochs)
+        return float(self.excess[reached[-1]]) if len(reached) else np.nan
+
+    def goal(self, goal: float = GOAL) -> float:
+        """Float epochs to a distance, infinite if it is not reached."""
+        good = np.flatnonzero(self.excess <= goal)
+        return float(self.epochs[good[0]]) if len(good) else np.inf
+
+
+def curves(problem: Problem, *, float_baselines: bool = True) -> Iterator[Curve]:
+    """All curves of a problem, one after the other.
+
+    Parameters
+    ----------
+    problem : Problem
+    float_baselines : bool
+        True for SGD and SVRG in float, whose steps are chosen by their result.
+    """
+    woven = weave_rows(problem.features)
+    outer = 30
+    for planes in (2, 3, 4):
+        yield centred(problem, woven, f"bit-centred, {planes} bits", [planes] * outer)
+    yield centred(problem, woven, "bit-centred, 2, 2, then 4 bits", [2, 2] + [4] * (outer - 2))
+    yield schedule(problem, woven)
+    for bits in (4, 8):
+        yield fixed(problem, bits)
+    if float_baselines:
+        yield best_sgd(problem)
+        yield best_svrg(problem)
+
+
+def _outputs(problem: Problem, rows: QuantizedRows | WovenRows) -> list[QuantizedDataset]:
+    return [QuantizedDataset(rows, quantize_labels(column, rows.n_rows) if problem.regression
+                             else sign_labels(column)) for column in problem.targets.T]
+
+
+def centred(problem: Problem, rows: WovenRows, name: str, planes: Sequence[int]) -> Curve:
+    """Bit-centred training with default step, until far below the goal."""
+    outputs, objective = _outputs(problem, rows), Objective()
+    config = pipeline_of(rows, objective)
+    found: list[list[np.ndarray]] = []
+    read: list[list[int]] = []
+    with open_device(default_device(), config) as device:
+        for data in outputs:
+            choice = BitCentred(planes=planes, step=centred_step(rows), tol=1e-9)
+            states = list(BitCentredRun(data, device, config, objective, choice).steps())
+            found.append([np.append(one.weights, one.intercept + data.label_offset)
+                          for one in states])
+            read.append([one.bytes_read for one in states])
+    count = max(map(len, found))
+    models = np.array([[one[min(point, len(one) - 1)] for one in found] for point in range(count)])
+    bytes_read = np.array([[one[min(point, len(one) - 1)] for one in read]
+                           for point in range(count)])
+    return Curve(name, bytes_read.mean(axis=1) / _float_bytes(problem), problem.excess(models))
+
+
+def schedule(problem: Problem, rows: WovenRows) -> Curve:
+    """SGD whose planes are chosen as it goes, with the automatic step."""
+    outputs, objective = _outputs(problem, rows), Objective()
+    training = resolve_training(rows, objective, epochs=FLOAT_EPOCHS, planes="auto")
+    config = pipeline_of(rows, objective)
+    with open_device(default_device(), config) as device:
+        model = train_model(outputs, device, config, objective, training)
+    assert model.planes is not None
+    layout = WovenLayout(rows.n_features)
+    plane = layout.bytes_read(rows.n_rows, 1)
+    return Curve("SGD, planes auto", plane * model.planes.cumsum(axis=0).mean(axis=1)
+                 / _float_bytes(problem), problem.excess(_models(model)))
+
+
+def fixed(problem: Problem, bits: int) -> Curve:
+    """SGD on compensated codes of fixed bits, with the automatic step."""
+    rows, objective = quantize_rows(problem.features, bits=bits), Objective()
+    training = resolve_training(rows, objective, epochs=FLOAT_EPOCHS)
+    config = pipeline_of(rows, objective)
+    with open_device(default_device(), config) as device:
+        model = train_model(_outputs(problem, rows), device, config, objective, training)
+    epoch = rows.packed[0].nbytes / _float_bytes(problem)
+    return Curve(f"SGD, {bits} bits", epoch * np.arange(1, FLOAT_EPOCHS + 1),
+                 problem.excess(_models(model)))
+
+
+def best_sgd(problem: Problem) -> Curve:
+    """Float SGD, of all steps and schedules that with the least distance after 20 epochs."""
+    found = []
+    for step in floats.STEPS:
+        for decay in (False, True):
+            models = floats.sgd(problem.design, problem.targets, step / _mean_square(problem),
+                                decay=decay, epochs=FLOAT_EPOCHS)
+            excess = problem.excess(models)
+            found.append(Curve("float SGD", np.arange(1.0, FLOAT_EPOCHS + 1), excess,
+                               f"step {step:g} / R{' / epoch' if decay else ''}"))
+    return min(found, key=lambda curve: np.nan_to_num(curve.at(20), nan=np.inf))
+
+
+def best_svrg(problem: Problem) -> Curve:
+    """Float SVRG, of all steps and passes that which reaches the goal first."""
+    found = []
+    for step in floats.STEPS:
+        for inner in floats.INNER:
+            models = floats.svrg(problem.design, problem.targets, step / _mean_square(problem),
+                                 inner=inner, epochs=SVRG_EPOCHS)
+            found.append(Curve("float SVRG", (1.0 + inner) * np.arange(1, len(models) + 1),
+                               problem.excess(models), f"step {step:g} / R, {inner} inner passes"))
+    return min(found, key=lambda curve: (curve.goal(), np.nan_to_num(curve.at(20), nan=np.inf)))
+
+
+def _models(model) -> np.ndarray:
+    return np.concatenate([model.weights, model.scaled_intercepts[..., None]], axis=2)
+
+
+def _mean_square(problem: Problem) -> float:
+    return float((problem.design ** 2).sum(axis=1).mean())
+
+
+def _float_bytes(problem: Problem) -> float:
+    return FLOAT_BYTES * problem.features.size
