@@ -1,13 +1,16 @@
 """Planes that a training of woven rows chooses as it goes: ``planes="auto"``.
 
 An epoch with few planes costs few bytes, and is as good as any while the model is far from where it
-goes. So training begins with :data:`FIRST_PLANES` and doubles the planes, up to 16, after an epoch
+goes. So training begins with :data:`FIRST_PLANES` and doubles the planes, up to 8, after an epoch
 that no longer gains. That is one whose change d of the model words
 
 - has d . d' <= 0, with d' the change of the epoch before at the same planes: the model goes to and
   fro about a point; or
 - has 16 d . d < d1 . d1, with d1 the change of the first epoch at these planes: the model has
   almost arrived where these planes lead.
+
+It ends at 8, since an update moves a word by whole multiples of the level: with 16 planes its
+rounding alone, by up to 2^16 last bits of a word, is more noise than that of codes of 8 bits.
 
 Changes are integers and so are the products, so every device takes the same planes.
 """
@@ -28,7 +31,7 @@ from bitstep.pipeline.results import (
 )
 from bitstep.training.counters import sum_counters
 
-LADDER = (2, 4, 8, 16)
+LADDER = (2, 4, 8)          # more planes make the rounding of updates coarser than the codes
 FIRST_PLANES = LADDER[0]
 LITTLE = 16                 # ratio of squares of two changes, of which the later is then small
 

@@ -1,0 +1,56 @@
+"""Distance to the optimum by bytes read."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from bitstep.quantization import weave_rows
+from bitstep_lab.exactness import curves, floats
+from bitstep_lab.exactness.__main__ import line
+from bitstep_lab.exactness.problems import HELD_OUT, SETS, Problem, problem
+
+
+@pytest.fixture(name="small", scope="module")
+def _small():
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((300, 4))
+    targets = features @ rng.standard_normal((4, 1)) + 0.5 * rng.standard_normal((300, 1))
+    return Problem("small", features, targets, True, "here")
+
+
+def test_marks_and_goal_of_a_curve():
+    curve = curves.Curve("one", np.array([0.5, 1.5, 4.0]), np.array([3.0, 1e-5, 1e-7]), "why")
+    assert np.isnan(curve.at(0.4))
+    assert [curve.at(1), curve.at(1.5), curve.at(20)] == [3.0, 1e-5, 1e-7]
+    assert [curve.goal(), curve.goal(1e-6), curve.goal(1e-9)] == [1.5, 4.0, np.inf]
+    assert line(curve) == "| one | 3.0e+00 | 1.0e-05 | 1.0e-07 | 1.0e-07 | 1.0e-07 | 1.50 | why |"
+
+
+def test_float_svrg_reaches_the_optimum(small):
+    models = floats.svrg(small.design, small.targets, 0.1, inner=2, epochs=60)
+    assert models.shape == (20, 1, 5)
+    assert small.excess(models)[-1] < 1e-10
+    sgd = small.excess(floats.sgd(small.design, small.targets, 0.1, decay=True, epochs=20))
+    assert 1e-6 < sgd[-1] < sgd[0]
+
+
+def test_bit_centred_is_exact_and_fixed_bits_are_not(small):
+    rows = weave_rows(small.features)
+    centred = curves.centred(small, rows, "four", [4] * 6)
+    assert centred.excess[-1] < 1e-8
+    # 300 rows of 4 bits a plane in beats of 64 bytes, against 300 rows of 16 bytes.
+    assert centred.epochs[0] == pytest.approx((2 * 16 + 2 * 4) * 192 / 4800)
+    fixed = curves.fixed(small, 4)
+    assert fixed.excess[-1] > 1e-4
+    assert fixed.epochs[0] == pytest.approx(8 / 16)     # one beat of 64 bits a row
+
+
+def test_sets():
+    assert not set(SETS) & set(HELD_OUT)
+    found = problem("one-hot-40")
+    assert found.features.shape == (5000, 40)
+    np.testing.assert_array_equal(found.features, problem("one-hot-40").features)
+    digits = problem("digits")
+    assert digits.targets.shape == (1797, 10)
+    assert (np.abs(digits.targets) == 1).all()
