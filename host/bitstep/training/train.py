@@ -22,6 +22,7 @@ from bitstep.quantization import (
     QuantizedDataset,
     QuantizedRows,
     Scaler,
+    WovenRows,
     sign_labels,
 )
 from bitstep.training.centred import train_centred
@@ -194,20 +195,20 @@ def class_targets(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return np.where(labels[:, None] == positive, 1.0, -1.0)
 
 
-def class_outputs(rows: QuantizedRows, labels: np.ndarray,
+def class_outputs(rows: QuantizedRows | WovenRows, labels: np.ndarray,
                   classes: np.ndarray) -> list[QuantizedDataset]:
     """The data sets of every output: the same packed rows, each with its own targets.
 
     Parameters
     ----------
-    rows : QuantizedRows
+    rows : QuantizedRows or WovenRows
     labels, classes
         See :func:`class_targets`.
     """
     return target_outputs(rows, class_targets(labels, classes))
 
 
-def target_outputs(rows: QuantizedRows, targets: np.ndarray) -> list[QuantizedDataset]:
+def target_outputs(rows: QuantizedRows | WovenRows, targets: np.ndarray) -> list[QuantizedDataset]:
     """:func:`class_outputs`, from the targets of :func:`class_targets`."""
     return [QuantizedDataset(rows, sign_labels(signs)) for signs in targets.T]
 
