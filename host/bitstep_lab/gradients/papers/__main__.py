@@ -4,7 +4,7 @@ docs/results/gradients.md.
 Without options: figures that need no training. With --regression: linear regressions of the QCS
 paper. With --race: figures of a race of FC-300-100.
 
-    bitstep gradients race fc --steps 60 --seeds 2 --budget-mb 0 --out DIR \\
+    bitstep gradients race fc --steps 40 --seeds 2 --step 0.0625 --budget-mb 0 --out DIR \\
         --codecs $(python -m bitstep_lab.gradients.papers --codecs)
     python -m bitstep_lab.gradients.papers --race DIR
 """
