@@ -15,7 +15,11 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
+    ModelsInterrupted,
+    Outcome,
     RunResult,
+    SaturationError,
+    TrainingInterrupted,
 )
 from bitstep.quantization import (
     LabelStream,
@@ -27,7 +31,7 @@ from bitstep.quantization import (
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.epochs import runner_of, sum_counters
 from bitstep.training.objective import Objective, Training
-from bitstep.training.output_runs import OutputRun, run_in_turn, run_together
+from bitstep.training.output_runs import Pass, passes_of, run_passes
 from bitstep.training.planning import Plan, plan
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
@@ -105,8 +109,9 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     Returns
     -------
     TrainedModel
-        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set. Outputs are
-        trained ``device.workers`` at a time, with a checkpoint one after the other.
+        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set. Outputs
+        share passes over the rows where the device has models side by side, and passes run
+        ``device.workers`` at a time; with a checkpoint outputs are trained one after the other.
 
     Raises
     ------
@@ -117,25 +122,36 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     ValueError
         See :func:`bitstep.training.planning.plan`.
     """
-    plans = [plan(data, config, objective, training, first_epoch=first_epoch, between_epochs=True,
-                  initial=None if initial is None
-                  else _scaled(data, initial[0][number], initial[1][number]))
-             for number, data in enumerate(outputs)]
-    runs = [_run(device, made, number, timeout_s, checkpoint)
-            for number, made in enumerate(plans)]
-    if checkpoint is None and device.workers > 1 and len(runs) > 1:
-        results, interrupted = run_together(device, runs, on_epoch)
-    else:
-        results, interrupted = run_in_turn(runs, on_epoch, len(training.steps) - first_epoch)
-    return _collect(outputs[0].scaler, plans, results, interrupted)
-
-
-def _run(device, made, number, timeout_s, checkpoint) -> OutputRun:
-    """The run of an output's plan, kept in the checkpoint if there is one."""
-    runner = runner_of(device, made)
+    plans = plans_of(outputs, config, objective, training, initial, first_epoch)
+    jobs, runners = [made.job for made in plans], [runner_of(device, made) for made in plans]
     if checkpoint is None:
-        return partial(runner.train, made.job, timeout_s=timeout_s)
-    return partial(checkpoint.train, runner, number, made.job, timeout_s=timeout_s)
+        passes = passes_of(device, runners, jobs, timeout_s)
+    else:
+        passes = [Pass([number], partial(_train_kept, checkpoint, runners[number], number, job,
+                                         timeout_s)) for number, job in enumerate(jobs)]
+    runs = run_passes(device, passes, len(jobs), len(training.steps) - first_epoch, on_epoch,
+                      in_turn=checkpoint is not None)
+    return collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted)
+
+
+def plans_of(outputs: Sequence[QuantizedDataset], config: PipelineConfig, objective: Objective,
+             training: Training, initial: tuple[np.ndarray, Any] | None = None,
+             first_epoch: int = 0) -> list[Plan]:
+    """The plan of every output; see :func:`train_model`."""
+    return [plan(data, config, objective, training, first_epoch=first_epoch, between_epochs=True,
+                 initial=None if initial is None
+                 else _scaled(data, initial[0][number], initial[1][number]))
+            for number, data in enumerate(outputs)]
+
+
+def _train_kept(checkpoint, runner, number, job, timeout_s, *, on_epoch) -> list[Outcome]:
+    """Train an output, and keep its epochs in the checkpoint."""
+    try:
+        return [checkpoint.train(runner, number, job, timeout_s=timeout_s, on_epoch=on_epoch)]
+    except SaturationError as error:
+        return [error]
+    except TrainingInterrupted as stopped:
+        raise ModelsInterrupted([stopped.result]) from None
 
 
 def _scaled(data, coef, intercept):
@@ -143,8 +159,8 @@ def _scaled(data, coef, intercept):
     return weights, float(offset)
 
 
-def _collect(scaler: Scaler, plans: list[Plan], results: list[RunResult],
-             interrupted: bool) -> TrainedModel:
+def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult],
+                  interrupted: bool) -> TrainedModel:
     """The model of all outputs, after the epochs that every one has finished."""
     runs = list(zip(plans, results, strict=True))
     epochs = min(result.epochs_done for result in results)

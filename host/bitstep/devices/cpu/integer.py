@@ -105,27 +105,18 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
     int
         0, or the Saturation of the row that left a range.
     """
-    rows, fine, arrays = uncounted(rows), uncounted(fine), _uncounted_arrays(arrays)
+    rows, fine, arrays = uncounted(rows), uncounted(fine), uncounted_arrays(arrays)
     model, state = arrays.model, arrays.state
     dot_levels, gradient_levels = arrays.dot_levels, arrays.gradient_levels
-    dot_lookup, gradient_lookup = arrays.lookup[0], arrays.lookup[1]
     seen = arrays.seen if epoch.batch > 1 else model
     for i in range(targets.size):
         row = first + i
+        wrong = begin_row(epoch, arrays, seen, row)
+        if wrong:
+            return wrong
         if epoch.correction_period and row % epoch.correction_period == 0:
-            wrong = _correct(epoch, arrays, row)
-            if wrong:
-                return wrong
             pass_boundary(flight)
-        if row % epoch.batch == 0:
-            if epoch.batch > 1:
-                seen[:] = model
-            state[SEEN_INTERCEPT] = state[INTERCEPT]
-        decode_row(rows, row, shape, shape.dot, dot_lookup, dot_levels)
-        if shape.tabled:
-            look_up_row(shape, arrays.level_tables, dot_levels)
-        if shape.two_levels:
-            decode_row(rows, row, shape, shape.gradient, gradient_lookup, gradient_levels)
+        decode(rows, row, shape, arrays, dot_levels, gradient_levels)
         product = dot(dot_levels, seen) + epoch.level * state[SEEN_INTERCEPT]
         if epoch.cell:
             wrong = take_row(row, fine[row], rule, epoch, arrays, flight, product, targets[i],
@@ -136,20 +127,53 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
             wrong = apply(epoch, model, gradient_levels, update, state)
         if wrong:
             return wrong
-        if epoch.proximal_period and ((row + 1) % epoch.proximal_period == 0
-                                      or row + 1 == epoch.n_rows):
+        if ends_period(epoch, row):
             proximal(model, epoch.threshold, epoch.box_limit)
             drain(flight, flight.updates.size)
     return 0
 
 
 @compiled
-def _uncounted_arrays(arrays):
+def uncounted_arrays(arrays):
+    """The same arrays without their owners (:data:`bitstep.compiling.uncounted`)."""
     return Arrays(
         uncounted(arrays.model), uncounted(arrays.seen), uncounted(arrays.pending),
         uncounted(arrays.coefficients), uncounted(arrays.dot_levels),
         uncounted(arrays.gradient_levels), uncounted(arrays.lookup),
         uncounted(arrays.level_tables), uncounted(arrays.state))
+
+
+@compiled
+def begin_row(epoch, arrays, seen, row):
+    """Let the correction period and the batch begin that begin with a row; return 0 or a
+    Saturation.
+    """
+    if epoch.correction_period and row % epoch.correction_period == 0:
+        wrong = _correct(epoch, arrays, row)
+        if wrong:
+            return wrong
+    if row % epoch.batch == 0:
+        if epoch.batch > 1:
+            seen[:] = arrays.model
+        arrays.state[SEEN_INTERCEPT] = arrays.state[INTERCEPT]
+    return 0
+
+
+@compiled
+def decode(rows, row, shape, arrays, dot_levels, gradient_levels):
+    """Write the levels of a row; where codes have one level, to ``dot_levels`` alone."""
+    decode_row(rows, row, shape, shape.dot, arrays.lookup[0], dot_levels)
+    if shape.tabled:
+        look_up_row(shape, arrays.level_tables, dot_levels)
+    if shape.two_levels:
+        decode_row(rows, row, shape, shape.gradient, arrays.lookup[1], gradient_levels)
+
+
+@compiled
+def ends_period(epoch, row):
+    """True if a proximal step follows a row."""
+    return epoch.proximal_period and ((row + 1) % epoch.proximal_period == 0
+                                      or row + 1 == epoch.n_rows)
 
 
 @compiled
