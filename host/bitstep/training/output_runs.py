@@ -10,6 +10,7 @@ from typing import Protocol
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob, share_rows
 from bitstep.pipeline.results import (
+    COUNTER_NAMES,
     ModelsInterrupted,
     Outcome,
     RunResult,
@@ -221,6 +222,15 @@ def _outcomes_of(future: Future) -> list[Outcome]:
     if error is not None:
         raise error
     return future.result()
+
+
+def sum_counters(counters: Sequence[dict[str, int | None]]) -> dict[str, int | None]:
+    """Sums over runs; None where a device cannot know."""
+    total: dict[str, int | None] = {}
+    for name in COUNTER_NAMES:
+        values = [run.get(name) for run in counters]
+        total[name] = None if None in values else sum(filter(None, values))
+    return total
 
 
 def _nothing_kept(result: RunResult, number: int, count: int) -> TrainingInterrupted:

@@ -4,7 +4,6 @@ The command line and the estimators both train through :func:`train_model`; it n
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,6 @@ from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
     ModelsInterrupted,
     Outcome,
-    RunResult,
     SaturationError,
     TrainingInterrupted,
 )
@@ -25,62 +23,15 @@ from bitstep.quantization import (
     LabelStream,
     QuantizedDataset,
     QuantizedRows,
-    Scaler,
     sign_labels,
 )
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.epochs import runner_of, sum_counters
+from bitstep.training.epochs import runner_of
 from bitstep.training.objective import Objective, Training
 from bitstep.training.output_runs import Pass, passes_of, run_passes
-from bitstep.training.planning import Plan, plan
+from bitstep.training.trained import TrainedModel, collect_model, plans_of
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
-
-
-@dataclass(frozen=True)
-class TrainedModel:
-    """The models after every finished epoch.
-
-    Attributes
-    ----------
-    coefs : ndarray of float64, shape (epochs_done, n_outputs, n_features)
-        In the units of features and labels.
-    intercepts : ndarray of float64, shape (epochs_done, n_outputs)
-    weights, scaled_intercepts : ndarray of float64
-        The same for scaled features.
-    steps : ndarray of float64, shape (epochs_done,)
-        Steps as the hardware took them.
-    counters : dict of str to int or None
-        Sums over the outputs' runs.
-    still : ndarray of bool, shape (epochs_done,)
-        Epochs that changed no word of any output's model.
-    step_error : float
-        See :class:`bitstep.training.planning.Plan`; the largest of the outputs.
-    model_range : float
-        Largest weight that was representable, as a multiple of the largest label; the largest of
-        the outputs.
-    interrupted : bool
-        True if Ctrl-C or SIGTERM ended the training.
-    epoch_cycles : ndarray of int64, shape (epochs_done,), or None
-        Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
-    """
-
-    coefs: np.ndarray
-    intercepts: np.ndarray
-    weights: np.ndarray
-    scaled_intercepts: np.ndarray
-    steps: np.ndarray
-    counters: dict[str, int | None]
-    still: np.ndarray
-    step_error: float
-    model_range: float
-    interrupted: bool = False
-    epoch_cycles: np.ndarray | None = None
-
-    @property
-    def epochs_done(self) -> int:
-        """Number of finished epochs."""
-        return len(self.coefs)
 
 
 def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
@@ -134,14 +85,51 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     return collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted)
 
 
-def plans_of(outputs: Sequence[QuantizedDataset], config: PipelineConfig, objective: Objective,
-             training: Training, initial: tuple[np.ndarray, Any] | None = None,
-             first_epoch: int = 0) -> list[Plan]:
-    """The plan of every output; see :func:`train_model`."""
-    return [plan(data, config, objective, training, first_epoch=first_epoch, between_epochs=True,
-                 initial=None if initial is None
-                 else _scaled(data, initial[0][number], initial[1][number]))
-            for number, data in enumerate(outputs)]
+def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
+                     candidates: Sequence[tuple[Objective, Training]], *, timeout_s: float = 60.0,
+                     on_epoch: Callable[[int], None] | None = None
+                     ) -> list[TrainedModel | SaturationError]:
+    """Train one model for each of several objectives and trainings, in as few passes over the rows
+    as the device needs. Each is bit for bit that of :func:`train_model`.
+
+    Parameters
+    ----------
+    outputs, device, timeout_s, on_epoch
+        See :func:`train_model`; epochs are summed over candidates and outputs.
+    config : PipelineConfig
+        Pipeline that can run all of them (:func:`bitstep.training.pipelines.pipeline_of`, of an
+        objective with L1 or a box if one has).
+    candidates : sequence of (Objective, Training)
+        All with as many steps.
+
+    Returns
+    -------
+    list of TrainedModel or SaturationError
+        One for each candidate; an error for one of which a number left its range.
+
+    Raises
+    ------
+    TrainingInterrupted
+        On Ctrl-C before every candidate had an epoch.
+    DeviceError, ValueError
+        See :func:`train_model`.
+    """
+    if len({len(training.steps) for _, training in candidates}) != 1:
+        raise ValueError("All candidates must have as many epochs")
+    plans = [plans_of(outputs, config, *candidate) for candidate in candidates]
+    made = [one for part in plans for one in part]
+    jobs = [one.job for one in made]
+    passes = passes_of(device, [runner_of(device, one) for one in made], jobs, timeout_s,
+                       to_the_end=True)
+    runs = run_passes(device, passes, len(jobs), len(candidates[0][1].steps), on_epoch,
+                      to_the_end=True)
+    found: list[TrainedModel | SaturationError] = []
+    for number, part in enumerate(plans):
+        own = runs.part(number * len(part), len(part))
+        error = own.error()
+        found.append(error if error is not None else collect_model(
+            outputs[0].scaler, part, own.results(), runs.interrupted))
+    return found
 
 
 def _train_kept(checkpoint, runner, number, job, timeout_s, *, on_epoch) -> list[Outcome]:
@@ -152,45 +140,6 @@ def _train_kept(checkpoint, runner, number, job, timeout_s, *, on_epoch) -> list
         return [error]
     except TrainingInterrupted as stopped:
         raise ModelsInterrupted([stopped.result]) from None
-
-
-def _scaled(data, coef, intercept):
-    weights, offset = data.scaler.scale_model(coef, intercept)
-    return weights, float(offset)
-
-
-def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult],
-                  interrupted: bool) -> TrainedModel:
-    """The model of all outputs, after the epochs that every one has finished."""
-    runs = list(zip(plans, results, strict=True))
-    epochs = min(result.epochs_done for result in results)
-    weights = np.stack([made.units.weights(result.models)[:epochs] for made, result in runs],
-                       axis=1)
-    intercepts = np.stack([made.units.intercepts(result.intercepts)[:epochs]
-                           for made, result in runs], axis=1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        coefs, offsets = scaler.unscale_model(weights, intercepts)
-    good = np.isfinite(coefs).all(axis=(0, 1))
-    if not (good.all() and np.isfinite(offsets).all()):
-        column = int(np.argmin(good))
-        raise ValueError(
-            f"Feature {column} (counted from 0) must have a range that fits 64-bit floating point "
-            f"together with that of the labels, not {2 * scaler.scale[column]:.3g}; "
-            "scale the column")
-    return TrainedModel(
-        coefs, offsets, weights, intercepts, plans[-1].steps[:epochs],
-        sum_counters([result.counters for result in results]),
-        np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
-        max(made.step_error for made in plans), max(made.model_range for made in plans),
-        interrupted, _epoch_cycles(results, epochs))
-
-
-def _epoch_cycles(results, epochs):
-    """Cycles to the end of each epoch, the sum over the runs; None where not known."""
-    ends = [result.epoch_cycles for result in results]
-    if any(run is None for run in ends):
-        return None
-    return np.array([run[:epochs] for run in ends], np.int64).sum(axis=0)
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:
@@ -279,11 +228,3 @@ def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
         "stall_cycles": {cause.removeprefix("stall_"): counters[cause] for cause in causes},
         "bytes_read": counters["bytes_read"], "saturations": counters["saturations"],
         "refetched_rows": counters["refetched_rows"]}
-
-
-def _still(job, result):
-    """Epochs that changed nothing, shape (epochs_done,)."""
-    words = np.column_stack([np.vstack([job.model[None], result.models]),
-                             np.append(job.intercept, result.intercepts)])
-    return (np.diff(words, axis=0) == 0).all(axis=1)
-

@@ -10,7 +10,8 @@ import numpy as np
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.joint import JointRun
-from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch, read_only, rule_of
+from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
+from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, labels_of, portions
 from bitstep.devices.software import SoftwareDevice
 from bitstep.golden.sgd import EpochModel

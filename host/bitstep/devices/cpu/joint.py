@@ -8,9 +8,9 @@ import numpy as np
 from bitstep.devices.cpu import tiles, words
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
-from bitstep.devices.cpu.integer import Epoch
-from bitstep.devices.cpu.models import epoch_numbers, level_tables_of, read_only, rule_of
+from bitstep.devices.cpu.numbers import epoch_numbers, level_tables_of, read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, labels_of, portions
+from bitstep.devices.cpu.rows import Epoch
 from bitstep.devices.software import SoftwareDevice
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.job import TrainingJob

@@ -9,12 +9,12 @@ from bitstep.cycles import OpenRows
 from bitstep.devices.cpu import float32, integer, portions, words
 from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
+from bitstep.devices.cpu.numbers import epoch_numbers, level_tables_of, read_only
 from bitstep.devices.cpu.refetching import COUNT, OUTCOME, ROW, Flight
+from bitstep.devices.cpu.rows import Arrays
 from bitstep.golden.sgd import EpochModel
-from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
-from bitstep.pipeline.config import SHIFT_UNIT
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.registers import Loss, Saturation
+from bitstep.pipeline.registers import Saturation
 
 NO_ROWS = OpenRows(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -24,39 +24,6 @@ class NativeEpoch(EpochModel):
     """The model after an epoch, and the rows that a pipeline held up in it."""
 
     open_rows: OpenRows = NO_ROWS
-
-
-def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
-    """Numbers of an epoch's updates; None if the step of a derivative of 1 does not fit."""
-    step = derivative_step(job, steps)
-    linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
-    if step >= MAX_DERIVATIVE_STEP and not linear:
-        return None
-    return Rule(int(job.loss), steps.mantissa, SHIFT_UNIT * steps.shift, 0 if linear else step,
-                job.label_shift)
-
-
-def read_only(array: np.ndarray) -> np.ndarray:
-    """A view that may not be written: one type for the compiler, mapped from a file or not."""
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
-
-
-def level_tables_of(job: TrainingJob) -> np.ndarray:
-    """The tables of a job; of no features if it has none."""
-    tables = np.empty((0, 1), np.int8) if job.level_tables is None else job.level_tables
-    return read_only(np.ascontiguousarray(tables))
-
-
-def epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> integer.Epoch:
-    """Numbers of an epoch, as the kernels take them."""
-    margin = job.cell_half_levels * lookahead * job.n_features * job.config.level_limit
-    return integer.Epoch(
-        job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,
-        steps.threshold, job.box_limit, job.cell_half_levels, steps.correction_mantissa,
-        SHIFT_UNIT * steps.correction_shift, job.config.level_limit, job.config.fine_fraction,
-        margin)
 
 
 class IntegerModel:
@@ -74,7 +41,7 @@ class IntegerModel:
         self.shape = row_format(job.config, job.n_features)
         length = padded(job.n_features)
         levels = np.zeros(length, np.int8)
-        self.arrays = integer.Arrays(
+        self.arrays = Arrays(
             model=np.zeros(length, np.int32), seen=np.zeros(length, np.int32),
             pending=np.zeros(length, np.int32), coefficients=np.zeros(length, np.int64),
             dot_levels=levels, gradient_levels=levels.copy() if self.shape.two_levels else levels,

@@ -8,7 +8,7 @@ import numpy as np
 
 from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, update_of
-from bitstep.devices.cpu.integer import (
+from bitstep.devices.cpu.rows import (
     Arrays,
     Epoch,
     begin_row,
@@ -20,7 +20,7 @@ from bitstep.devices.cpu.words import SEEN_INTERCEPT, apply, dot, proximal
 
 
 class Models(NamedTuple):
-    """Arrays of several models, a row each; see :class:`bitstep.devices.cpu.integer.Arrays`.
+    """Arrays of several models, a row each; see :class:`bitstep.devices.cpu.rows.Arrays`.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class Models(NamedTuple):
     coefficients, state : ndarray of int64
     rules, epochs : ndarray of int64
         Fields of the models' :class:`~bitstep.devices.cpu.arithmetic.Rule` and
-        :class:`~bitstep.devices.cpu.integer.Epoch`.
+        :class:`~bitstep.devices.cpu.rows.Epoch`.
     endings : ndarray of int64, shape (n_models,)
         0, or the Saturation of a model that left a range: it takes no more rows.
     streams, keys : ndarray of int64, shape (n_models,)
@@ -55,7 +55,7 @@ class Tile(NamedTuple):
     dot_levels, gradient_levels : ndarray of int8, shape (tile_rows, padded(n_features))
         The same array where codes have one level.
     lookup, level_tables
-        See :class:`bitstep.devices.cpu.integer.Arrays`.
+        See :class:`bitstep.devices.cpu.rows.Arrays`.
     """
 
     dot_levels: np.ndarray
