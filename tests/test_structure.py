@@ -21,7 +21,8 @@ MAX_FLOORS = 5
 FLOORS = {
     "bitstep": ["pipeline data plugins checks writing compiling levels",
                 "golden quantization cycles",
-                "training devices gradients", "estimators search cli torch", "doctor __init__ __main__"],
+                "training devices gradients", "estimators search cli torch",
+                "doctor __init__ __main__"],
     "bitstep_hw": ["parts axi identity", "pipeline shell", "top", "boards command __init__"]}
 OUTSIDERS = {
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),

@@ -101,6 +101,12 @@ class Runs:
         """Outcomes of so many jobs from one on."""
         return Runs(self.outcomes[first:first + count], self.interrupted)
 
+    @property
+    def begun(self) -> bool:
+        """True if every job has an epoch, or left its range."""
+        return all(isinstance(one, SaturationError) or (one is not None and one.epochs_done > 0)
+                   for one in self.outcomes)
+
     def error(self) -> SaturationError | None:
         """Error of the first job that left its range; it names one of several."""
         for number, outcome in enumerate(self.outcomes, start=1):

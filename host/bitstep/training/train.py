@@ -16,6 +16,7 @@ from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
     ModelsInterrupted,
     Outcome,
+    RunResult,
     SaturationError,
     TrainingInterrupted,
 )
@@ -123,6 +124,11 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
                        to_the_end=True)
     runs = run_passes(device, passes, len(jobs), len(candidates[0][1].steps), on_epoch,
                       to_the_end=True)
+    if not runs.begun:
+        stopped = TrainingInterrupted(next(one for one in runs.outcomes
+                                           if isinstance(one, RunResult)))
+        stopped.args = ("interrupted before every candidate had an epoch: no model was kept",)
+        raise stopped
     found: list[TrainedModel | SaturationError] = []
     for number, part in enumerate(plans):
         own = runs.part(number * len(part), len(part))
