@@ -1,5 +1,7 @@
 """Several targets, and searches whose candidates share passes over the rows."""
 
+import doctest
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -129,3 +131,9 @@ def test_search_of_another_estimator(data):
     from sklearn.linear_model import Ridge
     with pytest.raises(TypeError, match="must be a LowPrecisionRegressor"):
         LowPrecisionSearchCV(Ridge(), {"alpha": [1]}).fit(data[0], data[1][:, 0])
+
+
+def test_doctest():
+    for test in doctest.DocTestFinder(recurse=False).find(LowPrecisionSearchCV, "search"):
+        assert test.examples
+        assert doctest.DocTestRunner().run(test).failed == 0
