@@ -3,7 +3,7 @@
 from bitstep.compiling import kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, update_of
 from bitstep.devices.cpu.refetching import drain, pass_boundary, take_row
-from bitstep.devices.cpu.rows import begin_row, decode, ends_period, uncounted_arrays
+from bitstep.devices.cpu.rows import begin_batch, correct, decode, next_multiple, uncounted_arrays
 from bitstep.devices.cpu.words import SEEN_INTERCEPT, apply, dot, proximal
 
 
@@ -35,13 +35,20 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
     model, state = arrays.model, arrays.state
     dot_levels, gradient_levels = arrays.dot_levels, arrays.gradient_levels
     seen = arrays.seen if epoch.batch > 1 else model
+    boundary, batch = (next_multiple(first, epoch.correction_period),
+                       next_multiple(first, epoch.batch))
+    end = next_multiple(first + 1, epoch.proximal_period)
     for i in range(targets.size):
         row = first + i
-        wrong = begin_row(epoch, arrays, seen, row)
-        if wrong:
-            return wrong
-        if epoch.correction_period and row % epoch.correction_period == 0:
+        if row == boundary:
+            boundary += epoch.correction_period
+            wrong = correct(epoch, arrays, row)
+            if wrong:
+                return wrong
             pass_boundary(flight)
+        if row == batch:
+            batch += epoch.batch
+            begin_batch(epoch, arrays, seen)
         decode(rows, row, shape, arrays, dot_levels, gradient_levels)
         product = dot(dot_levels, seen) + epoch.level * state[SEEN_INTERCEPT]
         if epoch.cell:
@@ -53,7 +60,8 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
             wrong = apply(epoch, model, gradient_levels, update, state)
         if wrong:
             return wrong
-        if ends_period(epoch, row):
+        if row + 1 == end or (epoch.proximal_period and row + 1 == epoch.n_rows):
+            end += epoch.proximal_period
             proximal(model, epoch.threshold, epoch.box_limit)
             drain(flight, flight.updates.size)
     return 0

@@ -61,7 +61,7 @@ class JointRun:
             rules=np.zeros((count, len(Rule._fields)), np.int64),
             epochs=np.zeros((count, len(Epoch._fields)), np.int64),
             endings=np.zeros(count, np.int64), streams=np.array(streams),
-            keys=np.zeros(count, np.int64))
+            keys=np.zeros(count, np.int64), turns=np.zeros((count, 3), np.int64))
         for number, job in enumerate(jobs):
             self.models.model[number, :job.n_features] = job.model
             self.models.coefficients[number, :job.n_features] = job.coefficients

@@ -87,19 +87,19 @@ def uncounted_arrays(arrays):
 
 
 @compiled
-def begin_row(epoch, arrays, seen, row):
-    """Let the correction period and the batch begin that begin with a row; return 0 or a
-    Saturation.
+def next_multiple(row, period):
+    """Least multiple of a period that is at least ``row``; -1 of period 0. (A division a row would
+    take longer than a short row.)
     """
-    if epoch.correction_period and row % epoch.correction_period == 0:
-        wrong = _correct(epoch, arrays, row)
-        if wrong:
-            return wrong
-    if row % epoch.batch == 0:
-        if epoch.batch > 1:
-            seen[:] = arrays.model
-        arrays.state[SEEN_INTERCEPT] = arrays.state[INTERCEPT]
-    return 0
+    return row + (-row) % period if period else np.int64(-1)
+
+
+@compiled
+def begin_batch(epoch, arrays, seen):
+    """Let a batch begin: its rows meet the model as it is now."""
+    if epoch.batch > 1:
+        seen[:] = arrays.model
+    arrays.state[SEEN_INTERCEPT] = arrays.state[INTERCEPT]
 
 
 @compiled
@@ -113,14 +113,7 @@ def decode(rows, row, shape, arrays, dot_levels, gradient_levels):
 
 
 @compiled
-def ends_period(epoch, row):
-    """True if a proximal step follows a row."""
-    return epoch.proximal_period and ((row + 1) % epoch.proximal_period == 0
-                                      or row + 1 == epoch.n_rows)
-
-
-@compiled
-def _correct(epoch, arrays, row):
+def correct(epoch, arrays, row):
     """Add the correction that is due and compute the next one; return 0 or a Saturation."""
     model, pending, state = arrays.model, arrays.pending, arrays.state
     if state[PENDING]:

@@ -11,12 +11,16 @@ from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, update_of
 from bitstep.devices.cpu.rows import (
     Arrays,
     Epoch,
-    begin_row,
+    begin_batch,
+    correct,
     decode,
-    ends_period,
-    uncounted_arrays,
+    next_multiple,
 )
 from bitstep.devices.cpu.words import SEEN_INTERCEPT, apply, dot, proximal
+
+NARROW = 160            # levels of a row up to which models take turns at each row: a row of one
+                        # waits for the row before, and those of others fill its waiting cycles
+BOUNDARY, BATCH, END = range(3)
 
 
 class Models(NamedTuple):
@@ -33,6 +37,8 @@ class Models(NamedTuple):
         0, or the Saturation of a model that left a range: it takes no more rows.
     streams, keys : ndarray of int64, shape (n_models,)
         Number of each model's stream of labels, and of dithers.
+    turns : ndarray of int64, shape (n_models, 3)
+        Rows at which the next correction period, batch and proximal step are due.
     """
 
     model: np.ndarray
@@ -45,6 +51,7 @@ class Models(NamedTuple):
     endings: np.ndarray
     streams: np.ndarray
     keys: np.ndarray
+    turns: np.ndarray
 
 
 class Tile(NamedTuple):
@@ -80,42 +87,73 @@ def take_tiles(rows, shape, tile, models, labels, dithers, first):
         Stored labels, and dithers.
     first : int
     """
-    rows, count = uncounted(rows), labels.shape[1]
-    dot_levels, gradient_levels = uncounted(tile.dot_levels), uncounted(tile.gradient_levels)
-    arrays = uncounted_arrays(_arrays(tile, models, 0))
-    for start in range(0, count, dot_levels.shape[0]):
-        stop = min(start + dot_levels.shape[0], count)
-        for i in range(start, stop):
-            decode(rows, first + i, shape, arrays, dot_levels[i - start],
-                   gradient_levels[i - start])
-        for k in range(models.endings.size):
-            if models.endings[k] == 0:
-                models.endings[k] = _take_tile(
-                    _rule(models.rules[k]), _epoch(models.epochs[k]), _arrays(tile, models, k),
-                    labels[models.streams[k], start:stop], dithers[models.keys[k], start:stop],
-                    first + start)
+    rows, labels, dithers = uncounted(rows), uncounted(labels), uncounted(dithers)
+    tile, models = _uncounted_tile(tile), _uncounted_models(models)
+    dot_levels, gradient_levels = tile.dot_levels, tile.gradient_levels
+    arrays, n_models = _arrays(tile, models, 0), models.endings.size
+    for k in range(n_models):
+        epoch = _epoch(models.epochs[k])
+        models.turns[k, BOUNDARY] = next_multiple(first, epoch.correction_period)
+        models.turns[k, BATCH] = next_multiple(first, epoch.batch)
+        models.turns[k, END] = next_multiple(first + 1, epoch.proximal_period)
+    for start in range(0, labels.shape[1], dot_levels.shape[0]):
+        count = min(dot_levels.shape[0], labels.shape[1] - start)
+        for i in range(count):
+            decode(rows, first + start + i, shape, arrays, dot_levels[i], gradient_levels[i])
+        if dot_levels.shape[1] <= NARROW:
+            for i in range(count):
+                for k in range(n_models):
+                    _take_row(tile, models, k, i, first + start + i,
+                              labels[models.streams[k], start + i],
+                              dithers[models.keys[k], start + i])
+        else:
+            for k in range(n_models):
+                for i in range(count):
+                    _take_row(tile, models, k, i, first + start + i,
+                              labels[models.streams[k], start + i],
+                              dithers[models.keys[k], start + i])
 
 
 @compiled
-def _take_tile(rule, epoch, arrays, labels, dithers, first):
-    """Take decoded rows; return 0, or the Saturation of the row that left a range."""
-    arrays, labels, dithers = uncounted_arrays(arrays), uncounted(labels), uncounted(dithers)
-    model, state = arrays.model, arrays.state
-    dot_levels, gradient_levels = arrays.dot_levels, arrays.gradient_levels
+def _take_row(tile, models, k, i, row, label, dither):
+    """Let a model take row ``i`` of the tile, unless it has ended."""
+    if models.endings[k]:
+        return
+    rule, epoch, arrays = _rule(models.rules[k]), _epoch(models.epochs[k]), _arrays(tile, models, k)
+    turns, model, state = models.turns[k], arrays.model, arrays.state
     seen = arrays.seen if epoch.batch > 1 else model
-    for i in range(labels.size):
-        wrong = begin_row(epoch, arrays, seen, first + i)
-        if wrong:
-            return wrong
-        product = dot(dot_levels[i], seen) + epoch.level * state[SEEN_INTERCEPT]
-        update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK,
-                           labels[i] << rule.label_shift, dithers[i])
-        wrong = apply(epoch, model, gradient_levels[i], update, state)
-        if wrong:
-            return wrong
-        if ends_period(epoch, first + i):
-            proximal(model, epoch.threshold, epoch.box_limit)
-    return 0
+    if row == turns[BOUNDARY]:
+        turns[BOUNDARY] += epoch.correction_period
+        models.endings[k] = correct(epoch, arrays, row)
+        if models.endings[k]:
+            return
+    if row == turns[BATCH]:
+        turns[BATCH] += epoch.batch
+        begin_batch(epoch, arrays, seen)
+    product = dot(tile.dot_levels[i], seen) + epoch.level * state[SEEN_INTERCEPT]
+    update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, label << rule.label_shift,
+                       dither)
+    models.endings[k] = apply(epoch, model, tile.gradient_levels[i], update, state)
+    if models.endings[k]:
+        return
+    if row + 1 == turns[END] or (epoch.proximal_period and row + 1 == epoch.n_rows):
+        turns[END] += epoch.proximal_period
+        proximal(model, epoch.threshold, epoch.box_limit)
+
+
+@compiled
+def _uncounted_tile(tile):
+    return Tile(uncounted(tile.dot_levels), uncounted(tile.gradient_levels),
+                uncounted(tile.lookup), uncounted(tile.level_tables))
+
+
+@compiled
+def _uncounted_models(models):
+    return Models(
+        uncounted(models.model), uncounted(models.seen), uncounted(models.pending),
+        uncounted(models.coefficients), uncounted(models.state), uncounted(models.rules),
+        uncounted(models.epochs), uncounted(models.endings), uncounted(models.streams),
+        uncounted(models.keys), uncounted(models.turns))
 
 
 @compiled
