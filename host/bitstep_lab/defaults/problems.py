@@ -89,7 +89,8 @@ def wide(seed: int) -> Problem:
 
 def friedman(seed: int) -> Problem:
     """scikit-learn's make_friedman1, 1,000 rows of 10 features."""
-    features, labels = datasets.make_friedman1(1000, noise=1.0, random_state=seed)
+    made: Any = datasets.make_friedman1(1000, noise=1.0, random_state=seed)
+    features, labels = made
     return Problem("friedman1", "regression", features, labels, seed=seed)
 
 
