@@ -44,6 +44,7 @@ from bitstep.training.chunks import (
 from bitstep.training.estimator_file import estimator_model, restore
 from bitstep.training.losses import decide, mean_losses, outputs
 from bitstep.training.models import MODELS, Model
+from bitstep.training.noise_floor import noise_floor
 from bitstep.training.objective import Objective, check_batch
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import SCHEDULES, automatic_step
@@ -126,6 +127,9 @@ class _LowPrecisionModel(BaseEstimator):
                              trained.intercepts)
         named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
         self.step_ = float(training.steps[0]) if named else None
+        floor = noise_floor(rows, objective, training, weights=trained.weights[-1],
+                            steps=trained.steps, loss=float(losses[-1]))
+        self.noise_floor_ = None if floor is None else floor.share
         self._rows = choice
         self._learn(trained, losses, before, classes)
         self._keep_ranges(features, columns, labels, kept)
@@ -376,6 +380,10 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
         1/(2K) sum of squared residuals over the K rows of the call, with values beyond their range
         as they were trained on.
+    noise_floor_ : float or None
+        Estimate of what the rounding to codes adds to the loss of float SGD, as a share of that
+        (:mod:`bitstep.training.noise_floor`); None where there is no estimate: other losses than
+        ``squared_error``, encodings without corrections, penalties, more than 256 features.
     feature_range_ : ndarray of float64, shape (2, n_features)
         Lowest and highest value of each feature that its codes stand for; it never shrinks.
     label_range_ : (float, float)
@@ -540,8 +548,9 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
         the mean of the loss over rows and outputs.
-    n_iter_, step_, counters_, feature_range_, clip_range_, clipped_, n_samples_seen_, model_range_,
-    first_rows_
+    n_iter_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
+        See :class:`LowPrecisionRegressor`.
+    n_samples_seen_, model_range_, first_rows_
         See :class:`LowPrecisionRegressor`.
     n_features_in_, feature_names_in_
         See :class:`LowPrecisionRegressor`.
