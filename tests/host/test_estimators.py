@@ -153,7 +153,8 @@ def test_default_rows():
     """Bits and encoding suit the loss; bits 32 means floating point."""
     X, y = load_breast_cancer(return_X_y=True)
     for parameters, same in (
-            ({}, {"bits": 4, "encoding": "compensated"}),
+            ({}, {"loss": "log_loss", "bits": 8, "encoding": "stochastic", "scaler": "quantile"}),
+            ({"loss": "squared_error"}, {"bits": 4, "encoding": "compensated"}),
             ({"loss": "hinge"}, {"bits": 8, "encoding": "nearest", "refetch": True}),
             ({"loss": "hinge", "encoding": "double"}, {"bits": 8, "refetch": False}),
             ({"loss": "log_loss"}, {"bits": 8, "encoding": "stochastic", "refetch": False}),
