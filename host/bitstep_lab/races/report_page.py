@@ -74,7 +74,9 @@ def write_page(out: Path, races: list[tuple[Experiment, dict[str, Any], list[str
     for experiment, race, drawn in races:
         parts += [_race(out, experiment, race, drawn)]
     parts += ["<h2>Not here</h2><ul>", *(f"<li>{html.escape(line)}</li>" for line in about[
-        "skipped"]), "<li>Figures 3, 7 and 8 of the paper, on optimal levels.</li>",
+        "skipped"]), ("<li>Figure 3, levels of a distribution: <code>python -m "
+        "bitstep_lab.level_points</code>; figure 7b, a network: <code>python -m "
+        "bitstep_lab.quantized_networks</code>.</li>"),
         ("<li>Figure 9's Chebyshev polynomials, which are no pipeline: "
         "<code>python -m bitstep_lab.negative_results</code>.</li></ul>")]
     parts += ["<h2>What was run on what</h2>", _about(races, about), "</body></html>"]
