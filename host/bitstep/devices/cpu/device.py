@@ -1,6 +1,5 @@
 """The native device: every job of the golden model, compiled by numba."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from bitstep.devices.cpu.refetching import COUNT, OUTCOME, ROW, Flight
 from bitstep.devices.software import SoftwareDevice
 from bitstep.golden.sgd import EpochModel
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
+from bitstep.machine import available_cores
 from bitstep.pipeline.config import SHIFT_UNIT, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
@@ -25,13 +25,6 @@ PORTION_VALUES = 1 << 24    # values between two looks at clock and keyboard: so
 PORTION_ROWS = 1 << 16
 NO_ROWS = OpenRows(np.empty(0, np.int64), np.empty(0, np.int64))
 LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class CpuDevice(SoftwareDevice):
             raise ValueError(f"clock_hz must be above 0, not {clock_hz}")
         super().__init__(config)
         self.clock_hz = clock_hz
-        self.workers = _cores()
+        self.workers = available_cores()
         self._interrupted = threading.Event()
         self.memory = Memory(memory_latency,
                              None if memory_gbps is None else memory_gbps * 1e9 / clock_hz)
