@@ -161,7 +161,7 @@ def _bits(figure, race, _):
             continue
         bits = 8 * np.diff(sent) / np.diff(steps) / race["n_values"]
         if bits.max() > 1.02 * bits.min():
-            axes.step(steps[1:], bits, where="pre", label=text, **styles[text])
+            axes.step(steps, np.append(bits[0], bits), where="pre", label=text, **styles[text])
     if not axes.lines:
         return False
     axes.set_xlabel("step")
