@@ -2,6 +2,7 @@
 
 import os
 import secrets
+from importlib.util import find_spec
 
 SEED = "BITSTEP_TEST_SEED"
 
@@ -13,6 +14,11 @@ def pytest_configure(config):
         int(os.environ[SEED])
     except ValueError:
         raise SystemExit(f"{SEED} must be an integer, not {os.environ[SEED]!r}") from None
+    if find_spec("hypothesis"):         # the environment with torch goes without
+        from hypothesis import settings
+        # A busy machine is slow, which is no fault of what is tested.
+        settings.register_profile("bitstep", deadline=None)
+        settings.load_profile("bitstep")
 
 
 def pytest_report_header(config):

@@ -13,7 +13,7 @@ from bitstep.pipeline.job import MODEL_LIMIT
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_sim.testing.random_jobs import random_job
 
-PROFILE = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+PROFILE = {"database": None, "suppress_health_check": list(HealthCheck)}
 
 CONFIGS = [
     PipelineConfig(bits=1, max_features=80, lookahead=8),

@@ -5,7 +5,6 @@ alike; each figure is the median of all epochs. CPU time is that of the busiest 
 what an epoch takes on a machine that does nothing else.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -64,11 +63,6 @@ def measure(n_rows: int, n_features: int, *, loss: Loss, batches: Sequence[int],
     lines = [f"**{n_rows} x {n_features}**, {features.nbytes / 1e6:.1f} MB in float32", "",
              "| " + " | ".join(COLUMNS) + " |", "| --- " * len(COLUMNS) + "|"]
     return "\n".join([*lines, *_run_lines(runs, ceilings), *_ceiling_lines(ceilings)])
-
-
-def processors() -> int:
-    """Count the processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _data(n_rows, n_features, loss):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.cli.options import integer
+from bitstep.machine import available_cores
 from bitstep.pipeline.registers import Loss
 from bitstep_lab.baselines import measure
 
@@ -36,7 +37,7 @@ def print_baselines(arguments: Sequence[str], *, prog: str = "bitstep bench --ba
         Name of the command in its help.
     """
     options = _parser(prog).parse_args(arguments)
-    print(f"NumPy {np.__version__}, {measure.processors()} processors, loss {options.loss}; "
+    print(f"NumPy {np.__version__}, {available_cores()} processors, loss {options.loss}; "
           f"medians of {options.turns} turns of {options.epochs} epochs")
     for n_rows, n_features in options.shape or map(_shape, SHAPES):
         figures = measure.measure(n_rows, n_features, loss=Loss[options.loss.upper()],
@@ -56,7 +57,7 @@ def _parser(prog):
                         default="least_squares")
     parser.add_argument("--batches", type=integer(1), nargs="+", default=[16, 256], metavar="N",
                         help="mini-batches besides batches of 1 (default: 16 256)")
-    parser.add_argument("--threads", type=integer(1), default=measure.processors(), metavar="N",
+    parser.add_argument("--threads", type=integer(1), default=available_cores(), metavar="N",
                         help="largest number of threads (default: all processors)")
     parser.add_argument("--epochs", type=integer(1), default=4, metavar="N",
                         help="of a turn (default: 4)")

@@ -1,9 +1,9 @@
 """Experiments of ``bitstep curves``: every race, its figure, and its drawings."""
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from bitstep.machine import available_cores
 from bitstep_lab.races.contestants import (
     FLOAT,
     Contestant,
@@ -53,12 +53,12 @@ class Experiment:
 
 def cpu_contestants() -> tuple[Contestant, ...]:
     """Baselines for batches of 1, with 1, 2, 4, ... threads up to this machine's cores."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = available_cores()
     counts, count = [], 1
-    while count < (cores or 1):
+    while count < cores:
         counts.append(count)
         count *= 2
-    counts.append(cores or 1)
+    counts.append(cores)
     return (Cpu(method="sgd"), *(Cpu(method="hogwild", threads=count) for count in counts),
             *(Cpu(method="lowprec", threads=count) for count in counts), Sklearn())
 

@@ -4,13 +4,13 @@ import functools
 import hashlib
 import importlib.util
 import json
-import os
 import platform
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bitstep.machine import available_cores
 from bitstep.writing import write_text
 
 # Of the packages, what does not change a run.
@@ -98,5 +98,5 @@ def machine() -> dict[str, Any]:
                 break
     except OSError:
         pass
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"cpu": model, "cores": count, "system": f"{platform.system()} {platform.machine()}"}
+    return {"cpu": model, "cores": available_cores(),
+            "system": f"{platform.system()} {platform.machine()}"}

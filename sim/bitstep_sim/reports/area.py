@@ -11,10 +11,12 @@ import sys
 import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from bitstep.pipeline.config import ROW_FORMATS, PipelineConfig
+from bitstep.pipeline.config import MAX_TABLE_BITS, ROW_FORMATS, PipelineConfig
 from bitstep_hw.boards.zynq import XC7Z020
 from bitstep_hw.top import to_verilog
 from bitstep_sim.reports.markdown import print_header, print_row
@@ -84,6 +86,35 @@ def configurations(bus_width: int, widths: list[int], row_format: str) -> list[P
     return pairs
 
 
+def options(bus_width: int, bits: int) -> dict[str, PipelineConfig]:
+    """For each option of the generator the base pipeline with it turned over, by name.
+
+    The base pipeline, named "all defaults", has whole look-ahead, batches and corrections.
+
+    Parameters
+    ----------
+    bus_width : int
+    bits : int
+        Stored bits of a value; with more than 5 there is no pipeline with tables of levels.
+    """
+    base = PipelineConfig(bus_width=bus_width, bits=bits)
+
+    def changed(**choices: Any) -> PipelineConfig:
+        return replace(base, **choices).with_lookahead()
+
+    table = {"all defaults": changed(), "no look-ahead": replace(base, lookahead=0),
+             "no batches": changed(minibatch=False), "no corrections": changed(corrections=False),
+             "4 cycles per update": changed(cycles_per_update=4),
+             "proximal steps": changed(proximal=True),
+             "logistic loss": changed(solver="logistic", cycles_per_update=6),
+             "rows fetched again": changed(refetch=True)}
+    if bits >= 2:
+        table["two samples a value"] = changed(row_format="two_levels")
+    if bits <= MAX_TABLE_BITS:
+        table["tables of levels"] = changed(level_tables=True)
+    return table
+
+
 def main() -> int:
     """Print a table, one line a configuration as soon as it is known."""
     parser = argparse.ArgumentParser(description="Resources of pipelines on Zynq-7000, by Yosys, "
@@ -93,15 +124,20 @@ def main() -> int:
                         help="stored bits per value (%(default)s)")
     parser.add_argument("--row-format", choices=ROW_FORMATS, default="one_level",
                         help="(%(default)s)")
+    parser.add_argument("--options", action="store_true",
+                        help="one pipeline for each option, of the first number of bits")
     parser.add_argument("--jobs", type=int, default=1, help="runs of Yosys at once (%(default)s)")
     arguments = parser.parse_args()
+    if arguments.options:
+        rows = options(arguments.bus_width, arguments.bits[0])
+    else:
+        rows = {f"`{config.name}`": config for config in
+                configurations(arguments.bus_width, arguments.bits, arguments.row_format)}
     print_header("configuration, LUT, FF, RAMB36, DSP, of a xc7z020")
-    configs = configurations(arguments.bus_width, arguments.bits, arguments.row_format)
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for config, used in zip(configs, pool.map(synthesize, configs), strict=True):
+        for label, used in zip(rows, pool.map(synthesize, rows.values()), strict=True):
             share = max(used[name] / XC7Z020[name] for name in used)
-            print_row(f"`{config.name}`", *(f"{count:,g}" for count in used.values()),
-                      f"{share:.0%}")
+            print_row(label, *(f"{count:,g}" for count in used.values()), f"{share:.0%}")
     return 0
 
 

@@ -85,7 +85,7 @@ def jobs(draw):
         speed=draw(st.sampled_from(speeds)))
 
 
-@settings(deadline=None, max_examples=200,
+@settings(max_examples=200,
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(jobs())
 def test_any_job(job):
@@ -221,7 +221,6 @@ def test_dithers(key, block, n_rows):
     assert own.max() < 1 << 16
 
 
-@settings(deadline=None)
 @given(st.integers(-(1 << 17), 1 << 17))
 def test_sigmoid(argument):
     assert arithmetic.sigmoid(argument) == sigmoid(argument)
@@ -230,7 +229,6 @@ def test_sigmoid(argument):
 WIDE = st.one_of(st.integers(-(1 << 75), 1 << 75), st.integers(-(1 << 40), 1 << 40))
 
 
-@settings(deadline=None)
 @given(st.sampled_from(LINEAR), WIDE, st.integers(-(1 << 62), 1 << 62), st.integers(0, 2**16 - 1),
        st.integers(0, (1 << 18) - 1), st.integers(1, 7))
 @example(Loss.HINGE, 1 << 30, 1 << 30, 0, 1, 1)

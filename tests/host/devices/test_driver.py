@@ -117,7 +117,7 @@ def test_losses_and_options_as_golden(kind, name):
 
 @given(bits=st.integers(1, 8), bus_width=st.sampled_from([64, 128, 512]),
        n_features=st.integers(1, 150), n_rows=st.integers(1, 9), seed=st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_any_layout_of_fine_rows(bits, bus_width, n_features, n_rows, seed):
     config = PipelineConfig(bits=bits, bus_width=bus_width, max_features=150, refetch=True,
                             lookahead=0)
@@ -149,7 +149,7 @@ def test_label_formats(label_format):
 @given(bits=st.integers(1, 8), bus_width=st.sampled_from([64, 128, 512]),
        n_features=st.integers(1, 150), n_rows=st.integers(1, 9), batch=st.integers(1, 3),
        corrected=st.booleans(), seed=st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_layout(bits, bus_width, n_features, n_rows, batch, corrected, seed):
     config = PipelineConfig(bits=bits, bus_width=bus_width, max_features=150)
     rng = np.random.default_rng(seed)

@@ -89,7 +89,7 @@ def passes(draw):
     return sharing(jobs[0], jobs[1:])
 
 
-@settings(deadline=None, max_examples=60,
+@settings(max_examples=60,
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(passes())
 def test_any_models(jobs):

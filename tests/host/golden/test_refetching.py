@@ -162,7 +162,7 @@ def trajectory(job, levels, labels, values):
 
 @given(data=st.data(), bits=st.integers(1, 8), stochastic=st.booleans(),
        n_features=st.integers(1, 6), n_rows=st.integers(1, 12), intercept=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_every_row_is_decided_as_its_fine_row(data, bits, stochastic, n_features, n_rows,
                                                    intercept):
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)

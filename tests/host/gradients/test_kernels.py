@@ -69,7 +69,7 @@ def test_codecs(both, name, levels, payload):
         assert found.tobytes() == wanted.tobytes()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), count=st.integers(0, 5000), levels=st.integers(1, 127),
        bucket_size=st.integers(0, 3000), name=st.sampled_from(["qsgd", "qsgd-linf", "dqsg"]),
        payload=st.sampled_from(["fixed", "radix", "huffman"]))

@@ -26,7 +26,7 @@ def test_codes_by_hand():
 
 @pytest.mark.parametrize("bits", range(1, 9))
 @pytest.mark.parametrize("bus_width", BUS_WIDTHS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_unpacking_undoes_it(bits, bus_width, data):
     lanes = bus_width // bits

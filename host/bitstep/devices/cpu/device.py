@@ -1,6 +1,5 @@
 """The native device: every job of the golden model, compiled by numba."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,19 +14,13 @@ from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, labels_of, portions
 from bitstep.devices.software import SoftwareDevice
 from bitstep.golden.sgd import EpochModel
+from bitstep.machine import available_cores
 from bitstep.pipeline.config import SHIFT_UNIT, PipelineConfig
 from bitstep.pipeline.job import TrainingJob, share_rows
 from bitstep.pipeline.registers import Saturation
 from bitstep.pipeline.results import Outcome, RunResult, check_job
 
 MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
-
-
-def _cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class CpuDevice(SoftwareDevice):
@@ -59,7 +52,7 @@ class CpuDevice(SoftwareDevice):
             raise ValueError(f"clock_hz must be above 0, not {clock_hz}")
         super().__init__(config)
         self.clock_hz = clock_hz
-        self.workers = _cores()
+        self.workers = available_cores()
         self._interrupted = threading.Event()
         self.memory = Memory(memory_latency,
                              None if memory_gbps is None else memory_gbps * 1e9 / clock_hz)
