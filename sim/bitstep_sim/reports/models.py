@@ -1,6 +1,6 @@
 """Report: models that share passes on device ``cpu``, beside one pass each and float32 SGD.
 
-    python -m bitstep_sim.reports.models
+    python -m bitstep_sim.reports.models [CASE ...]
 
 All times are processor times of one thread, the least of some turns: what else runs on the machine
 is not in them. A turn trains all models together, then each by itself; the models are compared, bit
@@ -8,6 +8,7 @@ for bit. Float32 SGD (:mod:`bitstep_lab.baselines`) takes the same steps on the 
 after the other, until the mean loss of the models is within 1 % of that of the codes.
 """
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from bitstep.training.trained import plans_of
 from bitstep.writing import text_table
 from bitstep_lab.baselines import train_cpu
 
-EPOCHS, TURNS = 10, 5
+EPOCHS, TURNS = 10, 3
 CLOSE = 1.01            # loss that counts as equal
 HEAD = ("data", "models", "rows", "batch", "together ms", "one each ms", "ratio", "sgd ms",
         "sgd epochs", "one each / sgd", "together / sgd")
@@ -125,19 +126,18 @@ def _float_sgd(case: Case, goal: float) -> tuple[float, int]:
     """Processor seconds and epochs in which float32 SGD reaches a loss; all epochs if it does
     not.
     """
-    features = case.features.astype(np.float32)
-    best, epochs = np.inf, EPOCHS
+    features, turns = case.features.astype(np.float32), []
     for _ in range(TURNS):
-        runs = [train_cpu(features, case.targets[:, number].astype(np.float32), batch=case.batch,
-                          method="sgd" if case.batch == 1 else "minibatch",
-                          loss=Loss.LEAST_SQUARES, steps=steps.tolist())
-                for number, steps in enumerate(case.steps)]
-        losses = np.mean([_loss(case, number, run.weights, run.intercepts)
-                          for number, run in enumerate(runs)], axis=0)
-        close = losses <= CLOSE * goal
-        epochs = int(np.argmax(close)) + 1 if close.any() else EPOCHS
-        best = min(best, sum(float(run.cpu_seconds[:epochs].sum()) for run in runs))
-    return best, epochs
+        turns.append([train_cpu(
+            features, case.targets[:, number].astype(np.float32), batch=case.batch,
+            method="sgd" if case.batch == 1 else "minibatch", loss=Loss.LEAST_SQUARES,
+            steps=steps.tolist()) for number, steps in enumerate(case.steps)])
+    losses = np.mean([_loss(case, number, run.weights, run.intercepts)
+                      for number, run in enumerate(turns[0])], axis=0)
+    close = losses <= CLOSE * goal
+    epochs = int(np.argmax(close)) + 1 if close.any() else EPOCHS
+    return min(sum(float(run.cpu_seconds[:epochs].sum()) for run in turn)
+               for turn in turns), epochs
 
 
 def _loss(case, number, weights, intercepts):
@@ -146,18 +146,20 @@ def _loss(case, number, weights, intercepts):
                           intercepts[:, None])
 
 
-def table(cases: Sequence[Case]) -> str:
-    """The report's table."""
-    return text_table(HEAD, [row(case) for case in cases])
+CASES: dict[str, Callable[[], Case]] = {
+    "classes-4": lambda: classes(4, "compensated", 1),
+    "classes-1": lambda: classes(1, "stochastic", 1),
+    "sweep-1": lambda: sweep(4, "compensated", 1),
+    "classes-8": lambda: classes(8, "stochastic", 1),
+    "sweep-16": lambda: sweep(4, "compensated", 16),
+    "classes-4-64": lambda: classes(4, "compensated", 64),
+}
 
 
-def main() -> None:
-    """Print the table."""
-    cases = [classes(1, "stochastic", 1), classes(4, "compensated", 1),
-             classes(8, "stochastic", 1), classes(4, "compensated", 64),
-             sweep(4, "compensated", 1), sweep(4, "compensated", 16)]
-    print(table(cases))
+def main(names: Sequence[str] = ()) -> None:
+    """Print the table, or the rows of some cases."""
+    print(text_table(HEAD, [row(CASES[name]()) for name in names or CASES]), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
