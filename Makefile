@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow test-pynq test-torch sim lint rtl speed pipelines area wheel bitstream bitstream-check prove prove-mutations coverage docs clean
+.PHONY: demo test test-slow test-pynq test-torch test-wheel sim lint rtl speed pipelines area wheel
+.PHONY: bitstream bitstream-check prove prove-mutations coverage docs site examples clean
 .DEFAULT_GOAL := demo
 , := ,
 
@@ -90,7 +91,10 @@ $(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
 test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel, in 1 to 4 processes
 	$(TORCH_VENV)/bin/python -m pytest -q tests/torch
 
-lint: $(VENV)/.stamp            ## ruff and pyright
+test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.13
+	$(BIN)/python tests/wheel/environments.py
+
+lint: $(VENV)/.stamp site       ## ruff, pyright, and the site of the documentation, strict
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 
@@ -140,9 +144,19 @@ coverage: $(VENV)/.stamp        ## lines, toggles, drawn configurations, faults 
 	$(BIN)/python -m bitstep_sim.coverage faults
 
 # Graphviz (Debian: graphviz) is needed for the drawing alone; without it the stored one stays.
-docs: $(VENV)/.stamp            ## what is generated in docs/
+docs: $(VENV)/.stamp            ## what is generated in docs/, and the site in build/site
 	$(BIN)/python -m bitstep.pipeline.registers > docs/registers.md
 	if command -v dot > /dev/null; then dot -Tsvg docs/architecture.dot -o docs/architecture.svg; fi
+	$(MAKE) site
+
+examples: $(VENV)/.stamp        ## plots of the gallery, by the scripts in docs/examples
+	cd docs/examples && for script in *.py; do \
+		MPLBACKEND=Agg ../../$(BIN)/python $$script || exit 1; done
+	cd docs/examples && rm -f *.npy *.npz *.csv
+
+# It needs no network once its tools are installed; a warning is an error.
+site: $(VENV)/.stamp $(VENV)/.stamp-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:                          ## everything that is generated
 	rm -rf build dist $(VENV)

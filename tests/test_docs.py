@@ -1,5 +1,7 @@
 """Pages of the documentation: links, paths, commands, tables and line lengths."""
 
+import ast
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +12,7 @@ README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 PACKAGES = {"bitstep": "host", "bitstep_lab": "host", "bitstep_hw": "hw", "bitstep_sim": "sim"}
 MAX_COLUMNS = 120
+MAX_PARAGRAPH = 5
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -85,6 +88,32 @@ def test_a_sentence_stands_above_every_table(page):
             assert not above.startswith(("#", "    ")), f"line {number}: {line}"
 
 
+def paragraphs(text):
+    """Number of the first line and length of each paragraph and item of a list."""
+    fenced, first, count = False, 0, 0
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        fenced ^= line.startswith("```")
+        item = re.match(r" *(?:- |\d+\. )", line) is not None
+        told = bool(line.strip()) and not fenced and (
+            item or not line.startswith(("    ", "|", "#", "```", "<!--")))
+        if count and (item or not told):
+            yield first, count
+            count = 0
+        if told:
+            first, count = (first, count + 1) if count else (number, 1)
+
+
+@every_page
+def test_paragraphs_are_short(page):
+    assert [(first, count) for first, count in paragraphs(page.read_text("utf-8"))
+            if count > MAX_PARAGRAPH] == []
+
+
+def test_paragraphs():
+    text = "# Title\none\ntwo\n\n- three\n  four\n- five\n\n    code\n\n```\nmore\n```\n| a | b |"
+    assert list(paragraphs(text)) == [(2, 2), (5, 2), (7, 1)]
+
+
 @every_page
 def test_commands_exist(page):
     text = " ".join(page.read_text("utf-8").split())
@@ -131,3 +160,78 @@ def test_architecture_names_functions_where_they_are():
         assert any(all(re.search(rf"^ *((def|class) {part}\b|{part}\b.* = )", text, re.MULTILINE)
                        for part in name.split("."))
                    for text in (file.read_text("utf-8") for file in files)), f"{name}: {path}"
+
+
+def public_names():
+    """Public packages of the library, with the names that they export."""
+    for file in sorted((ROOT / "host/bitstep").rglob("__init__.py")):
+        package = ".".join(file.relative_to(ROOT / "host").parent.parts)
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                yield package, ast.literal_eval(node.value)
+
+
+def test_python_interface_has_every_public_name():
+    """Of the packages that it is about; devices and kernels are internal below their packages."""
+    text = (ROOT / "docs/api.md").read_text("utf-8")
+    told = re.findall(r"^::: ([\w.]+)$", text, re.MULTILINE)
+    packages = set(re.findall("^`(bitstep[\\w.]*)`:", text, re.MULTILINE))
+    assert len(packages) >= 10
+    exported = {f"{package}.{name}" for package, names in public_names() if package in packages
+                for name in names}
+    assert sorted(told) == sorted(exported)
+    internal = {package for package, _ in public_names()} - packages
+    assert all(package.count(".") >= 2 for package in internal), internal
+
+
+def said_by_sources():
+    """Texts of all strings in the library, what is filled in replaced by "..."."""
+    def text(node):
+        if isinstance(node, ast.JoinedStr):
+            return "".join(map(text, node.values))
+        if isinstance(node, ast.BinOp):
+            return text(node.left) + text(node.right)
+        return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) \
+            else "..."
+
+    for file in (ROOT / "host").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, (ast.JoinedStr, ast.Constant, ast.BinOp)):
+                yield text(node)
+
+
+def test_messages_of_troubleshooting():
+    lines = (ROOT / "docs/troubleshooting.md").read_text("utf-8").splitlines()
+    messages = [found[1] for line in lines if (found := re.match(r"\| `([^`]+)`", line))]
+    assert len(messages) > 15
+    said = "\n".join(said_by_sources())
+    assert [message for message in messages if message not in said] == []
+
+
+def test_clocks_and_speedups_agree():
+    """A figure that stands in several places is the same in all of them."""
+    pages = {name: (ROOT / path).read_text("utf-8") for name, path in (
+        ("readme", "README.md"), ("clocks", "docs/results/clocks.md"),
+        ("races", "docs/results/races.md"), ("ecp5", "docs/boards-ecp5.md"),
+        ("gallery", "docs/gallery.md"), ("index", "docs/index.md"))}
+    manifest, = (json.loads(path.read_text("utf-8")) for path in
+                 (ROOT / "bitstreams").glob("*.json"))
+    whole = f"{manifest['clock_mhz']['achieved']:g}"
+    used = manifest["resources"]
+    counts = [f"{used[kind]['used']:,}" for kind in ("LUT4", "FF", "EBR", "MULT18")]
+    row = [f"{manifest['clock_mhz']['constraint']}", whole, *counts]
+    assert f"| {' | '.join(row)} |" in pages["ecp5"]
+    for name in ("readme", "clocks"):
+        assert f"{whole} MHz for a whole bitstream" in " ".join(pages[name].split())
+    alone = re.findall(r"\*\*(\d+\.\d)\*\* \|", pages["ecp5"])
+    assert f"{', '.join(alone)} MHz" in pages["clocks"]
+    assert float(min(alone)) > 100
+    cycles = {name: int(found.replace(",", "")) for name, found in re.findall(
+        r"^\| pipeline, (\w+).*\((.*) cycles\)", pages["clocks"], re.MULTILINE)}
+    ratio = f"{cycles['float'] / cycles['4']:.2f}"
+    for name in ("readme", "clocks", "races"):
+        assert re.search(rf"\b{ratio} times|\*\*{ratio}\*\*", pages[name]), name
+    for name in ("readme", "clocks", "index"):
+        assert "1,392 us" in pages[name]
+        assert "205 us" in pages[name]
+    assert f"205 us to the line, {ratio} times" in pages["gallery"]

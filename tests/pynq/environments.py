@@ -3,29 +3,20 @@
 A version whose Python is not on this machine is skipped, and said so at the end.
 """
 
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from pythons import find_python  # type: ignore  # noqa: E402
+
 FOLDER = ROOT / "build" / "pynq"
 # Versions of pynq, and of Python that each installs on, the one of its SD image first.
 VERSIONS = {"4.0.0": ("3.12", "3.11", "3.10"), "3.1.2": ("3.10", "3.11", "3.12"),
             "3.0.1": ("3.10",)}
-
-
-def find_python(version: str) -> str | None:
-    """A Python of this version (3.x) that can make environments; None if there is none."""
-    roots = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")]
-    candidates = [sys.executable, shutil.which(f"python{version}")]
-    candidates += [str(path) for root in roots for path in root.glob(f"{version}.*/bin/python")]
-    check = f"import sys, venv, ensurepip; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
-    for candidate in filter(None, candidates):
-        if subprocess.run([candidate, "-c", check], capture_output=True).returncode == 0:
-            return candidate
-    return None
 
 
 def make_environment(pynq: str, python: str) -> Path:

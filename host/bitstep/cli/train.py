@@ -72,7 +72,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_data_options(parser)
     add_pipeline_options(parser)
     training = parser.add_argument_group("training")
-    _add_training_options(training)
+    add_training_options(training)
     add_sweep_option(training)
     add_checkpoint_options(parser.add_argument_group("start, and long runs (docs/runs.md)"))
     device = parser.add_argument_group("device")
@@ -87,7 +87,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_training_options(training: Any) -> None:
+def add_training_options(training: Any) -> None:
+    """Options for objective and steps."""
     training.add_argument("--epochs", type=integer(1), metavar="N",
                           help="passes over the rows (default: 20; with a file of steps: all of "
                           "them)")

@@ -1,10 +1,13 @@
 """Boards that PYNQ runs on: the figures that host and hardware flow share.
 
-The flow that builds bitstreams (:mod:`bitstep_hw.boards.zynq`) and the profiles of the races
-(:mod:`bitstep_lab.races.board_profiles`) read them here.
+The flow that builds bitstreams (:mod:`bitstep_hw.boards.zynq`), the profiles of the races
+(:mod:`bitstep_lab.races.board_profiles`) and the report of a configuration
+(:mod:`bitstep_lab.board_report`) read them here.
 """
 
 from dataclasses import dataclass
+
+from bitstep.pipeline.config import PipelineConfig
 
 ZYNQ_PORT_WIDTH = 64            # bits of a memory port (HP) of a Zynq-7000
 ULTRASCALE_PORT_WIDTH = 128     # the same of a Zynq UltraScale+
@@ -31,6 +34,12 @@ class BoardFacts:
         Peak of the memory in 10^9 bytes per second, shared by processor and ports.
     memory : str
         The memory, for who reads ``memory_gbps``.
+    device : str
+        The FPGA, in short.
+    resources : dict of str to int
+        LUT, FF, RAMB36 and DSP of the device.
+    bus_widths : dict of int to int
+        For each default number of bits, the bus width of its bitstream.
     """
 
     name: str
@@ -40,15 +49,41 @@ class BoardFacts:
     port_width: int
     memory_gbps: float
     memory: str
+    device: str
+    resources: dict[str, int]
+    bus_widths: dict[int, int]
+
+    def config(self, bits: int) -> PipelineConfig:
+        """Return the default pipeline for codes of ``bits`` bits: rows of any length never wait,
+        and products have two stages (``cycles_per_update`` 4) for a fast clock.
+
+        Raises
+        ------
+        ValueError
+            If there is none.
+        """
+        if bits not in self.bus_widths:
+            raise ValueError(f"The default bitstreams of {self.name} are for "
+                             f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; give a "
+                             "whole configuration, such as bits=3,cycles_per_update=4")
+        return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, cycles_per_update=4,
+                              lookahead=0).with_lookahead()
 
 
+XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
+XCZU3EG = {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}
+XCK26 = {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}
+_ALL_64 = {1: 64, 2: 64, 4: 64, 8: 64}
+# The models of 128 lanes of 1 bit take 183 block memories (docs/boards-pynq.md): more than a KV260
+# has, nearly all of an Ultra96's.
+_WIDE = {1: 64, 2: 128, 4: 128, 8: 128}
 FACTS = {facts.name: facts for facts in (
     BoardFacts("pynq-z1", "Digilent PYNQ-Z1", 100, 1000, ZYNQ_PORT_WIDTH, 2.1,
-               "16 bits of DDR3 at 1,050 MT/s"),
+               "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ALL_64),
     BoardFacts("pynq-z2", "TUL PYNQ-Z2", 100, 1000, ZYNQ_PORT_WIDTH, 2.1,
-               "16 bits of DDR3 at 1,050 MT/s"),
+               "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ALL_64),
     BoardFacts("ultra96", "Avnet Ultra96-V2", 100, 1500, ULTRASCALE_PORT_WIDTH, 4.3,
-               "32 bits of LPDDR4 at 1,066 MT/s"),
+               "32 bits of LPDDR4 at 1,066 MT/s", "xczu3eg", XCZU3EG, _WIDE),
     BoardFacts("kv260", "AMD Kria KV260", 100, 1000, ULTRASCALE_PORT_WIDTH, 19.2,
-               "64 bits of DDR4 at 2,400 MT/s"),
+               "64 bits of DDR4 at 2,400 MT/s", "xck26", XCK26, _WIDE),
 )}

@@ -19,7 +19,7 @@ BUILD_ORDER = (4, 2, 8, 1)
 
 def _parse(board: PynqBoard, text: str) -> PipelineConfig:
     """Return the default configuration for some bits, or the one that is written out."""
-    config = board.config(int(text)) if text.isdecimal() else parse_config(text)
+    config = board.facts.config(int(text)) if text.isdecimal() else parse_config(text)
     board.check(config)
     return config
 
@@ -31,7 +31,7 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     board = BOARDS[name]
     parser = _parser(board)
     chosen = parser.parse_args(arguments)
-    defaults = [str(bits) for bits in BUILD_ORDER if bits in board.bus_widths]
+    defaults = [str(bits) for bits in BUILD_ORDER if bits in board.facts.bus_widths]
     try:
         configs = [_parse(board, text) for text in chosen.configs or defaults]
     except ValueError as error:

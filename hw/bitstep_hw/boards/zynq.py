@@ -6,7 +6,6 @@ from bitstep.pipeline.boards import FACTS, ULTRASCALE_PORT_WIDTH, ZYNQ_PORT_WIDT
 from bitstep.pipeline.config import AUX_WIDTH, PipelineConfig
 
 REGISTERS_BYTES = 0x1_0000      # of address space for each slave
-XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}     # of the device
 
 
 @dataclass(frozen=True)
@@ -92,21 +91,15 @@ class PynqBoard:
     Attributes
     ----------
     facts : BoardFacts
-        Its name, clocks and memory.
+        Its name, clocks, memory, resources and default pipelines.
     part : str
         Vivado's name of the device.
     family : Family
-    bus_widths : dict of int to int
-        For each default number of bits, the bus width of its bitstream.
-    resources : dict of str to int
-        LUT, FF, RAMB36 and DSP of the device.
     """
 
     facts: BoardFacts
     part: str
     family: Family
-    bus_widths: dict[int, int]
-    resources: dict[str, int]
 
     @property
     def name(self) -> str:
@@ -128,22 +121,6 @@ class PynqBoard:
         """Clock of the PLL that it is divided from, as the boot loader leaves it."""
         return self.facts.pll_mhz
 
-    def config(self, bits: int) -> PipelineConfig:
-        """Return the default pipeline for codes of ``bits`` bits: rows of any
-        length never wait, and products have two stages (``cycles_per_update`` 4) for a fast clock.
-
-        Raises
-        ------
-        ValueError
-            If there is none.
-        """
-        if bits not in self.bus_widths:
-            raise ValueError(f"The default bitstreams of {self.name} are for "
-                             f"{', '.join(map(str, self.bus_widths))} bits, not {bits}; give a "
-                             "whole configuration, such as bits=3,cycles_per_update=4")
-        return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, cycles_per_update=4,
-                              lookahead=0).with_lookahead()
-
     def check(self, config: PipelineConfig) -> None:
         """Raise ValueError unless the board's memory ports carry the pipeline's row bus."""
         if config.bus_width > self.family.memory_width:
@@ -160,15 +137,9 @@ class PynqBoard:
                 for number, name in enumerate(names)}
 
 
-_ALL_64 = {1: 64, 2: 64, 4: 64, 8: 64}
-# The models of 128 lanes of 1 bit take 183 block memories (docs/boards-pynq.md): more than a KV260
-# has, nearly all of an Ultra96's.
-_WIDE = {1: 64, 2: 128, 4: 128, 8: 128}
 BOARDS = {board.name: board for board in (
-    PynqBoard(FACTS["pynq-z1"], "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
-    PynqBoard(FACTS["pynq-z2"], "xc7z020clg400-1", ZYNQ, _ALL_64, XC7Z020),
-    PynqBoard(FACTS["ultra96"], "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE, _WIDE,
-              {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}),
-    PynqBoard(FACTS["kv260"], "xck26-sfvc784-2LV-c", ZYNQ_ULTRASCALE, _WIDE,
-              {"LUT": 117_120, "FF": 234_240, "RAMB36": 144, "DSP": 1_248}),
+    PynqBoard(FACTS["pynq-z1"], "xc7z020clg400-1", ZYNQ),
+    PynqBoard(FACTS["pynq-z2"], "xc7z020clg400-1", ZYNQ),
+    PynqBoard(FACTS["ultra96"], "xczu3eg-sbva484-1-i", ZYNQ_ULTRASCALE),
+    PynqBoard(FACTS["kv260"], "xck26-sfvc784-2LV-c", ZYNQ_ULTRASCALE),
 )}

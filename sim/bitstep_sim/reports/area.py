@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from bitstep.pipeline.boards import XC7Z020
 from bitstep.pipeline.config import MAX_TABLE_BITS, ROW_FORMATS, PipelineConfig
-from bitstep_hw.boards.zynq import XC7Z020
 from bitstep_hw.top import to_verilog
 from bitstep_sim.reports.markdown import print_header, print_row
 

@@ -57,15 +57,15 @@ def _once(monkeypatch):
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_default_pipelines(board):
-    for bits, bus_width in board.bus_widths.items():
-        config = board.config(bits)
+    for bits, bus_width in board.facts.bus_widths.items():
+        config = board.facts.config(bits)
         assert (config.bits, config.bus_width, config.cycles_per_update) == (bits, bus_width, 4)
         assert all(config.allows_lookahead(config.required_lookahead(beats), beats)
                    for beats in range(1, config.max_beats + 1))
         board.check(config)
-    assert sorted(board.bus_widths) == [1, 2, 4, 8]
+    assert sorted(board.facts.bus_widths) == [1, 2, 4, 8]
     with pytest.raises(ValueError, match="are for 1, 2, 4, 8 bits, not 3"):
-        board.config(3)
+        board.facts.config(3)
 
 
 def counted():
@@ -82,9 +82,9 @@ def test_default_pipelines_fit(board):
     tenth is for what the block design adds.
     """
     pipelines = counted()
-    available = [board.resources[name] for name in ("LUT", "FF", "RAMB36", "DSP")]
-    for bits in board.bus_widths:
-        used = pipelines[board.config(bits).name]
+    available = [board.facts.resources[name] for name in ("LUT", "FF", "RAMB36", "DSP")]
+    for bits in board.facts.bus_widths:
+        used = pipelines[board.facts.config(bits).name]
         assert max(a / b for a, b in zip(used, available, strict=True)) < 0.9
 
 

@@ -1,0 +1,58 @@
+"""Resources of pipelines that were synthesized, by the name of their configuration.
+
+Tests compare the figures with the tables of docs/boards-pynq.md and docs/results.
+"""
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.plugins import entry_points
+
+KINDS = ("LUT", "FF", "RAMB36", "DSP")
+GROUP = "bitstep.synthesizers"      # entry points: functions of a configuration
+FAMILY = "xc7"                      # name of the one that counts as the table does
+SOURCE = "counted by Yosys (synth_xilinx for 7-series) before place and route, recorded"
+FRESH = "counted by Yosys (synth_xilinx for 7-series) before place and route, just now"
+
+# LUT, FF, RAMB36, DSP of the whole top.
+RECORDED: dict[str, tuple[float, float, float, float]] = {
+    "w64-b1-one-n4096-d4-c4": (29_566, 27_609, 93.5, 49),
+    "w64-b2-one-n4096-d4-c4": (18_416, 17_043, 51.5, 35),
+    "w64-b4-one-n4096-d4-c4": (14_535, 11_323, 28.5, 107),
+    "w64-b8-one-n4096-d4-c4": (11_085, 9_794, 17, 140),
+    "w128-b1-one-n4096-d5-c4": (55_104, 50_834, 183, 79),
+    "w128-b2-one-n4096-d4-c4": (30_844, 28_056, 94.5, 49),
+    "w128-b4-one-n4096-d4-c4": (20_910, 15_861, 54.5, 171),
+    "w128-b8-one-n4096-d4-c4": (13_994, 12_554, 31.5, 236),
+    "w64-b1-one-n4096-d0-c2": (39_213, 22_087, 3, 38),
+    "w64-b1-one-n4096-d7-c2": (43_983, 25_911, 3, 59),
+    "w64-b2-one-n4096-d0-c2": (18_568, 12_757, 49, 24),
+    "w64-b2-one-n4096-d7-c2": (21_658, 15_460, 50, 45),
+    "w64-b4-one-n4096-d0-c2": (10_902, 7_334, 27, 88),
+    "w64-b4-one-n4096-d6-c2": (15_640, 9_839, 28, 117),
+    "w64-b8-one-n4096-d0-c2": (8_013, 5_726, 16, 56),
+    "w64-b8-one-n4096-d6-c2": (10_168, 7_293, 17, 141),
+}
+
+
+def recorded(config: PipelineConfig) -> dict[str, float] | None:
+    """Recorded resources of a configuration; None if it was not synthesized."""
+    found = RECORDED.get(config.name)
+    return None if found is None else dict(zip(KINDS, found, strict=True))
+
+
+def synthesize(config: PipelineConfig) -> dict[str, float]:
+    """Count the resources of a configuration now; takes minutes.
+
+    Raises
+    ------
+    RuntimeError
+        If no installed package synthesizes, or the tool fails.
+    """
+    points = entry_points(GROUP)
+    try:
+        if FAMILY not in points:
+            raise ImportError(f"no package offers the entry point {FAMILY} of {GROUP}")
+        count = points[FAMILY].load()
+    except ImportError as error:
+        raise RuntimeError(f"--synthesize needs the RTL and Yosys ({error}): pip install "
+                           '"bitstep[bitstream]"') from error
+    return count(config)

@@ -1,0 +1,93 @@
+"""Trainings of one data set at several widths, on the pipelines of a board."""
+
+import argparse
+from typing import Any
+
+from bitstep.cli.options import UsageError, is_quantized
+from bitstep.cli.problem import Problem, Request
+from bitstep.cli.train import make_request
+from bitstep.devices import open_device
+from bitstep.pipeline.config import FLOAT_BITS, PipelineConfig
+from bitstep.pipeline.results import DeviceError, SaturationError
+from bitstep.quantization import ENCODINGS
+from bitstep.training.losses import accuracies
+from bitstep.training.train import TrainedModel, train_model
+from bitstep_lab.board_report.boards import Board
+
+
+def figures(arguments: argparse.Namespace, board: Board, bits: int,
+            chosen: int) -> dict[str, Any]:
+    """What a training at one width says.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        Of `bitstep train`, with its defaults; ``bits`` and ``bus_width`` are replaced.
+    board : Board
+    bits : int
+        1 to 8, or 32 for floating-point rows.
+    chosen : int
+        The width that the report is about; there an error is raised, at others it is told.
+
+    Returns
+    -------
+    dict
+        ``bits``, ``status`` ("ok", or why there is nothing else), ``encoding``, ``pipeline``,
+        ``beats``, ``lanes``, ``latency``, ``epoch_cycles`` (the run's cycles by its epochs),
+        ``row_cycles``, ``row_bytes`` (packed rows), ``train_loss``, ``test_metric``, ``accuracy``,
+        ``problem``, ``config``.
+    """
+    try:
+        request = make_request(_at(arguments, board, bits, chosen))
+        rows = request.problem.outputs[0].rows
+        config = board.pipeline(request.config, rows.n_features)
+        return {"bits": bits, **_trained(request, config, board)}
+    except SaturationError as error:        # a finding, not a failure
+        return {"bits": bits, "status": str(error).split(". ")[0]}
+    except (UsageError, ValueError, DeviceError) as error:
+        if bits == chosen:
+            raise
+        return {"bits": bits, "status": str(error)}
+
+
+def _at(arguments, board, bits, chosen):
+    """Options of the training at a width: an encoding that is not made for it is left out."""
+    changed = {**vars(arguments), "bits": bits}
+    if not is_quantized(arguments.data):
+        changed["bus_width"] = arguments.bus_width or board.bus_width(bits)
+    encoding = ENCODINGS.get(arguments.encoding)
+    if bits != chosen and (bits == FLOAT_BITS or (
+            encoding and not encoding.min_bits <= bits <= encoding.max_bits)):
+        changed["encoding"] = None
+    if bits == FLOAT_BITS:
+        changed["levels"] = changed["refetch"] = None
+    return argparse.Namespace(**changed)
+
+
+def _trained(request: Request, config: PipelineConfig, board: Board) -> dict[str, Any]:
+    problem = request.problem
+    rows = problem.outputs[0].rows
+    with open_device("cpu", config, clock_hz=board.clock_hz, **board.memory) as device:
+        model = train_model(problem.outputs, device, request.config, request.objective,
+                            request.training)
+    if model.interrupted:
+        raise KeyboardInterrupt
+    cycles = (model.counters["cycles"] or 0) / model.epochs_done
+    last = problem.history(model)[-1]
+    return {"status": "ok", "encoding": rows.encoding, "pipeline": config.name,
+            "beats": config.beats(rows.n_features), "lanes": config.lanes,
+            "latency": config.latency, "epoch_cycles": cycles,
+            "row_cycles": cycles / rows.n_rows / len(problem.outputs),
+            "row_bytes": rows.packed[0].nbytes, "train_loss": last["train_loss"],
+            "test_metric": last["test_metric"], "accuracy": _accuracy(problem, model),
+            "problem": problem, "config": config}
+
+
+def _accuracy(problem: Problem, model: TrainedModel) -> float | None:
+    """Share of the test rows, or else of the training rows, that are classified correctly."""
+    judged = problem.test_set if problem.test_set is not None and problem.test_set.n_rows \
+        else problem.train_set
+    if problem.task != "classification" or judged is None:
+        return None
+    return float(accuracies(judged.features, judged.labels, problem.classes, model.coefs[-1:],
+                            model.intercepts[-1:])[0])

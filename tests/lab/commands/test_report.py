@@ -1,0 +1,174 @@
+"""``bitstep report``: its figures, its sources, its errors."""
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bitstep.cli.options import UsageError
+from bitstep.pipeline.boards import FACTS
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.manifest import Manifest
+from bitstep_lab.board_report import areas
+from bitstep_lab.board_report.areas import KINDS, RECORDED, recorded
+from bitstep_lab.board_report.boards import board_named, board_of, largest_share
+from bitstep_lab.commands import report
+
+ROOT = Path(__file__).parents[3]
+BUILT = PipelineConfig(bits=4, cycles_per_update=4, lookahead=2, corrections=False)
+
+
+@pytest.fixture
+def two_classes(tmp_path):
+    """A CSV file of 64 rows, 3 features, and a label that they decide."""
+    features = np.random.default_rng(0).uniform(-1, 1, (64, 3))
+    labels = np.where(features @ [1.0, -2.0, 0.5] > 0, 1, -1)
+    path = tmp_path / "two.csv"
+    np.savetxt(path, np.column_stack([features, labels]), delimiter=",", fmt="%.6g")
+    return str(path)
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    """A manifest of a board that no other source knows."""
+    path = tmp_path / "board.json"
+    Manifest(board="ulx3s-85f", config=BUILT, identity=1,
+             clock_mhz={"constraint": 40, "achieved": 56.8},
+             resources={"LUT4": {"used": 20, "available": 80}}).write(path)
+    return str(path)
+
+
+def run(*arguments):
+    """Exit code of the command, without an installed entry point."""
+    parser = report.add_parser(argparse.ArgumentParser().add_subparsers())
+    return report.run(parser.parse_args([*map(str, arguments)]))
+
+
+def test_text_and_page(two_classes, tmp_path, capsys):
+    out = tmp_path / "report.html"
+    code = run(two_classes, "--board", "pynq-z1", "--bits", 4, "--compare", 4, 8, 32,
+               "--train-rows", 48, "--epochs", 3, "--out", out)
+    said = capsys.readouterr().out
+    assert code == 0
+    assert said.startswith("two: ls-svm, 4 bits compensated, 48 rows of 3 features, on Digilent")
+    assert "latency         16 cycles, 0.160 us" in said
+    assert "100 MHz: the clock that this board's bitstreams are built for" in said
+    assert re.search(r"^DSP +107 +220 +49%$", said, re.MULTILINE)
+    assert re.search(r"^ *4 +compensated +1 .*%  DSP 49%$", said, re.MULTILINE)
+    assert re.search(r"^32 \(float\) +float +2 .*not synthesized$", said, re.MULTILINE)
+    assert "test accuracy" in said
+    assert max(map(len, said.replace(str(out), "").splitlines())) <= 120
+    page = out.read_text("utf-8")
+    assert page.count("<svg") == 1
+    assert "DSP 49%" in page
+    assert not re.search(r"(src|href)=.https?:", page)
+
+
+def test_time_of_an_epoch_is_what_the_cycle_model_counts(two_classes, capsys):
+    # Nothing is corrected: rows are 4 cycles apart, and an epoch costs little beside them.
+    run(two_classes, "--bits", 4, "--encoding", "nearest", "--compare", 4, "--epochs", 10)
+    cycles = int(re.search(r"\((\d+) cycles, by", capsys.readouterr().out)[1])
+    assert 64 * 4 < cycles < 64 * 4 + 150
+
+
+def test_regression_without_a_test_set(tmp_path, capsys):
+    rng = np.random.default_rng(1)
+    table = np.column_stack([rng.uniform(size=(40, 2)), rng.normal(size=40)])
+    np.save(tmp_path / "line.npy", table)
+    assert run(tmp_path / "line.npy", "--compare", 2, "--epochs", 2, "--model", "linreg") == 0
+    said = capsys.readouterr().out
+    assert "accuracy" not in said
+    assert "test loss" not in said
+    assert "Loss: 1/(2K) sum of squared residuals" in said
+
+
+def test_manifest_gives_pipeline_clock_and_resources(two_classes, manifest, tmp_path, capsys):
+    out = tmp_path / "report.txt"
+    assert run(two_classes, "--manifest", manifest, "--encoding", "stochastic", "--compare", 8,
+               "--epochs", 2, "--out", out) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(out.read_text("utf-8"))
+    joined = " ".join(said.split())
+    assert BUILT.name in said
+    assert "40 MHz: placed and routed for 40 MHz, 56.8 MHz reached, by the manifest" in joined
+    assert re.search(r"^LUT4 +20 +80 +25%$", said, re.MULTILINE)
+    assert re.search(r"^ *8 +stochastic .*not synthesized$", said, re.MULTILINE)
+
+
+def test_a_pipeline_that_cannot_run_the_training_is_an_error(two_classes, manifest):
+    with pytest.raises(RuntimeError, match="corrections"):
+        run(two_classes, "--manifest", manifest, "--encoding", "compensated", "--compare", 4)
+
+
+def test_a_width_that_cannot_be_trained_is_told(two_classes, capsys):
+    assert run(two_classes, "--bits", 4, "--encoding", "double", "--compare", 1, 4,
+               "--epochs", 1) == 0
+    assert re.search(r"^ *1 +compensated", capsys.readouterr().out, re.MULTILINE)
+    assert run(two_classes, "--bits", 4, "--levels", "optimal", "--compare", 4, 8,
+               "--epochs", 1) == 0
+    assert re.search(r"^ *8: .*5 bits", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("options, message", [
+    (("--board", "kv260", "--manifest", "x.json"), "leave one out"),
+    (("--out", "report.pdf"), r"must be a file name that ends in \.html or \.txt"),
+    (("--out", "nowhere/report.html"), "there is no folder")])
+def test_wrong_use(two_classes, options, message):
+    with pytest.raises(UsageError, match=message):
+        run(two_classes, *options)
+
+
+def test_bus_wider_than_a_memory_port(two_classes):
+    with pytest.raises((ValueError, UsageError), match="64 bits of a memory port of pynq-z2"):
+        run(two_classes, "--bus-width", 128, "--compare", 4)
+
+
+def test_synthesizer_is_a_plug_in(two_classes, monkeypatch, capsys):
+    class Point:
+        def load(self):
+            return lambda config: dict.fromkeys(KINDS, float(config.bits))
+
+    monkeypatch.setattr(areas, "entry_points", lambda group: {"xc7": Point()})
+    arguments = (two_classes, "--bits", 3, "--compare", 3, "--epochs", 1)
+    assert run(*arguments) == 0
+    assert "it is not synthesized" in capsys.readouterr().out
+    assert run(*arguments, "--synthesize") == 0
+    assert re.search(r"^LUT +3 +53,200", capsys.readouterr().out, re.MULTILINE)
+    monkeypatch.setattr(areas, "entry_points", lambda group: {})
+    with pytest.raises(RuntimeError, match="--synthesize needs the RTL and Yosys"):
+        run(*arguments, "--synthesize")
+
+
+def test_recorded_resources_are_those_of_the_pages():
+    told = {}
+    for page in ("boards-pynq.md", "results/performance.md", "results/clocks.md"):
+        for line in (ROOT / "docs" / page).read_text("utf-8").splitlines():
+            name, *cells = line.strip("| \n").split(" | ")
+            if re.fullmatch(r"`w\d+-b\d+-\w+-n\d+-d\d+-c\d[-\w]*`", name):
+                told[name.strip("`")] = tuple(float(cell.replace(",", "")) for cell in cells[:4])
+    assert told == RECORDED
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_default_pipelines_have_recorded_resources(name):
+    board, facts = board_named(name), FACTS[name]
+    for bits in facts.bus_widths:
+        found = board.resources(facts.config(bits))
+        share = largest_share(found)
+        assert share is not None
+        assert 0 < share[1] < 0.9
+        assert ("wider multipliers" in found["source"]) == (facts.device != "xc7z020")
+    assert recorded(PipelineConfig(bits=3)) is None
+
+
+def test_manifest_of_a_pynq_board(tmp_path):
+    path = tmp_path / "built.json"
+    path.write_text(json.dumps({"board": "kv260", "config": BUILT.to_dict(), "identity": "1",
+                                "clock_mhz": {"constraint": 100}}), "utf-8")
+    board = board_of(str(path))
+    assert board.clock_source == "placed and routed for 100 MHz, by the manifest"
+    assert board.memory["memory_gbps"] == FACTS["kv260"].memory_gbps
+    assert board.resources(BUILT)["source"] == "not synthesized"
