@@ -43,6 +43,11 @@ def compiled(function: Any) -> Any:
     return numba.njit(nogil=True, forceinline=True)(function)
 
 
+def routine(function: Any) -> Any:
+    """Compile a function that kernels call from many places, once for all of them."""
+    return numba.njit(nogil=True)(function)
+
+
 def kernel(function: Any) -> Any:
     """Compile a function that Python calls, on its first call ever; then load it from the cache."""
     settings: Any = numba.config    # pyright: ignore[reportPrivateImportUsage]  # documented

@@ -11,7 +11,7 @@ import pytest
 from bitstep.cli import main
 from bitstep.devices.pynq import PynqBuffer, PynqDevice
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import OFFSETS
+from bitstep.pipeline.registers import MAP_VERSION, OFFSETS
 from bitstep_hw.boards.zynq import BOARDS
 from bitstep_sim.board import verilator
 from bitstep_sim.board.verilog import generate
@@ -59,7 +59,7 @@ def test_all_is_well(doctor, board):
     assert code == 0, text
     assert "RESULT: all is well" in text
     for part in (f"pynq {pynq.__version__}", f"pynq's name of the board {board.title}",
-                 "register map in the manifest: 2", f"built for {board.name}",
+                 f"register map in the manifest: {MAP_VERSION}", f"built for {board.name}",
                  "100 MHz wanted", "read back after setting", "ok interrupt: came",
                  "ok clock, measured by a run: 100 MHz", "ok abort", "ok speed"):
         assert part in text, text
@@ -182,7 +182,8 @@ def test_stuck_register(doctor, monkeypatch):
 
 @pytest.mark.parametrize("change, title", [
     ({"identity": "0" * 32}, "open the device expected a device that is what its manifest says"),
-    ({"register_map": 1}, "version of the register map in the manifest expected 2 found 1")])
+    ({"register_map": 1},
+     f"version of the register map in the manifest expected {MAP_VERSION} found 1")])
 def test_manifest_of_another_build(doctor, board, tmp_path, change, title):
     path = write_bitstream(tmp_path, board, CONFIG)
     manifest = path.with_suffix(".json")

@@ -14,6 +14,7 @@ from bitstep.gradients.control.dq_sgd import DqSgd
 from bitstep.gradients.control.feedback import ErrorFeedback
 
 WIDTH = 12
+COMMON = 15             # steps of a run that are repeated from a saved state
 
 
 def codecs_of_layers():
@@ -83,19 +84,23 @@ def restore(run, saved):
 
 
 def train_all_codecs(rank, exchange, n_steps):
-    """Sums and weights of a whole run, and sums of one that a saved state begins."""
-    run = make_run(exchange)
-    first = train_steps(run, rank, 0, n_steps - 15)
+    """A run that is saved in the middle and goes on, and one that the saved state begins and that
+    ends the training: sums of both, and the last weights.
+    """
+    run, middle = make_run(exchange), n_steps // 2
+    first = train_steps(run, rank, 0, middle)
     saved = save(run)
-    whole = train_steps(run, rank, n_steps - 15, n_steps)
+    whole = train_steps(run, rank, middle, middle + COMMON)
     again = make_run(exchange)
     restore(again, saved)
-    restored = train_steps(again, rank, n_steps - 15, n_steps)
+    restored = train_steps(again, rank, middle, middle + COMMON)
+    last = train_steps(again, rank, middle + COMMON, n_steps)
     weights = {name: one.detach().numpy().tobytes()
-               for name, one in run[0].module.named_parameters()}
-    buckets = run[0]._get_ddp_logging_data()["rebuilt_bucket_sizes"]
-    return {"first": first, "whole": whole, "restored": restored, "weights": weights,
-            "n_buckets": len(buckets.split(",")), "n_steps": run[1].step}
+               for name, one in again[0].module.named_parameters()}
+    n_buckets = [len(one[0]._get_ddp_logging_data()["rebuilt_bucket_sizes"].split(","))
+                 for one in (run, again)]
+    return {"first": first, "whole": whole, "restored": restored, "last": last,
+            "weights": weights, "n_buckets": min(n_buckets), "n_steps": again[1].step}
 
 
 def lose_a_rank(rank, exchange):

@@ -9,8 +9,9 @@ pytest.importorskip("torch", reason="needs torch; `make test-torch` runs it")
 from tests.torch.models import codecs_of_layers, lose_a_rank, train_all_codecs
 from tests.torch.processes import COLLECTIVE_S, run_processes
 
-RUNS = [(1, "two-phase", 20), (2, "all_gather", 200), (2, "two-phase", 60), (4, "all_gather", 60),
-        (4, "two-phase", 200)]
+STEPS = 200
+RUNS = [(1, "two-phase", 40), *((n_ranks, exchange, STEPS) for n_ranks in (2, 4)
+                                for exchange in ("all_gather", "two-phase"))]
 
 
 @pytest.fixture(scope="module", params=RUNS, ids=lambda run: "-".join(map(str, run)))
@@ -26,10 +27,10 @@ def ranks(request, tmp_path_factory):
 
 @pytest.mark.parametrize("name", codecs_of_layers())
 def test_ranks_agree_and_go_on_after_a_restart(name, ranks):
-    """Gradients of every step and the last weights, bit for bit."""
+    """Gradients of every step, before and after it, and the last weights, bit for bit."""
     for place in (f"layers.{name}.weight", f"layers.{name}.bias"):
         for one in ranks:
-            for part in ("first", "whole", "weights"):
+            for part in ("first", "whole", "last", "weights"):
                 assert one[part][place] == ranks[0][part][place]
             assert one["whole"][place] == one["restored"][place]
 

@@ -1,5 +1,6 @@
 """Cycles of a whole run, and the counters that it leaves."""
 
+import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -81,6 +82,14 @@ def _streams(shape, memory, saturated):
     return SimulatedStreams(shape, memory)
 
 
+def _epoch_clock(shape, streams):
+    """Clock of the epochs; compiled where numba is installed and most cycles must be simulated."""
+    if shape.refetching and not streams.constant and importlib.util.find_spec("numba"):
+        from bitstep.cycles.rows.compiled.epoch import CompiledEpochClock
+        return CompiledEpochClock(shape, streams)
+    return EpochClock(shape, streams)
+
+
 class RunClock:
     """Clock of a run, from the first cycle after its start.
 
@@ -92,7 +101,7 @@ class RunClock:
 
     def __init__(self, shape: Shape, streams):
         self.shape, self.streams = shape, streams
-        self.epochs = EpochClock(shape, streams)
+        self.epochs = _epoch_clock(shape, streams)
         self.late = shape.config.strobe_delay      # of a strobe
         self.time = 0
         self.model_io = 0

@@ -7,6 +7,7 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.shapes import label_bytes
 
 WORD_BYTES = 8              # beat of the bus for labels, tables and models
+BURST = 16                  # most beats of a burst, which ends where so many are aligned
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 import argparse
 import contextlib
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from bitstep.cli.options import UsageError, integer, number, or_auto
 from bitstep.cli.progress import Bar
+from bitstep.gradients.exchange import EXCHANGES, AllGather
 from bitstep.writing import text_table
 from bitstep_lab.commands.curves import Progress
 from bitstep_lab.gradients.contestants import (
@@ -20,6 +22,7 @@ from bitstep_lab.gradients.contestants import (
     parse_contestant,
     whole_field,
 )
+from bitstep_lab.gradients.ranks.processes import MAX_PROCESSES, check_torch
 from bitstep_lab.gradients.tasks import KINDS, TaskError, make_task
 
 ALL = "all"
@@ -51,8 +54,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         usage="bitstep gradients race MODEL [MODEL ...] --out DIR [options]",
         description="Train models by several workers that exchange gradients, once with every "
         "codec and seed, and write DIR/index.html with tables and drawings, and CSV files beside "
-        "it. A later call goes on where one was interrupted. The workers share this process: "
-        "their gradients go through whole messages, as between real ranks.",
+        "it. A later call goes on where one was interrupted. The workers share this process, or "
+        "are processes of torch.distributed (--transport gloo); the results are the same bits.",
         epilog="Example: bitstep gradients race logreg fc --workers 4 --codecs none fp16 "
         "dqsg:bits=3,bucket_size=512 top-k:share=0.01,feedback=1 --out build/gradients. How to "
         "read it: docs/gradients.md.")
@@ -76,6 +79,18 @@ def _declare(race: argparse.ArgumentParser) -> None:
                       "(without B: 1)")
     race.add_argument("--workers", type=integer(1, MAX_WORKERS), nargs="+", default=[4],
                       metavar="N", help="workers; several: a race for each (default: 4)")
+    exchange = race.add_argument_group("exchange")
+    exchange.add_argument("--transport", choices=("memory", "gloo"), default="memory",
+                          help="memory: all workers share this process; gloo: each of 1 to "
+                          f"{MAX_PROCESSES} workers is a process on this machine (needs torch; "
+                          "default: memory)")
+    exchange.add_argument("--exchange", choices=tuple(EXCHANGES), default=AllGather.name,
+                          help="all_gather: every worker gets all messages; two-phase: a slice of "
+                          "each gradient has an owner, who averages it and sends the average "
+                          "(default: all_gather)")
+    exchange.add_argument("--timeout", type=number(0), default=600.0, metavar="S",
+                          help="seconds that a worker waits for another one, judging the model "
+                          "included (default: 600)")
     data = race.add_argument_group("data")
     data.add_argument("--data", metavar="DATA", help="a file or a name (`bitstep info --data`; "
                       "default: synthetic-64 for linreg, else digits)")
@@ -134,6 +149,11 @@ def _race(arguments: argparse.Namespace) -> int:
     if max_steps < arguments.steps:
         raise UsageError(f"--max-steps must be at least --steps, {arguments.steps}, not "
                          f"{max_steps}")
+    if arguments.transport == "gloo":
+        if max(arguments.workers) > MAX_PROCESSES:
+            raise UsageError(f"--workers must be at most {MAX_PROCESSES} with --transport gloo, "
+                             f"not {max(arguments.workers)}")
+        check_torch()
     out = _folder(arguments.out)
     try:
         from matplotlib.figure import Figure  # before the training, not after
@@ -154,8 +174,17 @@ def _race(arguments: argparse.Namespace) -> int:
 
 
 def _run_races(arguments, tasks, contestants, out, max_steps) -> int:
-    from bitstep_lab.gradients.page import cells_of, head, summary, write_report
+    from bitstep_lab.gradients.page import (
+        TRAFFIC_HEAD,
+        cells_of,
+        head,
+        summary,
+        title_of,
+        traffic_of,
+        write_report,
+    )
     from bitstep_lab.gradients.race import BUDGET_SHARE, Race, run_race
+    from bitstep_lab.gradients.ranks.trainers import open_trainer
     from bitstep_lab.gradients.timing import Network
     from bitstep_lab.gradients.training import Setting
     from bitstep_lab.races.run_store import RunStore
@@ -170,14 +199,19 @@ def _run_races(arguments, tasks, contestants, out, max_steps) -> int:
                 setting = Setting(
                     n_workers, arguments.batch,
                     0.0 if arguments.step == "auto" else arguments.step, arguments.steps, budget,
-                    max_steps, arguments.every, arguments.min_size, arguments.update_every)
-                race = run_race(Race(model, samples, contestants, setting, arguments.seeds),
-                                RunStore(out / "runs"), progress)
+                    max_steps, arguments.every, arguments.min_size, arguments.update_every,
+                    arguments.exchange, arguments.transport)
+                with open_trainer(model, samples, setting, arguments.timeout) as trainer:
+                    race = run_race(Race(model, samples, contestants, setting, arguments.seeds),
+                                    RunStore(out / "runs"), progress, trainer)
                 races.append(race)
                 page = write_report(out, races, networks)
-                print(f"{KINDS[model.name].title}, {n_workers} workers, {race['data']}")
-                print(text_table(head(networks),
-                                 [cells_of(row) for row in summary(race, networks)]))
+                print(f"{title_of(race)}, {race['data']}")
+                rows = summary(race, networks)
+                print(text_table(head(networks), [cells_of(row) for row in rows]))
+                if traffic := traffic_of(rows):
+                    print()
+                    print(text_table(TRAFFIC_HEAD, traffic))
                 print()
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
@@ -219,15 +253,25 @@ def _folder(path: str) -> Path:
     return out
 
 
-def _one_thread():
-    """One thread for products of matrices, if threadpoolctl is there: these are too small to
-    share, and threads that wait for each other are slow on a busy machine.
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread for products of matrices, if threadpoolctl is there, and for torch: these are too
+    small to share, and threads that wait for each other are slow on a busy machine. Sums have the
+    same bits as those of processes of one thread, too.
     """
-    try:
+    torch, limits = sys.modules.get("torch"), contextlib.nullcontext()
+    with contextlib.suppress(ImportError):
         from threadpoolctl import threadpool_limits
-    except ImportError:
-        return contextlib.nullcontext()
-    return threadpool_limits(limits=1)
+        limits = threadpool_limits(limits=1)
+    n_threads = torch.get_num_threads() if torch else 0
+    with limits:
+        if torch:
+            torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            if torch:
+                torch.set_num_threads(n_threads)
 
 
 class _Runs:

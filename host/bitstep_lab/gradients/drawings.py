@@ -65,7 +65,8 @@ def _progress(what, label):
             if len(steps) < 2:
                 continue
             name = results[0]["contestant"]["name"]
-            seconds = np.array([step * networks[0].step_s(name, n_bytes / max(step, 1), n_workers)
+            seconds = np.array([step * networks[0].step_s(name, n_bytes / max(step, 1), n_workers,
+                                                          race["setting"]["exchange"])
                                 for step, n_bytes in zip(steps, sent, strict=True)])
             drawn.append(means)
             for axes, places in zip(panels, (steps, sent / 1e6, seconds), strict=True):

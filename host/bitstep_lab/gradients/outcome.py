@@ -7,6 +7,7 @@ import numpy as np
 
 from bitstep_lab.gradients.timing import Network
 
+TRAFFIC = ("sent_a_step", "received_a_step")
 PLACES = ("steps", "budget")    # where contestants are compared: equal steps, equal bytes
 
 
@@ -45,7 +46,8 @@ def summary(race: dict[str, Any], networks: Sequence[Network]) -> list[dict[str,
     rows : list of dict
         ``codec``, ``diverged`` (runs), ``bytes_a_step``, ``bits_a_value``, ``times_fewer`` (than
         float32 without headers), ``codec_s`` (a rank encodes and decodes, measured), ``network_s``
-        (modelled, one a network), ``error`` (mean of the probe); and at each of
+        (modelled, one a network), ``sent_a_step`` and ``received_a_step`` (the exchange's
+        counters; None without one), ``error`` (mean of the probe); and at each of
         :data:`PLACES` the mean ``loss``, its standard deviation ``loss_spread``, ``accuracy``,
         ``test_loss`` and the mean number of steps. None where a run diverged.
     """
@@ -62,7 +64,9 @@ def summary(race: dict[str, Any], networks: Sequence[Network]) -> list[dict[str,
             "times_fewer": None if sent is None else 4 * race["n_values"] / sent,
             "codec_s": _mean([result["encode_s"] + result["decode_s"] for result in timed]),
             "network_s": [None if sent is None else network.step_s(
-                name, sent, race["setting"]["n_workers"]) for network in networks],
+                name, sent, race["setting"]["n_workers"], race["setting"]["exchange"])
+                for network in networks],
+            **{what: _mean([result[what] for result in results]) for what in TRAFFIC},
             "error": float(np.mean(errors)) if errors else None}
         for where in PLACES:
             row[where] = _at(results, where, race["setting"]["budget"])
@@ -114,7 +118,7 @@ def curve(results: Sequence[dict[str, Any]], what: str
 
 def point_rows(race: dict[str, Any], networks: Sequence[Network]) -> Iterator[dict[str, Any]]:
     """Every point of every run, with the modelled seconds so far."""
-    n_workers = race["setting"]["n_workers"]
+    n_workers, exchange = race["setting"]["n_workers"], race["setting"]["exchange"]
     for result in race["results"]:
         name = result["contestant"]["name"]
         for point in result["points"]:
@@ -122,5 +126,6 @@ def point_rows(race: dict[str, Any], networks: Sequence[Network]) -> Iterator[di
             yield {"model": race["model"], "data": race["data"], "workers": n_workers,
                    "codec": result["contestant"]["text"], "seed": result["seed"], **point,
                    **{f"seconds_{network.gbits:g}_gbits":
-                      point["step"] * network.step_s(name, point["bytes"] / step, n_workers)
+                      point["step"] * network.step_s(name, point["bytes"] / step, n_workers,
+                                                     exchange)
                       for network in networks}}

@@ -24,11 +24,18 @@ statistics for codecs that adapt.</p>
 <p><b>Equal steps</b>: all codecs after the same number of steps. <b>Equal bytes</b>: all after the
 same number of bytes of a rank; "&le;" marks a codec that has not used them up within the most
 steps. Figures are means of the seeds, with the standard deviation after "&plusmn;".</p>
+<p>In the <b>two-phase</b> exchange a slice of each tensor has an owner: a rank sends its messages
+of the slices to their owners, and the owners send messages of the averages. A rank's bytes are
+both. <b>Errors</b> are those of the first messages.</p>
 <p><b>Network</b> is a model: ranks in a ring, a latency and a bandwidth for each turn. Floats are
 added on their way (ring all-reduce) where that is faster, messages of codes are gathered whole
 (ring all-gather).
 <b>Codec</b> is the time that a rank needs to encode its own messages and to decode those of all,
 measured on the machine below: the least of all steps. No other work of a step is counted.</p>
+"""
+COUNTED = """
+<p>Counted by the exchange: bytes of a rank to and from other ranks in a step, with lengths,
+agreement and statistics; mean of the ranks.</p>
 """
 
 
@@ -82,9 +89,9 @@ def _about():
 
 
 def _section(out, race, networks):
-    setting, kind = race["setting"], KINDS[race["model"]]
+    setting = race["setting"]
     count = setting["n_workers"]
-    title = f"{kind.title}, {count} worker{'s' * (count > 1)}"
+    title = title_of(race)
     facts = (f"{race['data']}; {race['n_values']:,} parameters; batches of {setting['batch']} a "
              f"worker; step {setting['step']:g} ({'tuned' if race['step_tuned'] else 'given'}); "
              f"{race['n_seeds']} seeds; {setting['n_steps']} steps, or "
@@ -93,11 +100,33 @@ def _section(out, race, networks):
              html_table(head(networks, html.escape), [
                  ("float" if row["codec"] == "none" else "", [html.escape(cell) for cell in cells])
                  for row, cells in ((row, cells_of(row)) for row in summary(race, networks))])]
+    if traffic := traffic_of(summary(race, networks)):
+        parts += [COUNTED, html_table([html.escape(text) for text in TRAFFIC_HEAD],
+                                      [("", [html.escape(cell) for cell in cells])
+                                       for cells in traffic])]
     for name in drawings.KINDS:
         stem = out / "plots" / f"{race['model']}-{count}-{name}"
         if drawings.draw(name, race, networks, stem):
             parts.append(html_figure(stem.with_suffix(".png"), title, drawings.CAPTIONS[name]))
     return parts
+
+
+def title_of(race: dict[str, Any]) -> str:
+    """Model, workers and exchange of a race."""
+    setting = race["setting"]
+    count = setting["n_workers"]
+    own = [] if setting["transport"] == "memory" else [f"processes over {setting['transport']}"]
+    own += [] if setting["exchange"] == "all_gather" else [setting["exchange"]]
+    return ", ".join([KINDS[race["model"]].title, f"{count} worker{'s' * (count > 1)}", *own])
+
+
+TRAFFIC_HEAD = ["codec", "sent a step", "received a step"]
+
+
+def traffic_of(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Rows of a table of the exchange's counters; none without an exchange."""
+    return [[row["codec"], f"{row['sent_a_step']:,.0f}", f"{row['received_a_step']:,.0f}"]
+            for row in rows if row["sent_a_step"] is not None]
 
 
 def head(networks: Sequence[Network], dressed: Callable[[str], str] = str) -> list[str]:

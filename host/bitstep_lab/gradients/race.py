@@ -51,11 +51,16 @@ class Runs:
     progress : callable
         Called with a line of text before a run; returns a function that is called with the number
         of finished steps.
+    trainer : callable, optional
+        Trains in place of :func:`bitstep_lab.gradients.training.train`, with the same parameters
+        and result; for the two-phase scheme there must be one.
     """
 
     def __init__(self, race: Race, store: RunStore,
-                 progress: Callable[[str], Callable[[int], None]]):
+                 progress: Callable[[str], Callable[[int], None]],
+                 trainer: Callable[..., dict[str, Any]] | None = None):
         self._race, self._store, self._progress = race, store, progress
+        self._trainer = trainer
         samples = race.samples
         self._facts = digest(
             code_version(("bitstep.gradients", "bitstep_lab.gradients"), races=()),
@@ -67,7 +72,8 @@ class Runs:
         line = f"{race.model.name}, {setting.n_workers} workers, {contestant.text}, seed {seed}"
         if seed in TUNING_SEEDS:
             line = f"{race.model.name}, {setting.n_workers} workers, tuning: step {setting.step:g}"
-        return self._once("train", line, (contestant, setting, seed), lambda tick: train(
+        trainer = self._trainer or train
+        return self._once("train", line, (contestant, setting, seed), lambda tick: trainer(
             race.model, race.samples, contestant, setting, seed=seed, progress=tick))
 
     def probe(self, setting: Setting) -> dict[str, Any]:
@@ -86,8 +92,8 @@ class Runs:
         return found
 
 
-def run_race(race: Race, store: RunStore,
-             progress: Callable[[str], Callable[[int], None]]) -> dict[str, Any]:
+def run_race(race: Race, store: RunStore, progress: Callable[[str], Callable[[int], None]],
+             trainer: Callable[..., dict[str, Any]] | None = None) -> dict[str, Any]:
     """Run a race.
 
     Parameters
@@ -95,7 +101,7 @@ def run_race(race: Race, store: RunStore,
     race : Race
     store : RunStore
         Results of runs that are not repeated.
-    progress : callable
+    progress, trainer : callable
         See :class:`Runs`.
 
     Returns
@@ -104,7 +110,7 @@ def run_race(race: Race, store: RunStore,
         ``model``, ``data``, ``n_values``, ``setting``, ``step_tuned``, ``n_seeds``, ``results``
         (one a contestant and seed) and ``probe``.
     """
-    runs, setting, model = Runs(race, store, progress), race.setting, race.model
+    runs, setting, model = Runs(race, store, progress, trainer), race.setting, race.model
     n_values = sum(value.size for value in model.first_parameters(0).values())
     if not setting.step:
         setting = replace(setting, step=tuned_step(runs, setting))

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from bitstep.gradients.exchange import AllGather, TwoPhase
+
 SUMMED = ("none", "fp16", "bf16")       # sums have the length of a part: all-reduce can add them
 
 
@@ -25,12 +27,16 @@ class Network:
         """Name for axes and heads."""
         return f"{self.gbits:g} Gbit/s, {1e6 * self.latency_s:g} us"
 
-    def step_s(self, codec: str, n_bytes: float, n_workers: int) -> float:
+    def step_s(self, codec: str, n_bytes: float, n_workers: int,
+               exchange: str = AllGather.name) -> float:
         """Seconds in which all ranks get what one step sends.
 
         A ring all-gather has W - 1 turns with all of a rank's bytes each. Floats can be added on
         their way: a ring all-reduce has 2 (W - 1) turns with a W-th of the bytes each, and they
         take the faster of the two. Messages of codes cannot be added.
+
+        The two-phase scheme has 2 (W - 1) turns as well, with one slice each: a rank makes messages
+        of W slices, and of the average of one.
 
         Parameters
         ----------
@@ -40,8 +46,12 @@ class Network:
             Messages of a rank.
         n_workers : int
             W.
+        exchange : str
+            A key of ``bitstep.gradients.exchange.EXCHANGES``.
         """
         turns, seconds_a_byte = n_workers - 1, 8 / (1e9 * self.gbits)
+        if exchange == TwoPhase.name:
+            return 2 * turns * (self.latency_s + n_bytes / (n_workers + 1) * seconds_a_byte)
         gathered = turns * (self.latency_s + n_bytes * seconds_a_byte)
         if codec not in SUMMED:
             return gathered

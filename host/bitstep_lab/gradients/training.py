@@ -1,15 +1,16 @@
 """One training by several workers, with one codec and one seed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from bitstep.gradients import Codec
 from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Model, Parameters
 from bitstep_lab.gradients.samples import Samples
-from bitstep_lab.gradients.workers import Exchange, Workers
+from bitstep_lab.gradients.workers import Exchange, Workers, bits_of, levels_of
 
 EXPLODED = 1e4              # times the first loss: the run has diverged
 
@@ -35,6 +36,11 @@ class Setting:
         Steps from one judgement of the model to the next.
     min_size, update_every
         See :class:`bitstep_lab.gradients.workers.Workers`.
+    exchange : str
+        A key of ``bitstep.gradients.exchange.EXCHANGES``.
+    transport : {"memory", "gloo"}
+        Workers in one process, or processes of torch.distributed. No result depends on it but
+        times, and the counters of the exchange.
     """
 
     n_workers: int
@@ -46,6 +52,8 @@ class Setting:
     every: int
     min_size: int = 0
     update_every: int = 50
+    exchange: str = "all_gather"
+    transport: str = "memory"
 
 
 class Batches:
@@ -73,17 +81,30 @@ class Batches:
                 for rows in np.split(taken, self._n_workers)]
 
 
-class _Record:
-    """What is written down of a training, and when it ends."""
+class Record:
+    """What is written down of a training, and when it ends.
 
-    def __init__(self, model: Model, samples: Samples, setting: Setting):
+    Parameters
+    ----------
+    model : Model
+    samples : Samples
+    setting : Setting
+    parameters : dict of str to ndarray
+        Before the first step, which is judged.
+    """
+
+    def __init__(self, model: Model, samples: Samples, setting: Setting, parameters: Parameters):
         self._model, self._samples, self._setting = model, samples, setting
         self.step, self.sent, self._last = 0, 0.0, 0.0
         self.points: list[dict[str, Any]] = []
         self.levels: list[dict[str, Any]] = []
         self.times: list[tuple[float, float]] = []
+        self._traffic: list[tuple[float, float]] = []
+        self._n_values = sum(value.size for value in parameters.values())
         self.found: dict[str, Any] = {"status": "ok", "at_steps": None, "at_budget": None,
-                                      "bytes_a_step": None}
+                                      "bytes_a_step": None, "sent_a_step": None,
+                                      "received_a_step": None}
+        self._judge(parameters, {"error": None, "bits": None})
 
     def goes_on(self) -> bool:
         """Return True if there is a next step."""
@@ -93,19 +114,17 @@ class _Record:
             self.step < self._setting.max_steps
             and self.sent + self._last <= self._setting.budget)
 
-    def begin(self, parameters: Parameters) -> None:
-        """Judge the model before the first step."""
-        self._judge(parameters, {"error": None, "bits": None})
-
     def diverged(self) -> None:
         """Write that the model has left the finite numbers, or all reason."""
         self.found["status"] = f"diverged at step {self.step}"
 
-    def write(self, parameters: Parameters, done: Exchange, workers: Workers) -> None:
+    def write(self, parameters: Parameters, done: Exchange, codecs: Mapping[str, Codec]) -> None:
         """Write a step, and judge the model where a point is due."""
-        setting, facts = self._setting, {"error": done.error, "bits": workers.bits(self.step)}
-        if self.step % setting.update_every == 0 and (levels := workers.levels()):
+        setting, facts = self._setting, {"error": done.error, "bits": bits_of(codecs, self.step)}
+        if self.step % setting.update_every == 0 and (levels := levels_of(codecs)):
             self.levels.append({"step": self.step, "levels": levels})
+        if done.traffic is not None:
+            self._traffic.append(done.traffic)
         self.step, self.sent, self._last = self.step + 1, self.sent + done.sent, done.sent
         self.times.append((done.encode_s, done.decode_s))
         # The last step within the budget; if messages grew, perhaps the one after it.
@@ -121,8 +140,18 @@ class _Record:
             return
         if self.step == setting.n_steps:
             self.found |= {"at_steps": len(self.points) - 1, "bytes_a_step": self.sent / self.step}
+            if self._traffic:
+                sent, received = np.mean(self._traffic, axis=0).tolist()
+                self.found |= {"sent_a_step": sent, "received_a_step": received}
         if ends:
             self.found["at_budget"] = len(self.points) - 1
+
+    def result(self, contestant: Contestant, seed: int) -> dict[str, Any]:
+        """Result of :func:`train`."""
+        encode_s, decode_s = np.min(self.times, axis=0).tolist() if self.times else (None, None)
+        return {"contestant": asdict(contestant), "seed": seed, **self.found,
+                "points": self.points, "levels": self.levels, "encode_s": encode_s,
+                "decode_s": decode_s, "n_values": self._n_values}
 
     def _judge(self, parameters: Parameters, facts: dict[str, Any]) -> bool:
         samples = self._samples
@@ -139,7 +168,7 @@ class _Record:
 
 def train(model: Model, samples: Samples, contestant: Contestant, setting: Setting, *, seed: int,
           progress: Callable[[int], None] = lambda step: None) -> dict[str, Any]:
-    """Train a model.
+    """Train a model by workers within this process, by all_gather.
 
     Parameters
     ----------
@@ -158,7 +187,8 @@ def train(model: Model, samples: Samples, contestant: Contestant, setting: Setti
         ``status`` (``ok``, or at which step it diverged), ``points`` (``step``, ``bytes`` a rank so
         far, ``loss``, ``test_loss``, ``accuracy``, ``error``, ``bits`` of a controller), ``levels``
         after updates, ``at_steps`` and ``at_budget`` (numbers of points, or None), ``bytes_a_step``
-        up to ``n_steps``, ``encode_s`` and ``decode_s`` of a rank and step: the least of all steps,
+        up to ``n_steps``, ``sent_a_step`` and ``received_a_step`` (the exchange's counters; None
+        without one), ``encode_s`` and ``decode_s`` of a rank and step: the least of all steps,
         because other work on the machine only ever adds to it.
     """
     parameters = model.first_parameters(seed)
@@ -167,8 +197,7 @@ def train(model: Model, samples: Samples, contestant: Contestant, setting: Setti
                       n_steps=setting.n_steps, min_size=setting.min_size,
                       update_every=setting.update_every)
     batches = Batches(samples, setting.n_workers, setting.batch, seed)
-    record = _Record(model, samples, setting)
-    record.begin(parameters)
+    record = Record(model, samples, setting, parameters)
     while record.goes_on():
         losses, gradients = gradients_of(model, parameters, batches.draw())
         if not all(np.isfinite(value).all() for one in gradients for value in one.values()):
@@ -177,12 +206,9 @@ def train(model: Model, samples: Samples, contestant: Contestant, setting: Setti
         done = workers.exchange(record.step, gradients, losses)
         for name, value in parameters.items():
             parameters[name] = value - np.float32(setting.step) * done.average[name]
-        record.write(parameters, done, workers)
+        record.write(parameters, done, workers.codecs)
         progress(record.step)
-    encode_s, decode_s = np.min(record.times, axis=0).tolist() if record.times else (None, None)
-    return {"contestant": asdict(contestant), "seed": seed, **record.found,
-            "points": record.points, "levels": record.levels, "encode_s": encode_s,
-            "decode_s": decode_s, "n_values": sum(value.size for value in parameters.values())}
+    return record.result(contestant, seed)
 
 
 def gradients_of(model: Model, parameters: Parameters, batches: list[tuple[np.ndarray, np.ndarray]]

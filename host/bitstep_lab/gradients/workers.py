@@ -1,7 +1,7 @@
 """Workers that exchange gradients within one process, with the messages of the real exchange."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Parameters
 
 NESTED = ("ndqsg",)         # the last average is their side information
+STATISTICS, UNUSED = make_codec("none"), Key(0)     # of codecs that adapt: whole messages, too
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Exchange:
         squared norms.
     encode_s, decode_s : float
         Seconds of a rank: encoding its own messages, decoding those of all.
+    traffic : tuple of (float, float), or None
+        Bytes that a rank sent to other ranks and received, everything included; mean of the ranks.
+        None: no exchange has counted them.
     """
 
     average: Parameters
@@ -37,6 +41,7 @@ class Exchange:
     error: float
     encode_s: float
     decode_s: float
+    traffic: tuple[float, float] | None = None
 
 
 class Workers:
@@ -102,12 +107,14 @@ class Workers:
         ValueError
             For gradients that are not finite.
         """
-        n_bytes = float(self._adapt(step, gradients, losses))
-        encode_s = decode_s = lost = total = 0.0
-        average = {}
+        n_bytes = self.n_workers * self._adapt(step, gradients, losses)
+        encode_s = decode_s = 0.0
+        average, lost, total = {}, [], []
         for number, (name, codec) in enumerate(self.codecs.items()):
             summed = np.zeros(gradients[0][name].shape)
             side = self._sides.get(name)
+            lost.append([])
+            total.append([])
             for rank, of_rank in enumerate(self._ranks):
                 vector = gradients[rank][name]
                 key = Key(self.seed, step, rank, number)
@@ -117,34 +124,21 @@ class Workers:
                 values = codec.decode(message, key, side)
                 decode_s += time.perf_counter() - middle
                 encode_s += middle - start
-                n_bytes += len(message) / self.n_workers
+                n_bytes += len(message)
                 summed += values
-                lost += _square(values.astype(np.float64) - vector)
-                total += _square(vector.astype(np.float64))
+                lost[-1].append(square(values.astype(np.float64) - vector))
+                total[-1].append(square(vector.astype(np.float64)))
             with np.errstate(over="ignore"):
                 average[name] = (summed / self.n_workers).astype(np.float32)
             if codec.name in NESTED:
                 self._sides[name] = average[name]
-        return Exchange(average, n_bytes, lost / total if total else 0.0,
+        return Exchange(average, n_bytes / self.n_workers, relative_error(lost, total),
                         encode_s / self.n_workers, decode_s)
 
     def remember(self, average: Parameters) -> None:
         """Take an average as the side information of nested codecs, in place of their own."""
         self._sides = {name: average[name] for name, codec in self.codecs.items()
                        if codec.name in NESTED}
-
-    def levels(self) -> dict[str, list[float]]:
-        """Levels of every tensor whose codec fits them."""
-        levels = {name: getattr(codec, "levels", None) for name, codec in self.codecs.items()
-                  if codec.adapts}
-        return {name: one.tolist() for name, one in levels.items() if isinstance(one, np.ndarray)}
-
-    def bits(self, step: int) -> int | None:
-        """Bits of a step that a controller chose; None if there is none."""
-        for codec in self.codecs.values():
-            if isinstance(codec, BitController):
-                return codec.bits(step)
-        return None
 
     def _adapt(self, step, gradients, losses) -> int:
         """Update the codecs that adapt; return the bytes of a rank's statistics."""
@@ -157,17 +151,42 @@ class Workers:
                 found = [controller.statistics([of_rank[name] for name in controlled], loss=loss)
                          for of_rank, loss in zip(gradients, losses, strict=True)]
                 controller.update(found, step=step)
-                n_bytes += found[0].nbytes
+                n_bytes += len(STATISTICS.encode(found[0], UNUSED))
         if step % self.update_every:
             return n_bytes
         for name, codec in self.codecs.items():
             if codec.adapts and name not in controlled:
                 found = [codec.statistics(of_rank[name]) for of_rank in gradients]
                 codec.update(found)
-                n_bytes += found[0].nbytes
+                n_bytes += len(STATISTICS.encode(found[0], UNUSED))
         return n_bytes
 
 
-def _square(values: np.ndarray) -> float:
+def levels_of(codecs: Mapping[str, Codec]) -> dict[str, list[float]]:
+    """Levels of every tensor whose codec fits them."""
+    levels = {name: getattr(_inside(codec), "levels", None) for name, codec in codecs.items()
+              if codec.adapts}
+    return {name: one.tolist() for name, one in levels.items() if isinstance(one, np.ndarray)}
+
+
+def bits_of(codecs: Mapping[str, Codec], step: int) -> int | None:
+    """Bits of a step that a controller chose; None if there is none."""
+    for codec in map(_inside, codecs.values()):
+        if isinstance(codec, BitController):
+            return codec.bits(step)
+    return None
+
+
+def relative_error(lost: Sequence[Sequence[float]], total: Sequence[Sequence[float]]) -> float:
+    """Sum of squared errors by the sum of squares, each by tensor and rank."""
+    norm = sum(part for row in total for part in row)
+    return sum(part for row in lost for part in row) / norm if norm else 0.0
+
+
+def _inside(codec: Codec) -> Codec:
+    return codec.codec if isinstance(codec, ErrorFeedback) else codec
+
+
+def square(values: np.ndarray) -> float:
     flat = values.reshape(-1)
     return float(flat @ flat)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bitstep.data import DataError, load
 from bitstep.quantization import fit_scaler
+from bitstep_lab.markdown import markdown_table
 from bitstep_lab.negative_results.chebyshev import FORMS, hinge_derivative, logistic_derivative
 from bitstep_lab.negative_results.methods import (
     BoundsRefetch,
@@ -268,14 +269,11 @@ def tables(chosen: Sequence[Problem], *, own_step: bool = False, radii: Sequence
             if "refetch" in entry.name or "straw" in entry.name:
                 reads.append([entry.name, radius, *read])
         head = ["method", "R"]
-        parts.append(_markdown(head + [f"{problem.name}: {what}" for problem in chosen
-                                       for what in (f"{loss} loss", "accuracy")], rows))
+        parts.append(markdown_table(
+            head + [f"{problem.name}: {what}" for problem in chosen
+                    for what in (f"{loss} loss", "accuracy")], rows))
         if loss == "hinge":
-            parts.append(_markdown(head + [f"{problem.name}: {what}" for problem in chosen
-                                           for what in ("refetched", "wrong sign", "bits")], reads))
+            parts.append(markdown_table(
+                head + [f"{problem.name}: {what}" for problem in chosen
+                        for what in ("refetched", "wrong sign", "bits")], reads))
     return "\n\n".join(parts)
-
-
-def _markdown(head, rows):
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -132,7 +132,8 @@ class _Entry:
         race, profile = task.race, task.race.profile
         rows = quantize_rows(race.data.dataset.features, bits=contestant.bits,
                              encoding=contestant.encoding, bus_width=profile.bus_width,
-                             seed=race.seed, fine_rows=contestant.refetch)
+                             seed=race.seed, fine_rows=contestant.refetch,
+                             levels=contestant.levels)
         objective = Objective(loss=race.kind.loss, l2=race.l2, refetch=contestant.refetch)
         return cls(race.outputs(rows), objective, _config(rows, objective, contestant.lookahead),
                    # The clock times the epochs of one run, so corrections stay within them.
@@ -185,7 +186,7 @@ def _bytes_moved(outputs: list[QuantizedDataset]) -> int:
     rows = outputs[0].rows
     return sum(copy.nbytes for copy in rows.packed) \
         + sum(each.labels.packed.nbytes for each in outputs) \
-        + (0 if rows.fine_rows is None else rows.fine_rows.nbytes)
+        + sum(extra.nbytes for extra in (rows.fine_rows, rows.level_tables) if extra is not None)
 
 
 class EpochClock(ForwardingDevice):

@@ -40,6 +40,7 @@ class Pipeline:
     batch : int or None
         None: the race's.
     refetch : bool
+    levels : {"uniform", "optimal"}
     """
 
     bits: int
@@ -47,12 +48,15 @@ class Pipeline:
     lookahead: int | str = "auto"
     batch: int | None = None
     refetch: bool = False
+    levels: str = "uniform"
 
     @property
     def name(self) -> str:
         """As plots and tables call it."""
         text = "float" if self.bits == FLOAT_BITS else \
             f"{self.bits} bit{'s' * (self.bits > 1)} {self.encoding}"
+        if self.levels != "uniform":
+            text += f", {self.levels} levels"
         if self.refetch:
             text += ", refetching"
         if self.lookahead != "auto":

@@ -82,6 +82,9 @@ BATCH_TEXT = ("Float and quantized pipelines with batches of 16 and of 256 rows;
               "take the step that is tuned for the float pipeline. The paper finds that 256 needs "
               "more epochs than 16, and that the quantized version then converges faster than "
               "float.")
+LEVELS_TEXT = ("Codes of 3 and 5 bits whose levels are equally spaced, or optimal for each column. "
+               "The paper finds that optimal levels converge faster at the same bits, and that 3 "
+               "bits with them are as good as 5 uniform ones.")
 REFETCH_TEXT = ("Rows whose codes leave open whether they are within the margin are read again at "
                 "16 bits. The paper reports that 8 bits need this for about 6 % of the rows of "
                 "cod-rna.")
@@ -97,7 +100,7 @@ def experiments(quick: bool) -> list[Experiment]:
     """
     if quick:
         return list(_quick())
-    return [*_main(), *_batches(), *_margins(), *_data_sets(), *_boards()]
+    return [*_main(), *_batches(), *_margins(), *_data_sets(), *_levels(), *_boards()]
 
 
 def _quick() -> Iterator[Experiment]:
@@ -210,6 +213,21 @@ def _data_sets() -> Iterator[Experiment]:
         plots=("epochs", "time", "speedup", "refetched"))
 
 
+def _levels() -> Iterator[Experiment]:
+    """Optimal levels beside uniform ones, at the same bits."""
+    for data, rows, epochs in (("YearPredictionMSD", 50_000, 10), ("synthetic-10", None, 20),
+                               ("synthetic-100", None, 20), ("synthetic-1000", None, 10),
+                               ("noisy-100", None, 20), ("cadata", 10_000, 20),
+                               ("cpusmall", 6_000, 20)):
+        yield Experiment(
+            key=f"levels-{data}", figure="7a, 8" if data == "YearPredictionMSD" else "8",
+            title=f"Optimal levels, {data}", text=LEVELS_TEXT, data=data, rows=rows,
+            model="linreg", epochs=epochs, plots=("epochs",),
+            contestants=(FLOAT, *compensated(8, 5, 3), *(
+                Pipeline(bits=bits, encoding="compensated", levels="optimal")
+                for bits in (5, 3))))
+
+
 def _boards() -> Iterator[Experiment]:
     """Cycles of wide rows, and a board of 64 bits."""
     yield Experiment(
@@ -251,6 +269,6 @@ def pipelines_of(chosen: Sequence[Experiment], *, rtl: bool) -> int:
             if isinstance(one, Pipeline):
                 kinds.add((profile(experiment.profile).bus_width, one.bits,
                            ENCODINGS[one.encoding].row_format, one.lookahead, one.refetch,
-                           LOSSES[MODELS[experiment.model].loss].solver,
+                           one.levels, LOSSES[MODELS[experiment.model].loss].solver,
                            COLUMNS.get(experiment.data, 0) > 4096))
     return len(kinds)

@@ -47,8 +47,8 @@ Data that fit a cache flatter the CPU. <b>Host</b> is what comes before: quantiz
 the CPU) here, and the transfer at the profile's bandwidth; <b>end to end</b> has it added to the
 time to the line.</p>
 """
-HEAD = ("", "least loss", "epochs to line", "time to line", "x float", "x fastest CPU",
-        "time an epoch", "GB/s", "host", "end to end")
+HEAD = ("", "least loss", "epochs to line", "time to line, ms", "x float", "x fastest CPU",
+        "time an epoch, ms", "GB/s", "host, ms", "end to end, ms")
 
 
 def write_page(out: Path, races: list[tuple[Experiment, dict[str, Any], list[str]]],
@@ -73,7 +73,9 @@ def write_page(out: Path, races: list[tuple[Experiment, dict[str, Any], list[str
     for experiment, race, drawn in races:
         parts += [_race(out, experiment, race, drawn)]
     parts += ["<h2>Not here</h2><ul>", *(f"<li>{html.escape(line)}</li>" for line in about[
-        "skipped"]), "<li>Figures 3, 7 and 8 of the paper, on optimal levels.</li>",
+        "skipped"]), ("<li>Figure 3, levels of a distribution: <code>python -m "
+        "bitstep_lab.level_points</code>; figure 7b, a network: <code>python -m "
+        "bitstep_lab.quantized_networks</code>.</li>"),
         ("<li>Figure 9's Chebyshev polynomials, which are no pipeline: "
         "<code>python -m bitstep_lab.negative_results</code>.</li></ul>")]
     parts += ["<h2>What was run on what</h2>", _about(races, about), "</body></html>"]
@@ -103,8 +105,8 @@ def _overview(races):
         speed = best["speedup"]
         rows.append([_link(experiment), race["data"], html.escape(best["name"]),
                      race["profile"]["name"],
-                     "optimum" if race["line"] == "optimum" else "float", _times(speed["float"]),
-                     _times(speed["cpu"])])
+                     "optimum" if race["line"] == "optimum" else "float", _digits(speed["float"]),
+                     _digits(speed["cpu"])])
     head = ("race", "data", "fastest quantized pipeline", "profile", "line", "x float",
             "x fastest CPU")
     return html_table(head, [("", row) for row in rows], "text") + (
@@ -171,12 +173,12 @@ def _row(race, result):
         if ok else []
     return kind, [
         html.escape(result["name"]), f"{min(losses):.5g}" if losses else "-",
-        str(finish["epochs"]) if finish else "-", duration(finish["seconds"]) if finish else "-",
-        _times(result["speedup"]["float"]), _times(result["speedup"]["cpu"]),
-        duration(result["seconds"][-1] / race["epochs"]) if ok else "-",
-        f"{result['gbps']:.3g}" if ok else "-",
-        duration(host["quantize_s"] + host["transfer_s"]) if host else "-",
-        duration(finish["end_to_end"]) if finish else "-"]
+        str(finish["epochs"]) if finish else "-", _milliseconds(finish and finish["seconds"]),
+        _digits(result["speedup"]["float"]), _digits(result["speedup"]["cpu"]),
+        _milliseconds(result["seconds"][-1] / race["epochs"] if ok else None),
+        _digits(result["gbps"] if ok else None),
+        _milliseconds(host and host["quantize_s"] + host["transfer_s"]),
+        _milliseconds(finish and finish["end_to_end"])]
 
 
 def _line(race):
@@ -184,8 +186,16 @@ def _line(race):
         "1.01 x float's last loss (float does not reach 1.01 x the optimum)"
 
 
-def _times(value):
-    return "-" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+def _milliseconds(seconds):
+    return _digits(None if seconds is None else 1e3 * seconds)
+
+
+def _digits(value):
+    """A number with at least three digits, and no more after the point."""
+    if value is None:
+        return "-"
+    after = 2 - math.floor(math.log10(value)) if value > 0 else 0
+    return f"{value:,.{max(after, 0)}f}"
 
 
 def html_table(head: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]],

@@ -1,5 +1,6 @@
 """Exchange between ranks that are threads: equal bits, sums by hand, bytes, keys, failures."""
 
+import threading
 from dataclasses import replace
 from itertools import pairwise
 
@@ -145,12 +146,13 @@ def test_counted_bytes_are_those_of_the_transport(exchange, n_ranks):
         return aggregator.traffic, recorder.count
 
     for traffic, count in run_ranks(n_ranks, work):
-        assert traffic.total() == count
+        total = traffic.total()
+        assert (total.sent, total.received) == (count.sent, count.received)
         assert traffic.n_steps == 3
         if exchange == "all_gather":
             bits = make_codec("dqsg").expected_bits(np.ones(SHAPES["fc1.weight"]))
             size = (n_ranks - 1) * bits / 8
-            assert traffic.last_step["fc1.weight"] == Count(size, size)
+            assert traffic.last_step["fc1.weight"] == Count(size, size, bits / 8)
 
 
 def test_traffic_of_two_phases_does_not_grow_with_ranks():
@@ -303,10 +305,37 @@ def test_traffic():
     traffic.begin_step()
     traffic.add_frame(["a", "b"], [b"12", b"3"], 10, sent=3, received=1)
     assert traffic.last_step == {"a": Count(6, 2), "b": Count(3, 1), "": Count(21, 7)}
+    traffic.add_frame(["a"], [b"12"], 9, sent=0, own=True)
+    assert traffic.last_step["a"] == Count(6, 2, 2)
     traffic.begin_step()
     traffic.add("a", 1, 1)
     assert traffic.step_total() == Count(1, 1)
-    assert traffic.total() == Count(31, 11)
+    assert traffic.total() == Count(31, 11, 2)
+
+
+@every_exchange
+@pytest.mark.parametrize("n_ranks", [1, 3])
+def test_made_bytes_are_those_of_all_encoded_messages(exchange, n_ranks, monkeypatch):
+    """Each once, those that stay on the rank, those of both phases and statistics included."""
+    made, codec = {}, make_codec("alq", bucket_size=64)
+    for one in (type(codec), type(make_codec("none"))):
+        def count(self, values, key, side=None, encode=one.encode):
+            message = encode(self, values, key, side)
+            place = threading.get_ident()
+            made[place] = made.get(place, 0) + len(message)
+            return message
+
+        monkeypatch.setattr(one, "encode", count)
+
+    def work(transport):
+        aggregator = Aggregator(codec, exchange=exchange, min_size=60)
+        for step in range(2):
+            aggregator.average(transport, gradients(transport.rank, step))
+        assert aggregator.traffic.last_step["fc1.weight"].made > 0
+        return aggregator.traffic.total().made, made[threading.get_ident()]
+
+    for counted, encoded in run_ranks(n_ranks, work):
+        assert counted == encoded
 
 
 def test_bad_exchange():

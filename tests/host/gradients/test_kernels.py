@@ -86,7 +86,8 @@ def test_any_codec(seed, count, levels, bucket_size, name, payload):
     assert decoded[0] == decoded[1]
 
 
-@pytest.mark.parametrize("name", ["qsgd-linf", "dqsg", "terngrad"])
+@pytest.mark.parametrize("name", ["qsgd-linf", "dqsg", "terngrad", "ndqsg", "qcs", "qcs-1bit",
+                                  "qcs-mmse", "alq-linf", "optimal"])
 def test_corners(both, name):
     largest, key = np.finfo(np.float32).max, Key(3)
     for bucket_size in (0, 4):
@@ -99,6 +100,71 @@ def test_corners(both, name):
             assert message == expected
             found, wanted = both(lambda codec=codec, message=message: codec.decode(message, key))
             assert found.tobytes() == wanted.tobytes()
+
+
+SKETCHES = [("qcs", {}), ("qcs", {"share": 0.3, "levels": 127}), ("qcs-1bit", {"share": 0.7}),
+            ("qcs-mmse", {"levels": 2, "share": 0.01}), ("qcs", {"levels": 3, "payload": "radix"})]
+
+
+@pytest.mark.parametrize("name, options", SKETCHES)
+def test_sketches(both, name, options):
+    for number, count in enumerate(COUNTS):
+        for bucket_size in (0, 1, (2, 3, 4, 8, 100, 128, 500, 2048)[number % 8]):
+            codec = make_codec(name, bucket_size=bucket_size, **options)
+            same_messages(both, codec, values_of(count, count), Key(number, 3, 2, 1))
+
+
+def same_messages(both, codec, vector, key, side=None):
+    """Messages and values that are the same with and without the loops; returns the message."""
+    message, expected = both(lambda: codec.encode(vector, key, side))
+    assert message == expected
+    found, wanted = both(lambda: codec.decode(message, key, side))
+    assert found.dtype == wanted.dtype == np.float32
+    assert found.tobytes() == wanted.tobytes()
+    return message
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"levels": 127, "ratio": 128}, {"levels": 127, "ratio": 2}, {"alpha": 0.9},
+    {"levels": 7, "ratio": 4, "alpha": 0.6}, {"levels": 2, "ratio": 2, "payload": "radix"}])
+def test_nested(both, options):
+    """With side information from exact to none at all."""
+    rng, modes = np.random.default_rng(7), set()
+    for number, count in enumerate(COUNTS):
+        codec = make_codec("ndqsg", bucket_size=(0, 1, 64, 100, 5000)[number % 5], **options)
+        vector, key = values_of(count, count), Key(number, 1, 2, 3)
+        for deviation in (0, 0.01, 0.1, 1):
+            side = (vector + deviation * np.max(np.abs(vector), initial=0)
+                    * rng.normal(size=count)).astype(np.float32)
+            modes.add(codec.nesting(same_messages(both, codec, vector, key, side)).nested)
+        same_messages(both, codec, vector, key)
+    assert modes == {True, False}
+
+
+def test_other_side_information(both):
+    """Is refused by the loops, too."""
+    codec, vector = make_codec("ndqsg", levels=127, ratio=3), values_of(1, 3000)
+    message = codec.encode(vector, Key(1), vector)
+
+    def text():
+        with pytest.raises(MessageError, match="other side information") as error:
+            codec.decode(message, Key(1), -vector)
+        return str(error.value)
+
+    assert len(set(both(text))) == 1
+
+
+@pytest.mark.parametrize("name, options", [
+    ("nuqsgd", {}), ("nuqsgd", {"bits": 5, "zero": False}), ("alq", {"levels": 2}),
+    ("alq", {"bits": 8}), ("alq-linf", {"levels": 5, "symmetric": False}), ("amq", {"bits": 4}),
+    ("optimal", {}), ("optimal", {"per": "tensor", "bits": 8}), ("optimal", {"levels": 2})])
+def test_levels(both, name, options):
+    for number, count in enumerate(COUNTS):
+        codec = make_codec(name, bucket_size=(0, 1, 64, 100, 5000)[number % 5], **options)
+        vector = values_of(count, count)
+        if codec.adapts and count:
+            codec.update([codec.statistics(vector)])
+        same_messages(both, codec, vector, Key(number, 3, 2, 1))
 
 
 @pytest.mark.parametrize("n_symbols", [*range(2, 34), 64, 65, 100, 128, 129, 255, 256])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.host.gradients.helpers import CORNERS, check_corner, check_mean, check_variance, errors
 
-from bitstep.gradients import Key, MessageError, make_codec
+from bitstep.gradients import Key, MessageError, kernels, make_codec
 from bitstep.gradients.codecs.ndqsg import Ndqsg, Nesting
 from bitstep.gradients.codecs.nesting import fold, overload_probability, unfold
 from bitstep.gradients.codecs.uniform import FRACTION, Uniform
@@ -40,6 +40,7 @@ def test_example_of_the_paper(monkeypatch):
 
     dither = round(0.3 * FRACTION + (FRACTION - 1) / 2)
     monkeypatch.setattr(Uniform, "_dither", lambda self, count, key: np.full(count, dither))
+    monkeypatch.setattr(kernels, "find_kernels", lambda: None)      # they make their own dither
     codec = Ndqsg(levels=5, ratio=3, payload="radix")
     # Enough values to make nesting worth its checksum.
     vector, side = np.full(200, -4.2), np.full(200, -3.4)

@@ -22,7 +22,7 @@ def test_every_figure_is_in_the_documentation(name):
 
 
 def test_section_is_the_documentation(capsys):
-    main()
+    main([])
     printed = capsys.readouterr().out.strip()
     assert printed == section()
     assert printed in PAGE.read_text(encoding="utf-8")

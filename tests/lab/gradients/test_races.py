@@ -17,7 +17,7 @@ from bitstep_lab.gradients.race import Race, probe, run_race, tuned_step
 from bitstep_lab.gradients.tasks import make_task
 from bitstep_lab.gradients.timing import Network
 from bitstep_lab.gradients.training import Batches, Setting, train
-from bitstep_lab.gradients.workers import Workers
+from bitstep_lab.gradients.workers import Workers, bits_of
 from bitstep_lab.races.run_store import RunStore
 
 SHAPES = {"weight": (40, 30), "bias": (30,)}
@@ -156,11 +156,12 @@ def test_controller_follows_all_tensors_and_its_bits_are_told():
         some = [{name: value * 0.01**step for name, value in one.items()} for one in gradients(2)]
         done = workers.exchange(step, some, [1.0] * 2)
         plain.exchange(step, some, [1.0] * 2)
-        bits.append(workers.bits(step))
+        bits.append(bits_of(workers.codecs, step))
         sent.append(done.sent)
     assert bits[-1] < bits[0]           # the gradients have become small
     assert sent[-1] < sent[1]
-    assert Workers(parse_contestant("dqsg"), SHAPES, n_workers=1, seed=0, n_steps=1).bits(0) is None
+    plain = Workers(parse_contestant("dqsg"), SHAPES, n_workers=1, seed=0, n_steps=1)
+    assert bits_of(plain.codecs, 0) is None
 
 
 def test_time_by_hand():

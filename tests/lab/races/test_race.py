@@ -13,8 +13,8 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Loss
 from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_profiles import PROFILES, profile
-from bitstep_lab.races.board_runs import EpochClock
-from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn
+from bitstep_lab.races.board_runs import EpochClock, _bytes_moved, _Entry
+from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn, Task
 from bitstep_lab.races.experiments import experiments, pipelines_of
 from bitstep_lab.races.judging import finish, judge, rtl_sentence
 from bitstep_lab.races.race_data import GENERATORS, RaceData, is_at_hand, race_data
@@ -253,6 +253,23 @@ def test_names_are_unique():
     assert len(set(names)) == len(names)
 
 
+def test_optimal_levels_in_a_race():
+    """Rows with tables, a pipeline that has them, and their bytes."""
+    features = np.random.default_rng(1).standard_t(3, (50, 4))
+    data = Dataset("tails", features, features.sum(axis=1), "regression")
+    race = Race(RaceData("tails", data, "drawn", 50), "linreg", profile("paper"), ())
+    entries = {levels: _Entry.of(Pipeline(bits=3, encoding="compensated", levels=levels),
+                                 Task(race, np.full(2, 0.1), 1))
+               for levels in ("uniform", "optimal")}
+    rows = {levels: entry.outputs[0].rows for levels, entry in entries.items()}
+    assert rows["uniform"].level_tables is None
+    assert rows["optimal"].level_tables.shape == (4, 8)
+    assert rows["optimal"].variance.sum() < 0.7 * rows["uniform"].variance.sum()
+    assert [entry.config.level_tables for entry in entries.values()] == [False, True]
+    moved = [_bytes_moved(entry.outputs) for entry in entries.values()]
+    assert moved[1] - moved[0] == 4 * 8
+
+
 def test_objective_of_a_race():
     dataset = Dataset("three", np.eye(3), np.array([4.0, 7.0, 9.0]), "classification")
     race = Race(RaceData("three", dataset, "test", 3), "ls-svm", PROFILES["paper"], (), l2=0.5)
@@ -270,8 +287,8 @@ def test_experiments(quick):
     assert len(set(keys)) == len(keys)
     figures = {"".join(filter(str.isdigit, part)) for experiment in chosen
                for part in experiment.figure.split(",")}
-    assert figures >= {"4", "5", "6", "9", "10", "11", "12"}
-    assert pipelines_of(chosen, rtl=True) == (5 if quick else 30)
+    assert figures >= {"4", "5", "6", "9", "10", "11", "12", *(() if quick else "78")}
+    assert pipelines_of(chosen, rtl=True) == (5 if quick else 32)
     assert pipelines_of(chosen, rtl=False) == (1 if quick else 6)
     for experiment in chosen:
         names = [contestant.name for contestant in experiment.contestants]

@@ -11,8 +11,9 @@ from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
 from bitstep_lab.races.experiments import Experiment
 from bitstep_lab.races.judging import judge
+from bitstep_lab.races.plot_styles import style_of
 from bitstep_lab.races.report import COLUMNS, SUMMARY, run_curves
-from bitstep_lab.races.report_page import write_page
+from bitstep_lab.races.report_page import _digits, write_page
 
 CONTESTANTS = (FLOAT, *(Pipeline(bits=bits, encoding="nearest", refetch=bits == 2)
                         for bits in (8, 4, 2)), Cpu(method="sgd"), Sklearn())
@@ -80,7 +81,7 @@ def test_bars_start_at_zero():
     from matplotlib.figure import Figure
     race = made_race()
     results = [result for result in race["results"] if result["status"] == "ok"]
-    for kind, axis in (("speedup", "x"), ("cycles", "y"), ("refetched", "y")):
+    for kind, axis in (("speedup", "x"), ("cycles", "x"), ("refetched", "y")):
         figure = Figure()
         assert plots.KINDS[kind](figure, race, results)
         axes = figure.axes[0]
@@ -91,8 +92,39 @@ def test_contestants_look_different():
     race = made_race()
     results = [result for result in race["results"] if result["status"] == "ok"]
     looks = [(style["color"], style["marker"], style.get("linestyle"))
-             for style in (plots._style(result, results) for result in results)]
+             for style in (style_of(result, results) for result in results)]
     assert len(set(looks)) == len(looks)
+
+
+def test_nobody_is_left_out_of_a_drawing():
+    from matplotlib.figure import Figure
+    race = made_race()
+    results = [result for result in race["results"] if result["status"] == "ok"]
+    shown = {}
+    for kind in ("time", "speedup", "cycles"):
+        figure = Figure()
+        assert plots.KINDS[kind](figure, race, results)
+        axes = figure.axes[0]
+        shown[kind] = {text.get_text() for text in axes.get_yticklabels()} if kind != "time" \
+            else {line.get_label() for line in axes.lines}
+        notes = {text.get_text() for text in axes.texts}
+        assert kind != "speedup" or "no result" in notes
+    assert shown["time"] >= {result["name"] for result in results}
+    assert shown["speedup"] == {result["name"] for result in race["results"]}
+    assert shown["cycles"] == {
+        result["name"] for result in results if result["kind"] == "pipeline"}
+
+
+def test_a_column_has_one_unit(tmp_path):
+    """Seconds of a run are milliseconds of the page, with digits that can be read."""
+    page = page_of(tmp_path, made_race())
+    row = re.search(r"<tr class='other'><td>.*?</tr>", page)
+    assert row is not None
+    cells = re.findall(r"<td>(.*?)</td>", row[0])
+    assert "<th>time an epoch, ms</th>" in page
+    assert cells[6:] == ["5,000", "1.00", "600", "15,600"]
+    assert [_digits(value) for value in (None, 0.0123456, 9.996, 1234.5)] \
+        == ["-", "0.0123", "10.00", "1,234"]
 
 
 def page_of(tmp_path, race, drawn=()):

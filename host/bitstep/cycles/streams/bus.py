@@ -2,10 +2,10 @@
 
 from collections import deque
 
+from bitstep.cycles.shape import BURST
 from bitstep.cycles.streams.memory import Memory
 
 _UNLIMITED = 1 << 20    # bytes per cycle, more than all ports move
-BURST = 16              # most beats of a burst, which ends where so many are aligned
 
 
 class SharedMemory:

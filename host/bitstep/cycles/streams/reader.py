@@ -2,7 +2,8 @@
 
 from collections import deque
 
-from bitstep.cycles.streams.bus import BURST, Address, SharedMemory
+from bitstep.cycles.shape import BURST
+from bitstep.cycles.streams.bus import Address, SharedMemory
 
 
 class Reader:

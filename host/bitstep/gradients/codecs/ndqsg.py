@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bitstep.checks import check_integer
+from bitstep.gradients import kernels
 from bitstep.gradients.codecs.nesting import (
     corrections_bits,
     decode_corrections,
@@ -29,7 +30,13 @@ from bitstep.gradients.codecs.nesting import (
     fold,
     unfold,
 )
-from bitstep.gradients.codecs.uniform import FRACTION, FRACTION_BITS, LARGEST, Uniform
+from bitstep.gradients.codecs.uniform import (
+    FRACTION,
+    FRACTION_BITS,
+    LARGEST,
+    Uniform,
+    word_key,
+)
 from bitstep.gradients.errors import MessageError
 from bitstep.gradients.vectors import checked_side, checked_vector, of_buckets
 from bitstep.gradients.wire.header import unpack_message
@@ -103,14 +110,14 @@ class Ndqsg(Uniform):
 
     def _encode_shaped(self, values, key, side):
         flat = values.reshape(-1)
-        scales, dither, sent = self.scales(flat), self._dither(flat.size, key), b""
+        scales, sent = self.scales(flat), b""
         side, mode = self._clipped(side, scales), PLAIN
         if side is not None and self._is_near(flat, side, scales):
-            indices = self._indices(self._scaled(flat), scales, dither)
-            sent, mode = self._nested(indices, side, scales, dither), NESTED
+            symbols, coarse = self._nest(flat, side, scales, key)
+            sent, mode = self._nested(symbols, coarse), NESTED
         else:
-            indices = self._indices(flat, scales, dither)
-        whole = self.coding.encode(indices + self.levels, self.n_symbols)
+            symbols = self._symbols(flat, scales, key)
+        whole = self.coding.encode(symbols, self.n_symbols)
         if mode == PLAIN or len(whole) <= len(sent):
             sent, mode = whole, PLAIN if mode == PLAIN or self.alpha == 1 else SHRUNK
         return bytes([mode]) + scales.astype("<f4").tobytes() + sent
@@ -129,12 +136,12 @@ class Ndqsg(Uniform):
         if mode != PLAIN and side is None:
             raise ValueError("the message was encoded with side information; give decode the side "
                              "that encode got")
-        side, dither = self._clipped(side, scales), self._dither(count, key)
+        side = self._clipped(side, scales)
         if mode == NESTED:
-            indices = self._unnested(body[size:], side, scales, dither)
+            symbols = self._unnested(body[size:], side, scales, key)
         else:
-            indices = self.coding.decode(body[size:], count, self.n_symbols) - self.levels
-        return self._received(indices, scales, dither, None if mode == PLAIN else side)
+            symbols = self.coding.decode(body[size:], count, self.n_symbols, np.uint8)
+        return self._received(symbols, scales, key, None if mode == PLAIN else side)
 
     def _encode(self, values, key):
         return self._encode_shaped(values, key, None)
@@ -142,47 +149,79 @@ class Ndqsg(Uniform):
     def _decode(self, body, count, key, side):
         return self._decode_shaped(body, (count,), key, side)
 
-    def _nested(self, indices, side, scales, dither) -> bytes:
+    def _nested(self, symbols, coarse) -> bytes:
         """Corrections, checksum, remainders."""
-        folded = fold(indices, self.ratio)
-        found = unfold(folded, self._centres(side, scales, dither), self.ratio, FRACTION)
-        return encode_corrections((indices - found) // self.ratio, self.most_coarse) \
-            + _checksum(indices) + self.coding.encode(folded + self.ratio // 2, self.ratio)
+        remainders = fold(np.arange(self.n_symbols) - self.levels, self.ratio) + self.ratio // 2
+        return encode_corrections(coarse, self.most_coarse) + self._checksum(symbols) \
+            + self.coding.encode(remainders.astype(np.uint8)[symbols], self.ratio)
 
-    def _unnested(self, sent, side, scales, dither) -> np.ndarray:
-        """The fine indices of :meth:`_nested`."""
+    def _unnested(self, sent, side, scales, key) -> np.ndarray:
+        """The symbols of :meth:`_nested`."""
         coarse, rest = decode_corrections(sent, side.size, self.most_coarse)
-        folded = self.coding.decode(rest[4:], side.size, self.ratio) - self.ratio // 2
-        indices = unfold(folded, self._centres(side, scales, dither), self.ratio, FRACTION) \
-            + self.ratio * coarse
-        if (np.abs(indices) > self.levels).any() or _checksum(indices) != rest[:4]:
+        folded = self.coding.decode(rest[4:], side.size, self.ratio, np.uint8)
+        symbols, sound = self._unnest(folded, coarse, side, scales, key)
+        if not sound or self._checksum(symbols) != rest[:4]:
             raise MessageError("the message was encoded with other side information, or another "
                                "key; all ranks must have the same side")
-        return indices
+        return symbols
 
-    def _indices(self, values, scales, dither) -> np.ndarray:
-        """Fine indices: int64, from -M to M."""
-        targets = self.targets(values, scales).astype(np.int64)
-        return targets + dither >> FRACTION_BITS
+    def _nest(self, values, side, scales, key) -> tuple[np.ndarray, np.ndarray]:
+        """Symbols of the fine indices, and coarse steps of corrections: integers, shape (count,)"""
+        loops = kernels.find_kernels()
+        if loops:
+            symbols = np.empty(values.size, np.uint8)
+            coarse = np.empty(values.size, np.int64)
+            loops.nest_values(values, side, *self._nesting(scales, values.size, key), symbols,
+                              coarse)
+            return symbols, coarse
+        dither = self._dither(values.size, key)
+        targets = self.targets(self._scaled(values), scales).astype(np.int64)
+        indices = targets + dither >> FRACTION_BITS
+        folded = fold(indices, self.ratio)
+        found = unfold(folded, self._centres(side, scales, dither), self.ratio, FRACTION)
+        return indices + self.levels, (indices - found) // self.ratio
+
+    def _unnest(self, folded, coarse, side, scales, key) -> tuple[np.ndarray, bool]:
+        """Symbols of the fine indices, and False if one of these is outside its range."""
+        loops = kernels.find_kernels()
+        if loops:
+            symbols = np.empty(side.size, np.uint8)
+            sound = loops.unnest_values(folded, side, *self._nesting(scales, side.size, key),
+                                        coarse, symbols)
+            return symbols, sound
+        centres = self._centres(side, scales, self._dither(side.size, key))
+        indices = unfold(folded.astype(np.int64) - self.ratio // 2, centres, self.ratio, FRACTION) \
+            + self.ratio * coarse
+        return indices + self.levels, not (np.abs(indices) > self.levels).any()
+
+    def _nesting(self, scales, count, key):
+        """Settings of the kernels."""
+        return self._factors(scales), self.bucket_size or max(count, 1), np.float32(self.alpha), \
+            self.levels * FRACTION, self.ratio, word_key(key)
 
     def _centres(self, side, scales, dither) -> np.ndarray:
         """alpha y and the centred dither, in units of D1 / (2 F): int64."""
         targets = self.targets(self._scaled(side), scales).astype(np.int64)
         return 2 * (targets + dither) - (FRACTION - 1)
 
-    def _received(self, indices, scales, dither, side) -> np.ndarray:
+    def _received(self, symbols, scales, key, side) -> np.ndarray:
         """Received values of fine indices: float32."""
-        numbers = 2 * (indices * FRACTION - dither) + FRACTION - 1
         with np.errstate(under="ignore", over="ignore"):
             units = scales / np.float32(2 * self.levels * FRACTION)
-            values = numbers.astype(np.float32) \
-                * of_buckets(units, indices.size, self.bucket_size)
-            if side is not None and self.alpha < 1:
-                values = self._scaled(values) + np.float32(1 - self.alpha**2) * side
+            if side is None or self.alpha == 1:
+                return self._values(symbols, units, key)
+            numbers = 2 * ((symbols.astype(np.int64) - self.levels) * FRACTION
+                           - self._dither(symbols.size, key)) + FRACTION - 1
+            values = numbers.astype(np.float32) * of_buckets(units, symbols.size, self.bucket_size)
+            values = self._scaled(values) + np.float32(1 - self.alpha**2) * side
         return np.clip(values, -LARGEST, LARGEST)
 
     def _scaled(self, values):
         return values if self.alpha == 1 else np.float32(self.alpha) * values
+
+    def _checksum(self, symbols) -> bytes:
+        indices = symbols.astype(np.int8) - np.int8(self.levels)
+        return zlib.crc32(indices.tobytes()).to_bytes(4, "little")
 
     def _clipped(self, side, scales):
         """Side information within the scale, for no value lies beyond it; None if there is none."""
@@ -263,7 +302,3 @@ class Ndqsg(Uniform):
                                self.most_coarse) \
             + self.coding.expected_bits(flat.size, folded / count)
         return min(plain, nested)
-
-
-def _checksum(indices: np.ndarray) -> bytes:
-    return zlib.crc32(indices.astype(np.int8).tobytes()).to_bytes(4, "little")

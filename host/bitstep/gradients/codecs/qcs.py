@@ -26,28 +26,26 @@ Everything up to the scale is done in integers, and so is everything after it:
 """
 
 from math import log
-from typing import NamedTuple
 
 import numpy as np
 
 from bitstep.checks import check_integer
 from bitstep.gradients.codecs.base import Codec
-from bitstep.gradients.codecs.hadamard import hadamard
-from bitstep.gradients.codecs.shares import choose, kept_of, share_code
+from bitstep.gradients.codecs.projection import (
+    FRACTION,
+    FRACTION_BITS,
+    VALUE_BITS,
+    Block,
+    fixed_point,
+)
+from bitstep.gradients.codecs.shares import kept_of, share_code
 from bitstep.gradients.errors import MessageError
 from bitstep.gradients.keys import Key
 from bitstep.gradients.vectors import bucket_blocks, checked_vector
 from bitstep.gradients.wire.payloads import PAYLOADS
 
-FRACTION_BITS = 23
-FRACTION = 2**FRACTION_BITS
-VALUE_BITS = 24                         # of a value in fixed point, without its sign
 MAX_LEVELS = 127
 LEVEL_BITS = 7
-LEAST_VALUE = np.float32(2.0**-64)      # a bucket whose largest value is below it is sent as zeros
-LARGEST = np.finfo(np.float32).max
-DITHER_STREAM = 0                       # of the key's random words
-SIGN_STREAM = 2
 BUCKET = 512
 
 
@@ -65,28 +63,6 @@ def gamma(n: int, k: int, levels: float) -> float:
     """
     spread = log(k) / (k - 1) if k > 1 else 1 / 3
     return n / k - 1 + n / (4 * levels**2) * spread
-
-
-class Block(NamedTuple):
-    """Buckets of one size: place of their values, how many, values of each, n, and rows k."""
-
-    part: slice
-    buckets: int
-    size: int
-    n: int
-    k: int
-
-    def rows(self, key: Key) -> np.ndarray:
-        """Numbers of the rows that are sent, rising, shape (k,)."""
-        return choose(key, 1, self.n, self.k)[0]
-
-    def transform(self, values: np.ndarray) -> np.ndarray:
-        """The Hadamard transform of values (int64, shape (buckets, at most n)), padded with
-        zeros: shape (buckets, n).
-        """
-        padded = np.zeros((self.buckets, self.n), np.int64)
-        padded[:, :values.shape[1]] = values
-        return hadamard(padded)
 
 
 class Qcs(Codec):
@@ -135,11 +111,13 @@ class Qcs(Codec):
 
     def blocks(self, count: int) -> list[Block]:
         """Buckets of ``count`` values; at most two blocks of equal ones."""
-        found = []
+        found, place = [], 0
         for start, buckets, size in bucket_blocks(count, self.bucket_size):
             n = 1 << (size - 1).bit_length()
-            found.append(Block(slice(start, start + buckets * size), buckets, size, n,
-                               kept_of(self.share_code, n)))
+            k = kept_of(self.share_code, n)
+            found.append(Block(slice(start, start + buckets * size),
+                               slice(place, place + buckets * k), buckets, size, n, k))
+            place += buckets * k
         return found
 
     def sent(self, count: int) -> int:
@@ -147,45 +125,25 @@ class Qcs(Codec):
         return sum(block.buckets * block.k for block in self.blocks(count))
 
     def _encode(self, values, key):
-        targets, scales = self._targets(values, key)
-        symbols = targets + self.half_range + _dither(key, targets.size) >> FRACTION_BITS
-        return scales.astype("<f4").tobytes() + self.coding.encode(symbols, self.n_symbols)
-
-    def _targets(self, values, key) -> tuple[np.ndarray, np.ndarray]:
-        """The integers t of all numbers that are sent (int64), and the scales of the buckets."""
-        signs = _signs(key, values.size)
-        targets, scales = [np.zeros(0, np.int64)], [np.zeros(0, np.float32)]
+        symbols, scales = np.empty(self.sent(values.size), np.uint8), [np.zeros(0, np.float32)]
         for block in self.blocks(values.size):
-            fixed, exponents = _fixed_point(values[block.part].reshape(block.buckets, block.size))
-            rows = block.transform(fixed * signs[block.part].reshape(fixed.shape))
-            sent = rows[:, block.rows(key)].astype(np.float32)
-            most = np.abs(sent).max(axis=1, keepdims=True)
-            factors = np.zeros_like(most)
-            np.divide(np.float32(self.half_range), most, out=factors, where=most > 0)
-            exact = np.rint(sent * factors).astype(np.int64)
-            targets.append(np.clip(exact, -self.half_range, self.half_range).reshape(-1))
-            # The scale is n times smaller than the number: sums may be beyond float32.
-            scales.append(np.ldexp(most / np.float32(block.n), exponents - VALUE_BITS).reshape(-1))
-        return np.concatenate(targets), np.concatenate(scales)
+            symbols[block.sent], of_block = block.symbols(values, key, self.half_range)
+            scales.append(of_block)
+        return np.concatenate(scales).astype("<f4").tobytes() \
+            + self.coding.encode(symbols, self.n_symbols)
 
     def _decode(self, body, count, key, side):
-        size, sent = 4 * self.n_buckets(count), self.sent(count)
+        size = 4 * self.n_buckets(count)
         scales = np.frombuffer(body, "<f4", size // 4) if len(body) >= size else np.zeros(0)
         if scales.nbytes != size or not (np.isfinite(scales) & (scales >= 0)).all():
             raise MessageError(f"the message must have {size // 4} scales, finite and not negative")
-        symbols = self.coding.decode(body[size:], sent, self.n_symbols).astype(np.int64)
-        numbers = 2 * (symbols * FRACTION - self.half_range - _dither(key, sent)) + FRACTION - 1
-        signs, values, place, bucket = _signs(key, count), np.empty(count, np.float32), 0, 0
+        symbols = self.coding.decode(body[size:], self.sent(count), self.n_symbols, np.uint8)
+        values, bucket = np.empty(count, np.float32), 0
         for block in self.blocks(count):
-            found = np.zeros((block.buckets, block.n), np.int64)
-            found[:, block.rows(key)] = \
-                numbers[place:place + block.buckets * block.k].reshape(block.buckets, -1)
-            back = block.transform(found)[:, :block.size] \
-                * signs[block.part].reshape(block.buckets, -1)
             units = scales[bucket:bucket + block.buckets].astype(np.float64) \
                 * (self.alpha(block.n, block.k) * block.n / block.k / (2 * self.half_range))
-            values[block.part] = np.clip(back * units[:, None], -LARGEST, LARGEST).reshape(-1)
-            place, bucket = place + block.buckets * block.k, bucket + block.buckets
+            values[block.part] = block.values(symbols[block.sent], units, key, self.half_range)
+            bucket += block.buckets
         return values
 
     # Statistics
@@ -195,8 +153,8 @@ class Qcs(Codec):
         values, _ = checked_vector(vector)
         flat, found = values.reshape(-1), np.zeros(values.size, np.float32)
         for block in self.blocks(values.size):
-            rows = flat[block.part].reshape(block.buckets, block.size)
-            fixed, exponents = _fixed_point(rows)
+            rows = block.buckets_of(flat)
+            fixed, exponents = fixed_point(rows)
             mean = self.alpha(block.n, block.k) * np.ldexp(fixed, exponents - VALUE_BITS)
             found[block.part] = (mean - rows).reshape(-1)
         return found.reshape(values.shape)
@@ -218,7 +176,9 @@ class Qcs(Codec):
         signs and rows are those of one key, since their mean has no formula.
         """
         values, _ = checked_vector(vector)
-        targets, _ = self._targets(values.reshape(-1), Key(0))
+        targets = np.concatenate([np.zeros(0, np.int64), *(
+            block.targets(values.reshape(-1), Key(0), self.half_range)[0]
+            for block in self.blocks(values.size))])
         lower = targets + self.half_range >> FRACTION_BITS
         places = (targets + self.half_range) % FRACTION / FRACTION
         found = np.bincount(lower, 1 - places, self.n_symbols + 1) \
@@ -259,25 +219,3 @@ class Qcs1Bit(Qcs):
     def __init__(self, *, share: float = 1.0, bucket_size: int = BUCKET):
         super().__init__(share=share, bucket_size=bucket_size)
         self.half_range = FRACTION // 2
-
-
-def _fixed_point(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Buckets as integers of 24 bits (int64, the same shape), in units of 2**(exponent - 24), and
-    the exponents, shape (buckets, 1).
-    """
-    most = np.abs(rows).max(axis=1, keepdims=True)
-    exponents = np.where(most < LEAST_VALUE, 0, np.frexp(most)[1])
-    exact = np.ldexp(rows.astype(np.float64), VALUE_BITS - exponents)
-    return np.where(most < LEAST_VALUE, 0, np.rint(exact).astype(np.int64)), exponents
-
-
-def _signs(key, count):
-    """Random signs: value i has bit i mod 32 of word i // 32, a one meaning -1."""
-    words = key.words((count + 31) // 32, stream=SIGN_STREAM).astype("<u4")
-    bits = np.unpackbits(words.view(np.uint8), count=count, bitorder="little")
-    return 1 - 2 * bits.astype(np.int64)
-
-
-def _dither(key, count):
-    words = key.words(count, stream=DITHER_STREAM)
-    return (words >> np.uint32(32 - FRACTION_BITS)).astype(np.int64)

@@ -103,7 +103,7 @@ class Uniform(Codec):
             return (targets + self._dither(values.size, key) >> FRACTION_BITS) + self.levels
         symbols = np.empty(values.size, np.uint8)
         loops.round_values(values, self._factors(scales), self.bucket_size or max(values.size, 1),
-                           self.levels * FRACTION, _word_key(key), FRACTION_BITS, symbols)
+                           self.levels * FRACTION, word_key(key), FRACTION_BITS, symbols)
         return symbols
 
     def _values(self, symbols, units, key):
@@ -111,9 +111,9 @@ class Uniform(Codec):
         loops = kernels.find_kernels()
         if loops:
             values = np.empty(symbols.size, np.float32)
-            word_key = _word_key(key) if self.subtractive else np.zeros(0, np.uint32)
+            words = word_key(key) if self.subtractive else np.zeros(0, np.uint32)
             loops.restore_values(symbols, units, self.bucket_size or max(symbols.size, 1),
-                                 self.levels, word_key, FRACTION_BITS, values)
+                                 self.levels, words, FRACTION_BITS, values)
             return values
         numbers = (symbols.astype(np.int32) - self.levels) << FRACTION_BITS + 1
         if self.subtractive:
@@ -188,7 +188,7 @@ class Uniform(Codec):
             + self.coding.expected_bits(values.size, self.probabilities(vector))
 
 
-def _word_key(key: Key) -> np.ndarray:
+def word_key(key: Key) -> np.ndarray:
     """Key and stream of the dither, as the kernels take them."""
     return np.array([*key.words_key, DITHER_STREAM], np.uint32)
 

@@ -1,8 +1,9 @@
 """Adaptive bits without a theory: the baselines that the DQ-SGD paper compares with.
 
-The DQ-SGD paper says of each one which statistic it follows and in which direction. The rules here
-take those from it; everything else is a choice made here, and each class says which. (In its
-related work the paper exchanges the two references.)
+The sources of these two were not at hand. All that is known of them here is what the DQ-SGD paper
+says in its introduction: which statistic each one follows, and when it takes more bits. Everything
+else is a choice made here, and each class says which. They are no reproductions. (The DQ-SGD paper
+exchanges the two references in places; names and statistics are matched by the titles.)
 """
 
 from math import ceil, log2
@@ -15,9 +16,10 @@ from bitstep.gradients.control.schedule import LEVELS, MAX_BITS, MIN_BITS
 class OlandRaj(BitController):
     """Bits by the root mean square (RMS) of the gradient (after Oland and Raj, ICASSP 2015).
 
-    From the paper: a gradient of larger RMS has more bits, so the first steps have the most.
-    Chosen here: levels in proportion to the RMS, M = M_0 RMS / RMS_0, rounded up. So a step between
-    levels stays about the same in units of the gradient.
+    From the DQ-SGD paper: a gradient of larger RMS has more bits, so there are more bits early in a
+    training and fewer later. Chosen here: the RMS is that of all values of all ranks; levels are in
+    proportion to it, M = M_0 RMS / RMS_0, rounded up. So a step between levels stays about the same
+    in units of the gradient.
 
     Parameters
     ----------
@@ -43,10 +45,10 @@ class AdaQs(BitController):
     """Bits by the ratio of mean to standard deviation (MSDR) of the gradient (after AdaQS: Guo et
     al., ICASSP 2020).
 
-    From the paper: the statistic, moving averages of moments for it, and few bits at first, more
-    later. Chosen here: mean and deviation of the magnitudes of all values; averages of the first
-    two moments over updates, with the bias of their start removed; one bit more for every
-    factor by which the ratio has fallen below its first value, and never one less.
+    From the DQ-SGD paper: the statistic; and few bits in early epochs, more and more later. Chosen
+    here, all else: a ratio that falls asks for more bits; it is that of the magnitudes of all
+    values; the first two moments are averaged over updates, with the bias of their start removed;
+    one bit more for every factor ``fall`` that it is below the first one, and never one less.
 
     Parameters
     ----------

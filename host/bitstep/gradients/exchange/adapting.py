@@ -1,6 +1,7 @@
 """Codecs whose state follows the gradients of all ranks."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -79,7 +80,8 @@ def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
             found.append(wire.encode(facts, UNUSED))
         return found
 
-    pieces = [Piece.whole(entries[places[0]]) for _, places in groups.values()]
+    nameless = [replace(entries[places[0]], name="") for _, places in groups.values()]
+    pieces = [Piece.whole(entry) for entry in nameless]     # statistics belong to no tensor
     rows = gather(transport, traffic, [pieces] * transport.world_size, statistics)
     for place, (codec, _) in enumerate(groups.values()):
         facts = [wire.decode(row[place], UNUSED) for row in rows]

@@ -90,7 +90,8 @@ class Aggregator:
         self._choice = CodecChoice(codec, options, error_feedback=error_feedback,
                                    min_size=min_size, overrides=overrides)
         self.step, self.skipped, self.n_skipped = 0, False, 0
-        self.traffic, self.loss = Traffic(), None
+        self.traffic = Traffic()
+        self.loss: float | None = None
         self._entries: list[Entry] = []
         self._plain: list[Entry] = []           # the same, uncompressed, for warm-up
         self._loaded: dict[str, Any] | None = None
@@ -168,6 +169,11 @@ class Aggregator:
         return {entry.name: average for entry, average in zip(self._entries, averages, strict=True)}
 
     # Tensors
+
+    @property
+    def codecs(self) -> dict[str, Codec]:
+        """Codecs of the tensors, by name; empty before the first step."""
+        return {entry.name: entry.codec for entry in self._entries}
 
     def _check_tensors(self, transport, values, codecs) -> None:
         shapes = {name: one.shape for name, one in values.items()}

@@ -52,7 +52,8 @@ def gather(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Pie
     for rank, (row, messages) in enumerate(zip(pieces, rows, strict=True)):
         own = rank == transport.rank
         traffic.add_frame(_names(row), messages, len(frames[rank]) + transport.overhead,
-                          sent=transport.world_size - 1 if own else 0, received=0 if own else 1)
+                          sent=transport.world_size - 1 if own else 0, received=0 if own else 1,
+                          own=own)
     return rows
 
 
@@ -85,9 +86,8 @@ def scatter(transport: Transport, traffic: Traffic, pieces: Sequence[Sequence[Pi
         rows = make()
         frames = [join_messages(row) for row in rows]
         for rank, (row, messages) in enumerate(zip(pieces, rows, strict=True)):
-            if rank != own:
-                traffic.add_frame(_names(row), messages, len(frames[rank]) + transport.overhead,
-                                  sent=1)
+            size = len(frames[rank]) + transport.overhead
+            traffic.add_frame(_names(row), messages, size, sent=0 if rank == own else 1, own=True)
     except Exception as failure:
         error, frames = failure, [failure_frame(failure)] * transport.world_size
     found = transport.all_to_all(frames)

@@ -12,6 +12,7 @@ from bitstep.gradients.keys import Key
 
 NUMBER_BITS, SLICE_BITS = 18, 13        # of a key's tensor; the highest bit is the phase
 MAX_TENSORS, MAX_RANKS = 2**NUMBER_BITS, 2**SLICE_BITS
+SECOND_PHASE = 2**(NUMBER_BITS + SLICE_BITS)    # of a key's tensor: averages that a rank sends
 MIN_SLICE = 1024
 
 
@@ -77,8 +78,7 @@ class Piece:
     @property
     def tensor(self) -> int:
         """Number of the piece in a key: no two pieces or phases have the same random words."""
-        return self.entry.number | (self.slice or 0) << NUMBER_BITS \
-            | self.phase << NUMBER_BITS + SLICE_BITS
+        return self.entry.number | (self.slice or 0) << NUMBER_BITS | self.phase * SECOND_PHASE
 
     def encode(self, values: np.ndarray, key: Key) -> bytes:
         """The message of values (shape of the piece)."""

@@ -6,15 +6,25 @@ from dataclasses import dataclass
 
 @dataclass
 class Count:
-    """Bytes to and from other ranks."""
+    """Bytes of a rank.
+
+    Attributes
+    ----------
+    sent, received : int
+        To and from other ranks.
+    made : int
+        Messages that the rank encoded, each once, however many ranks get it; nothing around them.
+    """
 
     sent: int = 0
     received: int = 0
+    made: int = 0
 
-    def add(self, sent: int, received: int) -> None:
+    def add(self, sent: int, received: int, made: int = 0) -> None:
         """Count more bytes."""
         self.sent += sent
         self.received += received
+        self.made += made
 
 
 class Traffic:
@@ -42,18 +52,19 @@ class Traffic:
         self.last_step = {}
         self.n_steps += 1
 
-    def add(self, name: str, sent: int, received: int) -> None:
+    def add(self, name: str, sent: int, received: int, made: int = 0) -> None:
         """Count bytes of a tensor."""
         for counts in (self.last_step, self.all_steps):
-            counts.setdefault(name, Count()).add(sent, received)
+            counts.setdefault(name, Count()).add(sent, received, made)
 
     def add_frame(self, names: Sequence[str], messages: Sequence[bytes], size: int, *,
-                  sent: int = 0, received: int = 0) -> None:
+                  sent: int = 0, received: int = 0, own: bool = False) -> None:
         """Count a frame of some size, and the messages of tensors in it, as often as it was sent
-        and received.
+        and received. ``own``: this rank made the messages.
         """
         for name, message in zip(names, messages, strict=True):
-            self.add(name, sent * len(message), received * len(message))
+            length = len(message)
+            self.add(name, sent * length, received * length, length if own else 0)
         rest = size - sum(map(len, messages))
         self.add("", sent * rest, received * rest)
 
@@ -69,5 +80,5 @@ class Traffic:
 def _total(counts: dict[str, Count]) -> Count:
     total = Count()
     for count in counts.values():
-        total.add(count.sent, count.received)
+        total.add(count.sent, count.received, count.made)
     return total

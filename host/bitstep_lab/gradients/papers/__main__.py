@@ -1,6 +1,18 @@
-"""``python -m bitstep_lab.gradients.papers``: a section of docs/results/gradients.md."""
+"""Figures that the papers print beside those that came out here, as sections of
+docs/results/gradients.md.
 
-from bitstep_lab.gradients.papers import alq, dq_sgd, dqsg, qcs, zipml
+Without options: figures that need no training. With --race: those of a race of FC-300-100.
+
+    bitstep gradients race fc --steps 60 --seeds 2 --budget-mb 0 --out DIR \\
+        --codecs $(python -m bitstep_lab.gradients.papers --codecs)
+    python -m bitstep_lab.gradients.papers --race DIR
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from bitstep_lab.gradients.papers import alq, dq_sgd, dqsg, qcs, trained, zipml
 from bitstep_lab.gradients.papers.claims import runs_table, table
 from bitstep_lab.gradients.papers.training import RUNS
 
@@ -16,9 +28,48 @@ def section() -> str:
     return "\n\n".join(parts)
 
 
-def main() -> None:
+def trained_section(folder: Path) -> str:
+    """The table of claims that a race judges, in Markdown.
+
+    Parameters
+    ----------
+    folder : Path
+        Folder of the race's report.
+
+    Raises
+    ------
+    ValueError
+        If it has no race of FC-300-100 with all codecs.
+    """
+    try:
+        races = json.loads((folder / "races.json").read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"the folder must have the report of a race: {error}") from error
+    race = next((race for race in races if race["model"] == "fc"), None)
+    if race is None:
+        raise ValueError(f"{folder} must have a race of fc; it has "
+                         f"{', '.join(race['model'] for race in races)}")
+    return table([claim for claims in trained.claims(race).values() for claim in claims])
+
+
+def main(arguments: list[str] | None = None) -> None:
     """Print the tables."""
-    print(section())
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n    ")[0],
+                                     prog="python -m bitstep_lab.gradients.papers",
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--codecs", action="store_true", help="print the codecs of the race")
+    choice.add_argument("--race", metavar="DIR", type=Path, help="report of the race")
+    options = parser.parse_args(arguments)
+    if options.codecs:
+        print(" ".join(trained.CODECS))
+    elif options.race:
+        try:
+            print(trained_section(options.race))
+        except ValueError as error:
+            parser.error(str(error))
+    else:
+        print(section())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bitstep_lab.markdown import markdown_table
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -74,16 +76,10 @@ def bound(claim: str, printed: str, found: float, limit: float, *, at_least: boo
 
 def table(claims: Sequence[Claim]) -> str:
     """Table of claims in Markdown."""
-    return _markdown(["claim", "the paper prints", "came out", "agrees"],
-                     [[one.claim, one.printed, one.found, one.agrees] for one in claims])
+    return markdown_table(["claim", "the paper prints", "came out", "agrees"],
+                          [[one.claim, one.printed, one.found, one.agrees] for one in claims])
 
 
 def runs_table(runs: Sequence[Run]) -> str:
     """Table of claims that need a training, in Markdown."""
-    return _markdown(["claim", "counterpart"], [[one.claim, one.counterpart] for one in runs])
-
-
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    bodies = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-    lines = [head, ["---"] * len(head), *bodies]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    return markdown_table(["claim", "counterpart"], [[one.claim, one.counterpart] for one in runs])

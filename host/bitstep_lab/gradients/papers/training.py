@@ -8,55 +8,67 @@ def _race(rest: str, what: str = "") -> str:
     return f"`bitstep gradients race {rest}`" + (f": {what}" if what else "")
 
 
+FC = "on FC-300-100 [below](#what-a-training-shows)"
 CIFAR = "not at this scale, because CIFAR-10 is not bundled"
 IMAGENET = "not at this scale, because ImageNet and its networks need GPUs for days"
 WORKERS = "--workers 1 2 4 8"
 
 RUNS: dict[str, list[Run]] = {
     "ALQ": [
-        Run("Fig. 1, 4, 12: variance on each method's own path",
-            "none, because the form of Fig. 5 compares on equal gradients"),
+        Run("Fig. 1, 4, 12: variance on each method's own path", FC),
+        Run("Fig. 2: random rounding of values", "none, because it is a drawing of the method"),
         Run("Fig. 3, 9, 10: loss during the training",
-            _race("resnet", "loss against steps and bytes")),
+            f"{FC}; {_race('resnet', 'loss against steps and bytes')}"),
         Run("Fig. 5, 11: variance on the path of uncompressed SGD",
-            _race("resnet", "error of one message of every codec")),
-        Run("Fig. 6: levels during the training", _race("resnet --codecs alq", "levels over time")),
-        Run("Fig. 7: effect of bucket size and bits",
-            _race("resnet --codecs alq:bits=3,bucket_size=64 alq:bits=4,bucket_size=8192 ..")),
-        Run("Fig. 13, 14: number of workers", _race(f"resnet {WORKERS}")),
+            f"{FC}; {_race('resnet', 'error of one message of every codec')}"),
+        Run("Fig. 6: levels during the training",
+            f"{FC}; {_race('resnet --codecs alq', 'levels over time')}"),
+        Run("Fig. 7: effect of bucket size and bits", FC),
+        Run("Fig. 8: convergence of the level updates",
+            "two claims of the table above, on a Gaussian bucket"),
+        Run("Fig. 13: 32 workers", f"up to 8; {_race(f'resnet {WORKERS}')}"),
+        Run("Fig. 14: clipping at 2.5 deviations", "none, because only `terngrad` clips here"),
         Run("Tables 1, 4: accuracy on ImageNet", IMAGENET),
         Run("Tables 1, 2: accuracy of ResNet32 and ResNet110 on CIFAR-10",
-            f"{CIFAR}; {_race('resnet')} on digits"),
+            f"{CIFAR}; {FC}, and {_race('resnet')} on digits"),
+        Run("Table 3: settings of the trainings", "none, because it has no result"),
         Run("Tables 5, 6: time of a step", "not at this scale, because they are of V100 GPUs; "
             f"{_race('resnet', 'modelled times')}")],
     "QCS": [
-        Run("Fig. 2: linear regression, n = 64", _race("linreg")),
+        Run("Fig. 1: schema of the workers", "none, because it is a drawing"),
+        Run("Fig. 2: linear regression, n = 64, m = 50",
+            "`python -m bitstep_lab.gradients.papers --regression`, "
+            "[below](#steps-that-converge)"),
         Run("Fig. 3: gamma against the gain",
             "`python -m bitstep_lab.gradients.sketches`: least gamma at a compression gain"),
         Run("Fig. 4: relative error on LeNet's gradients",
-            _race("lenet", "error of one message of every codec")),
+            f"{FC}; {_race('lenet', 'error of one message of every codec')}"),
         Run("Fig. 5: time to compress", "not at this scale, because it is of a Titan Xp"),
         Run("22 s for 100 batches of AlexNet against 27, 42, 55 and 90 s", IMAGENET),
         Run("Fig. 6: accuracy against workers", _race(f"fc lenet {WORKERS}")),
-        Run("Fig. 7: convergence of FC and LeNet", _race("fc lenet")),
+        Run("Fig. 7: convergence of FC and LeNet", f"{FC}; {_race('lenet')}"),
         Run("Fig. 8: convergence of CifarNet", f"{CIFAR}; {_race('lenet')} on digits")],
     "DQSG": [
         Run("Table 1: TernGrad's column (426.2, 2641.2, 1692 Kbit)",
             "none, because the paper does not say what is counted"),
         Run("Table 2: entropies",
-            _race("fc lenet --codecs dqsg:payload=range one-bit", "bytes a step")),
+            f"{FC}; {_race('lenet --codecs dqsg:payload=range one-bit', 'bytes a step')}"),
         Run("Table 3: accuracy of CifarNet after 50 epochs",
             f"{CIFAR}; {_race('lenet')} on digits"),
-        Run("Fig. 4: accuracy against workers", _race(f"fc lenet {WORKERS}")),
-        Run("Fig. 5: accuracy of nested quantization, 8 workers",
-            _race("fc --workers 8 --codecs none dqsg:levels=3 ndqsg"))],
+        Run("Fig. 1, 2: schemata", "none, because they are drawings"),
+        Run("Fig. 4: accuracy against workers", f"{FC}, 4 workers; {_race(f'fc lenet {WORKERS}')}"),
+        Run("Fig. 5: accuracy of nested quantization, 8 workers, half of them nested",
+            f"{FC}, 4 workers, all nested; "
+            f"{_race('fc --workers 8 --codecs none dqsg:levels=3 ndqsg')}")],
     "DQ-SGD": [
         Run("Fig. 1, Table II: accuracy against communication",
-            _race("resnet", "accuracy against bytes")),
+            f"{FC}; {_race('resnet', 'accuracy against bytes')}"),
         Run("Fig. 2: fixed against dynamic bits, bits of every step",
-            _race("resnet --codecs qsgd-linf:bits=6 dq-sgd:like_bits=6", "bits over time")),
+            f"{FC}; "
+            + _race("resnet --codecs qsgd-linf:bits=6 dq-sgd:like_bits=6", "bits over time")),
         Run("Fig. 3: accuracy at equal communication",
-            _race("resnet --codecs qsgd-linf:bits=4 dq-sgd:mean_bits=4"))],
+            f"{FC}; {_race('resnet --codecs qsgd-linf:bits=4 dq-sgd:mean_bits=4')}"),
+        Run("Table I: settings of the trainings", "none, because it has no result")],
     "ZipML": [
         Run("linear models from few bits, refetching, the FPGA's speed-up",
             "[encodings.md](encodings.md), [refetching.md](refetching.md), [races.md](races.md)")],

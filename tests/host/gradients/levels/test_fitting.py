@@ -11,6 +11,7 @@ import pytest
 from bitstep.gradients.codecs.levels.distribution import Mixture
 from bitstep.gradients.codecs.levels.fitting import (
     Objective,
+    _sweep,
     best_multiplier,
     coordinate_descent,
     dense_start,
@@ -72,6 +73,27 @@ def test_equation_16_as_printed_has_the_integral_1_over_sigma():
     assert integral(lambda x: p(x) / 0.25, -1, 1) == pytest.approx(4, abs=1e-8)
     x = np.linspace(-1, 1, 9)
     assert one(0.25, folded=False, mean=0.1).density(x) == pytest.approx(p(x))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_sweep_raises_the_variance(seed):
+    """Each level goes to its best place between its neighbours, however narrow the parts are."""
+    rng = np.random.default_rng(seed)
+    deviations = 10.0**rng.uniform(-3.5, -0.5, rng.integers(1, 6))
+    folded = bool(seed % 2)
+    objective = Objective(Mixture(0.3 * rng.normal(size=deviations.size) * deviations, deviations,
+                                  np.full(deviations.size, 1 / deviations.size), folded),
+                          zero=seed % 4 == 1)
+    free = np.linspace(0 if folded else -1, 1, int(rng.integers(3, 10)))[1:-1]
+    values = [objective.value(free)]
+    for _ in range(12):
+        free = _sweep(objective, free)
+        values.append(objective.value(free))
+    assert (np.diff(values) <= 1e-9 * np.array(values[1:])).all()
+    assert values[-1] < values[0]
+    some = slice(1, None, 2) if free.size > 1 else slice(0, None, 2)
+    slope, curvature = objective.gradient(free, some)       # the last ones that were moved
+    assert (np.abs(slope) <= 1e-8 * curvature + 1e-12).all()
 
 
 @pytest.mark.parametrize("folded, zero", [(False, False), (True, False), (True, True)])

@@ -6,7 +6,7 @@ import numpy as np
 
 from bitstep.checks import check_choice
 from bitstep.gradients.codecs.levels import bounds, rounding
-from bitstep.gradients.codecs.levels.rounding import ONE, ROUNDING_STREAM
+from bitstep.gradients.codecs.levels.rounding import ONE
 from bitstep.gradients.codecs.levels.scaled import Scaled, level_count, read_scales
 from bitstep.gradients.vectors import NORMS, bucket_starts, checked_vector, of_buckets
 
@@ -70,14 +70,12 @@ class Levelled(Scaled):
 
     def _encode(self, values, key):
         scales = self.scales(values)
-        numbers = rounding.targets(values, scales, self.bucket_size)
-        symbols = rounding.rounded(numbers, self._fixed,
-                                   key.words(values.size, stream=ROUNDING_STREAM))
+        symbols = rounding.symbols_of(values, scales, self.bucket_size, self._fixed, key)
         return scales.astype("<f4").tobytes() + self.coding.encode(symbols, self.n_levels)
 
     def _decode(self, body, count, key, side):
         scales, rest = read_scales(body, self.n_buckets(count))
-        symbols = self.coding.decode(rest, count, self.n_levels)
+        symbols = self.coding.decode(rest, count, self.n_levels, np.uint8)
         levels = (self._fixed / ONE).astype(np.float32)     # exact
         with np.errstate(under="ignore"):
             return levels[symbols] * of_buckets(scales, count, self.bucket_size)

@@ -61,15 +61,15 @@ class Objective:
         terms = (level + high) * moments.first - level * high * moments.mass - moments.second
         return float(np.cumsum(terms)[-1])
 
-    def gradient(self, free: np.ndarray, some: slice = slice(None)
+    def gradient(self, free: np.ndarray, some: "slice | np.ndarray" = slice(None)
                  ) -> tuple[np.ndarray, np.ndarray]:
         """First and second derivative by each of some free levels (equations 6, 30 and 37).
 
         Parameters
         ----------
         free : ndarray of float64, shape (s,)
-        some : slice
-            The levels of interest.
+        some : slice or ndarray of int64
+            The levels of interest, rising.
         """
         below, above = (ends[some] for ends in self.ends(free))
         level, count = free[some], free[some].size
@@ -77,7 +77,7 @@ class Objective:
         left = moments.first[:count] - below * moments.mass[:count]
         density = self.mixture.density(level)
         curvature = (above - below) * density
-        if self.mirrored and count and (some.start or 0) == 0:
+        if self.mirrored and count and np.arange(free.size)[some][0] == 0:
             left[0] = 2 * level[0] * moments.mass[0]
             curvature[0] = (level[0] + above[0]) * density[0] + 2 * moments.mass[0]
         return left - (above * moments.mass[count:] - moments.first[count:]), curvature
@@ -118,44 +118,44 @@ def coordinate_descent(objective: Objective, starts: list[np.ndarray]) -> np.nda
         for _ in range(TRIAL_SWEEPS):
             start = _sweep(objective, start)
         tried.append(start)
-    free = min(tried, key=objective.value)
+    free, change = min(tried, key=objective.value), 0.0
     for _ in range(MAX_SWEEPS):
-        before, free = free, _sweep(objective, free)
-        if np.max(np.abs(free - before)) < ACCURACY:
+        # Levels that the next sweep will move anyway need few digits more than it moves them.
+        before, free = free, _sweep(objective, free, max(change, ACCURACY) / 100)
+        change = float(np.max(np.abs(free - before)))
+        if change < ACCURACY:
             break
     return free
 
 
-def _sweep(objective, free):
-    free = free.copy()
+def _sweep(objective, free, accuracy=ACCURACY / 100):
     for first in (0, 1):
-        some = slice(first, None, 2)
-        if free[some].size:
-            free[some] = _best_between(objective, free, some)
+        free = _best_between(objective, free, np.arange(first, free.size, 2), accuracy)
     return free
 
 
-def _best_between(objective, free, some):
-    """Each of some levels where its derivative is 0, by Newton's method within a bisection. A
-    level with no mass around it stays.
+def _best_between(objective, free, some, accuracy):
+    """Levels of which some are where their derivative is 0, by Newton's method within a bisection.
+    A level with no mass around it stays.
     """
     low, high = (ends[some] for ends in objective.ends(free))
-    trial, done = free.copy(), np.zeros(low.size, bool)
-    for step in range(100):
-        slope, curvature = objective.gradient(trial, some)
-        here = trial[some]
+    free = free.copy()
+    for step in range(100 if some.size else 0):
+        slope, curvature = objective.gradient(free, some)
+        here = free[some]
         low, high = np.where(slope < 0, here, low), np.where(slope > 0, here, high)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             newton = here - slope / curvature
         # In the tails Newton's steps are short; every third step halves the interval.
         inside = (newton > low) & (newton < high) & (step % 3 < 2)
-        moved = np.where(inside, newton, (low + high) / 2)
-        done |= slope == 0
-        trial[some] = np.where(done, here, moved)
-        done |= np.abs(moved - here) < ACCURACY / 100
-        if done.all():
+        # A step within the last digits may end on the edge of the interval.
+        there = (slope == 0) | (np.abs(newton - here) < accuracy)
+        free[some] = moved = np.where(inside, newton, np.where(there, here, (low + high) / 2))
+        going = ~there & (np.abs(moved - here) >= accuracy)
+        some, low, high = some[going], low[going], high[going]
+        if not some.size:
             break
-    return trial[some]
+    return free
 
 
 def gradient_descent(objective: Objective, free: np.ndarray) -> np.ndarray:

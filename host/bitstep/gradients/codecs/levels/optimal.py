@@ -78,7 +78,7 @@ class Optimal(Scaled):
     def _encode(self, values, key):
         scales, numbers, sets = self._quantized(values)
         words = key.words(values.size, stream=ROUNDING_STREAM)
-        symbols = np.zeros(values.size, np.int64)
+        symbols = np.zeros(values.size, np.uint8)
         for part, levels in zip(self._by_set(values.size), sets, strict=True):
             symbols[part] = rounding.rounded(numbers[part], levels, words[part])
         return scales.astype("<f4").tobytes() + sets.astype("<i4").tobytes() \
@@ -94,7 +94,7 @@ class Optimal(Scaled):
         if (np.diff(sets) < 0).any() or (np.abs(sets) > ONE).any():
             raise MessageError(f"the message's levels must rise from at least {-ONE} to at most "
                                f"{ONE}")
-        symbols = self.coding.decode(rest[size:], count, self.n_levels)
+        symbols = self.coding.decode(rest[size:], count, self.n_levels, np.uint8)
         units = of_buckets(scales.astype(np.float64), count, self.bucket_size) / ONE
         values = np.zeros(count)
         for part, levels in zip(parts, sets, strict=True):

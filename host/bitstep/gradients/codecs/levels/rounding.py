@@ -8,6 +8,8 @@ where u is a random word of 32 bits. Both sides are below 2**63 + 1.
 
 import numpy as np
 
+from bitstep.gradients import kernels
+from bitstep.gradients.keys import Key
 from bitstep.gradients.vectors import of_buckets
 
 ONE = 2**30
@@ -72,10 +74,14 @@ def check_fixed(fixed: np.ndarray, size: int) -> np.ndarray:
 
 def targets(values: np.ndarray, scales: np.ndarray, bucket_size: int) -> np.ndarray:
     """The integers t of values (float32): int64, shape of ``values``; 0 where the scale is 0."""
+    exact = np.rint(values * of_buckets(_factors(scales), values.size, bucket_size))
+    return np.clip(exact.astype(np.int64), -ONE, ONE)
+
+
+def _factors(scales):
     factors = np.zeros_like(scales)
     np.divide(np.float32(ONE), scales, out=factors, where=scales > 0)
-    exact = np.rint(values * of_buckets(factors, values.size, bucket_size))
-    return np.clip(exact.astype(np.int64), -ONE, ONE)
+    return factors
 
 
 def intervals(numbers: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -100,8 +106,26 @@ def intervals(numbers: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, np.nd
     return lower, numbers - fixed[lower], fixed[lower + 1] - fixed[lower]
 
 
+def symbols_of(values: np.ndarray, scales: np.ndarray, bucket_size: int, fixed: np.ndarray,
+               key: Key) -> np.ndarray:
+    """Symbols of values (float32), rounded by the key's words: integers, shape of ``values``."""
+    loops = kernels.find_kernels()
+    if not loops:
+        words = key.words(values.size, stream=ROUNDING_STREAM)
+        return rounded(targets(values, scales, bucket_size), fixed, words)
+    symbols = np.empty(values.size, np.uint8)
+    loops.round_to_levels(values, _factors(scales), bucket_size or max(values.size, 1), fixed,
+                          np.array([*key.words_key, ROUNDING_STREAM], np.uint32), symbols)
+    return symbols
+
+
 def rounded(numbers: np.ndarray, fixed: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Symbols of integers t, rounded by random words of 32 bits: int64."""
+    """Symbols of integers t, rounded by random words of 32 bits: integers."""
+    loops = kernels.find_kernels()
+    if loops:
+        symbols = np.empty(numbers.size, np.uint8)
+        loops.round_targets(numbers, fixed, words, symbols)
+        return symbols
     lower, offsets, gaps = intervals(numbers, fixed)
     thresholds = offsets.astype(np.uint64) << np.uint64(32)
     return lower + (words.astype(np.uint64) * gaps.astype(np.uint64) < thresholds)

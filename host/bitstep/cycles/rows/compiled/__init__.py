@@ -1,0 +1,1 @@
+"""Epochs whose rows are fetched again, simulated cycle by cycle in compiled loops."""
