@@ -1,5 +1,6 @@
 """Cycles of a whole run, and the counters that it leaves."""
 
+import functools
 import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -70,9 +71,22 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
                          f"not {len(open_rows)}")
     if not saturated:
         shape = replace(shape, epochs=epochs)
-    clock = RunClock(shape, _streams(shape, memory or Memory(), saturated))
-    clock.run(epochs, saturated, open_rows if shape.refetching else None)
+    memory = memory or Memory()
+    counters, ends = _counted(shape, memory, epochs, saturated, open_rows) if shape.refetching \
+        else _counted_before(shape, memory, epochs, saturated)
+    return dict(counters), list(ends)
+
+
+def _counted(shape, memory, epochs, saturated, open_rows):
+    clock = RunClock(shape, _streams(shape, memory, saturated))
+    clock.run(epochs, saturated, open_rows)
     return clock.counters(None if saturated else 0), clock.ends
+
+
+@functools.lru_cache(maxsize=16)
+def _counted_before(shape, memory, epochs, saturated):
+    """Counters without refetching: models of the same rows mostly have the same."""
+    return _counted(shape, memory, epochs, saturated, None)
 
 
 def _streams(shape, memory, saturated):
