@@ -2,6 +2,7 @@
 rows.
 """
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,12 @@ from bitstep.quantization import (
     scaler_of_ranges,
 )
 from bitstep.quantization.bounds import Bounds, given_bounds
+from bitstep.quantization.scaling import (
+    RangeWarning,
+    clipped_features,
+    columns_of,
+    scaler_of_columns,
+)
 from bitstep.training.choices import RowChoice, resolve_rows, resolve_training
 from bitstep.training.chunks import (
     Clipped,
@@ -39,6 +46,7 @@ from bitstep.training.chunks import (
 from bitstep.training.estimator_file import estimator_model, restore
 from bitstep.training.losses import decide, mean_losses, outputs
 from bitstep.training.models import MODELS, Model
+from bitstep.training.noise_floor import noise_floor
 from bitstep.training.objective import Objective, Training, check_batch
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import SCHEDULES, automatic_step
@@ -75,11 +83,12 @@ class _LowPrecisionModel(BaseEstimator):
 
     coef_: Any
     intercept_: Any
+    clip_range_: np.ndarray | None
     _rows: RowChoice
 
     def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform", epochs=20,
                  step: Any = "auto", schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0,
-                 box: Any = None, copies=1, scaler="minmax", feature_range: Any = "auto",
+                 box: Any = None, copies=1, scaler="quantile", feature_range: Any = "auto",
                  label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None):
@@ -122,7 +131,7 @@ class _LowPrecisionModel(BaseEstimator):
         with self._opened(config, prepared.options) as device:
             trained = train_model(prepared.outputs, device, config, objective, training,
                                   initial=initial, first_epoch=before)
-        self._finish(prepared, trained, training, before, classes)
+        self._finish(prepared, trained, objective, training, before, classes)
         if trained.interrupted:
             raise KeyboardInterrupt
 
@@ -136,7 +145,7 @@ class _LowPrecisionModel(BaseEstimator):
         batch = min(self.batch, len(features))
         choice = self._choice(self._kind(), batch)
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
-        columns = self._columns(features, kept)
+        columns = self._columns(features, kept, resume)
         labels = self._labels(targets, kept)
         rows = self._quantized(features, columns, choice, options["bus_width"], kept)
         return _Prepared(features, options, batch, choice, kept, columns, labels, rows,
@@ -152,13 +161,16 @@ class _LowPrecisionModel(BaseEstimator):
             prepared.rows, objective, epochs=epochs, schedule=self.schedule, batch=prepared.batch,
             step=step, fit_intercept=self.fit_intercept, model_range=_given(self.model_range))
 
-    def _finish(self, prepared: "_Prepared", trained: TrainedModel, training: Training,
-                before: int, classes: np.ndarray | None) -> None:
+    def _finish(self, prepared: "_Prepared", trained: TrainedModel, objective: Objective,
+                training: Training, before: int, classes: np.ndarray | None) -> None:
         """Set the learned attributes after ``before`` epochs of earlier calls and these."""
         losses = mean_losses(self._kind().loss, prepared.columns.values, prepared.labels.values,
                              trained.coefs, trained.intercepts)
         named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
         self.step_ = float(training.steps[0]) if named else None
+        floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[-1],
+                            steps=trained.steps, loss=float(losses[-1]))
+        self.noise_floor_ = None if floor is None else floor.share
         self._rows = prepared.choice
         self._learn(trained, losses, before, classes)
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
@@ -215,19 +227,25 @@ class _LowPrecisionModel(BaseEstimator):
                 continue
             if model.interrupted:
                 raise KeyboardInterrupt
-            one._finish(prepared, model, wishes[number][1], 0, classes)
+            one._finish(prepared, model, *wishes[number], 0, classes)
         return estimators
 
     def _checked(self, X, y) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Rows, targets of the outputs, and classes of a first call."""
         raise NotImplementedError
 
-    def _columns(self, features: np.ndarray, kept: bool) -> Clipped:
+    def _columns(self, features: np.ndarray, kept: bool, resume: bool) -> Clipped:
         """Features within the ranges in effect."""
+        given = given_bounds("feature_range", self.feature_range, features.shape[1])
+        clip = None if given else self.clip_range_ if resume else self._own_clip(features)
         return clipped(features, "feature values", symmetric=self.scaler == "maxabs",
                        before=Bounds(*self.feature_range_) if kept else None,
-                       rows_before=self.n_samples_seen_ if kept else 0,
-                       given=given_bounds("feature_range", self.feature_range, features.shape[1]))
+                       rows_before=self.n_samples_seen_ if kept else 0, given=given, clip=clip)
+
+    def _own_clip(self, features: np.ndarray) -> np.ndarray | None:
+        """The clip of the first rows, or a warning where one would help."""
+        return scaler_of_columns(columns_of(features), self.scaler, lambda text: warnings.warn(
+            f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=5)).clip
 
     def _labels(self, targets: np.ndarray, kept: bool) -> Clipped:
         """Targets of the outputs within the range in effect; those of classes are as they are."""
@@ -251,6 +269,7 @@ class _LowPrecisionModel(BaseEstimator):
                          "labels": self.clipped_["labels"] + labels.count}
         self.n_samples_seen_ += len(features)
         self.feature_range_ = np.array([columns.bounds.low, columns.bounds.high])
+        self.clip_range_ = columns.clip
 
     def _learn(self, trained: TrainedModel, losses: np.ndarray, before: int,
                classes: np.ndarray | None) -> None:
@@ -367,12 +386,14 @@ class _LowPrecisionModel(BaseEstimator):
         estimator = cls()
         model, estimator._rows = restore(estimator, path, estimator._kind().task)
         estimator._set_model(model.coef, model.intercept)
+        estimator.clip_range_ = model.clip
         return estimator
 
     def _values(self, X) -> np.ndarray:
         """Output values, shape (n_rows, n_outputs)."""
         check_is_fitted(self)
         rows: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        rows = clipped_features(rows, self.clip_range_)
         return outputs(rows, np.atleast_2d(self.coef_)[None], np.atleast_1d(self.intercept_)[None])[
             :, 0]
 
@@ -411,8 +432,11 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         Largest magnitude of these weights, in units of the target; None for no bound.
     copies : int, default=1
         Independently drawn copies of the rows, read in turn by the epochs.
-    scaler : {"minmax", "maxabs"}, default="minmax"
-        How columns are taken to [-1, 1].
+    scaler : {"quantile", "minmax", "maxabs"}, default="quantile"
+        How columns are taken to [-1, 1]: ``minmax`` from their range, ``maxabs`` from their largest
+        magnitude. ``quantile`` is as ``minmax``, but a column whose range between the quantiles
+        0.1 % and 99.9 % is at most half of its range is clipped at these: what is beyond counts as
+        the nearer one, in :meth:`predict`, too (``clip_range_``).
     feature_range : (low, high) or "auto", default="auto"
         Lowest and highest value of the features that their codes stand for: numbers, or arrays of
         shape (n_features,). A value beyond counts as the nearer end while training, with a
@@ -454,10 +478,17 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
         1/(2K) sum of squared residuals over the K rows of the call, with values beyond their range
         as they were trained on; the mean over several targets.
+    noise_floor_ : float or None
+        Estimate of what the rounding to codes adds to the loss of float SGD, as a share of that
+        (:mod:`bitstep.training.noise_floor`); None where there is no estimate: other losses than
+        ``squared_error``, encodings without corrections, penalties, more than 256 features.
     feature_range_ : ndarray of float64, shape (2, n_features)
         Lowest and highest value of each feature that its codes stand for; it never shrinks.
     label_range_ : (float, float), or ndarray of float64, shape (2, n_targets)
         The same of the targets.
+    clip_range_ : ndarray of float64, shape (2, n_features), or None
+        Lowest and highest value of each feature that :meth:`predict` tells apart, with scaler
+        ``quantile``; infinite for those that are not clipped, None if none is.
     clipped_ : dict of str to int
         Values beyond these ranges since training began: of ``features`` and ``labels``.
     n_samples_seen_ : int
@@ -598,7 +629,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
 
     Parameters
     ----------
-    loss : {"squared_error", "squared_hinge", "hinge", "log_loss"}, default="squared_error"
+    loss : {"squared_error", "squared_hinge", "hinge", "log_loss"}, default="log_loss"
         Loss to minimise, with f(x) the output and y = +1 or -1: 1/2 (f(x) - y)^2 (least-squares
         SVM), 1/2 max(0, 1 - y f(x))^2 (L2-SVM), max(0, 1 - y f(x)) (SVM), or log(1 + exp(-y f(x)))
         (logistic regression).
@@ -634,7 +665,9 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
         the mean of the loss over rows and outputs.
-    n_iter_, step_, counters_, feature_range_, clipped_, n_samples_seen_, model_range_, first_rows_
+    n_iter_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
+        See :class:`LowPrecisionRegressor`.
+    n_samples_seen_, model_range_, first_rows_
         See :class:`LowPrecisionRegressor`.
     n_features_in_, feature_names_in_
         See :class:`LowPrecisionRegressor`.
@@ -645,8 +678,10 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     >>> from bitstep import LowPrecisionClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> model = LowPrecisionClassifier(bits=4, random_state=0).fit(X, y)
-    >>> model.score(X, y) > 0.93
+    >>> model.score(X, y) > 0.95
     True
+    >>> model.predict_proba(X[:3]).shape
+    (3, 2)
 
     The hinge loss reads a row again, at 16 bits, where its codes leave open on which side of the
     margin it is:
@@ -657,17 +692,16 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     >>> svm.counters_["refetched_rows"] < 0.1 * 20 * len(X)
     True
 
-    Logistic regression has probabilities:
+    The squared error needs 4 bits only, since its corrections free it from the noise of rounding:
 
-    >>> logistic = LowPrecisionClassifier(loss="log_loss", random_state=0).fit(X, y)
-    >>> logistic.predict_proba(X[:3]).shape
-    (3, 2)
+    >>> LowPrecisionClassifier(loss="squared_error", random_state=0).fit(X, y).score(X, y) > 0.93
+    True
     """
 
-    def __init__(self, *, loss="squared_error", refetch: Any = "auto", bits: Any = "auto",
+    def __init__(self, *, loss="log_loss", refetch: Any = "auto", bits: Any = "auto",
                  encoding="auto", levels="uniform", epochs=20, step: Any = "auto",
                  schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
-                 scaler="minmax", feature_range: Any = "auto", model_range: Any = "auto",
+                 scaler="quantile", feature_range: Any = "auto", model_range: Any = "auto",
                  fit_intercept=True, device: Any = "auto", warm_start=False,
                  random_state: Any = None):
         super().__init__(

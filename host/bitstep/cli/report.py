@@ -50,7 +50,8 @@ def final(request: Request, model: TrainedModel) -> LinearModel:
     """The model of the last finished epoch, as a file holds it."""
     return LinearModel(model.coefs[-1], model.intercepts[-1],
                        np.asarray(request.problem.classes, np.float64),
-                       describe_config(request, model))
+                       describe_config(request, model),
+                       request.problem.outputs[0].scaler.clip)
 
 
 def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None,

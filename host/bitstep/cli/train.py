@@ -51,6 +51,7 @@ from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import RunError, SaturationError
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve_training
+from bitstep.training.noise_floor import advice, noise_floor
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
@@ -154,6 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
         if sweep:
             sweep.print()
         print_report(report)
+        _print_noise(request, model, report["history"][-1]["train_loss"])
         for path in filter(None, (*outputs.written, arguments.wave)):
             print(f"wrote {path}")
     finally:
@@ -168,6 +170,14 @@ def run(arguments: argparse.Namespace) -> int:
               + (f"; the same command goes on with --resume {writer.path}" if writer else ""),
               file=sys.stderr)
     return stop_signals.code if model.interrupted or stop_signals.received else 0
+
+
+def _print_noise(request: Request, model: TrainedModel, loss: float) -> None:
+    """Print by how much the noise of the codes counts, if it does."""
+    found = noise_floor(request.problem.outputs[0].rows, request.objective, request.training,
+                        weights=model.weights[-1], steps=model.steps, loss=loss)
+    if sentence := advice(found, request.problem.request.bits):
+        print(f"Noise: {sentence}.")
 
 
 def _started(start: Start, request: Request,

@@ -2,6 +2,7 @@
 
 import functools
 import importlib.util
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -72,21 +73,21 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
     if not saturated:
         shape = replace(shape, epochs=epochs)
     memory = memory or Memory()
-    counters, ends = _counted(shape, memory, epochs, saturated, open_rows) if shape.refetching \
-        else _counted_before(shape, memory, epochs, saturated)
+    if shape.refetching:
+        return _run(shape, memory, epochs, saturated, open_rows)
+    with _counting:         # outputs of a model, trained at the same time, have the same shape
+        counters, ends = _known_run(shape, memory, epochs, saturated)
     return dict(counters), list(ends)
 
 
-def _counted(shape, memory, epochs, saturated, open_rows):
+def _run(shape, memory, epochs, saturated, open_rows=None):
     clock = RunClock(shape, _streams(shape, memory, saturated))
     clock.run(epochs, saturated, open_rows)
     return clock.counters(None if saturated else 0), clock.ends
 
 
-@functools.lru_cache(maxsize=16)
-def _counted_before(shape, memory, epochs, saturated):
-    """Counters without refetching: models of the same rows mostly have the same."""
-    return _counted(shape, memory, epochs, saturated, None)
+_known_run = functools.lru_cache(maxsize=16)(_run)
+_counting = threading.Lock()
 
 
 def _streams(shape, memory, saturated):

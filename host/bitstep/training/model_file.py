@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.quantization.scaling import check_clip, clipped_features
 from bitstep.training.checked_file import FileKind
 from bitstep.training.losses import decide, outputs
 
@@ -36,12 +37,16 @@ class LinearModel:
     config : dict
         How it was trained: ``model``, ``loss``, ``encoding``, ``epochs``, ``pipeline`` and others;
         the report's ``config`` (docs/report.md).
+    clip : ndarray of float64, shape (2, n_features), or None
+        Lowest and highest value of each feature that counts as such, see
+        :class:`bitstep.quantization.Scaler`.
     """
 
     coef: np.ndarray
     intercept: np.ndarray
     classes: np.ndarray
     config: dict[str, Any] = field(default_factory=dict)
+    clip: np.ndarray | None = None
 
     def __post_init__(self):
         n_outputs = len(self.coef)
@@ -53,6 +58,11 @@ class LinearModel:
                 f"A model of {len(self.classes)} classes must have {expected} outputs, each with "
                 f"coefficients and an intercept, not shapes {self.coef.shape} and "
                 f"{self.intercept.shape}")
+        if self.clip is not None:
+            try:
+                check_clip(self.clip, self.coef.shape[1])
+            except ValueError as error:
+                raise ModelFileError(str(error)) from error
 
     @property
     def n_features(self) -> int:
@@ -78,6 +88,7 @@ class LinearModel:
         if features.shape[1] != self.n_features:
             raise ModelFileError(f"The model was trained on {self.n_features} features, the data "
                                  f"have {features.shape[1]}: use the data set it was trained for")
+        features = clipped_features(features, self.clip)
         values = outputs(features, self.coef[None], self.intercept[None])[:, 0]
         if len(self.classes):
             return self.classes[decide(values)]
@@ -86,7 +97,8 @@ class LinearModel:
     def save(self, path: str | Path) -> None:
         """Write a model file (NumPy's .npz; whole, or not at all)."""
         KIND.write(path, {"n_features": self.n_features, "config": self.config},
-                   {name: np.asarray(getattr(self, name), np.float64) for name in ARRAYS})
+                   {name: np.asarray(getattr(self, name), np.float64)
+                    for name in (*ARRAYS, *(["clip"] if self.clip is not None else []))})
 
 
 def is_model(path: str | Path) -> bool:
@@ -107,4 +119,5 @@ def load_model(path: str | Path) -> LinearModel:
         If there is none, it is damaged, or another version wrote it.
     """
     header, arrays = KIND.read(path, *ARRAYS)
-    return LinearModel(*(arrays[name] for name in ARRAYS), config=header["config"])
+    return LinearModel(*(arrays[name] for name in ARRAYS), config=header["config"],
+                       clip=arrays.get("clip"))
