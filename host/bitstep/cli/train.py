@@ -3,8 +3,6 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +31,7 @@ from bitstep.cli.options import (
 )
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
 from bitstep.cli.problem import Problem, Request, prepare
-from bitstep.cli.progress import Bar
+from bitstep.cli.progress import epoch_bar
 from bitstep.cli.report import (
     check_plot,
     final,
@@ -262,7 +260,7 @@ def _train_sweep(requests: list[Request], device: Device,
     """Train all candidates with a progress bar; the best one and the comparison."""
     first = requests[0]
     epochs = len(first.training.steps) * len(first.problem.outputs) * len(requests)
-    with _epoch_bar(epochs) as on_epoch:
+    with epoch_bar(epochs) as on_epoch:
         found = train_candidates(
             first.problem.outputs, device, first.config,
             [(one.objective, one.training) for one in requests], timeout_s=arguments.timeout,
@@ -277,23 +275,13 @@ def _train_sweep(requests: list[Request], device: Device,
     return requests[sweep.best], best, sweep
 
 
-@contextmanager
-def _epoch_bar(epochs: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar, and what moves it."""
-    with Bar(epochs, "training", " epochs") as bar:
-        def on_epoch(done):
-            stop_signals.deferred = done == epochs      # the last one: nothing is to be stopped
-            bar.to(done)
-        yield on_epoch
-
-
 def _train(request: Request, device: Device, timeout_s: float,
            writer: CheckpointWriter | None) -> TrainedModel:
     """Train with a progress bar; a saturation says what to try."""
     outputs, training = request.problem.outputs, request.training
     epochs = len(training.steps) * len(outputs)
     try:
-        with _epoch_bar(epochs) as on_epoch:
+        with epoch_bar(epochs) as on_epoch:
             return train_model(outputs, device, request.config, request.objective, training,
                                initial=request.initial, timeout_s=timeout_s, on_epoch=on_epoch,
                                checkpoint=writer)
