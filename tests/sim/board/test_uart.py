@@ -265,9 +265,9 @@ def test_resumed_run_is_that_of_one_piece(tmp_path, monkeypatch, manifest):
     def train_on_board(number, *options):
         monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
                             lambda port, baud: Stopped(SYSTEM, number))
-        return main(["train", "breast_cancer", "--bits", "4", "--epochs", "24", "--train-rows",
-                     "200", "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest",
-                     str(manifest), *map(str, options)])
+        return main(["train", "breast_cancer", "--model", "ls-svm", "--bits", "4", "--epochs", "24",
+                     "--train-rows", "200", "--device", "uart", "--port", "/dev/ttyUSB0",
+                     "--manifest", str(manifest), *map(str, options)])
 
     assert train_on_board(0, "--out", whole) == 0
     assert train_on_board(8, "--out", parts, "--checkpoint", kept) == 130
