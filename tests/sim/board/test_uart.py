@@ -236,34 +236,42 @@ def test_command_line(tmp_path, monkeypatch, capsys, manifest):
 
 
 class Stopped(UartBoard):
-    """A line on which Ctrl-C comes in one of its reads."""
+    """A line on which Ctrl-C comes in a read, once so many have followed a write of a register:
+    then the pipeline runs, and the driver looks at it.
+    """
 
-    reads, at = 0, 0
+    def __init__(self, system, number):
+        super().__init__(system)
+        self.number, self.reads = number, -(1 << 30)
+
+    def write(self, data):
+        if data[2] == 4:        # of a register
+            self.reads = 0
+        super().write(data)
 
     def read(self, n_bytes, timeout_s):
-        Stopped.reads += 1
-        if Stopped.reads == self.at:
+        self.reads += 1
+        if self.reads == self.number:
+            self.number = 0
             raise KeyboardInterrupt
         return super().read(n_bytes, timeout_s)
 
 
 def test_resumed_run_is_that_of_one_piece(tmp_path, monkeypatch, manifest):
-    """Ctrl-C between two answers of the board, in a late epoch."""
+    """Ctrl-C between two answers of a board that is in the middle of its epochs."""
     pytest.importorskip("sklearn")
-    monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
-                        lambda port, baud: Stopped(SYSTEM))
     kept, whole, parts = (tmp_path / name for name in ("run.ckpt", "whole.npz", "parts.npz"))
 
-    def train_on_board(at, *options):
-        monkeypatch.setattr(Stopped, "reads", 0)
-        monkeypatch.setattr(Stopped, "at", at)
-        return main(["train", "breast_cancer", "--bits", "4", "--epochs", "5", "--train-rows",
-                     "60", "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest",
-                     str(manifest), *map(str, options)])
+    def train_on_board(number, *options):
+        monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
+                            lambda port, baud: Stopped(SYSTEM, number))
+        return main(["train", "breast_cancer", "--model", "ls-svm", "--bits", "4", "--epochs", "24",
+                     "--train-rows", "200", "--device", "uart", "--port", "/dev/ttyUSB0",
+                     "--manifest", str(manifest), *map(str, options)])
 
     assert train_on_board(0, "--out", whole) == 0
-    assert train_on_board(round(0.8 * Stopped.reads), "--out", parts, "--checkpoint", kept) == 130
-    assert 0 < load_checkpoint(kept).epochs_done < 5
+    assert train_on_board(8, "--out", parts, "--checkpoint", kept) == 130
+    assert 0 < load_checkpoint(kept).epochs_done < 24
     assert train_on_board(0, "--out", parts, "--resume", kept) == 0
     assert parts.read_bytes() == whole.read_bytes()
 
