@@ -2,13 +2,13 @@
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bitstep.cli.options import (
-    DEFAULT_MODELS,
+    default_model,
     is_quantized,
     task_of,
 )
@@ -25,6 +25,7 @@ from bitstep.quantization import (
     quantize_labels,
     quantize_rows,
 )
+from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.losses import Moments, accuracies, code_losses, mean_losses
 from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, Training
@@ -182,9 +183,12 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     """
     if is_quantized(arguments.data):
         return _from_codes(arguments)
-    request = request_rows(arguments, refetch=arguments.refetch, batch=arguments.batch)
+    asked = {"refetch": arguments.refetch, "batch": arguments.batch}
+    request_rows(arguments, **asked)        # an error now, since reading may take minutes
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
     task = task_of(arguments, dataset.name, dataset.task, dataset.labels)
+    model = arguments.model or default_model(task, arguments.encoding)
+    request = request_rows(arguments, model=model, **asked)
     train_set, test_set = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
     task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels)
     if task == "regression":
@@ -198,8 +202,19 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         classes = np.unique(train_set.labels)
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
-    return Problem(dataset.name, arguments.model or DEFAULT_MODELS[task], request, outputs, classes,
-                   train_set, test_set)
+    clip = outputs[0].scaler.clip
+    return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
+                   _clipped(test_set, clip))
+
+
+def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
+    """The rows as a model counts them."""
+    if clip is None:
+        return dataset
+    if not dataset.features.flags.writeable:
+        return replace(dataset, features=clipped_features(dataset.features, clip))
+    np.clip(dataset.features, clip[0], clip[1], out=dataset.features, casting="same_kind")
+    return dataset
 
 
 def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows:
@@ -210,17 +225,23 @@ def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> Quanti
     fine_rows : bool
         True for a copy with 16 bits a value, for refetching.
     """
+    scaler = fit_scaler(dataset.features, request.scaler, on_waste=warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         return quantize_rows(
             dataset.features, bits=request.bits, encoding=request.encoding,
-            bus_width=request.bus_width, scaler=request.scaler, copies=request.copies,
+            bus_width=request.bus_width, scaler=scaler, copies=request.copies,
             seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to)
+
+
+def warn_of_waste(text: str) -> None:
+    """Print a sentence of :meth:`bitstep.quantization.scaling.Columns.waste`."""
+    print(f"bitstep: warning: {text}; --scaler quantile clips it", file=sys.stderr)
 
 
 def _from_codes(arguments):
     data = load_quantized(arguments.data)
     request = request_codes(arguments, data)
-    model = arguments.model or DEFAULT_MODELS[data.task]
+    model = arguments.model or default_model(data.task, data.encoding)
     if LOSSES[MODELS[model].loss].one_sided and arguments.refetch is None and not request.refetch \
             and ENCODINGS[data.encoding].cell:
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "

@@ -4,14 +4,14 @@ import argparse
 import re
 from dataclasses import dataclass
 
-from bitstep.cli.options import DEFAULT_MODELS, UsageError
+from bitstep.cli.options import UsageError, default_model
 from bitstep.quantization import ENCODINGS, QuantizedDataset
 from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows
 from bitstep.training.models import MODELS
 
 # Those that do not depend on the model. A file of `bitstep quantize` says all of them, so the
 # parser's default is None: an option that contradicts a file can be told from one not given.
-ROW_DEFAULTS = {"bus_width": 64, "scaler": "minmax", "copies": 1, "shuffle": True, "seed": 0,
+ROW_DEFAULTS = {"bus_width": 64, "scaler": "quantile", "copies": 1, "shuffle": True, "seed": 0,
                 "levels": "uniform"}
 
 
@@ -40,12 +40,14 @@ class RowRequest:
     shuffle: bool | None
 
 
-def request_rows(arguments: argparse.Namespace, *, refetch: bool | None = False,
-                 batch: int = 1) -> RowRequest:
+def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
+                 refetch: bool | None = False, batch: int = 1) -> RowRequest:
     """Resolve the options for rows of features.
 
     Parameters
     ----------
+    model : str or None
+        Model that the rows are for; None: that of the options, or ``linreg``.
     refetch, batch
         See :func:`bitstep.training.choices.resolve_rows`.
 
@@ -57,9 +59,9 @@ def request_rows(arguments: argparse.Namespace, *, refetch: bool | None = False,
     given = {name: getattr(arguments, name, None) for name in ROW_DEFAULTS}
     others = {name: ROW_DEFAULTS[name] if value is None else value
               for name, value in given.items()}
-    model = MODELS[getattr(arguments, "model", None) or "linreg"]
+    name = model or getattr(arguments, "model", None) or "linreg"
     try:
-        choice = resolve_rows(model, bits=arguments.bits, encoding=arguments.encoding,
+        choice = resolve_rows(MODELS[name], bits=arguments.bits, encoding=arguments.encoding,
                               refetch=refetch, batch=batch, levels=others["levels"])
     except ChoiceError as error:
         raise usage_error(error, arguments) from error
@@ -89,7 +91,7 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
             raise UsageError(f"--{name.replace('_', '-')} {given} does not fit {source}, "
                              f"which was quantized with {value}: leave the option out, or "
                              "quantize again")
-    name = arguments.model or DEFAULT_MODELS[data.task]
+    name = arguments.model or default_model(data.task, rows.encoding)
     try:
         check_corrected(rows.encoding, MODELS[name].loss)
         if MODELS[name].task != data.task:

@@ -85,8 +85,9 @@ def finish_archive(archive: ArchiveWriter, data: QuantizedRows | RowEncoder, lab
     for name, array in (("labels", labels.packed), ("centre", data.scaler.centre),
                         ("scale", data.scaler.scale), ("variance", data.variance)):
         archive.add(name, array)
-    if data.level_tables is not None:
-        archive.add("level_tables", data.level_tables)
+    for name, array in (("clip", data.scaler.clip), ("level_tables", data.level_tables)):
+        if array is not None:
+            archive.add(name, array)
     classes = labels.classes
     header = {
         "magic": MAGIC, "version": VERSION, "bits": data.bits, "encoding": data.encoding,
@@ -185,7 +186,7 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
     for name in arrays.keys() - {"labels", "centre", "scale", "variance", "fine_rows",
-                                 "level_tables"}:
+                                 "clip", "level_tables"}:
         if not name.startswith("rows_"):
             raise ValueError(f"nothing is known of array {name!r}")
     return QuantizedDataset(
@@ -193,7 +194,8 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
             bits=header["bits"], encoding=header["encoding"], bus_width=header["bus_width"],
             n_features=header["n_features"],
             packed=tuple(arrays[name] for name in header["rows"]),
-            scaler=Scaler(header["scaler"], arrays["centre"], arrays["scale"]),
+            scaler=Scaler(header["scaler"], arrays["centre"], arrays["scale"],
+                          arrays.get("clip")),
             variance=arrays["variance"], seed=header["seed"], fine_rows=arrays.get("fine_rows"),
             level_tables=arrays.get("level_tables")),
         LabelStream(

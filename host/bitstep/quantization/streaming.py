@@ -28,7 +28,7 @@ from bitstep.quantization.archive import (
 )
 from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.labels import LabelStream
-from bitstep.quantization.scaling import scaler_of_ranges
+from bitstep.quantization.scaling import Columns, scaler_of_columns
 from bitstep.quantization.storage import finish_archive
 
 PART_BYTES = 1 << 27        # of positions that are in memory at a time
@@ -111,8 +111,8 @@ def choose_rows(name: str, n_rows: int, train_rows: int | None, shuffle: bool,
 
 
 def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelStream,
-                    options: RowOptions, path: Path,
-                    progress: Progress | None = None) -> Packed:
+                    options: RowOptions, path: Path, progress: Progress | None = None,
+                    on_waste: Callable[[str], None] | None = None) -> Packed:
     """Quantize rows of a table into a file: the second pass.
 
     The file is what :func:`bitstep.quantization.save_quantized` writes of the same rows, bit for
@@ -132,6 +132,8 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
         A file there is replaced when the new one is complete.
     progress : callable, optional
         Called with the number of rows that are written.
+    on_waste : callable, optional
+        See :func:`bitstep.quantization.scaling.fit_scaler`.
 
     Raises
     ------
@@ -143,7 +145,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
     if len(survey.low) > MAX_FEATURES:
         raise DataError(f"features must have at least one row and 1 to {MAX_FEATURES} columns, "
                         f"not shape ({chosen.count}, {len(survey.low)})")
-    scaler = scaler_of_ranges(survey.low, survey.high, options.scaler)
+    scaler = scaler_of_columns(Columns(*survey[1:]), options.scaler, on_waste)
     tables = None if options.levels == "uniform" \
         else optimal_tables(options, scaler, _pieces(table, chosen))
     encoder = RowEncoder(options, scaler, chosen.count, tables)
@@ -178,6 +180,8 @@ def _pieces(table: Table, chosen: Chosen) -> Iterator[np.ndarray]:
 
 def _size(arrays: Arrays, labels: LabelStream, encoder: RowEncoder) -> int:
     numbers = (np.dtype(np.float64), (encoder.n_features,))
+    if encoder.scaler.clip is not None:
+        arrays = {**arrays, "clip": (np.dtype(np.float64), (2, encoder.n_features))}
     tables = encoder.level_tables
     if tables is not None:
         arrays = {**arrays, "level_tables": (tables.dtype, tables.shape)}

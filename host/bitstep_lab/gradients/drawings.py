@@ -9,7 +9,7 @@ import numpy as np
 from bitstep_lab.gradients.outcome import by_contestant, curve, summary, workers_text
 from bitstep_lab.gradients.timing import Network
 from bitstep_lab.races.figures import new_figure, save_figure
-from bitstep_lab.races.plots import FLOAT_COLOUR, MARKERS, PIPELINE_COLOURS
+from bitstep_lab.races.plot_styles import FLOAT_COLOUR, MARKERS, PIPELINE_COLOURS
 
 DASHES = ("-", "--", ":", "-.")
 HEADROOM = 3.0              # a loss beyond so many times the first one is cut off

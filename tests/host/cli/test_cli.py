@@ -84,7 +84,7 @@ def test_classification(numbers, tmp_path, capsys):
     out, report = tmp_path / "model.npz", tmp_path / "run.json"
     assert train(numbers[1], "--out", out, "--report", report, "--train-rows", 40) == 0
     found = json.loads(report.read_text())
-    assert (found["config"]["model"], found["metric"]) == ("ls-svm", "accuracy")
+    assert (found["config"]["model"], found["metric"]) == ("logistic", "accuracy")
     assert found["dataset"]["classes"] == [2, 5]
     assert np.shape(found["coef"]) == (1, 3)
     assert found["history"][-1]["test_metric"] >= 0.85
@@ -404,7 +404,7 @@ def test_predict_with_the_wrong_data(numbers, tmp_path, capsys):
     capsys.readouterr()
     for data, message in (
             ("diabetes", "trained on 3 features, the data have 10"),
-            (packed, "trained with 4 bits compensated, " + packed + " holds 3 bits compensated"),
+            (packed, "trained with 8 bits stochastic, " + packed + " holds 3 bits stochastic"),
             (numbers[0], "The model tells classes 2, 5 apart, the labels of")):
         assert main(["predict", out, data]) == 1
         assert message in capsys.readouterr().err
@@ -467,7 +467,7 @@ def test_info_of_a_model(numbers, tmp_path, capsys):
     assert main(["info", out]) == 0
     text = capsys.readouterr().out
     assert "classes        2, 5" in text
-    assert "encoding       compensated" in text
+    assert "encoding       stochastic" in text
 
 
 def test_info_of_other_files(numbers, tmp_path, capsys):
