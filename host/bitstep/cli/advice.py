@@ -3,9 +3,7 @@
 import numpy as np
 
 from bitstep.cli.problem import Request
-from bitstep.cli.report import describe_config
 from bitstep.quantization import ENCODINGS
-from bitstep.training.model_file import LinearModel
 from bitstep.training.train import lost_updates
 from bitstep.training.trained import TrainedModel
 
@@ -37,11 +35,3 @@ def remedy(request: Request) -> str:
 def rounded(value: float, digits: int) -> str:
     """A number with some significant digits, without an exponent where :g has none."""
     return f"{float(f'{value:.{digits}g}'):g}"
-
-
-def final(request: Request, model: TrainedModel) -> LinearModel:
-    """The model of the last finished epoch, as a file holds it."""
-    return LinearModel(model.coefs[-1], model.intercepts[-1],
-                       np.asarray(request.problem.classes, np.float64),
-                       describe_config(request, model),
-                       request.problem.outputs[0].scaler.clip)

@@ -29,7 +29,8 @@ from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.losses import Moments, accuracies, code_losses, mean_losses
 from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, Training
-from bitstep.training.train import TrainedModel, class_outputs, class_targets, stored_outputs
+from bitstep.training.train import class_outputs, class_targets, stored_outputs
+from bitstep.training.trained import TrainedModel
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.advice import final, remedy, warning_of
+from bitstep.cli.advice import remedy, warning_of
 from bitstep.cli.checkpoints import (
     Start,
     add_checkpoint_options,
@@ -36,6 +36,7 @@ from bitstep.cli.problem import Problem, Request, prepare
 from bitstep.cli.progress import Bar
 from bitstep.cli.report import (
     check_plot,
+    final,
     make_report,
     plot,
     print_report,
