@@ -19,7 +19,7 @@ USUAL_BITS = 8      # a board has the same bus for every width that a model has 
 
 def figures(arguments: argparse.Namespace, board: Board, bits: int | None,
             chosen: int | None) -> dict[str, Any]:
-    """What a training at one width says.
+    """Train at one width, and return the figures of it.
 
     Parameters
     ----------
