@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from bitstep.estimators import LowPrecisionClassifier, LowPrecisionRegressor
     from bitstep.pipeline.config import PipelineConfig
     from bitstep.quantization import quantize
+    from bitstep.search import LowPrecisionSearchCV
     from bitstep.training.train import train_model
 
-__all__ = ["LowPrecisionClassifier", "LowPrecisionRegressor", "PipelineConfig", "open_device",
-           "quantize", "train_model"]
+__all__ = ["LowPrecisionClassifier", "LowPrecisionRegressor", "LowPrecisionSearchCV",
+           "PipelineConfig", "open_device", "quantize", "train_model"]
 
 _MODULES = {"PipelineConfig": "pipeline.config", "open_device": "devices",
             "quantize": "quantization", "train_model": "training.train"}
@@ -34,11 +35,11 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
     try:
-        from bitstep import estimators
+        from bitstep import estimators, search
     except ImportError as error:
         raise ImportError(f"{name} needs scikit-learn ({error}): pip install "
                           '"bitstep[sklearn]"') from error
-    return getattr(estimators, name)
+    return getattr(search if name == "LowPrecisionSearchCV" else estimators, name)
 
 
 def __dir__() -> list[str]:

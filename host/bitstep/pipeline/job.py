@@ -258,3 +258,14 @@ class TrainingJob:
             raise ValueError(f"{name} must have shape ({self.n_features},), not {words.shape}")
         if len(words) and (words.min() < -(1 << width - 1) or words.max() >= 1 << width - 1):
             raise ValueError(f"{name} must fit {width} bits, signed")
+
+
+def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
+    """True if two jobs read the same packed rows in every epoch, so that their models can take each
+    row side by side. Each keeps labels, steps, periods, keys of the dither and penalties of its
+    own, and is bit for bit what it is alone.
+    """
+    return one.config == other.config and one.n_features == other.n_features \
+        and len(one.epochs) == len(other.epochs) and len(one.rows) == len(other.rows) \
+        and all(mine is others for mine, others in zip(one.rows, other.rows, strict=True)) \
+        and one.level_tables is other.level_tables

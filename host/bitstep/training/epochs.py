@@ -1,6 +1,6 @@
 """Diagonal corrections between the epochs of a job, where none fits within them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -12,28 +12,19 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Saturation
 from bitstep.pipeline.results import (
-    COUNTER_NAMES,
     RunError,
     RunResult,
     SaturationError,
     TrainingInterrupted,
     collect,
 )
+from bitstep.training.output_runs import sum_counters
 from bitstep.training.planning import Plan
 
 
 def runner_of(device: Device, made: Plan) -> Device:
     """The device that runs a planned job: ``device`` itself, or an :class:`EpochRunner` on it."""
     return EpochRunner(device) if made.between_epochs else device
-
-
-def sum_counters(counters: Sequence[dict[str, int | None]]) -> dict[str, int | None]:
-    """Sums over runs; None where a device cannot know."""
-    total: dict[str, int | None] = {}
-    for name in COUNTER_NAMES:
-        values = [run.get(name) for run in counters]
-        total[name] = None if None in values else sum(filter(None, values))
-    return total
 
 
 class EpochRunner(Device):

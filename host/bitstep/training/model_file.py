@@ -31,8 +31,9 @@ class LinearModel:
     coef : ndarray of float64, shape (n_outputs, n_features)
     intercept : ndarray of float64, shape (n_outputs,)
     classes : ndarray of float64, shape (n_classes,)
-        Labels of a classification; empty for a regression. Two classes have one output, whose
-        positive values mean ``classes[1]``; more have one output each.
+        Labels of a classification; empty for a regression, which has an output for each target.
+        Two classes have one output, whose positive values mean ``classes[1]``; more have one
+        output each.
     config : dict
         How it was trained: ``model``, ``loss``, ``encoding``, ``epochs``, ``pipeline`` and others;
         the report's ``config`` (docs/report.md).
@@ -49,7 +50,8 @@ class LinearModel:
 
     def __post_init__(self):
         n_outputs = len(self.coef)
-        expected = 1 if len(self.classes) in (0, 2) else len(self.classes)
+        expected = max(n_outputs, 1) if not len(self.classes) else \
+            1 if len(self.classes) == 2 else len(self.classes)
         if self.coef.ndim != 2 or self.intercept.shape != (n_outputs,) or self.classes.ndim != 1 \
                 or n_outputs != expected:
             raise ModelFileError(
@@ -76,7 +78,7 @@ class LinearModel:
 
         Returns
         -------
-        ndarray of float64, shape (n_rows,)
+        ndarray of float64, shape (n_rows,), or (n_rows, n_outputs) of several targets
 
         Raises
         ------
@@ -88,7 +90,9 @@ class LinearModel:
                                  f"have {features.shape[1]}: use the data set it was trained for")
         features = clipped_features(features, self.clip)
         values = outputs(features, self.coef[None], self.intercept[None])[:, 0]
-        return self.classes[decide(values)] if len(self.classes) else values[:, 0]
+        if len(self.classes):
+            return self.classes[decide(values)]
+        return values[:, 0] if values.shape[1] == 1 else values
 
     def save(self, path: str | Path) -> None:
         """Write a model file (NumPy's .npz; whole, or not at all)."""

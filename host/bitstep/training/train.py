@@ -4,7 +4,6 @@ The command line and the estimators both train through :func:`train_model`; it n
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,68 +14,25 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
+    ModelsInterrupted,
+    Outcome,
     RunResult,
+    SaturationError,
+    TrainingInterrupted,
 )
 from bitstep.quantization import (
     LabelStream,
     QuantizedDataset,
     QuantizedRows,
-    Scaler,
     sign_labels,
 )
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.epochs import runner_of, sum_counters
+from bitstep.training.epochs import runner_of
 from bitstep.training.objective import Objective, Training
-from bitstep.training.output_runs import OutputRun, run_in_turn, run_together
-from bitstep.training.planning import Plan, plan
+from bitstep.training.output_runs import Pass, passes_of, run_passes
+from bitstep.training.trained import TrainedModel, collect_model, plans_of
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
-
-
-@dataclass(frozen=True)
-class TrainedModel:
-    """The models after every finished epoch.
-
-    Attributes
-    ----------
-    coefs : ndarray of float64, shape (epochs_done, n_outputs, n_features)
-        In the units of features and labels.
-    intercepts : ndarray of float64, shape (epochs_done, n_outputs)
-    weights, scaled_intercepts : ndarray of float64
-        The same for scaled features.
-    steps : ndarray of float64, shape (epochs_done,)
-        Steps as the hardware took them.
-    counters : dict of str to int or None
-        Sums over the outputs' runs.
-    still : ndarray of bool, shape (epochs_done,)
-        Epochs that changed no word of any output's model.
-    step_error : float
-        See :class:`bitstep.training.planning.Plan`; the largest of the outputs.
-    model_range : float
-        Largest weight that was representable, as a multiple of the largest label; the largest of
-        the outputs.
-    interrupted : bool
-        True if Ctrl-C or SIGTERM ended the training.
-    epoch_cycles : ndarray of int64, shape (epochs_done,), or None
-        Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
-    """
-
-    coefs: np.ndarray
-    intercepts: np.ndarray
-    weights: np.ndarray
-    scaled_intercepts: np.ndarray
-    steps: np.ndarray
-    counters: dict[str, int | None]
-    still: np.ndarray
-    step_error: float
-    model_range: float
-    interrupted: bool = False
-    epoch_cycles: np.ndarray | None = None
-
-    @property
-    def epochs_done(self) -> int:
-        """Number of finished epochs."""
-        return len(self.coefs)
 
 
 def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
@@ -105,8 +61,9 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     Returns
     -------
     TrainedModel
-        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set. Outputs are
-        trained ``device.workers`` at a time, with a checkpoint one after the other.
+        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set. Outputs
+        share passes over the rows where the device has models side by side, and passes run
+        ``device.workers`` at a time; with a checkpoint outputs are trained one after the other.
 
     Raises
     ------
@@ -117,64 +74,78 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     ValueError
         See :func:`bitstep.training.planning.plan`.
     """
-    plans = [plan(data, config, objective, training, first_epoch=first_epoch, between_epochs=True,
-                  initial=None if initial is None
-                  else _scaled(data, initial[0][number], initial[1][number]))
-             for number, data in enumerate(outputs)]
-    runs = [_run(device, made, number, timeout_s, checkpoint)
-            for number, made in enumerate(plans)]
-    if checkpoint is None and device.workers > 1 and len(runs) > 1:
-        results, interrupted = run_together(device, runs, on_epoch)
-    else:
-        results, interrupted = run_in_turn(runs, on_epoch, len(training.steps) - first_epoch)
-    return _collect(outputs[0].scaler, plans, results, interrupted)
-
-
-def _run(device, made, number, timeout_s, checkpoint) -> OutputRun:
-    """The run of an output's plan, kept in the checkpoint if there is one."""
-    runner = runner_of(device, made)
+    plans = plans_of(outputs, config, objective, training, initial, first_epoch)
+    jobs, runners = [made.job for made in plans], [runner_of(device, made) for made in plans]
     if checkpoint is None:
-        return partial(runner.train, made.job, timeout_s=timeout_s)
-    return partial(checkpoint.train, runner, number, made.job, timeout_s=timeout_s)
+        passes = passes_of(device, runners, jobs, timeout_s)
+    else:
+        passes = [Pass([number], partial(_train_kept, checkpoint, runners[number], number, job,
+                                         timeout_s)) for number, job in enumerate(jobs)]
+    runs = run_passes(device, passes, len(jobs), len(training.steps) - first_epoch, on_epoch,
+                      in_turn=checkpoint is not None)
+    return collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted)
 
 
-def _scaled(data, coef, intercept):
-    weights, offset = data.scaler.scale_model(coef, intercept)
-    return weights, float(offset)
+def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
+                     candidates: Sequence[tuple[Objective, Training]], *, timeout_s: float = 60.0,
+                     on_epoch: Callable[[int], None] | None = None
+                     ) -> list[TrainedModel | SaturationError]:
+    """Train one model for each of several objectives and trainings, in as few passes over the rows
+    as the device needs. Each is bit for bit that of :func:`train_model`.
+
+    Parameters
+    ----------
+    outputs, device, timeout_s, on_epoch
+        See :func:`train_model`; epochs are summed over candidates and outputs.
+    config : PipelineConfig
+        Pipeline that can run all of them (:func:`bitstep.training.pipelines.pipeline_of`, of an
+        objective with L1 or a box if one has).
+    candidates : sequence of (Objective, Training)
+        All with as many steps.
+
+    Returns
+    -------
+    list of TrainedModel or SaturationError
+        One for each candidate; an error for one of which a number left its range.
+
+    Raises
+    ------
+    TrainingInterrupted
+        On Ctrl-C before every candidate had an epoch.
+    DeviceError, ValueError
+        See :func:`train_model`.
+    """
+    if len({len(training.steps) for _, training in candidates}) != 1:
+        raise ValueError("All candidates must have as many epochs")
+    plans = [plans_of(outputs, config, *candidate) for candidate in candidates]
+    made = [one for part in plans for one in part]
+    jobs = [one.job for one in made]
+    passes = passes_of(device, [runner_of(device, one) for one in made], jobs, timeout_s,
+                       to_the_end=True)
+    runs = run_passes(device, passes, len(jobs), len(candidates[0][1].steps), on_epoch,
+                      to_the_end=True)
+    if not runs.begun:
+        stopped = TrainingInterrupted(next(one for one in runs.outcomes
+                                           if isinstance(one, RunResult)))
+        stopped.args = ("interrupted before every candidate had an epoch: no model was kept",)
+        raise stopped
+    found: list[TrainedModel | SaturationError] = []
+    for number, part in enumerate(plans):
+        own = runs.part(number * len(part), len(part))
+        error = own.error()
+        found.append(error if error is not None else collect_model(
+            outputs[0].scaler, part, own.results(), runs.interrupted))
+    return found
 
 
-def _collect(scaler: Scaler, plans: list[Plan], results: list[RunResult],
-             interrupted: bool) -> TrainedModel:
-    """The model of all outputs, after the epochs that every one has finished."""
-    runs = list(zip(plans, results, strict=True))
-    epochs = min(result.epochs_done for result in results)
-    weights = np.stack([made.units.weights(result.models)[:epochs] for made, result in runs],
-                       axis=1)
-    intercepts = np.stack([made.units.intercepts(result.intercepts)[:epochs]
-                           for made, result in runs], axis=1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        coefs, offsets = scaler.unscale_model(weights, intercepts)
-    good = np.isfinite(coefs).all(axis=(0, 1))
-    if not (good.all() and np.isfinite(offsets).all()):
-        column = int(np.argmin(good))
-        raise ValueError(
-            f"Feature {column} (counted from 0) must have a range that fits 64-bit floating point "
-            f"together with that of the labels, not {2 * scaler.scale[column]:.3g}; "
-            "scale the column")
-    return TrainedModel(
-        coefs, offsets, weights, intercepts, plans[-1].steps[:epochs],
-        sum_counters([result.counters for result in results]),
-        np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
-        max(made.step_error for made in plans), max(made.model_range for made in plans),
-        interrupted, _epoch_cycles(results, epochs))
-
-
-def _epoch_cycles(results, epochs):
-    """Cycles to the end of each epoch, the sum over the runs; None where not known."""
-    ends = [result.epoch_cycles for result in results]
-    if any(run is None for run in ends):
-        return None
-    return np.array([run[:epochs] for run in ends], np.int64).sum(axis=0)
+def _train_kept(checkpoint, runner, number, job, timeout_s, *, on_epoch) -> list[Outcome]:
+    """Train an output, and keep its epochs in the checkpoint."""
+    try:
+        return [checkpoint.train(runner, number, job, timeout_s=timeout_s, on_epoch=on_epoch)]
+    except SaturationError as error:
+        return [error]
+    except TrainingInterrupted as stopped:
+        raise ModelsInterrupted([stopped.result]) from None
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:
@@ -263,11 +234,3 @@ def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
         "stall_cycles": {cause.removeprefix("stall_"): counters[cause] for cause in causes},
         "bytes_read": counters["bytes_read"], "saturations": counters["saturations"],
         "refetched_rows": counters["refetched_rows"]}
-
-
-def _still(job, result):
-    """Epochs that changed nothing, shape (epochs_done,)."""
-    words = np.column_stack([np.vstack([job.model[None], result.models]),
-                             np.append(job.intercept, result.intercepts)])
-    return (np.diff(words, axis=0) == 0).all(axis=1)
-

@@ -14,6 +14,7 @@ from bitstep.devices.uart import UartDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import BusError, DeviceError
+from bitstep.training.checkpoint import load_checkpoint
 from bitstep_sim.board.uart import UartBoard
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -232,6 +233,39 @@ def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     assert main(["train", "digits", "--bits", "4", "--device", "uart", "--port", "/dev/ttyUSB0",
                  "--manifest", str(manifest)]) == 1
     assert "the board's memory has 16,384, of which 16,384 are free" in capsys.readouterr().err
+
+
+class Stopped(UartBoard):
+    """A line on which Ctrl-C comes in one of its reads."""
+
+    reads, at = 0, 0
+
+    def read(self, n_bytes, timeout_s):
+        Stopped.reads += 1
+        if Stopped.reads == self.at:
+            raise KeyboardInterrupt
+        return super().read(n_bytes, timeout_s)
+
+
+def test_resumed_run_is_that_of_one_piece(tmp_path, monkeypatch, manifest):
+    """Ctrl-C between two answers of the board, in a late epoch."""
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
+                        lambda port, baud: Stopped(SYSTEM))
+    kept, whole, parts = (tmp_path / name for name in ("run.ckpt", "whole.npz", "parts.npz"))
+
+    def train_on_board(at, *options):
+        monkeypatch.setattr(Stopped, "reads", 0)
+        monkeypatch.setattr(Stopped, "at", at)
+        return main(["train", "breast_cancer", "--bits", "4", "--epochs", "5", "--train-rows",
+                     "60", "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest",
+                     str(manifest), *map(str, options)])
+
+    assert train_on_board(0, "--out", whole) == 0
+    assert train_on_board(round(0.8 * Stopped.reads), "--out", parts, "--checkpoint", kept) == 130
+    assert 0 < load_checkpoint(kept).epochs_done < 5
+    assert train_on_board(0, "--out", parts, "--resume", kept) == 0
+    assert parts.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.slow

@@ -1,0 +1,116 @@
+"""Models of a training: from plans and results of runs to weights in the units of the features."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.results import RunResult
+from bitstep.quantization import QuantizedDataset, Scaler
+from bitstep.training.objective import Objective, Training
+from bitstep.training.output_runs import sum_counters
+from bitstep.training.planning import Plan, plan
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """The models after every finished epoch.
+
+    Attributes
+    ----------
+    coefs : ndarray of float64, shape (epochs_done, n_outputs, n_features)
+        In the units of features and labels.
+    intercepts : ndarray of float64, shape (epochs_done, n_outputs)
+    weights, scaled_intercepts : ndarray of float64
+        The same for scaled features.
+    steps : ndarray of float64, shape (epochs_done,)
+        Steps as the hardware took them.
+    counters : dict of str to int or None
+        Sums over the outputs' runs.
+    still : ndarray of bool, shape (epochs_done,)
+        Epochs that changed no word of any output's model.
+    step_error : float
+        See :class:`bitstep.training.planning.Plan`; the largest of the outputs.
+    model_range : float
+        Largest weight that was representable, as a multiple of the largest label; the largest of
+        the outputs.
+    interrupted : bool
+        True if Ctrl-C or SIGTERM ended the training.
+    epoch_cycles : ndarray of int64, shape (epochs_done,), or None
+        Cycles to the end of each epoch, the sum over the outputs' runs; None where not known.
+    """
+
+    coefs: np.ndarray
+    intercepts: np.ndarray
+    weights: np.ndarray
+    scaled_intercepts: np.ndarray
+    steps: np.ndarray
+    counters: dict[str, int | None]
+    still: np.ndarray
+    step_error: float
+    model_range: float
+    interrupted: bool = False
+    epoch_cycles: np.ndarray | None = None
+
+    @property
+    def epochs_done(self) -> int:
+        """Number of finished epochs."""
+        return len(self.coefs)
+
+
+def plans_of(outputs: Sequence[QuantizedDataset], config: PipelineConfig, objective: Objective,
+             training: Training, initial: tuple[np.ndarray, Any] | None = None,
+             first_epoch: int = 0) -> list[Plan]:
+    """The plan of every output; see :func:`train_model`."""
+    return [plan(data, config, objective, training, first_epoch=first_epoch, between_epochs=True,
+                 initial=None if initial is None
+                 else _scaled(data, initial[0][number], initial[1][number]))
+            for number, data in enumerate(outputs)]
+
+
+def _scaled(data, coef, intercept):
+    weights, offset = data.scaler.scale_model(coef, intercept)
+    return weights, float(offset)
+
+
+def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult],
+                  interrupted: bool) -> TrainedModel:
+    """The model of all outputs, after the epochs that every one has finished."""
+    runs = list(zip(plans, results, strict=True))
+    epochs = min(result.epochs_done for result in results)
+    weights = np.stack([made.units.weights(result.models)[:epochs] for made, result in runs],
+                       axis=1)
+    intercepts = np.stack([made.units.intercepts(result.intercepts)[:epochs]
+                           for made, result in runs], axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        coefs, offsets = scaler.unscale_model(weights, intercepts)
+    good = np.isfinite(coefs).all(axis=(0, 1))
+    if not (good.all() and np.isfinite(offsets).all()):
+        column = int(np.argmin(good))
+        raise ValueError(
+            f"Feature {column} (counted from 0) must have a range that fits 64-bit floating point "
+            f"together with that of the labels, not {2 * scaler.scale[column]:.3g}; "
+            "scale the column")
+    return TrainedModel(
+        coefs, offsets, weights, intercepts, plans[-1].steps[:epochs],
+        sum_counters([result.counters for result in results]),
+        np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
+        max(made.step_error for made in plans), max(made.model_range for made in plans),
+        interrupted, _epoch_cycles(results, epochs))
+
+
+def _epoch_cycles(results, epochs):
+    """Cycles to the end of each epoch, the sum over the runs; None where not known."""
+    ends = [result.epoch_cycles for result in results]
+    if any(run is None for run in ends):
+        return None
+    return np.array([run[:epochs] for run in ends], np.int64).sum(axis=0)
+
+
+def _still(job, result):
+    """Epochs that changed nothing, shape (epochs_done,)."""
+    words = np.column_stack([np.vstack([job.model[None], result.models]),
+                             np.append(job.intercept, result.intercepts)])
+    return (np.diff(words, axis=0) == 0).all(axis=1)
