@@ -3,9 +3,8 @@
 import numpy as np
 
 from bitstep.cli.problem import Request
-from bitstep.cli.report import describe_config
 from bitstep.quantization import ENCODINGS
-from bitstep.training.model_file import LinearModel
+from bitstep.training.noise_floor import advice, noise_floor
 from bitstep.training.train import lost_updates
 from bitstep.training.trained import TrainedModel
 
@@ -39,9 +38,14 @@ def rounded(value: float, digits: int) -> str:
     return f"{float(f'{value:.{digits}g}'):g}"
 
 
-def final(request: Request, model: TrainedModel) -> LinearModel:
-    """The model of the last finished epoch, as a file holds it."""
-    return LinearModel(model.coefs[-1], model.intercepts[-1],
-                       np.asarray(request.problem.classes, np.float64),
-                       describe_config(request, model),
-                       request.problem.outputs[0].scaler.clip)
+def noise_of(request: Request, model: TrainedModel, loss: float) -> str | None:
+    """A sentence on the noise of the codes; None where it hardly counts.
+
+    Parameters
+    ----------
+    loss : float
+        Training loss of the last epoch.
+    """
+    found = noise_floor(request.problem.outputs[0].rows, request.objective, request.training,
+                        weights=model.weights[-1], steps=model.steps, loss=loss)
+    return advice(found, request.problem.request.bits)

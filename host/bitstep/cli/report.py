@@ -11,6 +11,7 @@ from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Request
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import loss_named
+from bitstep.training.model_file import LinearModel
 from bitstep.training.train import TrainedModel, report_counters
 from bitstep.writing import duration, numbers, text_table
 
@@ -42,6 +43,14 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
         "lookahead": config.lookahead, "pipeline": config.to_dict()}
+
+
+def final(request: Request, model: TrainedModel) -> LinearModel:
+    """The model of the last finished epoch, as a file holds it."""
+    return LinearModel(model.coefs[-1], model.intercepts[-1],
+                       np.asarray(request.problem.classes, np.float64),
+                       describe_config(request, model),
+                       request.problem.outputs[0].scaler.clip)
 
 
 def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None,
