@@ -206,7 +206,9 @@ class _LowPrecisionModel(BaseEstimator):
                 raise ValueError(f"A candidate may have {', '.join(CANDIDATE_PARAMETERS)}, which "
                                  f"leave the quantized rows as they are, not {name!r}; search "
                                  "over it with scikit-learn's GridSearchCV")
-        estimators: list[Any] = [clone(self).set_params(**chosen) for chosen in candidates]
+        copies: list[Any] = [clone(self) for _ in candidates]
+        estimators: list[Any] = [one.set_params(**chosen)
+                                 for one, chosen in zip(copies, candidates, strict=True)]
         if not estimators:
             raise ValueError("There must be at least one candidate")
         features, targets, classes = estimators[0]._checked(X, y)
@@ -513,6 +515,8 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
     >>> model.score(X, y) > 0.5
     True
     """
+
+    label_range_: Any
 
     def fit(self, X, y):
         """Train on rows X and targets y; several targets read the same quantized rows.

@@ -100,8 +100,8 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         scores = [self._scores(X, y, split, candidates, scorer) for split in folds.split(X, y)]
         self._learn(candidates, np.array(scores))
         if self.refit:
-            self.best_estimator_: Any = clone(self.estimator).set_params(
-                **self.best_params_).fit(X, y)
+            best: Any = clone(self.estimator)
+            self.best_estimator_: Any = best.set_params(**self.best_params_).fit(X, y)
         return self
 
     def _scores(self, X, y, split, candidates, scorer) -> list[float]:
@@ -145,7 +145,8 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
 
     def score(self, X, y) -> float:
         """Score of the best estimator, by ``scoring``."""
-        return check_scoring(self.estimator, self.scoring)(self._best(), X, y)
+        scorer: Any = check_scoring(self.estimator, self.scoring)
+        return scorer(self._best(), X, y)
 
     @property
     def classes_(self) -> np.ndarray:

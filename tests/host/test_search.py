@@ -1,15 +1,17 @@
 """Several targets, and searches whose candidates share passes over the rows."""
 
 import doctest
+from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+import sklearn.base
 from sklearn.model_selection import GridSearchCV
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
 from bitstep.pipeline.results import SaturationError
 
+clone: Any = sklearn.base.clone     # its annotations name containers of estimators, too
 DEVICES = ["cpu", "golden"]
 
 

@@ -35,7 +35,8 @@ from bitstep.training.losses import (
 )
 from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, Training
-from bitstep.training.train import TrainedModel, class_outputs, class_targets, stored_outputs
+from bitstep.training.train import class_outputs, class_targets, stored_outputs
+from bitstep.training.trained import TrainedModel
 
 
 @dataclass(frozen=True)

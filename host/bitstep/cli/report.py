@@ -12,7 +12,8 @@ from bitstep.cli.problem import Request
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import loss_named
 from bitstep.training.model_file import LinearModel
-from bitstep.training.train import TrainedModel, report_counters
+from bitstep.training.train import report_counters
+from bitstep.training.trained import TrainedModel
 from bitstep.writing import duration, numbers, text_table
 
 REPORT_VERSION = 1

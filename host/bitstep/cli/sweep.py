@@ -47,7 +47,7 @@ def candidates(arguments: argparse.Namespace) -> list[argparse.Namespace]:
     UsageError
         If options do not go together with a sweep.
     """
-    if not arguments.sweep:
+    if not getattr(arguments, "sweep", None):       # other commands have no such option
         return [arguments]
     names = [name for name, _ in arguments.sweep]
     for name in names:

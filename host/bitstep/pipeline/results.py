@@ -120,10 +120,10 @@ class ModelsInterrupted(TrainingInterrupted):
         One for each model that had been begun.
     """
 
-    def __init__(self, outcomes: list[Outcome]):
+    def __init__(self, outcomes: Sequence[Outcome]):
         last = outcomes[-1]
         super().__init__(last if isinstance(last, RunResult) else last.result)
-        self.outcomes = outcomes
+        self.outcomes = list(outcomes)
 
 
 def check_job(job: TrainingJob, config: PipelineConfig) -> None:

@@ -131,8 +131,10 @@ class Runs:
             raise error
         found = [one for one in self.outcomes if isinstance(one, RunResult)]
         ready = sum(result.epochs_done > 0 for result in found)
-        if ready < len(self.outcomes):
-            raise _nothing_kept(found[0], ready + 1, len(self.outcomes))
+        if len(found) < len(self.outcomes):     # the last one that was begun was in training
+            raise _nothing_kept(found[-1], len(found), len(self.outcomes))
+        if ready < len(found):
+            raise _nothing_kept(found[0], ready + 1, len(found))
         return found
 
 

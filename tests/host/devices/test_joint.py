@@ -1,6 +1,7 @@
 """Models that one pass over the rows trains: each is bit for bit the one that is trained alone."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -34,19 +35,23 @@ def sharing(job, others):
                     for other in others]
 
 
-def alone(job, kind=GoldenDevice):
+def alone(job, kind) -> Any:
     try:
         return kind(job.config).train(job)
     except SaturationError as error:
         return error
 
 
-def compare(jobs, device=None, kind=GoldenDevice):
+def together(device, jobs, **options) -> Any:
+    return device.train_models(jobs, **options)
+
+
+def compare(jobs, device=None, kind: Any = GoldenDevice):
     """Train jobs side by side, and each by itself; return the errors' epochs."""
     device = device or CpuDevice(jobs[0].config)
     assert device.joins(jobs)
     endings = []
-    for own, expected in zip(device.train_models(jobs), [alone(job, kind) for job in jobs],
+    for own, expected in zip(together(device, jobs), [alone(job, kind) for job in jobs],
                              strict=True):
         assert isinstance(own, SaturationError) == isinstance(expected, SaturationError)
         if isinstance(own, SaturationError):
@@ -89,7 +94,7 @@ def passes(draw):
     return sharing(jobs[0], jobs[1:])
 
 
-@settings(deadline=None, max_examples=60,
+@settings(max_examples=60,
           suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(passes())
 def test_any_models(jobs):
@@ -137,7 +142,7 @@ def test_one_that_leaves_its_range_does_not_end_the_others():
     jobs[1] = dataclasses.replace(jobs[1], epochs=(jobs[1].epochs[0], *wild[1:]))
     assert compare(jobs) == [2]
     seen = []
-    found = CpuDevice(jobs[0].config).train_models(jobs, on_epoch=seen.append, to_the_end=False)
+    found = together(CpuDevice(jobs[0].config), jobs, on_epoch=seen.append, to_the_end=False)
     assert [len((one.result if isinstance(one, SaturationError) else one).models)
             for one in found] == [2, 1, 2]      # of 3
     assert seen == list(range(1, 6))
@@ -145,11 +150,11 @@ def test_one_that_leaves_its_range_does_not_end_the_others():
 
 def test_second_run_is_as_the_first():
     device, jobs = CpuDevice(narrow_jobs(1)[0].config), narrow_jobs(8, correction_period=3)
-    first = [one.models for one in device.train_models(jobs)]
+    first = [one.models for one in together(device, jobs)]
     wild = tuple(EpochSteps((1 << 18) - 1, 1) for _ in jobs[0].epochs)
-    lost = device.train_models([dataclasses.replace(job, epochs=wild) for job in jobs])
+    lost = together(device, [dataclasses.replace(job, epochs=wild) for job in jobs])
     assert all(isinstance(one, SaturationError) for one in lost)
-    assert all(map(np.array_equal, [one.models for one in device.train_models(jobs)], first))
+    assert all(map(np.array_equal, [one.models for one in together(device, jobs)], first))
     compare(jobs[2:], device)
 
 
@@ -163,9 +168,10 @@ def test_interrupt_keeps_the_finished_epochs(kind):
     with pytest.raises(ModelsInterrupted) as caught:
         kind(jobs[0].config).train_models(jobs, on_epoch=on_epoch)
     assert isinstance(caught.value, TrainingInterrupted)
-    counts = [one.epochs_done for one in caught.value.outcomes]
+    outcomes: Any = caught.value.outcomes
+    counts = [one.epochs_done for one in outcomes]
     assert counts == ([2, 2] if kind is CpuDevice else [4])
-    for outcome, job in zip(caught.value.outcomes, jobs, strict=False):
+    for outcome, job in zip(outcomes, jobs, strict=False):
         expected = GoldenDevice(job.config).train(job).models
         assert np.array_equal(outcome.models, expected[:outcome.epochs_done])
 
@@ -182,7 +188,7 @@ def test_other_rows_are_trained_one_job_after_the_other():
     device = CpuDevice(config)
     assert not share_rows(*jobs)
     assert not device.joins(jobs)
-    for own, job in zip(device.train_models(jobs), jobs, strict=True):
+    for own, job in zip(together(device, jobs), jobs, strict=True):
         assert np.array_equal(own.models, GoldenDevice(config).train(job).models)
 
 
@@ -195,5 +201,5 @@ def test_rows_that_are_not_shared(options, cell):
                      loss=Loss.HINGE if cell else Loss.LEAST_SQUARES)
     jobs, device = [job, dataclasses.replace(job, epochs=job.epochs[::-1])], CpuDevice(config)
     assert not device.joins(jobs)
-    for own, one in zip(device.train_models(jobs), jobs, strict=True):
+    for own, one in zip(together(device, jobs), jobs, strict=True):
         assert np.array_equal(own.models, GoldenDevice(config).train(one).models)

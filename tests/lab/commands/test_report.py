@@ -72,8 +72,16 @@ def test_time_of_an_epoch_is_what_the_cycle_model_counts(two_classes, capsys):
     # Nothing is corrected: rows are 4 cycles apart, and an epoch costs little beside them.
     run(two_classes, *SVM, "--bits", 4, "--encoding", "nearest", "--compare", 4,
         "--epochs", 10)
-    cycles = int(re.search(r"\((\d+) cycles, by", capsys.readouterr().out)[1])
+    cycles, = map(int, re.findall(r"\((\d+) cycles, by", capsys.readouterr().out))
     assert 64 * 4 < cycles < 64 * 4 + 150
+
+
+def test_the_width_is_that_of_the_model_if_nobody_asks(two_classes, capsys):
+    for model, title in (("ls-svm", "4 bits compensated"), ("logistic", "8 bits stochastic")):
+        assert run(two_classes, "--model", model, "--compare", 8, "--epochs", 1) == 0
+        assert capsys.readouterr().out.startswith(f"two: {model}, {title},")
+    assert run(two_classes, "--compare", 8, "--epochs", 1) == 0     # by the labels
+    assert capsys.readouterr().out.startswith("two: logistic, 8 bits stochastic,")
 
 
 def test_regression_without_a_test_set(tmp_path, capsys):

@@ -23,8 +23,6 @@ from bitstep.pipeline.results import Outcome, RunResult, check_job
 MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
 
 
-
-
 class CpuDevice(SoftwareDevice):
     """The golden model's integers in compiled loops: the same models, bit for bit, at native speed.
 
