@@ -5,6 +5,7 @@ estimators need scikit-learn.
 """
 
 import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ _MODULES = {"PipelineConfig": "pipeline.config", "open_device": "devices",
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        try:
+            return importlib.metadata.version("bitstep")
+        except importlib.metadata.PackageNotFoundError as error:
+            raise AttributeError("bitstep has no __version__ where it is not installed: pip "
+                                 "install -e . where pyproject.toml is") from error
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _MODULES:
@@ -36,4 +43,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *__all__, "__version__"])

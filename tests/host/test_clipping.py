@@ -7,9 +7,11 @@ import pytest
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
-from bitstep.quantization import load_quantized
+from bitstep.quantization import load_quantized, quantize_rows
 from bitstep.quantization.scaling import RangeWarning
+from bitstep.training.losses import code_accuracies
 from bitstep.training.model_file import ModelFileError, load_model
+from bitstep.training.train import class_outputs
 
 RNG = np.random.default_rng(5)
 CLEAN = RNG.standard_normal((1200, 6))
@@ -136,3 +138,27 @@ def test_command_line_chooses_the_model_by_labels_and_encoding(tmp_path):
     assert main(["quantize", str(data), "--out", str(packed)]) == 0
     found = load_quantized(packed)
     assert (found.bits, found.encoding) == (8, "stochastic")
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "squared_error"}, {"bits": 32}], ids=str)
+def test_golden_and_cpu_agree_bit_for_bit(options):
+    rows, labels = ROWS[:150], LABELS[:150]
+    found = [LowPrecisionClassifier(device=name, epochs=2, random_state=0, **options).fit(
+        rows, labels) for name in ("golden", "cpu")]
+    assert found[0].clip_range_ is not None
+    np.testing.assert_array_equal(found[0].coef_, found[1].coef_)
+    assert found[0].counters_ is not None
+
+
+def test_accuracy_of_codes_is_that_of_what_they_stand_for():
+    classes = np.digitize(CLEAN[:300] @ [1, -2, 0.5, 1, 0, 3], [-3, 3])
+    rows = quantize_rows(CLEAN[:300], bits=3, encoding="nearest")
+    weights = RNG.standard_normal((2, 3, 6))
+    offsets = RNG.standard_normal((2, 3))
+    found = code_accuracies(class_outputs(rows, classes, np.arange(3)), weights, offsets)
+    values = np.einsum("rf,eof->ero", rows.levels(slice(0, 300))[0], weights) + offsets[:, None]
+    expected = (values.argmax(axis=2) == classes).mean(axis=1)
+    np.testing.assert_array_equal(found, expected)
+    two = code_accuracies(class_outputs(rows, LABELS[:300], np.arange(2)), weights[:, :1],
+                          offsets[:, :1])
+    np.testing.assert_array_equal(two, ((values[:, :, 0] > 0) == LABELS[:300]).mean(axis=1))

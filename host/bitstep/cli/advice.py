@@ -4,6 +4,7 @@ import numpy as np
 
 from bitstep.cli.problem import Request
 from bitstep.quantization import ENCODINGS
+from bitstep.training.noise_floor import advice, noise_floor
 from bitstep.training.train import lost_updates
 from bitstep.training.trained import TrainedModel
 
@@ -35,3 +36,16 @@ def remedy(request: Request) -> str:
 def rounded(value: float, digits: int) -> str:
     """A number with some significant digits, without an exponent where :g has none."""
     return f"{float(f'{value:.{digits}g}'):g}"
+
+
+def noise_of(request: Request, model: TrainedModel, loss: float) -> str | None:
+    """A sentence on the noise of the codes; None where it hardly counts.
+
+    Parameters
+    ----------
+    loss : float
+        Training loss of the last epoch.
+    """
+    found = noise_floor(request.problem.outputs[0].rows, request.objective, request.training,
+                        weights=model.weights[-1], steps=model.steps, loss=loss)
+    return advice(found, request.problem.request.bits)

@@ -26,7 +26,13 @@ from bitstep.quantization import (
     quantize_rows,
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
-from bitstep.training.losses import Moments, accuracies, code_losses, mean_losses
+from bitstep.training.losses import (
+    Moments,
+    accuracies,
+    code_accuracies,
+    code_losses,
+    mean_losses,
+)
 from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, Training
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
@@ -81,7 +87,9 @@ class Problem:
         return "codes" if data.fine_rows is None and data.row_format != "float32" else "fine_rows"
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
-        """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``test_metric``."""
+        """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``train_accuracy`` (None for a
+        regression) and ``test_metric``.
+        """
         if self.train_set is None:
             losses = np.mean([
                 code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
@@ -98,9 +106,18 @@ class Problem:
                 found = self._losses(self.test_set, model)
             metrics = found.tolist()
         return [{"epoch": epoch, "step": float(step), "train_loss": float(loss),
-                 "test_metric": metric}
-                for epoch, (step, loss, metric) in enumerate(
-                    zip(model.steps, losses, metrics, strict=True), start=1)]
+                 "train_accuracy": share, "test_metric": metric}
+                for epoch, (step, loss, share, metric) in enumerate(
+                    zip(model.steps, losses, self._shares(model), metrics, strict=True), start=1)]
+
+    def _shares(self, model: TrainedModel) -> list[Any]:
+        """Share of the training rows that each epoch's model classifies correctly."""
+        if self.task == "regression":
+            return [None] * model.epochs_done
+        if self.train_set is None:
+            return code_accuracies(self.outputs, model.weights, model.scaled_intercepts).tolist()
+        return accuracies(self.train_set.features, self.train_set.labels, self.classes,
+                          model.coefs, model.intercepts).tolist()
 
     def describe(self, source: str) -> dict[str, Any]:
         """The report's ``dataset``."""

@@ -94,6 +94,9 @@ def print_report(report: dict[str, Any]) -> None:
     columns = {"epoch": [str(entry["epoch"]) for entry in history],
                "step": numbers([entry["step"] for entry in history], 4),
                "train loss": numbers([entry["train_loss"] for entry in history])}
+    shares = [entry.get("train_accuracy") for entry in history]     # older reports have none
+    if None not in shares:
+        columns["train accuracy"] = [f"{100 * share:.2f} %" for share in shares]
     if dataset["test_rows"]:
         found = [entry["test_metric"] for entry in history]
         columns[f"test {report['metric']}"] = numbers(found) if report["metric"] == "loss" else [

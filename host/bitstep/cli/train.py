@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.advice import remedy, warning_of
+from bitstep.cli.advice import noise_of, remedy, warning_of
 from bitstep.cli.checkpoints import (
     Start,
     add_checkpoint_options,
@@ -32,13 +32,7 @@ from bitstep.cli.options import (
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
 from bitstep.cli.problem import Problem, Request, prepare
 from bitstep.cli.progress import epoch_bar
-from bitstep.cli.report import (
-    check_plot,
-    final,
-    make_report,
-    plot,
-    print_report,
-)
+from bitstep.cli.report import check_plot, final, make_report, plot, print_report
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
 from bitstep.devices import open_device
@@ -49,7 +43,6 @@ from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import RunError, SaturationError
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve_training
-from bitstep.training.noise_floor import advice, noise_floor
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
@@ -153,7 +146,8 @@ def run(arguments: argparse.Namespace) -> int:
         if sweep:
             sweep.print()
         print_report(report)
-        _print_noise(request, model, report["history"][-1]["train_loss"])
+        if noise := noise_of(request, model, report["history"][-1]["train_loss"]):
+            print(f"Noise: {noise}.")
         for path in filter(None, (*outputs.written, arguments.wave)):
             print(f"wrote {path}")
     finally:
@@ -168,14 +162,6 @@ def run(arguments: argparse.Namespace) -> int:
               + (f"; the same command goes on with --resume {writer.path}" if writer else ""),
               file=sys.stderr)
     return stop_signals.code if model.interrupted or stop_signals.received else 0
-
-
-def _print_noise(request: Request, model: TrainedModel, loss: float) -> None:
-    """Print by how much the noise of the codes counts, if it does."""
-    found = noise_floor(request.problem.outputs[0].rows, request.objective, request.training,
-                        weights=model.weights[-1], steps=model.steps, loss=loss)
-    if sentence := advice(found, request.problem.request.bits):
-        print(f"Noise: {sentence}.")
 
 
 def _started(start: Start, request: Request,

@@ -17,8 +17,8 @@ between the minimum of K rows of codes, of which there are C copies, and that of
 mean of K C draws; a_i = (1 - exp(-l_i K / B sum of the steps))^2 is the share of the way that the
 steps have gone.
 
-Against float SGD of the same steps F is right within a factor of 3 where it is less than the loss,
-and says no more than "much" beyond (docs/report.md).
+Against float SGD of the same steps F is an order of magnitude: single runs differ from it by a
+factor of 3 to 5 and more, means of seeds by less (docs/report.md).
 
 [1] Mandt, Hoffman, Blei: Stochastic Gradient Descent as Approximate Bayesian Inference, 2017.
 """

@@ -82,8 +82,8 @@ def _bundled(name: str, seed: int) -> Problem:
 
 def wide(seed: int) -> Problem:
     """scikit-learn's make_classification, 1,000 rows of 200 features."""
-    features, labels = datasets.make_classification(1000, 200, n_informative=20,
-                                                    random_state=seed)
+    made: Any = datasets.make_classification(1000, 200, n_informative=20, random_state=seed)
+    features, labels = made
     return Problem("make_classification", "classification", features, labels, seed=seed)
 
 

@@ -1,5 +1,6 @@
 """The command line: in this process where that is enough, as a process where it is not."""
 
+import importlib.metadata
 import json
 import re
 import shlex
@@ -12,6 +13,7 @@ import pytest
 from command_line import train
 from fakes import FakeDevice
 
+import bitstep
 import bitstep.devices
 from bitstep.cli import main
 from bitstep.cli.progress import StatusLine
@@ -58,7 +60,8 @@ def test_train_and_predict(numbers, tmp_path, capsys):
     assert found["counters"]["beats"] == 30 * 50
     assert found["clock_hz"] is found["device_seconds"] is found["counters"]["cycles"] is None
     assert [list(entry) for entry in found["history"]] == \
-        [["epoch", "step", "train_loss", "test_metric"]] * 30
+        [["epoch", "step", "train_loss", "train_accuracy", "test_metric"]] * 30
+    assert found["history"][0]["train_accuracy"] is None
     assert found["history"][-1]["train_loss"] < 0.5
     assert np.allclose(found["coef"], [1, -2, 0.5], atol=0.2)
 
@@ -88,6 +91,9 @@ def test_classification(numbers, tmp_path, capsys):
     assert found["dataset"]["classes"] == [2, 5]
     assert np.shape(found["coef"]) == (1, 3)
     assert found["history"][-1]["test_metric"] >= 0.85
+    assert found["history"][-1]["train_accuracy"] >= 0.85
+    assert re.search(r"^epoch +step +train loss +train accuracy +test accuracy$",
+                     capsys.readouterr().out, re.MULTILINE)
     assert main(["predict", str(out), numbers[1]]) == 0
     assert "accuracy" in capsys.readouterr().out
     assert load_model(out).classes.tolist() == [2, 5]
@@ -578,3 +584,18 @@ def test_status_line(capsys, monkeypatch):
     assert show() == "sim: generating x ...\nsim: compiling x ...\nsim: compiled x ...\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert show().endswith("\r\x1b[Ksim: compiled x\r\x1b[K")
+
+
+def test_version(capsys, monkeypatch):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"bitstep {bitstep.__version__}\n"
+    assert bitstep.__version__ == importlib.metadata.version("bitstep")
+    assert "__version__" in dir(bitstep)
+
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    with pytest.raises(AttributeError, match="no __version__ where it is not installed"):
+        _ = bitstep.__version__

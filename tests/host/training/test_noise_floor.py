@@ -1,5 +1,7 @@
 """The estimate of the noise floor, against float64 SGD with the same steps."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -35,8 +37,8 @@ def shares(seed, *, signal, bits=4, n_rows=3000, encoding="compensated", **optio
     losses = squared_losses(features, labels[:, None],
                             np.array([model.coefs[-1], coef]),
                             np.array([model.intercepts[-1], intercept]))
-    found = noise_floor(data.rows, objective, training, weights=model.weights[-1],
-                        steps=model.steps, loss=losses[0])
+    found: Any = noise_floor(data.rows, objective, training, weights=model.weights[-1],
+                             steps=model.steps, loss=losses[0])
     return losses[0] / losses[1] - 1, found
 
 
@@ -102,6 +104,6 @@ def test_command_line_and_estimator_say_it(tmp_path, capsys, signal, matters):
     np.savez(tmp_path / "set.npz", X=features, y=labels)
     assert main(["train", str(tmp_path / "set.npz"), "--epochs", "5"]) == 0
     assert ("Noise: the noise of 4 bits adds about" in capsys.readouterr().out) == matters
-    model = LowPrecisionRegressor(epochs=5, random_state=0).fit(features, labels)
+    model: Any = LowPrecisionRegressor(epochs=5, random_state=0).fit(features, labels)
     assert (model.noise_floor_ > 0.005) == matters
     assert LowPrecisionRegressor(epochs=1, bits=32).fit(features, labels).noise_floor_ is None
