@@ -85,10 +85,10 @@ TORCH_VENV := build/torch
 $(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m venv --clear $(TORCH_VENV)
 	$(TORCH_VENV)/bin/python -m pip install --quiet --disable-pip-version-check \
-		-e '.[torch]' 'pytest>=8'
+		-e '.[torch]' 'pytest>=8' 'matplotlib>=3.8'
 	@touch $@
 
-test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel, in 1 to 4 processes
+test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel and races, in 1 to 8 processes
 	$(TORCH_VENV)/bin/python -m pytest -q tests/torch
 
 test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.13

@@ -177,5 +177,5 @@ def test_the_file_is_plain(tmp_path):
     path = saved(LowPrecisionClassifier(epochs=1).fit(X, CLASSES), tmp_path)
     with np.load(path, allow_pickle=False) as file:
         header = json.loads(str(file["header"]))
-    assert header["config"]["model"] == "ls-svm"
+    assert header["config"]["model"] == "logistic"
     assert header["config"]["bits"] == 4

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import bitstep
 from bitstep.cli.options import UsageError
 from bitstep.cli.signals import stop_signals
 from bitstep.plugins import entry_points
@@ -63,14 +64,17 @@ def subcommands() -> list[Any]:
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
+    modules = subcommands()
     parser = argparse.ArgumentParser(
         prog="bitstep", description="Train dense linear models on FPGAs, or on a simulated board, "
         "from data streamed at 1 to 8 bits per value.",
         epilog="`bitstep COMMAND --help` explains a command. Exit code: 0, 1 (it failed), 2 (wrong "
         "use), 130 (Ctrl-C), 143 (SIGTERM).")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser.add_argument("--version", action="version", version=f"bitstep {bitstep.__version__}",
+                        help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in subcommands():
+    for module in modules:
         command = module.add_parser(commands)
         command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS,
                              help="show the traceback of an error")

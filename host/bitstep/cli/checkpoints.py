@@ -205,6 +205,9 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
         raise ModelFileError(f"{path}: the model is that of {_classes(model.classes)}, the data "
                              f"are those of {_classes(problem.classes)}; --init needs a model of "
                              "such data (--model chooses between classes and a regression)")
+    if len(model.coef) != len(problem.outputs):
+        raise ModelFileError(f"{path}: the model has {len(model.coef)} targets, the data have "
+                             f"{len(problem.outputs)}; --init needs a model of such data")
     scaler = problem.outputs[0].scaler
     with np.errstate(over="ignore", invalid="ignore"):
         weights, intercepts = scaler.scale_model(model.coef, model.intercept)

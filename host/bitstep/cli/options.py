@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from bitstep.data import dataset_names
-from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD
+from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD, WOVEN
 from bitstep.quantization import ENCODINGS, LEVELS
 from bitstep.quantization.labels import MAX_CLASSES, distinct
 from bitstep.quantization.scaling import SCALERS
 from bitstep.training.models import MODELS
-
-DEFAULT_MODELS = {"regression": "linreg", "classification": "ls-svm"}
 
 
 class UsageError(Exception):
@@ -100,6 +98,29 @@ def _defaults(name: str) -> str:
     return "; ".join(f"{value} for {', '.join(names)}" for value, names in models.items())
 
 
+def default_model(task: str, encoding: str | None) -> str:
+    """Model of data for which none is asked.
+
+    Parameters
+    ----------
+    task : {"regression", "classification"}
+    encoding : str or None
+        Encoding that is asked for, or that a file has.
+    """
+    if task == "regression":
+        return "linreg"
+    if encoding is None:
+        return "logistic"
+    return "ls-svm" if encoding == WOVEN or ENCODINGS[encoding].corrected else "logistic"
+
+
+def asked_encoding(arguments: argparse.Namespace) -> str | None:
+    """Encoding of the rows that the options ask for; None: no word of it."""
+    woven = getattr(arguments, "woven", False) or getattr(arguments, "planes", None) is not None \
+        or getattr(arguments, "solver", "sgd") == "bit-centred"
+    return WOVEN if woven else arguments.encoding
+
+
 def add_lookahead_option(parser: argparse.ArgumentParser) -> None:
     """Option for the look-ahead of the pipeline."""
     parser.add_argument("--lookahead", type=or_auto(integer(0, MAX_LOOKAHEAD)), default="auto",
@@ -116,9 +137,13 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
                         help="linreg: linear regression; classifiers: ls-svm (squared error), "
                         "l2-svm (squared hinge), svm (hinge), logistic (log loss), one-vs-rest "
-                        "for more than two classes (default: linreg or ls-svm, by the labels)")
+                        "for more than two classes (default: linreg or logistic, by the labels; "
+                        "ls-svm for classes with --encoding compensated or double-symmetric)")
     parser.add_argument("--scaler", choices=SCALERS,
-                        help="how columns are taken to [-1, 1] (default: minmax)")
+                        help="how columns are taken to [-1, 1]: minmax from their range, maxabs "
+                        "from their largest magnitude, quantile as minmax, but clipped at the "
+                        "quantiles 0.1 %% and 99.9 %% where these at least halve the range "
+                        "(default: quantile)")
     parser.add_argument("--train-rows", type=integer(1), metavar="N", help="rows to train on; the "
                         "others are the test set (default: all rows)")
     parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction,
@@ -204,7 +229,7 @@ def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndar
     ValueError
         If the labels are no classes and the model needs some.
     """
-    model = arguments.model or DEFAULT_MODELS[task]
+    model = arguments.model or default_model(task, asked_encoding(arguments))
     if MODELS[model].task == "regression":
         return "regression"
     found = distinct(labels)

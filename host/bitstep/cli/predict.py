@@ -40,6 +40,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Predict piece after piece, print the measure, write the predictions."""
     check_writable(arguments.out, sources=[arguments.model, arguments.data])
     model = load_model(arguments.model)
+    if len(model.coef) > 1 and not len(model.classes):
+        raise ModelFileError(f"{arguments.model}: the model has {len(model.coef)} targets, and a "
+                             "data set has one label a row; use LowPrecisionRegressor.load")
     measure = _Classes(model) if len(model.classes) else _Values()
     with contextlib.ExitStack() as files:
         out = None

@@ -2,13 +2,14 @@
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bitstep.cli.options import (
-    DEFAULT_MODELS,
+    asked_encoding,
+    default_model,
     is_quantized,
     task_of,
 )
@@ -28,10 +29,18 @@ from bitstep.quantization import (
     quantize_rows,
     weave_rows,
 )
-from bitstep.training.losses import Moments, accuracies, code_losses, mean_losses
+from bitstep.quantization.scaling import clipped_features, fit_scaler
+from bitstep.training.losses import (
+    Moments,
+    accuracies,
+    code_accuracies,
+    code_losses,
+    mean_losses,
+)
 from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, Training
-from bitstep.training.train import TrainedModel, class_outputs, class_targets, stored_outputs
+from bitstep.training.train import class_outputs, class_targets, stored_outputs
+from bitstep.training.trained import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,9 @@ class Problem:
         return "fine_rows" if exact else "codes"
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
-        """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``test_metric``."""
+        """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``train_accuracy`` (None for a
+        regression) and ``test_metric``.
+        """
         if self.train_set is None:
             losses = np.mean([
                 code_losses(data, model.weights[:, number], model.scaled_intercepts[:, number],
@@ -101,12 +112,22 @@ class Problem:
             metrics = found.tolist()
         history: list[dict[str, Any]] = [
             {"epoch": epoch, "step": float(step), "train_loss": float(loss),
-             "test_metric": metric} for epoch, (step, loss, metric) in enumerate(
-                zip(model.steps, losses, metrics, strict=True), start=1)]
+             "train_accuracy": share, "test_metric": metric}
+            for epoch, (step, loss, share, metric) in enumerate(
+                zip(model.steps, losses, self._shares(model), metrics, strict=True), start=1)]
         if model.planes is not None:
             for entry, planes in zip(history, model.planes.tolist(), strict=True):
                 entry["planes"] = planes[0] if len(planes) == 1 else planes
         return history
+
+    def _shares(self, model: TrainedModel) -> list[Any]:
+        """Share of the training rows that each epoch's model classifies correctly."""
+        if self.task == "regression":
+            return [None] * model.epochs_done
+        if self.train_set is None:
+            return code_accuracies(self.outputs, model.weights, model.scaled_intercepts).tolist()
+        return accuracies(self.train_set.features, self.train_set.labels, self.classes,
+                          model.coefs, model.intercepts).tolist()
 
     def describe(self, source: str) -> dict[str, Any]:
         """The report's ``dataset``."""
@@ -190,9 +211,12 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     """
     if is_quantized(arguments.data):
         return _from_codes(arguments)
-    request = request_rows(arguments, refetch=arguments.refetch, batch=arguments.batch)
+    asked = {"refetch": arguments.refetch, "batch": arguments.batch}
+    request_rows(arguments, **asked)        # an error now, since reading may take minutes
     dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
     task = task_of(arguments, dataset.name, dataset.task, dataset.labels)
+    model = arguments.model or default_model(task, asked_encoding(arguments))
+    request = request_rows(arguments, model=model, **asked)
     train_set, test_set = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
     task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels)
     if task == "regression":
@@ -206,8 +230,19 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         classes = np.unique(train_set.labels)
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
-    return Problem(dataset.name, arguments.model or DEFAULT_MODELS[task], request, outputs, classes,
-                   train_set, test_set)
+    clip = outputs[0].scaler.clip
+    return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
+                   _clipped(test_set, clip))
+
+
+def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
+    """The rows as a model counts them."""
+    if clip is None:
+        return dataset
+    if not dataset.features.flags.writeable:
+        return replace(dataset, features=clipped_features(dataset.features, clip))
+    np.clip(dataset.features, clip[0], clip[1], out=dataset.features, casting="same_kind")
+    return dataset
 
 
 def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows | WovenRows:
@@ -218,20 +253,26 @@ def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> Quanti
     fine_rows : bool
         True for a copy with 16 bits a value, for refetching.
     """
+    scaler = fit_scaler(dataset.features, request.scaler, on_waste=warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         if request.encoding == WOVEN:
-            return weave_rows(dataset.features, bus_width=request.bus_width, scaler=request.scaler,
+            return weave_rows(dataset.features, bus_width=request.bus_width, scaler=scaler,
                               seed=request.seed, progress=bar.to)
         return quantize_rows(
             dataset.features, bits=request.bits, encoding=request.encoding,
-            bus_width=request.bus_width, scaler=request.scaler, copies=request.copies,
+            bus_width=request.bus_width, scaler=scaler, copies=request.copies,
             seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to)
+
+
+def warn_of_waste(text: str) -> None:
+    """Print a sentence of :meth:`bitstep.quantization.scaling.Columns.waste`."""
+    print(f"bitstep: warning: {text}; --scaler quantile clips it", file=sys.stderr)
 
 
 def _from_codes(arguments):
     data = load_quantized(arguments.data)
     request = request_codes(arguments, data)
-    model = arguments.model or DEFAULT_MODELS[data.task]
+    model = arguments.model or default_model(data.task, data.encoding)
     if LOSSES[MODELS[model].loss].one_sided and arguments.refetch is None and not request.refetch \
             and data.encoding != WOVEN and ENCODINGS[data.encoding].cell:
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "

@@ -2,6 +2,10 @@
 
 import shutil
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from bitstep.cli.signals import stop_signals
 
 
 class Bar:
@@ -62,3 +66,13 @@ class StatusLine:
         """Remove the line from a terminal."""
         if self._stage and sys.stderr.isatty():
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def epoch_bar(epochs: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar, and what moves it."""
+    with Bar(epochs, "training", " epochs") as bar:
+        def on_epoch(done):
+            stop_signals.deferred = done == epochs      # the last one: nothing is to be stopped
+            bar.to(done)
+        yield on_epoch

@@ -10,10 +10,13 @@ from bitstep.cli.options import (
     UsageError,
     add_data_options,
     add_pipeline_options,
+    asked_encoding,
     check_writable,
+    default_model,
     is_quantized,
     task_of,
 )
+from bitstep.cli.problem import warn_of_waste
 from bitstep.cli.progress import Bar
 from bitstep.cli.request import RowRequest, request_rows
 from bitstep.data import open_table
@@ -51,31 +54,15 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Quantize and write."""
     check_writable(arguments.out, sources=[arguments.data])
-    request = request_rows(arguments)
+    request, _ = _resolved(arguments, arguments.model)      # an error now, not after a long pass
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
-    cells = not arguments.woven and bool(ENCODINGS[request.encoding].cell) \
-        and request.levels == "uniform"
-    if arguments.fine_rows and request.levels != "uniform":
-        raise UsageError("--fine-rows needs --levels uniform, since refetching needs equally "
-                         "spaced levels")
-    if arguments.fine_rows and arguments.woven:
-        raise UsageError("--fine-rows does not go together with --woven, whose rows have 16 bits a "
-                         "value")
-    if arguments.fine_rows and not cells:
-        raise UsageError("--fine-rows needs --encoding nearest or stochastic, whose codes bound "
-                         f"the value, not {request.encoding}")
-    fine_rows = LOSSES[MODELS[arguments.model or "linreg"].loss].one_sided and cells \
-        if arguments.fine_rows is None else arguments.fine_rows
-    options = WovenOptions(bus_width=request.bus_width, scaler=request.scaler,
-                           seed=request.seed) if arguments.woven else RowOptions(
-        bits=request.bits, encoding=request.encoding, bus_width=request.bus_width,
-        scaler=request.scaler, copies=request.copies, seed=request.seed, fine_rows=fine_rows,
-        levels=request.levels)
     table = open_table(arguments.data, data_home=arguments.data_home, progress=True)
     survey, chosen = _survey(table, arguments.train_rows, request)
     own = table.task or task_of_labels(survey.labels)
     task = task_of(arguments, table.name, own, survey.labels)
+    request, options = _resolved(
+        arguments, arguments.model or default_model(task, asked_encoding(arguments)))
     trained = chosen.labels(survey)
     task_of(arguments, f"{table.name}, the rows to train on", own, trained)
     labels = quantize_labels(trained, chosen.count, task=task,
@@ -84,14 +71,39 @@ def run(arguments: argparse.Namespace) -> int:
     survey = survey._replace(labels=np.zeros(0))      # which may be as large as the codes
     with Bar(chosen.count, "quantizing", " rows") as bar:
         packed = write_quantized(table, survey, chosen, labels, options, Path(arguments.out),
-                                 bar.to)
+                                 bar.to, warn_of_waste)
     copies = f"{packed.copies} copies of " if packed.copies > 1 else ""
     kind = "a regression" if labels.classes is None else f"{len(labels.classes)} classes"
     print(f"{table.name}: {packed.n_rows} rows of {packed.n_features} features for {kind}, "
           f"{packed.bits} bits {packed.encoding}, {copies}{packed.row_bytes:,} bytes of rows"
-          + (f", and a copy with {FINE_WIDTH} bits a value" if fine_rows else ""))
+          + (f", and a copy with {FINE_WIDTH} bits a value" if options.fine_rows else ""))
     print(f"wrote {arguments.out}, {Path(arguments.out).stat().st_size:,} bytes")
     return 0
+
+
+def _resolved(arguments: argparse.Namespace, model: str | None
+              ) -> tuple[RowRequest, RowOptions | WovenOptions]:
+    """Options of the rows, for a model or, if that is not known yet, any."""
+    request = request_rows(arguments, model=model)
+    if arguments.fine_rows and arguments.woven:
+        raise UsageError("--fine-rows does not go together with --woven, whose rows have 16 bits a "
+                         "value")
+    if arguments.woven:
+        return request, WovenOptions(bus_width=request.bus_width, scaler=request.scaler,
+                                     seed=request.seed)
+    cells = bool(ENCODINGS[request.encoding].cell) and request.levels == "uniform"
+    if arguments.fine_rows and request.levels != "uniform":
+        raise UsageError("--fine-rows needs --levels uniform, since refetching needs equally "
+                         "spaced levels")
+    if arguments.fine_rows and not cells:
+        raise UsageError("--fine-rows needs --encoding nearest or stochastic, whose codes bound "
+                         f"the value, not {request.encoding}")
+    fine_rows = LOSSES[MODELS[model or "linreg"].loss].one_sided and cells \
+        if arguments.fine_rows is None else arguments.fine_rows
+    return request, RowOptions(
+        bits=request.bits, encoding=request.encoding, bus_width=request.bus_width,
+        scaler=request.scaler, copies=request.copies, seed=request.seed, fine_rows=fine_rows,
+        levels=request.levels)
 
 
 def _survey(table: Table, train_rows: int | None, request: RowRequest) -> tuple[Survey, Chosen]:

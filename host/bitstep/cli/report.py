@@ -11,7 +11,9 @@ from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Request
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.losses import loss_named
-from bitstep.training.train import TrainedModel, report_counters
+from bitstep.training.model_file import LinearModel
+from bitstep.training.train import report_counters
+from bitstep.training.trained import TrainedModel
 from bitstep.writing import duration, numbers, text_table
 
 REPORT_VERSION = 1
@@ -43,6 +45,14 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
         "solver": training.solver, "planes": training.planes, "tol": training.tol,
         "lookahead": config.lookahead, "pipeline": config.to_dict()}
+
+
+def final(request: Request, model: TrainedModel) -> LinearModel:
+    """The model of the last finished epoch, as a file holds it."""
+    return LinearModel(model.coefs[-1], model.intercepts[-1],
+                       np.asarray(request.problem.classes, np.float64),
+                       describe_config(request, model),
+                       request.problem.outputs[0].scaler.clip)
 
 
 def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None,
@@ -87,6 +97,9 @@ def print_report(report: dict[str, Any]) -> None:
                "train loss": numbers([entry["train_loss"] for entry in history])}
     if "planes" in history[0]:
         columns["planes"] = [str(entry["planes"]) for entry in history]
+    shares = [entry.get("train_accuracy") for entry in history]     # older reports have none
+    if None not in shares:
+        columns["train accuracy"] = [f"{100 * share:.2f} %" for share in shares]
     if dataset["test_rows"]:
         found = [entry["test_metric"] for entry in history]
         columns[f"test {report['metric']}"] = numbers(found) if report["metric"] == "loss" else [

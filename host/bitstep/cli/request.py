@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from bitstep.cli.options import DEFAULT_MODELS, UsageError
+from bitstep.cli.options import UsageError, asked_encoding, default_model
 from bitstep.pipeline.config import WOVEN
 from bitstep.quantization import ENCODINGS, QuantizedDataset
 from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows
@@ -13,7 +13,7 @@ from bitstep.training.models import MODELS
 
 # Those that do not depend on the model. A file of `bitstep quantize` says all of them, so the
 # parser's default is None: an option that contradicts a file can be told from one not given.
-ROW_DEFAULTS = {"bus_width": 64, "scaler": "minmax", "copies": 1, "shuffle": True, "seed": 0,
+ROW_DEFAULTS = {"bus_width": 64, "scaler": "quantile", "copies": 1, "shuffle": True, "seed": 0,
                 "levels": "uniform"}
 
 
@@ -42,12 +42,14 @@ class RowRequest:
     shuffle: bool | None
 
 
-def request_rows(arguments: argparse.Namespace, *, refetch: bool | None = False,
-                 batch: int = 1) -> RowRequest:
+def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
+                 refetch: bool | None = False, batch: int = 1) -> RowRequest:
     """Resolve the options for rows of features.
 
     Parameters
     ----------
+    model : str or None
+        Model that the rows are for; None: that of the options, or ``linreg``.
     refetch, batch
         See :func:`bitstep.training.choices.resolve_rows`.
 
@@ -59,14 +61,13 @@ def request_rows(arguments: argparse.Namespace, *, refetch: bool | None = False,
     given = {name: getattr(arguments, name, None) for name in ROW_DEFAULTS}
     others = {name: ROW_DEFAULTS[name] if value is None else value
               for name, value in given.items()}
-    model = MODELS[getattr(arguments, "model", None) or "linreg"]
-    woven = getattr(arguments, "woven", False) or planes_asked(arguments) is not None
-    if woven and (arguments.encoding is not None or others["copies"] != 1):
+    name = model or getattr(arguments, "model", None) or "linreg"
+    encoding = asked_encoding(arguments)
+    if encoding == WOVEN and (arguments.encoding is not None or others["copies"] != 1):
         raise UsageError("Woven rows (--woven, --planes, --solver bit-centred) have an encoding of "
                          "their own and one copy; leave --encoding and --copies out")
     try:
-        choice = resolve_rows(model, bits=arguments.bits,
-                              encoding=WOVEN if woven else arguments.encoding,
+        choice = resolve_rows(MODELS[name], bits=arguments.bits, encoding=encoding,
                               refetch=refetch, batch=batch, levels=others["levels"])
     except ChoiceError as error:
         raise usage_error(error, arguments) from error
@@ -106,7 +107,7 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
     if (rows.encoding == WOVEN) < (planes_asked(arguments) is not None):
         raise UsageError(f"--planes and --solver bit-centred need woven rows, and {source} has "
                          f"encoding {rows.encoding}: write it with `bitstep quantize --woven`")
-    name = arguments.model or DEFAULT_MODELS[data.task]
+    name = arguments.model or default_model(data.task, rows.encoding)
     try:
         check_corrected(rows.encoding, MODELS[name].loss)
         if MODELS[name].task != data.task:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.cli.advice import noise_of, remedy, warning_of
 from bitstep.cli.checkpoints import (
     Start,
     add_checkpoint_options,
@@ -28,30 +29,24 @@ from bitstep.cli.options import (
     number,
 )
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
-from bitstep.cli.problem import Request, prepare
-from bitstep.cli.progress import Bar
-from bitstep.cli.report import (
-    check_plot,
-    describe_config,
-    make_report,
-    plot,
-    print_report,
-)
+from bitstep.cli.problem import Problem, Request, prepare
+from bitstep.cli.progress import epoch_bar
+from bitstep.cli.report import check_plot, final, make_report, plot, print_report
 from bitstep.cli.signals import stop_signals
+from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
 from bitstep.cli.training_options import add_solver_options, add_training_options
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RunError, SaturationError
-from bitstep.quantization import ENCODINGS
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve_training
-from bitstep.training.model_file import LinearModel
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
-from bitstep.training.train import TrainedModel, lost_updates, train_model
+from bitstep.training.train import train_candidates, train_model
+from bitstep.training.trained import TrainedModel
 from bitstep.writing import write_json
 
 DEFAULT_EPOCHS = 20
@@ -70,6 +65,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     training = parser.add_argument_group("training")
     add_training_options(training)
     add_solver_options(training)
+    add_sweep_option(training)
     add_checkpoint_options(parser.add_argument_group("start, and long runs (docs/runs.md)"))
     device = parser.add_argument_group("device")
     add_device_options(device)
@@ -90,24 +86,33 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         check_plot(arguments.plot)
     start = read_start(arguments)
-    request = make_request(arguments)
-    request, writer = _started(start, request, arguments)
-    sizes = output_sizes(request.problem, len(request.training.steps), model=arguments.out,
-                         report=arguments.report, plot=arguments.plot)
+    requests = make_requests(arguments)
+    request, writer = _started(start, requests[0], arguments)
+    sizes = output_sizes(request.problem, len(request.training.steps) + len(requests),
+                         model=arguments.out, report=arguments.report, plot=arguments.plot)
+    sweep: Sweep | None = None
     with reserve_outputs(sizes, writer) as space, \
             _opened(request, options, writer) as device:
         earlier_s = writer.checkpoint.seconds if writer else 0.0
         started = time.perf_counter()
-        model = _train(request, device, arguments.timeout, writer)
+        if arguments.sweep:
+            request, model, sweep = _train_sweep(requests, device, arguments)
+        else:
+            model = _train(request, device, arguments.timeout, writer)
         stop_signals.deferred = True        # what is left is short, and keeps the model
         wall_s = earlier_s + time.perf_counter() - started
         outputs = Outputs(space)
         outputs.write_model(arguments.out, final(request, model), writer)
         report = make_report(request, model, clock_hz=device.clock_hz, wall_seconds=wall_s)
+        report |= {"sweep": sweep.entries} if sweep else {}
         outputs.write(arguments.report, lambda path: write_json(path, report))
         outputs.write(arguments.plot, lambda path: plot(report, path))
     try:
+        if sweep:
+            sweep.print()
         print_report(report)
+        if noise := noise_of(request, model, report["history"][-1]["train_loss"]):
+            print(f"Noise: {noise}.")
         for path in filter(None, (*outputs.written, arguments.wave)):
             print(f"wrote {path}")
     finally:
@@ -153,15 +158,21 @@ def _opened(request: Request, options: dict[str, Any],
 
 
 def make_request(arguments: argparse.Namespace) -> Request:
-    """Read and quantize the data, and resolve the options.
+    """The request of a training without a sweep; see :func:`make_requests`."""
+    return make_requests(arguments)[0]
+
+
+def make_requests(arguments: argparse.Namespace) -> list[Request]:
+    """Read and quantize the data, and resolve the options; of a sweep, those of every candidate.
 
     Raises
     ------
     UsageError
         If options do not go together.
     """
+    every = candidates(arguments)
     by_name = arguments.schedule in SCHEDULES
-    if not by_name and arguments.step is not None:
+    if not by_name and every[0].step is not None:
         raise UsageError("--step does not go together with a file of steps (--schedule "
                          f"{arguments.schedule}), which holds the steps themselves")
     if not arguments.intercept and arguments.scaler != "maxabs" and not is_quantized(
@@ -172,6 +183,13 @@ def make_request(arguments: argparse.Namespace) -> Request:
         epochs = arguments.epochs or len(read_steps(Path(schedule)))
         schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
     problem = prepare(arguments)
+    requests = [_request(problem, one, epochs, schedule) for one in every]
+    widest = next((one for one in requests if one.objective.proximal), requests[0])
+    return [replace(one, config=widest.config) for one in requests]
+
+
+def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
+             schedule: Any) -> Request:
     rows = problem.outputs[0].rows
     objective = Objective(loss=problem.kind.loss, l2=arguments.l2, l1=arguments.l1,
                           box=arguments.box, refetch=problem.request.refetch)
@@ -194,17 +212,33 @@ def make_request(arguments: argparse.Namespace) -> Request:
                    step_asked=arguments.step not in (None, "auto"), init=arguments.init)
 
 
+def _train_sweep(requests: list[Request], device: Device,
+                 arguments: argparse.Namespace) -> tuple[Request, TrainedModel, Sweep]:
+    """Train all candidates with a progress bar; the best one and the comparison."""
+    first = requests[0]
+    epochs = len(first.training.steps) * len(first.problem.outputs) * len(requests)
+    with epoch_bar(epochs) as on_epoch:
+        found = train_candidates(
+            first.problem.outputs, device, first.config,
+            [(one.objective, one.training) for one in requests], timeout_s=arguments.timeout,
+            on_epoch=on_epoch)
+    sweep = compare(arguments, requests, found)
+    best = found[sweep.best if sweep else 0]
+    if sweep is None or isinstance(best, SaturationError):
+        assert isinstance(best, SaturationError)
+        text = f"All {len(found)} candidates left the range of a number. The first one: {best}"
+        best.args = (f"{text} ({remedy(first)})",)
+        raise best
+    return requests[sweep.best], best, sweep
+
+
 def _train(request: Request, device: Device, timeout_s: float,
            writer: CheckpointWriter | None) -> TrainedModel:
     """Train with a progress bar; a saturation says what to try."""
     outputs, training = request.problem.outputs, request.training
     epochs = len(training.steps) * len(outputs)
     try:
-        with Bar(epochs, "training", " epochs") as bar:
-            def on_epoch(done):
-                stop_signals.deferred = done == epochs      # the last one: nothing is to be stopped
-                bar.to(done)
-
+        with epoch_bar(epochs) as on_epoch:
             return train_model(outputs, device, request.config, request.objective, training,
                                initial=request.initial, timeout_s=timeout_s, on_epoch=on_epoch,
                                checkpoint=writer)
@@ -219,39 +253,3 @@ def _train(request: Request, device: Device, timeout_s: float,
         if writer is not None:
             error.args = (f"interrupted; {writer.kept()}",)
         raise
-
-
-def warning_of(request: Request, model: TrainedModel, losses: list[float]) -> str | None:
-    """A sentence on a training that learned nothing; None for others."""
-    objective, problem = request.objective, request.problem
-    lost = None if objective.proximal else lost_updates(model, np.array(losses))
-    if lost or losses[-1] <= 1.1 * problem.baseline:    # nothing to learn gives a little above 1
-        return lost
-    constant = "the labels' mean" if objective.rule.quadratic else "the best constant"
-    held = "".join(f" or a {change} --{name}" for name, change in (
-        ("l2", "smaller"), ("l1", "smaller"), ("box", "larger")) if getattr(objective, name))
-    return (f"the training loss is {losses[-1]:.6g}, but predicting {constant} has "
-            f"{problem.baseline:.6g}; {remedy(request)}{held}")
-
-
-def remedy(request: Request) -> str:
-    """Ways out for a training that diverged, or left the range of its numbers."""
-    step, rows = request.training.steps[0], request.problem.request
-    ways = [f"--step {rounded(step / 4, 2)}"]
-    if request.step_asked:
-        ways.append("--step auto")
-    if rows.bits <= 3 and rows.encoding in ENCODINGS and ENCODINGS[rows.encoding].corrected:
-        ways.append("more --bits")      # the noise of few bits, amplified, asks for short steps
-    return f"the first step was {rounded(step, 3)}, try {' or '.join(ways)}"
-
-
-def rounded(value: float, digits: int) -> str:
-    """A number with some significant digits, without an exponent where :g has none."""
-    return f"{float(f'{value:.{digits}g}'):g}"
-
-
-def final(request: Request, model: TrainedModel) -> LinearModel:
-    """The model of the last finished epoch, as a file holds it."""
-    return LinearModel(model.coefs[-1], model.intercepts[-1],
-                       np.asarray(request.problem.classes, np.float64),
-                       describe_config(request, model))

@@ -1,6 +1,8 @@
 """Cycles of a whole run, and the counters that it leaves."""
 
+import functools
 import importlib.util
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -70,9 +72,22 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
                          f"not {len(open_rows)}")
     if not saturated:
         shape = replace(shape, epochs=epochs)
-    clock = RunClock(shape, _streams(shape, memory or Memory(), saturated))
-    clock.run(epochs, saturated, open_rows if shape.refetching else None)
+    memory = memory or Memory()
+    if shape.refetching:
+        return _run(shape, memory, epochs, saturated, open_rows)
+    with _counting:         # outputs of a model, trained at the same time, have the same shape
+        counters, ends = _known_run(shape, memory, epochs, saturated)
+    return dict(counters), list(ends)
+
+
+def _run(shape, memory, epochs, saturated, open_rows=None):
+    clock = RunClock(shape, _streams(shape, memory, saturated))
+    clock.run(epochs, saturated, open_rows)
     return clock.counters(None if saturated else 0), clock.ends
+
+
+_known_run = functools.lru_cache(maxsize=16)(_run)
+_counting = threading.Lock()
 
 
 def _streams(shape, memory, saturated):

@@ -1,12 +1,20 @@
 """A device that runs training jobs, as everything that trains sees it."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.results import DeviceError, GradientSum, RunResult
+from bitstep.pipeline.results import (
+    DeviceError,
+    GradientSum,
+    ModelsInterrupted,
+    Outcome,
+    RunResult,
+    SaturationError,
+    TrainingInterrupted,
+)
 
 NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes and solver "
                  "'bit-centred' need; choose device 'cpu' or 'golden', or rows of fixed bits")
@@ -32,6 +40,8 @@ class Device(Protocol):
         Jobs that may be trained at the same time, from threads of their own.
     woven : bool
         True if there are pipelines for woven rows.
+    models : int
+        Models that one pass over the rows trains (:meth:`train_models`).
     """
 
     name: str
@@ -39,6 +49,7 @@ class Device(Protocol):
     clock_hz: float | None
     workers: int = 1
     woven: bool = False
+    models: int = 1
 
     @abstractmethod
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
@@ -97,6 +108,50 @@ class Device(Protocol):
         """
         del job
         raise DeviceError(NO_WOVEN_ROWS.format(self.name))
+    def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
+                     on_epoch: Callable[[int], None] | None = None,
+                     to_the_end: bool = True) -> list[Outcome]:
+        """Train the models of several jobs, each bit for bit as :meth:`train` does.
+
+        A device that can reads rows that the jobs share once for ``models`` of them
+        (:func:`bitstep.pipeline.job.share_rows`). Others train one job after the other, as here.
+
+        Parameters
+        ----------
+        jobs : sequence of TrainingJob
+            At least one, all with as many epochs.
+        timeout_s : float
+            See :meth:`train`.
+        on_epoch : callable
+            Called with the number of finished epochs, summed over the models.
+        to_the_end : bool
+            True: a model that leaves its range does not end the others. False: it ends the run.
+
+        Returns
+        -------
+        list of RunResult or SaturationError
+            One for each job, or, of a run that was ended, for those that had been begun.
+
+        Raises
+        ------
+        ModelsInterrupted
+            On Ctrl-C.
+        DeviceError, MemoryError
+            See :meth:`train`.
+        """
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            before = sum(len(done.epochs) for done in jobs[:len(outcomes)])
+            report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
+            try:
+                outcomes.append(self.train(job, timeout_s=timeout_s, on_epoch=report))
+            except SaturationError as error:
+                outcomes.append(error)
+                if not to_the_end:
+                    break
+            except TrainingInterrupted as stopped:
+                raise ModelsInterrupted([*outcomes, stopped.result]) from None
+        return outcomes
 
     def end_jobs(self, on: bool) -> None:
         """End the jobs in all threads as Ctrl-C would, from now until called with False; a device

@@ -177,12 +177,16 @@ class TrainingJob:
         """Rows of an epoch."""
         return self.woven_rows or self.rows[0].shape[0]
 
-    def targets(self, first: int, n_rows: int) -> np.ndarray:
-        """Labels of rows from ``first`` on, a multiple of 8, in the units of a dot product."""
+    def stored_labels(self, first: int, n_rows: int) -> np.ndarray:
+        """Labels of rows from ``first`` on, a multiple of 8, as they are stored, int64."""
         if not self.labels.size:
             return np.zeros(n_rows, np.int64)
         part = self.labels[first * LABEL_BITS[self.label_format] // 8:]
-        return unpack_labels(part, self.label_format, n_rows) << self.label_shift
+        return unpack_labels(part, self.label_format, n_rows)
+
+    def targets(self, first: int, n_rows: int) -> np.ndarray:
+        """:meth:`stored_labels` in the units of a dot product."""
+        return self.stored_labels(first, n_rows) << self.label_shift
 
     def at(self, steps: EpochSteps) -> "TrainingJob":
         """The job as an epoch has it: labels and intercept in units of its planes' levels."""
@@ -298,3 +302,14 @@ class TrainingJob:
             raise ValueError(f"{name} must have shape ({self.n_features},), not {words.shape}")
         if len(words) and (words.min() < -(1 << width - 1) or words.max() >= 1 << width - 1):
             raise ValueError(f"{name} must fit {width} bits, signed")
+
+
+def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
+    """True if two jobs read the same packed rows in every epoch, so that their models can take each
+    row side by side. Each keeps labels, steps, periods, keys of the dither and penalties of its
+    own, and is bit for bit what it is alone.
+    """
+    return one.config == other.config and one.n_features == other.n_features \
+        and len(one.epochs) == len(other.epochs) and len(one.rows) == len(other.rows) \
+        and all(mine is others for mine, others in zip(one.rows, other.rows, strict=True)) \
+        and one.level_tables is other.level_tables

@@ -127,6 +127,24 @@ class TrainingInterrupted(KeyboardInterrupt):
         self.result = result
 
 
+Outcome = RunResult | SaturationError       # of one of several models
+
+
+class ModelsInterrupted(TrainingInterrupted):
+    """Ctrl-C while several models were trained.
+
+    Attributes
+    ----------
+    outcomes : list of RunResult or SaturationError
+        One for each model that had been begun.
+    """
+
+    def __init__(self, outcomes: Sequence[Outcome]):
+        last = outcomes[-1]
+        super().__init__(last if isinstance(last, RunResult) else last.result)
+        self.outcomes = list(outcomes)
+
+
 def check_job(job: TrainingJob, config: PipelineConfig) -> None:
     """Raise DeviceError unless a pipeline of ``config`` can run a job.
 

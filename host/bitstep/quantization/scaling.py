@@ -1,6 +1,8 @@
 """Column scaling: features to [-1, 1], and models back to the units of the features."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,8 +10,17 @@ from bitstep.checks import check_choice
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError, first_not_finite
 from bitstep.data.ranges import ColumnRanges
+from bitstep.data.tails import TAIL_ROWS, ColumnTails, tail_count
 
-SCALERS = ("minmax", "maxabs")
+SCALERS = ("quantile", "minmax", "maxabs")
+CLIP_ROWS = 1000        # a column is clipped at its quantiles of one value in so many
+MIN_CLIP_ROWS = 100     # of fewer rows, one value at each end is too much of a column
+_CLIP_GAIN = 2.0        # least shrinking of a range for which a column is clipped: a bit
+_WASTE = 0.99           # share of the levels that a hundredth of the values may take
+
+
+class RangeWarning(UserWarning):
+    """A few values take nearly all levels of a column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,10 +29,14 @@ class Scaler:
 
     Parameters
     ----------
-    kind : {"minmax", "maxabs"}
+    kind : {"quantile", "minmax", "maxabs"}
         How it was fitted.
     centre, scale : ndarray of float64, shape (n_features,)
         In the features' units; every scale is positive.
+    clip : ndarray of float64, shape (2, n_features), or None
+        Lowest and highest value of each column that counts as such: what is beyond counts as the
+        nearer one, in training and prediction. Infinite for columns that are not clipped; None if
+        no column is.
 
     Raises
     ------
@@ -32,6 +47,7 @@ class Scaler:
     kind: str
     centre: np.ndarray = field(repr=False)
     scale: np.ndarray = field(repr=False)
+    clip: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self):
         check_choice("scaler", self.kind, SCALERS)
@@ -41,6 +57,8 @@ class Scaler:
         if not (np.isfinite(self.centre).all() and (self.scale > 0).all()
                 and np.isfinite(self.scale).all()):
             raise ValueError("centre must be finite and scale finite and positive")
+        if self.clip is not None:
+            check_clip(self.clip, len(self.scale))
 
     def transform(self, features: np.ndarray) -> np.ndarray:
         """Scaled features.
@@ -54,7 +72,7 @@ class Scaler:
         ndarray of float64, same shape
             In [-1, 1] for the rows that the scaler was fitted to, up to rounding.
         """
-        return (features - self.centre) / self.scale
+        return (clipped_features(features, self.clip) - self.centre) / self.scale
 
     def unscale_model(self, weights: np.ndarray,
                       intercept: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +89,7 @@ class Scaler:
         coef : ndarray of float64, shape (..., n_features)
         intercept : ndarray of float64, shape (...)
             ``features @ coef + intercept`` equals ``transform(features) @ weights`` plus the
-            intercept given.
+            intercept given, for features within ``clip``.
         """
         coef = weights / self.scale
         return coef, np.asarray(intercept - coef @ self.centre)
@@ -82,16 +100,88 @@ class Scaler:
         return coef * self.scale, np.asarray(intercept + coef @ self.centre)
 
 
-def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
+def check_clip(clip: np.ndarray, n_features: int) -> None:
+    """Raise ValueError unless an array can be the ``clip`` of a :class:`Scaler`."""
+    if clip.shape != (2, n_features) or not (clip[0] < clip[1]).all():
+        raise ValueError(f"clip must have shape (2, {n_features}), each column's first value below "
+                         f"its second, not {clip.shape}")
+
+
+def clipped_features(features: np.ndarray, clip: np.ndarray | None) -> np.ndarray:
+    """Features within the ``clip`` of a :class:`Scaler`; themselves if nothing is clipped."""
+    return features if clip is None else np.clip(features, clip[0], clip[1])
+
+
+class Columns(NamedTuple):
+    """Ranges and tails of columns.
+
+    Attributes
+    ----------
+    low, high : ndarray of float64, shape (n_features,)
+        Least and largest value of each column.
+    tails : ColumnTails
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    tails: ColumnTails
+
+    def clip(self) -> np.ndarray | None:
+        """The ``clip`` of a scaler ``quantile``: of the columns whose range between two quantiles
+        is at most half of their range.
+
+        Beyond a quantile are k values of the column, with k a thousandth of the rows, rounded up
+        (less in wide data of many rows, see :func:`bitstep.data.tails.tail_count`). A column with
+        a single value between its quantiles is left as it is: it may be one of rare ones. So are
+        all columns of less than 100 rows.
+        """
+        n_rows = self.tails.n_rows
+        if n_rows < MIN_CLIP_ROWS:
+            return None
+        low, high = self.tails.ends(tail_count(n_rows, len(self.low), CLIP_ROWS))
+        with np.errstate(over="ignore"):        # halves, since ranges may overflow
+            clipped = (low < high) & (self.high / 2 - self.low / 2
+                                      >= _CLIP_GAIN * (high / 2 - low / 2))
+        if not clipped.any():
+            return None
+        return np.array([np.where(clipped, low, -np.inf), np.where(clipped, high, np.inf)])
+
+    def waste(self) -> str | None:
+        """A sentence on the column of which a hundredth of the values takes 99 % of the levels or
+        more, if levels span its range; None if there is none.
+        """
+        n_rows = self.tails.n_rows
+        if n_rows < MIN_CLIP_ROWS:
+            return None
+        low, high = self.tails.ends(tail_count(n_rows, len(self.low)))
+        with np.errstate(over="ignore"):
+            used = (high / 2 - low / 2) / np.maximum(self.high / 2 - self.low / 2, 1e-320)
+        used[low >= high] = 1.0                 # one value, and a few others: nothing to gain
+        column = int(np.argmin(used))
+        if 1 - used[column] < _WASTE:
+            return None
+        others = int(np.sum(1 - used >= _WASTE)) - 1
+        more = f", and so do those of {others} more" if others else ""
+        return (f"column {column} (counted from 0) is from {self.low[column]:g} to "
+                f"{self.high[column]:g}, but {100 - 200 / TAIL_ROWS:g} % of its values are from "
+                f"{low[column]:g} to {high[column]:g}: the others take "
+                f"{100 * (1 - used[column]):.4g} % of its levels{more}")
+
+
+def fit_scaler(features: np.ndarray, kind: str = "minmax",
+               on_waste: Callable[[str], None] | None = None) -> Scaler:
     """The scaler that takes each column to [-1, 1].
 
     Parameters
     ----------
     features : ndarray of numbers, shape (n_rows, n_features)
         Read in blocks, so it may be a memory map.
-    kind : {"minmax", "maxabs"}
-        ``minmax``: centre and half of the range; ``maxabs``: centre 0 and the largest magnitude.
+    kind : {"quantile", "minmax", "maxabs"}
+        ``minmax``: centre and half of the range; ``maxabs``: centre 0 and the largest magnitude;
+        ``quantile``: as ``minmax``, of columns that are clipped first (:meth:`Columns.clip`).
         A column without a range (``maxabs``: of zeros) has scale 1, so that u is 0.
+    on_waste : callable, optional
+        Called with the sentence of :meth:`Columns.waste`, unless the kind is ``quantile``.
 
     Returns
     -------
@@ -105,7 +195,32 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax") -> Scaler:
         If the kind is unknown.
     """
     check_choice("scaler", kind, SCALERS)       # before a pass over the features
-    return scaler_of_ranges(*column_ranges(features), kind)
+    if kind != "quantile" and on_waste is None:
+        return scaler_of_ranges(*column_ranges(features), kind)
+    return scaler_of_columns(columns_of(features), kind, on_waste)
+
+
+def columns_of(features: np.ndarray) -> Columns:
+    """Ranges and tails of the columns of rows; see :func:`column_ranges`."""
+    low, high = column_ranges(features)
+    tails = ColumnTails(len(features))
+    tails.add(features)
+    return Columns(low, high, tails)
+
+
+def scaler_of_columns(columns: Columns, kind: str,
+                      on_waste: Callable[[str], None] | None = None) -> Scaler:
+    """The scaler of columns whose ranges and tails are known; see :func:`fit_scaler`."""
+    if kind == "quantile":
+        clip = columns.clip()
+        bounds = columns.low, columns.high
+        if clip is not None:
+            bounds = np.maximum(bounds[0], clip[0]), np.minimum(bounds[1], clip[1])
+        return scaler_of_ranges(*bounds, kind, clip)
+    waste = columns.waste() if on_waste else None
+    if on_waste and waste:
+        on_waste(waste)
+    return scaler_of_ranges(columns.low, columns.high, kind)
 
 
 def column_ranges(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,12 +251,15 @@ def column_ranges(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def scaler_of_ranges(low: np.ndarray, high: np.ndarray, kind: str) -> Scaler:
-    """The scaler of columns whose least and largest values are known; see :func:`fit_scaler`."""
+def scaler_of_ranges(low: np.ndarray, high: np.ndarray, kind: str,
+                     clip: np.ndarray | None = None) -> Scaler:
+    """The scaler of columns whose least and largest values, within ``clip``, are known; see
+    :func:`fit_scaler`.
+    """
     if kind == "maxabs":
         centre, scale = np.zeros(len(low)), np.maximum(-low, high)
     else:
         centre = np.where(low == high, low, low / 2 + high / 2)     # their sum may overflow
         # The centre is rounded; the larger side keeps every u within [-1, 1].
         scale = np.maximum(high - centre, centre - low)
-    return Scaler(kind, centre, np.where(scale == 0, 1.0, scale))
+    return Scaler(kind, centre, np.where(scale == 0, 1.0, scale), clip)

@@ -90,8 +90,9 @@ def finish_archive(archive: ArchiveWriter,
     for name, array in (("labels", labels.packed), ("centre", data.scaler.centre),
                         ("scale", data.scaler.scale), of_columns):
         archive.add(name, array)
-    if data.level_tables is not None:
-        archive.add("level_tables", data.level_tables)
+    for name, array in (("clip", data.scaler.clip), ("level_tables", data.level_tables)):
+        if array is not None:
+            archive.add(name, array)
     classes = labels.classes
     header = {
         "magic": MAGIC, "version": VERSION, "bits": data.bits, "encoding": data.encoding,
@@ -193,12 +194,13 @@ def _header(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
 def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> QuantizedDataset:
     classes = header["classes"]
     for name in arrays.keys() - {"labels", "centre", "scale", "variance", "excess", "fine_rows",
-                                 "level_tables"}:
+                                 "clip", "level_tables"}:
         if not name.startswith("rows_"):
             raise ValueError(f"nothing is known of array {name!r}")
     shared = {"bus_width": header["bus_width"], "n_features": header["n_features"],
               "packed": tuple(arrays[name] for name in header["rows"]),
-              "scaler": Scaler(header["scaler"], arrays["centre"], arrays["scale"]),
+              "scaler": Scaler(header["scaler"], arrays["centre"], arrays["scale"],
+                               arrays.get("clip")),
               "seed": header["seed"]}
     if header["encoding"] == WOVEN:
         rows = WovenRows(n_rows=header["n_rows"], excess=arrays["excess"], **shared)

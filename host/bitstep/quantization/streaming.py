@@ -28,7 +28,7 @@ from bitstep.quantization.archive import (
 )
 from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.labels import LabelStream
-from bitstep.quantization.scaling import Scaler, scaler_of_ranges
+from bitstep.quantization.scaling import Columns, Scaler, scaler_of_columns
 from bitstep.quantization.storage import finish_archive
 from bitstep.quantization.woven import PLANES, WovenEncoder, WovenOptions
 
@@ -106,7 +106,8 @@ def choose_rows(name: str, n_rows: int, train_rows: int | None, shuffle: bool,
 
 def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelStream,
                     options: RowOptions | WovenOptions, path: Path,
-                    progress: Progress | None = None) -> Packed:
+                    progress: Progress | None = None,
+                    on_waste: Callable[[str], None] | None = None) -> Packed:
     """Quantize rows of a table into a file: the second pass.
 
     The file is what :func:`bitstep.quantization.save_quantized` writes of the same rows, bit for
@@ -125,7 +126,9 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
     path : Path
         A file there is replaced when the new one is complete.
     progress : callable, optional
-        Called with the rows that are written.
+        Called with the number of rows that are written.
+    on_waste : callable, optional
+        See :func:`bitstep.quantization.scaling.fit_scaler`.
 
     Raises
     ------
@@ -137,7 +140,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
     if len(survey.low) > MAX_FEATURES:
         raise DataError(f"features must have at least one row and 1 to {MAX_FEATURES} columns, "
                         f"not shape ({chosen.count}, {len(survey.low)})")
-    scaler = scaler_of_ranges(survey.low, survey.high, options.scaler)
+    scaler = scaler_of_columns(Columns(*survey[1:]), options.scaler, on_waste)
     encoder = _encoder(table, chosen, options, scaler)
     arrays = encoder.shapes()
     waiting = 0
@@ -180,6 +183,8 @@ def _pieces(table: Table, chosen: Chosen) -> Iterator[np.ndarray]:
 def _size(arrays: Arrays, labels: LabelStream, encoder: Encoder) -> int:
     float64, numbers = np.dtype(np.float64), (encoder.n_features,)
     spread = (PLANES, *numbers) if isinstance(encoder, WovenEncoder) else numbers
+    if encoder.scaler.clip is not None:
+        arrays = {**arrays, "clip": (float64, (2, encoder.n_features))}
     tables = encoder.level_tables
     if tables is not None:
         arrays = {**arrays, "level_tables": (tables.dtype, tables.shape)}

@@ -160,9 +160,9 @@ def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | 
 def check_corrected(encoding: str, loss: Loss) -> None:
     """Raise ChoiceError if an encoding is corrected for another loss."""
     if encoding != WOVEN and ENCODINGS[encoding].corrected and not LOSSES[loss].quadratic:
-        raise ChoiceError("corrected", f"Encoding {encoding!r} is corrected for the squared loss "
-                          f"alone, not for {Loss(loss).name}; quantize with 'nearest', "
-                          "'stochastic' or 'double'")
+        raise ChoiceError("corrected", f"encoding={encoding!r} is corrected for the squared loss "
+                          f"alone, not for {LOSSES[loss].name!r}; choose encoding='nearest', "
+                          "'stochastic' or 'double', or loss='squared_error'")
 
 
 def _refetches(model, encoding, asked, batch, has_fine_rows):

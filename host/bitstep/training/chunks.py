@@ -27,17 +27,20 @@ class Clipped:
         Values that were outside, and are now the nearer end.
     outside : str
         A clause that says where they are; empty if there are none.
+    clip : ndarray of float64, shape (2, n_columns), or None
+        Of a scaler, see :class:`bitstep.quantization.Scaler`.
     """
 
     values: np.ndarray
     bounds: Bounds
     count: int
     outside: str
+    clip: np.ndarray | None = None
 
 
 def clipped(values: np.ndarray, name: str, *, before: Bounds | None = None,
             given: Bounds | None = None, rows_before: int = 0,
-            symmetric: bool = False) -> Clipped:
+            symmetric: bool = False, clip: np.ndarray | None = None) -> Clipped:
     """Settle the bounds of columns, and clip the columns to them.
 
     Parameters
@@ -50,12 +53,18 @@ def clipped(values: np.ndarray, name: str, *, before: Bounds | None = None,
         See :func:`bitstep.quantization.bounds.fixed_bounds`.
     rows_before : int
         Rows that ``before`` is of; it grows while they are less than 10.
+    clip : ndarray of float64, shape (2, n_columns), or None
+        Of a scaler. What is beyond counts among the values outside, but is no news.
     """
+    beyond = 0
+    if clip is not None:
+        values, cut = Bounds(*clip).clip(values)
+        beyond = int(cut.sum())
     bounds = fixed_bounds(Bounds(*column_ranges(values)), before=before, given=given,
                           growing=rows_before < RANGE_ROWS, symmetric=symmetric)
     within, outside = bounds.clip(values)
     text = describe_outside(values, bounds, outside, name) if outside.any() else ""
-    return Clipped(within, bounds, int(outside.sum()), text)
+    return Clipped(within, bounds, beyond + int(outside.sum()), text, clip)
 
 
 def warn_of_clipping(parts: list[str]) -> None:

@@ -16,7 +16,7 @@ from bitstep.training.schedules import SCHEDULES
 PARAMETERS = ("bits", "encoding", "levels", "batch", "l2", "l1", "box", "copies", "scaler",
               "fit_intercept")
 # Learned attributes that the file has a place of its own for.
-ARRAYS = ("coef_", "intercept_", "classes_")
+ARRAYS = ("coef_", "intercept_", "classes_", "clip_range_")
 CLASSES = {"regression": "LowPrecisionRegressor", "classification": "LowPrecisionClassifier"}
 
 
@@ -55,7 +55,7 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
             "class_type": classes.dtype.name,
             "rows": [rows.bits, rows.encoding, rows.refetch, rows.levels]}}
     return LinearModel(np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_), numbers,
-                       config)
+                       config, estimator.clip_range_)
 
 
 def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, RowChoice]:

@@ -4,6 +4,8 @@ Everything is float64, and done in chunks of rows so that the residuals of many 
 need little memory.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bitstep.pipeline.losses import LOSSES
@@ -95,6 +97,31 @@ def accuracies(features: np.ndarray, labels: np.ndarray, classes: np.ndarray, co
         chosen = decide(outputs(features[start:stop], coefs, intercepts))
         correct += (classes[chosen] == labels[start:stop, None]).sum(axis=0)
     return correct / len(features)
+
+
+def code_accuracies(datasets: Sequence[QuantizedDataset], weights: np.ndarray,
+                    intercepts: np.ndarray) -> np.ndarray:
+    """:func:`accuracies`, from quantized rows alone: on what their codes, or fine rows, stand for.
+
+    Parameters
+    ----------
+    datasets : sequence of QuantizedDataset
+        The same rows, with the signs of each output.
+    weights : ndarray of float, shape (n_models, n_outputs, n_features)
+        For scaled features.
+    intercepts : ndarray of float, shape (n_models, n_outputs)
+
+    Returns
+    -------
+    ndarray of float64, shape (n_models,)
+    """
+    first, correct = datasets[0], np.zeros(len(weights))
+    for start, stop in _chunks(first.n_rows, first.n_features, intercepts.size):
+        dots, _ = first.rows.values(slice(start, stop))
+        signs = np.column_stack([data.labels.part(start, stop) for data in datasets])
+        chosen = decide(outputs(dots, weights, intercepts))
+        correct += (chosen == decide(signs)[:, None]).sum(axis=0)
+    return correct / first.n_rows
 
 
 def outputs(features: np.ndarray, coefs: np.ndarray, intercepts: np.ndarray) -> np.ndarray:

@@ -1,124 +1,234 @@
-"""Runs of the outputs of a model: one after the other, or several at the same time."""
+"""Runs of jobs: one after the other, or several at the same time."""
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import RunResult, SaturationError, TrainingInterrupted
+from bitstep.pipeline.job import TrainingJob, share_rows
+from bitstep.pipeline.results import (
+    ModelsInterrupted,
+    Outcome,
+    RunResult,
+    SaturationError,
+    TrainingInterrupted,
+)
+
+EpochReport = Callable[[int], None] | None
 
 
-class OutputRun(Protocol):
-    """The run of an output's job, as :meth:`bitstep.pipeline.device.Device.train`."""
+class Train(Protocol):
+    """Training of some jobs, as :meth:`bitstep.pipeline.device.Device.train_models`."""
 
-    def __call__(self, *, on_epoch: Callable[[int], None] | None) -> RunResult:
+    def __call__(self, *, on_epoch: EpochReport) -> list[Outcome]:
         """Run to the end."""
         ...
 
 
-def run_in_turn(runs: Sequence[OutputRun], on_epoch: Callable[[int], None] | None,
-                n_epochs: int) -> tuple[list[RunResult], bool]:
-    """Run one job after the other, each through all epochs.
+@dataclass(frozen=True)
+class Pass:
+    """Jobs whose models one call of a device trains.
 
-    Parameters
+    Attributes
     ----------
-    runs : sequence of OutputRun
-    on_epoch : callable or None
-        Called with the finished epochs, summed over the outputs.
-    n_epochs : int
-        Epochs of each job.
-
-    Returns
-    -------
-    results : list of RunResult
-    interrupted : bool
-        True if Ctrl-C ended the last one.
-
-    Raises
-    ------
-    TrainingInterrupted
-        On Ctrl-C before every output had an epoch.
-    DeviceError
-        See :meth:`bitstep.pipeline.device.Device.train`; a saturation names one of several outputs.
+    members : list of int
+        Numbers of the jobs.
+    train : Train
     """
-    results: list[RunResult] = []
-    for number, run in enumerate(runs):
-        before = number * n_epochs
-        report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
-        try:
-            results.append(run(on_epoch=report))
-        except TrainingInterrupted as stopped:
-            if number + 1 < len(runs) or not stopped.result.epochs_done:
-                raise _nothing_kept(stopped.result, number + 1, len(runs)) from None
-            return [*results, stopped.result], True
-        except SaturationError as error:
-            raise _named(error, number + 1, len(runs)) from None
-    return results, False
+
+    members: list[int]
+    train: Train
 
 
-def run_together(device: Device, runs: Sequence[OutputRun],
-                 on_epoch: Callable[[int], None] | None) -> tuple[list[RunResult], bool]:
-    """Run several jobs at the same time, in threads of their own.
+def passes_of(device: Device, runners: Sequence[Device], jobs: Sequence[TrainingJob],
+              timeout_s: float, *, to_the_end: bool = False) -> list[Pass]:
+    """Passes over the rows: as few as the device needs, and one for each of its workers.
 
     Parameters
     ----------
     device : Device
-        It runs ``device.workers`` jobs at a time.
-    runs, on_epoch
-        See :func:`run_in_turn`.
+        It trains ``device.models`` in a pass, ``device.workers`` passes at a time.
+    runners : sequence of Device
+        What runs each job: ``device``, or a device around it, which has passes of its own.
+    jobs : sequence of TrainingJob
+    timeout_s, to_the_end
+        See :meth:`bitstep.pipeline.device.Device.train_models`.
+    """
+    groups: list[list[int]] = []
+    for number, job in enumerate(jobs):
+        for group in groups:
+            if runners[number] is device is runners[group[0]] and share_rows(jobs[group[0]], job):
+                group.append(number)
+                break
+        else:
+            groups.append([number])
+    passes = []
+    for group in groups:
+        count = max(-(-len(group) // device.models), min(device.workers, len(group)))
+        for turn in range(count):       # sizes differ by at most one
+            members = group[turn * len(group) // count:(turn + 1) * len(group) // count]
+            passes.append(Pass(members, partial(
+                runners[group[0]].train_models, [jobs[number] for number in members],
+                timeout_s=timeout_s, to_the_end=to_the_end)))
+    return passes
 
-    Returns
-    -------
-    results, interrupted
-        See :func:`run_in_turn`.
+
+@dataclass
+class Runs:
+    """Outcomes of jobs.
+
+    Attributes
+    ----------
+    outcomes : list of RunResult, SaturationError or None
+        One for each job; None for one that was not begun.
+    interrupted : bool
+        True if Ctrl-C ended the last ones.
+    """
+
+    outcomes: list[Outcome | None]
+    interrupted: bool = False
+
+    def take(self, one: Pass, found: Sequence[Outcome]) -> None:
+        """Take in what became of the jobs of a pass."""
+        for number, outcome in zip(one.members, found, strict=False):
+            self.outcomes[number] = outcome
+
+    def part(self, first: int, count: int) -> "Runs":
+        """Outcomes of so many jobs from one on."""
+        return Runs(self.outcomes[first:first + count], self.interrupted)
+
+    @property
+    def begun(self) -> bool:
+        """True if every job has an epoch, or left its range."""
+        return all(isinstance(one, SaturationError) or (one is not None and one.epochs_done > 0)
+                   for one in self.outcomes)
+
+    def error(self) -> SaturationError | None:
+        """Error of the first job that left its range; it names one of several."""
+        for number, outcome in enumerate(self.outcomes, start=1):
+            if isinstance(outcome, SaturationError):
+                if len(self.outcomes) > 1:
+                    outcome.args = (f"Class {number} of {len(self.outcomes)}: {outcome.args[0]}",)
+                return outcome
+        return None
+
+    def results(self) -> list[RunResult]:
+        """Results of all jobs.
+
+        Raises
+        ------
+        SaturationError
+            If one left its range.
+        TrainingInterrupted
+            On Ctrl-C before every job had an epoch.
+        """
+        error = self.error()
+        if error is not None:
+            raise error
+        found = [one for one in self.outcomes if isinstance(one, RunResult)]
+        ready = sum(result.epochs_done > 0 for result in found)
+        if len(found) < len(self.outcomes):     # the last one that was begun was in training
+            raise _nothing_kept(found[-1], len(found), len(self.outcomes))
+        if ready < len(found):
+            raise _nothing_kept(found[0], ready + 1, len(found))
+        return found
+
+
+def run_passes(device: Device, passes: Sequence[Pass], n_jobs: int, n_epochs: int,
+               on_epoch: EpochReport, *, to_the_end: bool = False,
+               in_turn: bool = False) -> Runs:
+    """Run passes, ``device.workers`` at a time.
+
+    Parameters
+    ----------
+    device : Device
+    passes : sequence of Pass
+    n_jobs, n_epochs : int
+        Jobs of all passes, and epochs of each.
+    on_epoch : callable or None
+        Called with the finished epochs, summed over the jobs.
+    to_the_end : bool
+        False: a job that leaves its range ends the others, where they have not ended.
+    in_turn : bool
+        True: one pass after the other.
 
     Raises
     ------
-    TrainingInterrupted, DeviceError
-        See :func:`run_in_turn`. The first error ends the other runs.
+    DeviceError
+        See :meth:`bitstep.pipeline.device.Device.train_models`. The first error ends the others.
     """
-    lock, finished = threading.Lock(), [0] * len(runs)
+    runs = Runs([None] * n_jobs)
+    if device.workers > 1 and len(passes) > 1 and not in_turn:
+        _run_together(device, passes, runs, on_epoch, to_the_end)
+    else:
+        _run_in_turn(passes, runs, on_epoch, n_epochs, to_the_end)
+    return runs
 
-    def work(number: int) -> RunResult:
+
+def _run_in_turn(passes, runs, on_epoch, n_epochs, to_the_end):
+    before = 0
+    for one in passes:
+        report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
+        try:
+            runs.take(one, one.train(on_epoch=report))
+        except ModelsInterrupted as stopped:
+            runs.take(one, stopped.outcomes)
+            runs.interrupted = True
+            return
+        if not to_the_end and any(isinstance(found, SaturationError) for found in runs.outcomes):
+            return
+        before += len(one.members) * n_epochs
+
+
+def _run_together(device, passes, runs, on_epoch, to_the_end):
+    """Run passes at the same time, in threads of their own."""
+    lock, finished = threading.Lock(), [0] * len(passes)
+
+    def work(number: int) -> list[Outcome]:
         def report(done: int) -> None:
             with lock:
                 finished[number] = done
                 if on_epoch:
                     on_epoch(sum(finished))
-        return runs[number](on_epoch=report)
+        found = passes[number].train(on_epoch=report)
+        if not to_the_end and any(isinstance(one, SaturationError) for one in found):
+            raise _Saturated(found)
+        return found
 
-    interrupted = False
-    with ThreadPoolExecutor(min(device.workers, len(runs))) as pool:
-        working = [pool.submit(work, number) for number in range(len(runs))]
+    with ThreadPoolExecutor(min(device.workers, len(passes))) as pool:
+        working = [pool.submit(work, number) for number in range(len(passes))]
         try:
             wait(working, return_when=FIRST_EXCEPTION)
         except KeyboardInterrupt:
-            interrupted = True
+            runs.interrupted = True
         finally:
             if not all(one.done() for one in working):      # Ctrl-C, or one of them has failed
                 device.end_jobs(True)
                 wait(working)
                 device.end_jobs(False)
-    results = []
-    for number, one in enumerate(working, start=1):
-        error = one.exception()
-        if isinstance(error, SaturationError):
-            raise _named(error, number, len(runs))
-        if error is not None and not isinstance(error, TrainingInterrupted):
-            raise error
-        results.append(error.result if error is not None else one.result())
-    ready = sum(result.epochs_done > 0 for result in results)
-    if ready < len(runs):
-        raise _nothing_kept(results[0], ready + 1, len(runs))
-    return results, interrupted
+    for one, future in zip(passes, working, strict=True):
+        runs.take(one, _outcomes_of(future))
 
 
-def _named(error: SaturationError, number: int, count: int) -> SaturationError:
-    """The error of output ``number`` of ``count``, which it names."""
-    if count > 1:
-        error.args = (f"Class {number} of {count}: {error.args[0]}",)
-    return error
+class _Saturated(Exception):
+    """A model left its range, which ends the other passes."""
+
+    def __init__(self, outcomes: list[Outcome]):
+        super().__init__()
+        self.outcomes = outcomes
+
+
+def _outcomes_of(future: Future) -> list[Outcome]:
+    """Outcomes of a pass that has ended; any other error is raised."""
+    error = future.exception()
+    if isinstance(error, (_Saturated, ModelsInterrupted)):
+        return error.outcomes
+    if error is not None:
+        raise error
+    return future.result()
 
 
 def _nothing_kept(result: RunResult, number: int, count: int) -> TrainingInterrupted:

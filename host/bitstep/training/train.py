@@ -15,25 +15,26 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
+    ModelsInterrupted,
+    Outcome,
     RunResult,
+    SaturationError,
+    TrainingInterrupted,
 )
 from bitstep.quantization import (
     LabelStream,
     QuantizedDataset,
     QuantizedRows,
-    Scaler,
     WovenRows,
     sign_labels,
 )
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.counters import sum_counters
 from bitstep.training.epochs import runner_of
 from bitstep.training.objective import Objective, Training
-from bitstep.training.output_runs import OutputRun, run_in_turn, run_together
-from bitstep.training.planning import Plan, plan
+from bitstep.training.output_runs import Pass, passes_of, run_passes
 from bitstep.training.precision import LADDER, PrecisionRunner
-from bitstep.training.trained import TrainedModel, in_feature_units
+from bitstep.training.trained import TrainedModel, collect_model, plans_of, starts_of
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
 
@@ -64,8 +65,9 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     Returns
     -------
     TrainedModel
-        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set. Outputs are
-        trained ``device.workers`` at a time, with a checkpoint one after the other.
+        On Ctrl-C the epochs that every output has finished, with ``interrupted`` set. Outputs
+        share passes over the rows where the device has models side by side, and passes run
+        ``device.workers`` at a time; with a checkpoint outputs are trained one after the other.
 
     Raises
     ------
@@ -76,37 +78,34 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     ValueError
         See :func:`bitstep.training.planning.plan`.
     """
-    starts = [None if initial is None else _scaled(data, initial[0][number], initial[1][number])
-              for number, data in enumerate(outputs)]
-    if training.solver == "bit-centred" or training.planes == "auto":
-        _check_whole(training, first_epoch, checkpoint)
     if training.solver == "bit-centred":
-        return train_centred(outputs, device, config, objective, training, starts=starts,
-                             first_epoch=first_epoch, timeout_s=timeout_s, on_epoch=on_epoch)
-    ladder = {planes: replace(training, planes=(planes,) * len(training.steps))
-              for planes in LADDER} if training.planes == "auto" else {0: training}
-    made_for = [{planes: plan(data, config, objective, one, first_epoch=first_epoch,
-                              between_epochs=True, initial=start)
-                 for planes, one in ladder.items()}
-                for data, start in zip(outputs, starts, strict=True)]
-    plans = [next(iter(one.values())) for one in made_for]
-    runners = [runner_of(device, made) for made in plans]
+        _check_whole(training, first_epoch, checkpoint)
+        return train_centred(outputs, device, config, objective, training,
+                             starts=starts_of(outputs, initial), first_epoch=first_epoch,
+                             timeout_s=timeout_s, on_epoch=on_epoch)
     if training.planes == "auto":
-        runners = [PrecisionRunner(runner, {bits: made.job.epochs for bits, made in one.items()})
-                   for runner, one in zip(runners, made_for, strict=True)]
-    runs = [_run(runner, made, number, timeout_s, checkpoint)
-            for number, (runner, made) in enumerate(zip(runners, plans, strict=True))]
-    if checkpoint is None and device.workers > 1 and len(runs) > 1:
-        results, interrupted = run_together(device, runs, on_epoch)
+        _check_whole(training, first_epoch, checkpoint)
+        ladder = [replace(training, planes=(planes,) * len(training.steps)) for planes in LADDER]
+        made = [plans_of(outputs, config, objective, one, initial, first_epoch) for one in ladder]
+        plans, chosen = made[0], [dict(zip(LADDER, (one.job.epochs for one in own), strict=True))
+                                  for own in zip(*made, strict=True)]
+        runners = [PrecisionRunner(runner_of(device, one), entries)
+                   for one, entries in zip(plans, chosen, strict=True)]
     else:
-        results, interrupted = run_in_turn(runs, on_epoch, len(training.steps) - first_epoch)
-    model = _collect(outputs[0].scaler, plans, results, interrupted)
-    if training.planes is None:
-        return model
-    taken = [runner.planes if isinstance(runner, PrecisionRunner)
-             else training.planes[first_epoch:] for runner in runners]
-    epochs = model.epochs_done
-    return replace(model, planes=np.array([one[:epochs] for one in taken]).T.reshape(epochs, -1))
+        plans = plans_of(outputs, config, objective, training, initial, first_epoch)
+        runners = [runner_of(device, made) for made in plans]
+    jobs = [made.job for made in plans]
+    if checkpoint is None:
+        passes = passes_of(device, runners, jobs, timeout_s)
+    else:
+        passes = [Pass([number], partial(_train_kept, checkpoint, runners[number], number, job,
+                                         timeout_s)) for number, job in enumerate(jobs)]
+    runs = run_passes(device, passes, len(jobs), len(training.steps) - first_epoch, on_epoch,
+                      in_turn=checkpoint is not None)
+    planes = None if training.planes is None else [
+        runner.planes if isinstance(runner, PrecisionRunner) else training.planes[first_epoch:]
+        for runner in runners]
+    return collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted, planes)
 
 
 def _check_whole(training, first_epoch, checkpoint):
@@ -117,42 +116,72 @@ def _check_whole(training, first_epoch, checkpoint):
                          "of planes to a training that goes on")
 
 
-def _run(runner, made, number, timeout_s, checkpoint) -> OutputRun:
-    """The run of an output's plan, kept in the checkpoint if there is one."""
-    if checkpoint is None:
-        return partial(runner.train, made.job, timeout_s=timeout_s)
-    return partial(checkpoint.train, runner, number, made.job, timeout_s=timeout_s)
+def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
+                     candidates: Sequence[tuple[Objective, Training]], *, timeout_s: float = 60.0,
+                     on_epoch: Callable[[int], None] | None = None
+                     ) -> list[TrainedModel | SaturationError]:
+    """Train one model for each of several objectives and trainings, in as few passes over the rows
+    as the device needs. Each is bit for bit that of :func:`train_model`.
+
+    Parameters
+    ----------
+    outputs, device, timeout_s, on_epoch
+        See :func:`train_model`; epochs are summed over candidates and outputs.
+    config : PipelineConfig
+        Pipeline that can run all of them (:func:`bitstep.training.pipelines.pipeline_of`, of an
+        objective with L1 or a box if one has).
+    candidates : sequence of (Objective, Training)
+        All with as many steps.
+
+    Returns
+    -------
+    list of TrainedModel or SaturationError
+        One for each candidate; an error for one of which a number left its range.
+
+    Raises
+    ------
+    TrainingInterrupted
+        On Ctrl-C before every candidate had an epoch.
+    DeviceError, ValueError
+        See :func:`train_model`.
+    """
+    if len({len(training.steps) for _, training in candidates}) != 1:
+        raise ValueError("All candidates must have as many epochs")
+    if any(training.solver == "bit-centred" or training.planes == "auto"
+           for _, training in candidates):
+        raise ValueError("Solver 'bit-centred' and planes 'auto' take epochs of their own for each "
+                         "model, so candidates cannot share passes; train them one by one")
+    plans = [plans_of(outputs, config, *candidate) for candidate in candidates]
+    made = [one for part in plans for one in part]
+    jobs = [one.job for one in made]
+    passes = passes_of(device, [runner_of(device, one) for one in made], jobs, timeout_s,
+                       to_the_end=True)
+    runs = run_passes(device, passes, len(jobs), len(candidates[0][1].steps), on_epoch,
+                      to_the_end=True)
+    if not runs.begun:
+        stopped = TrainingInterrupted(next(one for one in runs.outcomes
+                                           if isinstance(one, RunResult)))
+        stopped.args = ("interrupted before every candidate had an epoch: no model was kept",)
+        raise stopped
+    found: list[TrainedModel | SaturationError] = []
+    for number, part in enumerate(plans):
+        own = runs.part(number * len(part), len(part))
+        error = own.error()
+        planes = candidates[number][1].planes
+        found.append(error if error is not None else collect_model(
+            outputs[0].scaler, part, own.results(), runs.interrupted,
+            None if planes is None else [planes] * len(outputs)))
+    return found
 
 
-def _scaled(data, coef, intercept):
-    weights, offset = data.scaler.scale_model(coef, intercept)
-    return weights, float(offset)
-
-
-def _collect(scaler: Scaler, plans: list[Plan], results: list[RunResult],
-             interrupted: bool) -> TrainedModel:
-    """The model of all outputs, after the epochs that every one has finished."""
-    runs = list(zip(plans, results, strict=True))
-    epochs = min(result.epochs_done for result in results)
-    weights = np.stack([made.units.weights(result.models)[:epochs] for made, result in runs],
-                       axis=1)
-    intercepts = np.stack([made.units.intercepts(result.intercepts)[:epochs]
-                           for made, result in runs], axis=1)
-    return in_feature_units(
-        scaler, weights, intercepts, steps=plans[-1].steps[:epochs],
-        counters=sum_counters([result.counters for result in results]),
-        still=np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
-        step_error=max(made.step_error for made in plans),
-        model_range=max(made.model_range for made in plans), interrupted=interrupted,
-        epoch_cycles=_epoch_cycles(results, epochs))
-
-
-def _epoch_cycles(results, epochs):
-    """Cycles to the end of each epoch, the sum over the runs; None where not known."""
-    ends = [result.epoch_cycles for result in results]
-    if any(run is None for run in ends):
-        return None
-    return np.array([run[:epochs] for run in ends], np.int64).sum(axis=0)
+def _train_kept(checkpoint, runner, number, job, timeout_s, *, on_epoch) -> list[Outcome]:
+    """Train an output, and keep its epochs in the checkpoint."""
+    try:
+        return [checkpoint.train(runner, number, job, timeout_s=timeout_s, on_epoch=on_epoch)]
+    except SaturationError as error:
+        return [error]
+    except TrainingInterrupted as stopped:
+        raise ModelsInterrupted([stopped.result]) from None
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:
@@ -241,11 +270,3 @@ def report_counters(counters: dict[str, int | None]) -> dict[str, Any]:
         "stall_cycles": {cause.removeprefix("stall_"): counters[cause] for cause in causes},
         "bytes_read": counters["bytes_read"], "saturations": counters["saturations"],
         "refetched_rows": counters["refetched_rows"]}
-
-
-def _still(job, result):
-    """Epochs that changed nothing, shape (epochs_done,)."""
-    words = np.column_stack([np.vstack([job.model[None], result.models]),
-                             np.append(job.intercept, result.intercepts)])
-    return (np.diff(words, axis=0) == 0).all(axis=1)
-

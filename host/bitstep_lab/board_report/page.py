@@ -63,7 +63,7 @@ def resource_rows(resources: dict[str, Any]) -> list[list[str]]:
 def width_table(widths: list[dict[str, Any]], board: Board) -> tuple[list[str], list[list[str]]]:
     """Head and lines of the table of all widths that could be trained."""
     good = [found for found in widths if found["status"] == "ok"]
-    head = ["bits", "encoding", "beats a row", "cycles a row", "an epoch", "train loss"]
+    head = ["bits", "encoding", "beats", "cycles a row", "an epoch", "train loss"]
     columns = [[_bits(found) for found in good], [found["encoding"] for found in good],
                [str(found["beats"]) for found in good],
                [f"{found['row_cycles']:.4g}" for found in good],
@@ -75,7 +75,7 @@ def width_table(widths: list[dict[str, Any]], board: Board) -> tuple[list[str], 
     elif good and good[0]["test_metric"] is not None:
         head.append("test loss")
         columns.append(numbers([found["test_metric"] for found in good], 5))
-    head.append("fullest resource")
+    head.append("fullest part")
     columns.append([_fullest(board.resources(found["config"])) for found in good])
     return head, [list(line) for line in zip(*columns, strict=True)]
 

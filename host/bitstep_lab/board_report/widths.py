@@ -14,19 +14,21 @@ from bitstep.training.losses import accuracies
 from bitstep.training.train import TrainedModel, train_model
 from bitstep_lab.board_report.boards import Board
 
+USUAL_BITS = 8      # a board has the same bus for every width that a model has by default
 
-def figures(arguments: argparse.Namespace, board: Board, bits: int,
-            chosen: int) -> dict[str, Any]:
-    """What a training at one width says.
+
+def figures(arguments: argparse.Namespace, board: Board, bits: int | None,
+            chosen: int | None) -> dict[str, Any]:
+    """Train at one width, and return the figures of it.
 
     Parameters
     ----------
     arguments : Namespace
         Of `bitstep train`, with its defaults; ``bits`` and ``bus_width`` are replaced.
     board : Board
-    bits : int
-        1 to 8, or 32 for floating-point rows.
-    chosen : int
+    bits : int or None
+        1 to 8, or 32 for floating-point rows; None: the width of the model.
+    chosen : int or None
         The width that the report is about; there an error is raised, at others it is told.
 
     Returns
@@ -41,7 +43,7 @@ def figures(arguments: argparse.Namespace, board: Board, bits: int,
         request = make_request(_at(arguments, board, bits, chosen))
         rows = request.problem.outputs[0].rows
         config = board.pipeline(request.config, rows.n_features)
-        return {"bits": bits, **_trained(request, config, board)}
+        return {"bits": rows.bits, **_trained(request, config, board)}
     except SaturationError as error:        # a finding, not a failure
         return {"bits": bits, "status": str(error).split(". ")[0]}
     except (UsageError, ValueError, DeviceError) as error:
@@ -54,7 +56,7 @@ def _at(arguments, board, bits, chosen):
     """Options of the training at a width: an encoding that is not made for it is left out."""
     changed = {**vars(arguments), "bits": bits}
     if not is_quantized(arguments.data):
-        changed["bus_width"] = arguments.bus_width or board.bus_width(bits)
+        changed["bus_width"] = arguments.bus_width or board.bus_width(bits or USUAL_BITS)
     encoding = ENCODINGS.get(arguments.encoding)
     if bits != chosen and (bits == FLOAT_BITS or (
             encoding and not encoding.min_bits <= bits <= encoding.max_bits)):

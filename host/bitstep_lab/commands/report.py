@@ -17,7 +17,6 @@ from bitstep.cli.progress import Bar
 from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.quantization import load_quantized
-from bitstep.training.models import MODELS
 from bitstep.writing import write_text
 
 WIDTHS = (*range(1, 9), FLOAT_BITS)
@@ -58,22 +57,24 @@ def run(arguments: argparse.Namespace) -> int:
     board = board_of(arguments.manifest) if arguments.manifest else \
         board_named(arguments.board or DEFAULT_BOARD)
     options = _training(arguments)
-    chosen = _chosen(arguments, board, options)
+    chosen = _chosen(arguments, board)
+    first = figures(options, board, chosen, chosen)
+    if first["status"] != "ok":
+        raise ValueError(f"{arguments.data}: {first['status']}; choose other --bits, or a smaller "
+                         "--step")
+    chosen = first["bits"]      # the model's own if nobody asked for a width
     compared = {chosen} if is_quantized(arguments.data) else {chosen, *arguments.compare}
-    found = {chosen: figures(options, board, chosen, chosen)}
+    found = {chosen: first}
     with Bar(len(compared), "widths", " widths") as bar:
         for done, bits in enumerate(sorted(compared - {chosen}), start=1):
             bar.to(done)
             found[bits] = figures(options, board, bits, chosen)
-    if found[chosen]["status"] != "ok":
-        raise ValueError(f"{arguments.data} at {chosen} bits: {found[chosen]['status']}; choose "
-                         "other --bits, or a smaller --step")
-    resources = board.resources(found[chosen]["config"], count=arguments.synthesize)
+    resources = board.resources(first["config"], count=arguments.synthesize)
     widths = [found[bits] for bits in sorted(found)]
-    text = text_report(found[chosen], widths, board, resources)
+    text = text_report(first, widths, board, resources)
     print(text)
     if arguments.out:
-        page = html_report(found[chosen], widths, board, resources) \
+        page = html_report(first, widths, board, resources) \
             if arguments.out.endswith(".html") else text + "\n"
         write_text(arguments.out, page)
         print(f"wrote {arguments.out}")
@@ -104,16 +105,14 @@ def _training(arguments):
                                  "device": "cpu"})
 
 
-def _chosen(arguments, board, options):
-    """The width that the report is about."""
+def _chosen(arguments, board):
+    """The width that the report is about; None: that of the model, which the data may decide."""
     if is_quantized(arguments.data):
         data = load_quantized(arguments.data)
         if data.encoding == WOVEN:
             raise UsageError(f"{arguments.data} holds woven rows, which no board has a pipeline "
                              "for; quantize without --woven")
         return data.bits
-    if arguments.bits is not None:
-        return arguments.bits
-    if board.manifest is not None:
+    if arguments.bits is None and board.manifest is not None:
         return board.manifest.config.bits
-    return MODELS[options.model or "linreg"].bits
+    return arguments.bits

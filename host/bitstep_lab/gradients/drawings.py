@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from bitstep_lab.gradients.outcome import by_contestant, curve, summary
+from bitstep_lab.gradients.outcome import by_contestant, curve, summary, workers_text
 from bitstep_lab.gradients.timing import Network
 from bitstep_lab.races.figures import new_figure, save_figure
-from bitstep_lab.races.plots import FLOAT_COLOUR, MARKERS, PIPELINE_COLOURS
+from bitstep_lab.races.plot_styles import FLOAT_COLOUR, MARKERS, PIPELINE_COLOURS
 
 DASHES = ("-", "--", ":", "-.")
 HEADROOM = 3.0              # a loss beyond so many times the first one is cut off
@@ -80,7 +80,7 @@ def _progress(what, label):
             return False
         _limit(panels[0], what, drawn)
         panels[0].set_ylabel(label)
-        names = ("step", "MB that a rank has sent\n(log scale)",
+        names = ("step", "MB of a rank's messages\n(log scale)",
                  f"seconds of network (log scale)\n{networks[0].title}")
         for axes, text in zip(panels, names, strict=True):
             axes.set_xlabel(text)
@@ -161,7 +161,7 @@ def _bits(figure, race, _):
             continue
         bits = 8 * np.diff(sent) / np.diff(steps) / race["n_values"]
         if bits.max() > 1.02 * bits.min():
-            axes.step(steps[1:], bits, where="pre", label=text, **styles[text])
+            axes.step(steps, np.append(bits[0], bits), where="pre", label=text, **styles[text])
     if not axes.lines:
         return False
     axes.set_xlabel("step")
@@ -253,9 +253,7 @@ def draw_workers(races: Sequence[dict[str, Any]], networks: Sequence[Network], s
 
 def _finish(figure, axes, race) -> bool:
     _legend(figure, axes)
-    count = race["setting"]["n_workers"]
-    figure.suptitle(f"{race['model']}, {count} worker{'s' * (count > 1)}, {race['data']}",
-                    fontsize=10)
+    figure.suptitle(f"{race['model']}, {workers_text(race)}, {race['data']}", fontsize=10)
     return True
 
 

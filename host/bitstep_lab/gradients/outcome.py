@@ -5,10 +5,20 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.gradients.exchange import AllGather
 from bitstep_lab.gradients.timing import Network
 
 TRAFFIC = ("sent_a_step", "received_a_step")
 PLACES = ("steps", "budget")    # where contestants are compared: equal steps, equal bytes
+
+
+def workers_text(race: dict[str, Any]) -> str:
+    """Number of workers of a race, and how they exchange messages."""
+    setting = race["setting"]
+    count = setting["n_workers"]
+    own = [] if setting["transport"] == "memory" else [f"processes over {setting['transport']}"]
+    own += [] if setting["exchange"] == AllGather.name else [setting["exchange"]]
+    return ", ".join([f"{count} worker{'s' * (count > 1)}", *own])
 
 
 def by_contestant(race: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -9,7 +9,7 @@ from typing import Any
 from bitstep.cli.report import versions
 from bitstep.writing import duration, write_json, write_text
 from bitstep_lab.gradients import drawings
-from bitstep_lab.gradients.outcome import PLACES, point_rows, summary
+from bitstep_lab.gradients.outcome import PLACES, point_rows, summary, workers_text
 from bitstep_lab.gradients.tasks import KINDS
 from bitstep_lab.gradients.timing import Network
 from bitstep_lab.races.report_page import html_figure, html_table, page_head
@@ -113,11 +113,7 @@ def _section(out, race, networks):
 
 def title_of(race: dict[str, Any]) -> str:
     """Model, workers and exchange of a race."""
-    setting = race["setting"]
-    count = setting["n_workers"]
-    own = [] if setting["transport"] == "memory" else [f"processes over {setting['transport']}"]
-    own += [] if setting["exchange"] == "all_gather" else [setting["exchange"]]
-    return ", ".join([KINDS[race["model"]].title, f"{count} worker{'s' * (count > 1)}", *own])
+    return f"{KINDS[race['model']].title}, {workers_text(race)}"
 
 
 TRAFFIC_HEAD = ["codec", "sent a step", "received a step"]

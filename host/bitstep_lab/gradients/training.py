@@ -204,11 +204,17 @@ def train(model: Model, samples: Samples, contestant: Contestant, setting: Setti
             record.diverged()
             break
         done = workers.exchange(record.step, gradients, losses)
-        for name, value in parameters.items():
-            parameters[name] = value - np.float32(setting.step) * done.average[name]
+        descend(parameters, setting.step, done.average)
         record.write(parameters, done, workers.codecs)
         progress(record.step)
     return record.result(contestant, seed)
+
+
+def descend(parameters: Parameters, step: float, average: Parameters) -> None:
+    """Take a step of SGD; a run that diverges may leave the finite numbers."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        for name, value in parameters.items():
+            parameters[name] = value - np.float32(step) * average[name]
 
 
 def gradients_of(model: Model, parameters: Parameters, batches: list[tuple[np.ndarray, np.ndarray]]

@@ -15,7 +15,7 @@ from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.quantized_networks.quantizers import Quantizer
 
 MOMENTUM, BATCH = 0.9, 32
-GRID = (0.01, 0.02, 0.05, 0.1)      # steps that are tried
+GRID = (0.005, 0.01, 0.02, 0.05, 0.1)   # steps that are tried
 
 
 @dataclass(frozen=True, eq=False)

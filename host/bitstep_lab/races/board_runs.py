@@ -18,7 +18,8 @@ from bitstep.pipeline.results import DeviceError, SaturationError
 from bitstep.quantization import QuantizedDataset, QuantizedRows, quantize_rows
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
-from bitstep.training.train import TrainedModel, report_counters, train_model
+from bitstep.training.train import report_counters, train_model
+from bitstep.training.trained import TrainedModel
 from bitstep_lab.races.contestants import Pipeline, Task
 
 POLLS = 256             # looks at the device in the time that an epoch's beats take, at least

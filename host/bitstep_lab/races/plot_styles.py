@@ -1,5 +1,6 @@
-"""Looks of contestants: colours of Okabe and Ito, markers and dashes besides colour."""
+"""Looks of contestants and numbers: colours of Okabe and Ito, markers and dashes besides colour."""
 
+import math
 from typing import Any
 
 FLOAT_COLOUR = "#000000"
@@ -47,3 +48,11 @@ def log_scale(axis: Any, set_scale: Any) -> None:
 def line_text(race: dict[str, Any]) -> str:
     """Return the name of the finishing line."""
     return "1.01 x the optimum" if race["line"] == "optimum" else "1.01 x float's last loss"
+
+
+def digits(value: float | None) -> str:
+    """Return a number with at least three digits, and no more after the point; None as "-"."""
+    if value is None:
+        return "-"
+    after = 2 - math.floor(math.log10(value)) if value > 0 else 0
+    return f"{value:,.{max(after, 0)}f}"

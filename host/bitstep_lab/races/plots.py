@@ -12,6 +12,7 @@ from bitstep_lab.races.plot_styles import (
     FLOAT_COLOUR,
     MARKERS,
     PIPELINE_COLOURS,
+    digits,
     line_text,
     log_scale,
     style_of,
@@ -50,11 +51,8 @@ def draw(kind: str, race: dict[str, Any], stem: Path) -> bool:
 def _epochs(figure, race, results):
     """Loss against epochs: pipelines."""
     axes = figure.add_subplot()
-    chosen = [result for result in results if result["kind"] == "pipeline"]
-    for result in chosen:
-        axes.plot(range(1, race["epochs"] + 1), _heights(race, result["losses"]),
-                  label=result["name"], **style_of(result, results))
-    _finish_line(axes, race, chosen)
+    chosen = [result for result in race["results"] if result["kind"] == "pipeline"]
+    _curves(axes, race, chosen, lambda result: range(1, race["epochs"] + 1))
     axes.set_xlabel("epoch")
     axes.xaxis.get_major_locator().set_params(integer=True)
     return _dress(figure, axes, race)
@@ -63,15 +61,26 @@ def _epochs(figure, race, results):
 def _time(figure, race, results):
     """Loss against seconds: everybody."""
     axes = figure.add_subplot()
-    for result in results:
-        axes.plot(result["seconds"], _heights(race, result["losses"]),
-                  label=result["name"], **style_of(result, results))
-    axes.set_xscale("log")
-    _finish_line(axes, race, results)
-    axes.set_xlabel(f"seconds (log scale): device time, profile {race['profile']['name']}"
+    _curves(axes, race, race["results"],
+            lambda result: [1e3 * seconds for seconds in result["seconds"]])
+    log_scale(axes.xaxis, axes.set_xscale)
+    axes.set_xlabel(f"milliseconds (log scale): device time, profile {race['profile']['name']}"
                     + ("; CPU time of this machine" if any(
                         result["kind"] != "pipeline" for result in results) else ""))
     return _dress(figure, axes, race)
+
+
+def _curves(axes, race, results, times):
+    """Losses of all of these runs; one without a result has an entry in the legend."""
+    ok = [result for result in results if result["status"] == "ok"]
+    for result in results:
+        style = style_of(result, race["results"])
+        if result in ok:
+            axes.plot(times(result), _heights(race, result["losses"]), label=result["name"],
+                      **style)
+        else:
+            axes.plot([], [], label=f"{result['name']}: no result", **style)
+    _finish_line(axes, race, ok)
 
 
 def _speedup(figure, race, results):
@@ -85,20 +94,21 @@ def _speedup(figure, race, results):
             texts.append("does not reach the line" if result["status"] == "ok" else "no result")
             continue
         epochs = result["finish"][race["line"]]["epochs"]
-        texts.append(f"{_factor(speed)}, {epochs} epoch{'s' * (epochs > 1)}")
-    axes = _bars(figure, race["results"], [speed or 0 for speed in speeds], texts,
-                 [style_of(result, race["results"])["color"] for result in race["results"]])
+        texts.append(f"{digits(speed)}x, {epochs} epoch{'s' * (epochs > 1)}")
+    axes = _bars(figure, race, race["results"], [speed or 0 for speed in speeds], texts)
     axes.axvline(1, color="black", linewidth=0.8, zorder=0)
     axes.set_xlabel(f"speedup over the float pipeline, in time to {line_text(race)}")
     return _grid(axes, "x")
 
 
-def _bars(figure, results, values, texts, colours):
-    """A horizontal bar for each result, with a text at its end."""
+def _bars(figure, race, results, values, texts, places=None):
+    """A horizontal bar for each result, with a text at its end or at its place."""
     figure.set_size_inches(WIDTH, 1.5 + 0.26 * len(results))
     axes = figure.add_subplot()
-    axes.barh(range(len(results)), values, height=0.7, color=colours)
-    for at, (value, text) in enumerate(zip(values, texts, strict=True)):
+    axes.barh(range(len(results)), values, height=0.7,
+              color=[style_of(result, race["results"])["color"] for result in results])
+    axes.margins(y=0.02)
+    for at, (value, text) in enumerate(zip(places or values, texts, strict=True)):
         axes.annotate(text, (value, at), va="center", fontsize=8, xytext=(4, 0),
                       textcoords="offset points",
                       bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
@@ -106,11 +116,6 @@ def _bars(figure, results, values, texts, colours):
     axes.invert_yaxis()
     axes.set_xlim(0, max(values) * 1.22)
     return axes
-
-
-def _factor(value):
-    """A factor with three digits, or all before the point."""
-    return f"{value:.3g}x" if value < 1000 else f"{value:,.0f}x"
 
 
 def _widths(figure, race, results):
@@ -165,14 +170,15 @@ def _cycles(figure, race, results):
                  if result["encoding"] == "float"), None)
     if base is None or len(found) < 2:
         return False
-    axes = _bars(figure, found, [count / 1e3 for count in cycles],
-                 [_factor(base / count) for count in cycles],
-                 [style_of(result, results)["color"] for result in found])
-    axes.plot([base * result["bits"] / 32e3 for result in found], range(len(found)), "|",
-              color="#888888", markersize=13, markeredgewidth=2, label="float's x bits / 32")
+    strokes = [base * result["bits"] / 32 for result in found]
+    axes = _bars(figure, race, found, [count / 1e3 for count in cycles],
+                 [f"{digits(base / count)}x" for count in cycles],
+                 [max(pair) / 1e3 for pair in zip(cycles, strokes, strict=True)])
+    axes.plot([stroke / 1e3 for stroke in strokes], range(len(found)), "|", color="#888888",
+              markersize=13, markeredgewidth=2, label="float's x bits / 32")
     axes.set_xlabel("thousand cycles an epoch"
                     + (", of an output" if race["outputs"] > 1 else ""))
-    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    figure.legend(fontsize=8, frameon=False, loc="outside lower right")
     return _grid(axes, "x")
 
 

@@ -11,6 +11,7 @@ from bitstep.cli.report import versions
 from bitstep.writing import duration, write_text
 from bitstep_lab.races.experiments import Experiment
 from bitstep_lab.races.judging import rtl_sentence
+from bitstep_lab.races.plot_styles import digits
 from bitstep_lab.races.plots import CAPTIONS
 
 STYLE = """
@@ -105,8 +106,8 @@ def _overview(races):
         speed = best["speedup"]
         rows.append([_link(experiment), race["data"], html.escape(best["name"]),
                      race["profile"]["name"],
-                     "optimum" if race["line"] == "optimum" else "float", _digits(speed["float"]),
-                     _digits(speed["cpu"])])
+                     "optimum" if race["line"] == "optimum" else "float", digits(speed["float"]),
+                     digits(speed["cpu"])])
     head = ("race", "data", "fastest quantized pipeline", "profile", "line", "x float",
             "x fastest CPU")
     return html_table(head, [("", row) for row in rows], "text") + (
@@ -174,9 +175,9 @@ def _row(race, result):
     return kind, [
         html.escape(result["name"]), f"{min(losses):.5g}" if losses else "-",
         str(finish["epochs"]) if finish else "-", _milliseconds(finish and finish["seconds"]),
-        _digits(result["speedup"]["float"]), _digits(result["speedup"]["cpu"]),
+        digits(result["speedup"]["float"]), digits(result["speedup"]["cpu"]),
         _milliseconds(result["seconds"][-1] / race["epochs"] if ok else None),
-        _digits(result["gbps"] if ok else None),
+        digits(result["gbps"] if ok else None),
         _milliseconds(host and host["quantize_s"] + host["transfer_s"]),
         _milliseconds(finish and finish["end_to_end"])]
 
@@ -187,15 +188,7 @@ def _line(race):
 
 
 def _milliseconds(seconds):
-    return _digits(None if seconds is None else 1e3 * seconds)
-
-
-def _digits(value):
-    """A number with at least three digits, and no more after the point."""
-    if value is None:
-        return "-"
-    after = 2 - math.floor(math.log10(value)) if value > 0 else 0
-    return f"{value:,.{max(after, 0)}f}"
+    return digits(None if seconds is None else 1e3 * seconds)
 
 
 def html_table(head: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]],

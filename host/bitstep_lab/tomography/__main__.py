@@ -12,7 +12,7 @@ from bitstep_lab.tomography.phantom import MissingImages, filtered_back_projecti
 from bitstep_lab.tomography.reconstruction import SCHEDULES, STORAGES, peak_ratio
 from bitstep_lab.tomography.report import HEAD, compare, conclusion, rows_of, write_report
 
-MAX_SIDE = 128          # whose rays at 128 angles are 1.7 GB
+MAX_SIDE, MAX_ANGLES = 128, 1024        # not both: memory
 
 
 def main() -> None:
@@ -26,7 +26,7 @@ def main() -> None:
                             seed=arguments.seed)
         comparison = compare(scan, STORAGES, epochs=arguments.epochs, device=arguments.device,
                              progress=lambda line: print(line, file=sys.stderr, flush=True))
-    except (MissingImages, DeviceError) as error:
+    except (MissingImages, DeviceError, ValueError) as error:
         raise SystemExit(f"error: {error}") from None
     direct = filtered_back_projection(scan, arguments.angles)
     ratio = peak_ratio(scan.image[scan.inside], direct[scan.inside])
@@ -48,7 +48,7 @@ def _parser():
                         "print the table alone")
     parser.add_argument("--side", type=integer(8, MAX_SIDE), default=64, metavar="N",
                         help="pixels on each side of the image, default %(default)s")
-    parser.add_argument("--angles", type=integer(1, 1024), default=96, metavar="N",
+    parser.add_argument("--angles", type=integer(1, MAX_ANGLES), default=96, metavar="N",
                         help="angles of the projections, default %(default)s")
     parser.add_argument("--epochs", type=integer(1), default=100, metavar="N",
                         help="default %(default)s")

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+MAX_WEIGHTS = 1 << 27           # of all rays: 1 GiB as float64, and some copies of it
+
 
 @dataclass(frozen=True, eq=False)
 class Scan:
@@ -70,6 +72,10 @@ def make_scan(image: np.ndarray, n_angles: int, *, readings: np.ndarray | None =
         raise ValueError("image must be finite; remove NaN and infinity")
     if n_angles < 1:
         raise ValueError(f"n_angles must be at least 1, not {n_angles}")
+    if len(image) ** 3 * n_angles > MAX_WEIGHTS:
+        raise ValueError(f"side**3 * n_angles must be at most {MAX_WEIGHTS:,}, the weights that "
+                         f"fit into memory, not {len(image) ** 3 * n_angles:,}; take fewer angles "
+                         "or pixels")
     if not 0 <= noise < np.inf:
         raise ValueError(f"noise must be a share of at least 0, not {noise}")
     inside = circle(len(image))

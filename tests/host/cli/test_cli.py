@@ -1,5 +1,6 @@
 """The command line: in this process where that is enough, as a process where it is not."""
 
+import importlib.metadata
 import json
 import re
 import shlex
@@ -12,6 +13,7 @@ import pytest
 from command_line import train
 from fakes import FakeDevice
 
+import bitstep
 import bitstep.devices
 from bitstep.cli import main
 from bitstep.cli.progress import StatusLine
@@ -58,7 +60,8 @@ def test_train_and_predict(numbers, tmp_path, capsys):
     assert found["counters"]["beats"] == 30 * 50
     assert found["clock_hz"] is found["device_seconds"] is found["counters"]["cycles"] is None
     assert [list(entry) for entry in found["history"]] == \
-        [["epoch", "step", "train_loss", "test_metric"]] * 30
+        [["epoch", "step", "train_loss", "train_accuracy", "test_metric"]] * 30
+    assert found["history"][0]["train_accuracy"] is None
     assert found["history"][-1]["train_loss"] < 0.5
     assert np.allclose(found["coef"], [1, -2, 0.5], atol=0.2)
 
@@ -84,10 +87,13 @@ def test_classification(numbers, tmp_path, capsys):
     out, report = tmp_path / "model.npz", tmp_path / "run.json"
     assert train(numbers[1], "--out", out, "--report", report, "--train-rows", 40) == 0
     found = json.loads(report.read_text())
-    assert (found["config"]["model"], found["metric"]) == ("ls-svm", "accuracy")
+    assert (found["config"]["model"], found["metric"]) == ("logistic", "accuracy")
     assert found["dataset"]["classes"] == [2, 5]
     assert np.shape(found["coef"]) == (1, 3)
     assert found["history"][-1]["test_metric"] >= 0.85
+    assert found["history"][-1]["train_accuracy"] >= 0.85
+    assert re.search(r"^epoch +step +train loss +train accuracy +test accuracy$",
+                     capsys.readouterr().out, re.MULTILINE)
     assert main(["predict", str(out), numbers[1]]) == 0
     assert "accuracy" in capsys.readouterr().out
     assert load_model(out).classes.tolist() == [2, 5]
@@ -404,7 +410,7 @@ def test_predict_with_the_wrong_data(numbers, tmp_path, capsys):
     capsys.readouterr()
     for data, message in (
             ("diabetes", "trained on 3 features, the data have 10"),
-            (packed, "trained with 4 bits compensated, " + packed + " holds 3 bits compensated"),
+            (packed, "trained with 8 bits stochastic, " + packed + " holds 3 bits stochastic"),
             (numbers[0], "The model tells classes 2, 5 apart, the labels of")):
         assert main(["predict", out, data]) == 1
         assert message in capsys.readouterr().err
@@ -467,7 +473,7 @@ def test_info_of_a_model(numbers, tmp_path, capsys):
     assert main(["info", out]) == 0
     text = capsys.readouterr().out
     assert "classes        2, 5" in text
-    assert "encoding       compensated" in text
+    assert "encoding       stochastic" in text
 
 
 def test_info_of_other_files(numbers, tmp_path, capsys):
@@ -578,3 +584,18 @@ def test_status_line(capsys, monkeypatch):
     assert show() == "sim: generating x ...\nsim: compiling x ...\nsim: compiled x ...\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert show().endswith("\r\x1b[Ksim: compiled x\r\x1b[K")
+
+
+def test_version(capsys, monkeypatch):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"bitstep {bitstep.__version__}\n"
+    assert bitstep.__version__ == importlib.metadata.version("bitstep")
+    assert "__version__" in dir(bitstep)
+
+    def missing(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    with pytest.raises(AttributeError, match="no __version__ where it is not installed"):
+        _ = bitstep.__version__

@@ -187,7 +187,7 @@ def test_wrong_use(numbers, capsys, options, message):
 
 def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
     packed, straw, other = (str(tmp_path / f"{name}.npz") for name in ("packed", "straw", "other"))
-    main(["quantize", numbers[1], "--out", packed])
+    main(["quantize", numbers[1], "--model", "ls-svm", "--out", packed])
     main(["quantize", numbers[1], "--encoding", "nearest", "--out", straw])
     for arguments, message in (
             (["train", packed, "--model", "svm"], "svm does not go together with the encoding of"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fakes import make_job
 
-from bitstep.cycles import Memory, OpenRows, count_epochs
+from bitstep.cycles import Memory, OpenRows, count_epochs, run
 from bitstep.cycles.refetching import ACTIVE, BY_CODES, INACTIVE
 from bitstep.cycles.run import RunClock
 from bitstep.cycles.shape import Shape
@@ -205,6 +205,7 @@ def test_a_million_rows_take_milliseconds():
     job = tall(job_of(PipelineConfig(), n_features=256), 1_000_000)
     times = []
     for _ in range(5):
+        run._known_run.cache_clear()
         start = time.perf_counter()
         counters = count(job)
         times.append(time.perf_counter() - start)
@@ -234,6 +235,21 @@ def test_both_kinds_of_streams_agree(config, seed):
         clock.run(shape.epochs, False, events if config.refetch else None)
         results.append((clock.counters(0), clock.ends))
     assert results[0] == results[1]
+
+
+def test_jobs_of_the_same_shape_are_counted_once(monkeypatch):
+    """Classes of a model have one shape; nobody changes the counters of another."""
+    run._known_run.cache_clear()
+    first, ends = count_epochs(job_of(n_rows=77, epochs=2))
+    expected = dict(first)
+    first["cycles"] = 0
+    ends.clear()
+    monkeypatch.setattr(run, "RunClock", None)
+    again, ends = count_epochs(job_of(n_rows=77, epochs=2))
+    assert again == expected
+    assert len(ends) == 2
+    with pytest.raises(TypeError):              # another shape is counted
+        count_epochs(job_of(n_rows=77, epochs=3))
 
 
 def test_finished_epochs_of_a_longer_run():

@@ -24,7 +24,7 @@ from bitstep_sim.testing.random_jobs import random_job
 
 pytest.importorskip("numba", reason="the native device needs numba")
 
-from bitstep.devices.cpu import arithmetic, decoding, device, words
+from bitstep.devices.cpu import arithmetic, decoding, portions, words
 from bitstep.devices.cpu.device import CpuDevice
 
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
@@ -114,7 +114,7 @@ def test_tables_of_levels(bits, n_features, batch):
 
 @pytest.mark.parametrize("row_format, bits", FORMATS)
 def test_more_rows_than_a_portion(row_format, bits, monkeypatch):
-    monkeypatch.setattr(device, "PORTION_ROWS", 24)
+    monkeypatch.setattr(portions, "PORTION_ROWS", 24)
     config = PipelineConfig(bits=bits, row_format=row_format, max_features=24, proximal=True)
     for label_format in LabelFormat:
         compare(random_job(config, n_features=21, n_rows=1003, batch=5, correction_period=35,

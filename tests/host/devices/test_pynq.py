@@ -16,6 +16,7 @@ import pytest
 from fake_pynq import FakeClocks, FakePynq, write_bitstream
 from fakes import make_job
 
+from bitstep.cli import main
 from bitstep.devices import available, device_class, open_device
 from bitstep.devices.pynq import PynqDevice, find_bitstream, left, read_bitstream
 from bitstep.devices.pynq import device as device_module
@@ -23,6 +24,7 @@ from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Status
 from bitstep.pipeline.results import DeviceError
+from bitstep.training.checkpoint import load_checkpoint
 
 CONFIG = PipelineConfig(bits=3, max_features=64)
 
@@ -429,6 +431,25 @@ def test_command_line(tmp_path):
                          text=True)
     line = next(line for line in run.stdout.splitlines() if line.startswith("pynq"))
     assert "no" in line.split()[1]
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 4])
+def test_resumed_run_is_that_of_one_piece(use, tmp_path, epoch):
+    """Ctrl-C in an epoch on the board; the same command goes on from the checkpoint."""
+    data, path = tmp_path / "data.csv", write_bitstream(tmp_path, CONFIG)
+    np.savetxt(data, np.random.default_rng(0).normal(size=(30, 4)), delimiter=",")
+    kept, whole, parts = (tmp_path / name for name in ("run.ckpt", "whole.npz", "parts.npz"))
+
+    def train_on_board(*options, interrupted=None):
+        use(CONFIG).pipeline.interrupt = interrupted
+        return main(["train", str(data), "--device", "pynq", "--bitfile", str(path), "--bits", "3",
+                     "--epochs", "5", *map(str, options)])
+
+    assert train_on_board("--out", whole) == 0
+    assert train_on_board("--out", parts, "--checkpoint", kept, interrupted=epoch) == 130
+    assert load_checkpoint(kept).epochs_done == epoch
+    assert train_on_board("--out", parts, "--resume", kept) == 0
+    assert parts.read_bytes() == whole.read_bytes()
 
 
 def test_manifest_of_the_flow_is_readable(tmp_path):

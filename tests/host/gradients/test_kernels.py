@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,7 +132,7 @@ def test_nested(both, options):
     """With side information from exact to none at all."""
     rng, modes = np.random.default_rng(7), set()
     for number, count in enumerate(COUNTS):
-        codec = make_codec("ndqsg", bucket_size=(0, 1, 64, 100, 5000)[number % 5], **options)
+        codec: Any = make_codec("ndqsg", bucket_size=(0, 1, 64, 100, 5000)[number % 5], **options)
         vector, key = values_of(count, count), Key(number, 1, 2, 3)
         for deviation in (0, 0.01, 0.1, 1):
             side = (vector + deviation * np.max(np.abs(vector), initial=0)

@@ -352,7 +352,7 @@ def test_data_errors(features, labels, options, message):
     ({"encoding": "double", "fine_rows": True},
      "fine_rows must be False for encoding 'double', not True"),
     ({"bus_width": 32}, "bus_width must be one of 64, 128, 256, 512, not 32"),
-    ({"scaler": "x"}, "scaler must be one of minmax, maxabs, not 'x'"),
+    ({"scaler": "x"}, "scaler must be one of quantile, minmax, maxabs, not 'x'"),
     ({"copies": 0}, "copies must be an integer from 1 to 255, not 0"),
     ({"copies": 256}, "copies must be an integer from 1 to 255, not 256"),
     ({"copies": 1.5}, "copies must be an integer from 1 to 255, not 1.5"),

@@ -5,7 +5,8 @@ import pytest
 
 from bitstep.data import DataError
 from bitstep.data.blocks import BLOCK_VALUES
-from bitstep.quantization import Scaler, fit_scaler
+from bitstep.quantization import Scaler, fit_scaler, quantize_rows
+from bitstep.quantization.scaling import columns_of
 
 
 def test_minmax_by_hand():
@@ -85,7 +86,7 @@ def test_not_finite(value, kind):
 
 
 def test_unknown_kind():
-    with pytest.raises(ValueError, match="scaler must be one of minmax, maxabs, not 'standard'"):
+    with pytest.raises(ValueError, match="one of quantile, minmax, maxabs, not 'standard'"):
         fit_scaler(np.ones((2, 2)), "standard")
 
 
@@ -95,3 +96,76 @@ def test_unknown_kind():
 def test_bad_parts(centre, scale, message):
     with pytest.raises(ValueError, match=message):
         Scaler("minmax", np.array(centre), np.array(scale))
+
+
+# Clipping at quantiles
+
+def drawn(n_rows, n_features=3, seed=0):
+    return np.random.default_rng(seed).standard_normal((n_rows, n_features))
+
+
+@pytest.mark.parametrize("n_rows", [100, 1000, 1001, 70_000])
+def test_one_row_far_out_is_clipped(n_rows):
+    features = drawn(n_rows)
+    features[7, 1] = 1e6
+    scaler = fit_scaler(features, "quantile")
+    k = -(-n_rows // 1000)
+    ordered = np.sort(features[:, 1])
+    assert scaler.clip is not None
+    assert scaler.clip[:, 1].tolist() == [ordered[k], ordered[-k - 1]]
+    assert np.isinf(scaler.clip[:, [0, 2]]).all()
+    polite = fit_scaler(features)
+    np.testing.assert_array_equal(scaler.scale[[0, 2]], polite.scale[[0, 2]])
+    assert scaler.scale[1] < 6
+    assert np.abs(scaler.transform(features)).max() <= 1
+
+
+@pytest.mark.parametrize("features", [
+    drawn(99) * [1, 1, 1e6], drawn(5000), np.ones((500, 2)),
+    (np.random.default_rng(0).random((4000, 5)) < 0.0005).astype(float)],
+    ids=["few rows", "normal", "constant", "rare ones"])
+def test_polite_columns_are_scaled_as_by_minmax(features):
+    if len(features) == 99:
+        features[5, 0] = 1e9
+    scaler, other = fit_scaler(features, "quantile"), fit_scaler(features)
+    assert scaler.clip is None
+    np.testing.assert_array_equal(scaler.centre, other.centre)
+    np.testing.assert_array_equal(scaler.scale, other.scale)
+
+
+@pytest.mark.parametrize("encoding, bits", [("nearest", 3), ("compensated", 4), ("float", 32)])
+def test_codes_are_those_of_clipped_features(encoding, bits):
+    features = np.sinh(3 * drawn(3000, 4))
+    rows = quantize_rows(features, bits=bits, encoding=encoding, scaler="quantile", seed=3)
+    assert rows.scaler.clip is not None
+    same = quantize_rows(np.clip(features, *rows.scaler.clip), bits=bits, encoding=encoding,
+                         scaler="minmax", seed=3)
+    np.testing.assert_array_equal(rows.packed[0], same.packed[0])
+
+
+def test_extremes_are_clipped_without_overflow():
+    features = drawn(1000, 2)
+    features[0], features[1] = -1.7e308, 1.7e308
+    scaler = fit_scaler(features, "quantile")
+    assert scaler.scale.max() < 10
+
+
+def test_waste_is_named_with_its_column():
+    features = drawn(1000)
+    assert columns_of(features).waste() is None
+    features[3, 2] = 1e4
+    found: list[str] = []
+    fit_scaler(features, "minmax", found.append)
+    assert len(found) == 1
+    assert found[0].startswith("column 2 (counted from 0) is from -")
+    assert "to 10000, but 99 % of its values are from -2." in found[0]
+    assert "the others take 99.9" in found[0]
+    fit_scaler(features, "quantile", found.append)
+    assert len(found) == 1
+    features[3, 0] = -1e6
+    assert str(columns_of(features).waste()).endswith("and so do those of 1 more")
+
+
+def test_bad_clip():
+    with pytest.raises(ValueError, match=r"clip must have shape \(2, 2\), each column's first"):
+        Scaler("quantile", np.zeros(2), np.ones(2), np.zeros((2, 2)))

@@ -35,18 +35,20 @@ def no_thread_left():
     assert set(threading.enumerate()) <= before
 
 
-def trained(device, outputs, *, step=0.01, epochs=6, batch=1, **options):
+def trained(device, outputs, *, step=0.01, epochs=6, batch=1, models=1, **options):
     config = pipeline_of(outputs[0].rows, Objective())
     training = Training(steps=np.full(epochs, step), batch=batch)
     device = device(config)
     device.workers = min(device.workers, 1) if device.name == "golden" else 3
+    device.models = models
     return train_model(outputs, device, config, Objective(), training, **options)
 
 
 @pytest.mark.parametrize("batch", [1, 16, 300])     # 300: corrections between the epochs
-def test_same_models_as_one_after_the_other(outputs, batch):
+@pytest.mark.parametrize("models", [1, 2, 64])
+def test_same_models_as_one_after_the_other(outputs, batch, models):
     expected, seen = trained(GoldenDevice, outputs, batch=batch), []
-    result = trained(CpuDevice, outputs, batch=batch, on_epoch=seen.append)
+    result = trained(CpuDevice, outputs, batch=batch, models=models, on_epoch=seen.append)
     assert np.array_equal(result.coefs, expected.coefs)
     assert np.array_equal(result.intercepts, expected.intercepts)
     assert result.counters["beats"] == expected.counters["beats"]
@@ -54,15 +56,17 @@ def test_same_models_as_one_after_the_other(outputs, batch):
     assert not result.interrupted
 
 
-def test_saturation_names_the_class(outputs):
+@pytest.mark.parametrize("models", [1, 64])
+def test_saturation_names_the_class(outputs, models):
     with pytest.raises(SaturationError, match=r"^Class [1-5] of 5: Training left") as caught:
-        trained(CpuDevice, outputs, step=50.0)
+        trained(CpuDevice, outputs, step=50.0, models=models)
     assert caught.value.epoch >= 1
 
 
-def test_time_limit(outputs):
+@pytest.mark.parametrize("models", [1, 64])
+def test_time_limit(outputs, models):
     with pytest.raises(RunTimeoutError):
-        trained(CpuDevice, outputs, timeout_s=1e-9)
+        trained(CpuDevice, outputs, timeout_s=1e-9, models=models)
 
 
 def interrupting(monkeypatch, after):
@@ -84,9 +88,10 @@ def interrupting(monkeypatch, after):
     return on_epoch
 
 
-def test_interrupt_keeps_what_every_output_has(outputs, monkeypatch):
+@pytest.mark.parametrize("models", [1, 64])
+def test_interrupt_keeps_what_every_output_has(outputs, monkeypatch, models):
     on_epoch = interrupting(monkeypatch, 5 * 3000 // 2)
-    result = trained(CpuDevice, outputs[:3], epochs=5000, on_epoch=on_epoch)
+    result = trained(CpuDevice, outputs[:3], epochs=5000, on_epoch=on_epoch, models=models)
     assert result.interrupted
     assert 0 < result.epochs_done < 5000
     expected = trained(GoldenDevice, outputs[:3], epochs=2)
@@ -103,7 +108,7 @@ def test_next_run_is_whole(outputs, monkeypatch):
     """A device that was interrupted trains again."""
     config = pipeline_of(outputs[0].rows, Objective())
     device, training = CpuDevice(config), Training(steps=np.full(5000, 0.01))
-    device.workers = 2
+    device.workers, device.models = 2, 1
     with monkeypatch.context() as patch:
         on_epoch = interrupting(patch, 1)
         with pytest.raises(TrainingInterrupted):

@@ -22,7 +22,8 @@ from bitstep.training.stepping import (
     checked_derivative_step,
     step_mantissa,
 )
-from bitstep.training.train import TrainedModel, lost_updates
+from bitstep.training.train import lost_updates
+from bitstep.training.trained import TrainedModel
 
 CONFIG = PipelineConfig(bits=4)     # s = 7
 DATA = quantized([[7, -7], [1, 2], [3, 4]], [100, -50, 25], label_scale=0.02)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Fragment
 
+from bitstep.pipeline.boards import BoardFacts
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import ADDRESS_WIDTH, REGISTERS
 from bitstep_hw.axi.buses import MAX_BURST
@@ -33,7 +34,7 @@ from bitstep_hw.boards.vivado.flow import (
 )
 from bitstep_hw.boards.vivado.results import check_handoff, utilization
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
-from bitstep_hw.boards.zynq import BOARDS, REGISTERS_BYTES, PynqBoard
+from bitstep_hw.boards.zynq import BOARDS, REGISTERS_BYTES
 from bitstep_hw.identity import identity
 from bitstep_hw.top import Top, to_verilog
 from bitstep_lab.races.board_profiles import PROFILES
@@ -522,7 +523,7 @@ def elsewhere(tmp_path, monkeypatch, install, capsys):
 def test_collect(tmp_path, elsewhere, named, capsys, monkeypatch):
     """A folder that was built elsewhere becomes files that the device and `deploy` take."""
     from bitstep.devices.pynq import read_bitstream
-    monkeypatch.setattr(PynqBoard, "config", lambda board, bits: SMALL)
+    monkeypatch.setattr(BoardFacts, "config", lambda board, bits: SMALL)
     elsewhere()
     assert boards.main(["pynq-z2", "--collect", "away", *named]) == 0
     path = tmp_path / "bitstreams" / f"pynq-z2-{SMALL.name}.bit"
@@ -577,7 +578,7 @@ def test_the_others_are_built(tmp_path, monkeypatch, install, capsys):
     """One that misses the clock stops no other, and each says which file to watch."""
     monkeypatch.chdir(tmp_path)
     configs = {bits: dataclasses.replace(SMALL, bits=bits, lookahead=1) for bits in (1, 2, 4, 8)}
-    monkeypatch.setattr(PynqBoard, "config", lambda board, bits: configs[bits])
+    monkeypatch.setattr(BoardFacts, "config", lambda board, bits: configs[bits])
     monkeypatch.setattr(flow, "to_verilog", lambda config: f"// {config.name}\n{verilog(SMALL)}")
     missed = f"pathlib.Path.cwd().name == 'pynq-z2-{configs[2].name}' and sys.exit(3)"
     install(action=f"if {missed}: pass")

@@ -84,6 +84,9 @@ def test_error_feedback_for_all(tmp_path):
     (["--steps", "9", "--max-steps", "8"], "--max-steps must be at least --steps, 9, not 8"),
     (["--gbits", "1", "1"], "--gbits must name each bandwidth once"),
     (["--data", "diabetes"], "logreg is for a classification, and diabetes is a regression"),
+    (["--workers", "2", "9", "--transport", "gloo"],
+     "--workers must be at most 8 with --transport gloo, not 9"),
+    (["--exchange", "ring"], "argument --exchange: invalid choice: 'ring'"),
     (["--workers", "0"], "must be an integer from 1 to 64, not '0'")])
 def test_bad_options(arguments, message, tmp_path, capsys):
     assert run("race", "logreg", "--out", tmp_path, *arguments) == 2
@@ -100,6 +103,26 @@ def test_out_is_checked_before_the_training(tmp_path, capsys):
     assert f"--out must be a folder, and {file} is a file" in capsys.readouterr().err
     assert run(*SHORT, "--out", file / "below") == 2
     assert "cannot be made" in capsys.readouterr().err
+
+
+def test_two_phase_race(tmp_path, capsys):
+    """Ranks as threads, and the counters of the exchange."""
+    assert run(*SHORT, "--exchange", "two-phase", "--codecs", "none", "dqsg", "--out",
+               tmp_path) == 0
+    assert "logistic regression, 2 workers, two-phase, digits" in (
+        out := capsys.readouterr().out)
+    assert out.count("sent a step") == 1
+    found = json.loads((tmp_path / "races.json").read_text("utf-8"))[0]["results"]
+    assert found[1]["sent_a_step"] < found[0]["sent_a_step"] < found[0]["bytes_a_step"]
+
+
+def test_gloo_without_torch(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert run(*SHORT, "--transport", "gloo", "--out", tmp_path / "out") == 1
+    error = capsys.readouterr().err
+    assert "--transport gloo) need torch" in error
+    assert 'pip install "bitstep[torch]"' in error
+    assert not (tmp_path / "out").exists()
 
 
 def test_missing_torch(tmp_path, capsys, monkeypatch):

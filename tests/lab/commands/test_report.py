@@ -19,6 +19,7 @@ from bitstep_lab.commands import report
 
 ROOT = Path(__file__).parents[3]
 BUILT = PipelineConfig(bits=4, cycles_per_update=4, lookahead=2, corrections=False)
+SVM = ("--model", "ls-svm")      # whose default pipelines have been synthesized
 
 
 @pytest.fixture
@@ -49,8 +50,8 @@ def run(*arguments):
 
 def test_text_and_page(two_classes, tmp_path, capsys):
     out = tmp_path / "report.html"
-    code = run(two_classes, "--board", "pynq-z1", "--bits", 4, "--compare", 4, 8, 32,
-               "--train-rows", 48, "--epochs", 3, "--out", out)
+    code = run(two_classes, *SVM, "--board", "pynq-z1", "--bits", 4,
+               "--compare", 4, 8, 32, "--train-rows", 48, "--epochs", 3, "--out", out)
     said = capsys.readouterr().out
     assert code == 0
     assert said.startswith("two: ls-svm, 4 bits compensated, 48 rows of 3 features, on Digilent")
@@ -69,9 +70,18 @@ def test_text_and_page(two_classes, tmp_path, capsys):
 
 def test_time_of_an_epoch_is_what_the_cycle_model_counts(two_classes, capsys):
     # Nothing is corrected: rows are 4 cycles apart, and an epoch costs little beside them.
-    run(two_classes, "--bits", 4, "--encoding", "nearest", "--compare", 4, "--epochs", 10)
-    cycles = int(re.search(r"\((\d+) cycles, by", capsys.readouterr().out)[1])
+    run(two_classes, *SVM, "--bits", 4, "--encoding", "nearest", "--compare", 4,
+        "--epochs", 10)
+    cycles, = map(int, re.findall(r"\((\d+) cycles, by", capsys.readouterr().out))
     assert 64 * 4 < cycles < 64 * 4 + 150
+
+
+def test_the_width_is_that_of_the_model_if_nobody_asks(two_classes, capsys):
+    for model, title in (("ls-svm", "4 bits compensated"), ("logistic", "8 bits stochastic")):
+        assert run(two_classes, "--model", model, "--compare", 8, "--epochs", 1) == 0
+        assert capsys.readouterr().out.startswith(f"two: {model}, {title},")
+    assert run(two_classes, "--compare", 8, "--epochs", 1) == 0     # by the labels
+    assert capsys.readouterr().out.startswith("two: logistic, 8 bits stochastic,")
 
 
 def test_regression_without_a_test_set(tmp_path, capsys):
@@ -87,8 +97,8 @@ def test_regression_without_a_test_set(tmp_path, capsys):
 
 def test_manifest_gives_pipeline_clock_and_resources(two_classes, manifest, tmp_path, capsys):
     out = tmp_path / "report.txt"
-    assert run(two_classes, "--manifest", manifest, "--encoding", "stochastic", "--compare", 8,
-               "--epochs", 2, "--out", out) == 0
+    assert run(two_classes, *SVM, "--manifest", manifest, "--encoding", "stochastic",
+               "--compare", 8, "--epochs", 2, "--out", out) == 0
     said = capsys.readouterr().out
     assert said.startswith(out.read_text("utf-8"))
     joined = " ".join(said.split())
@@ -100,14 +110,14 @@ def test_manifest_gives_pipeline_clock_and_resources(two_classes, manifest, tmp_
 
 def test_a_pipeline_that_cannot_run_the_training_is_an_error(two_classes, manifest):
     with pytest.raises(RuntimeError, match="corrections"):
-        run(two_classes, "--manifest", manifest, "--encoding", "compensated", "--compare", 4)
+        run(two_classes, *SVM, "--manifest", manifest, "--encoding", "compensated", "--compare", 4)
 
 
 def test_a_width_that_cannot_be_trained_is_told(two_classes, capsys):
-    assert run(two_classes, "--bits", 4, "--encoding", "double", "--compare", 1, 4,
+    assert run(two_classes, *SVM, "--bits", 4, "--encoding", "double", "--compare", 1, 4,
                "--epochs", 1) == 0
     assert re.search(r"^ *1 +compensated", capsys.readouterr().out, re.MULTILINE)
-    assert run(two_classes, "--bits", 4, "--levels", "optimal", "--compare", 4, 8,
+    assert run(two_classes, *SVM, "--bits", 4, "--levels", "optimal", "--compare", 4, 8,
                "--epochs", 1) == 0
     assert re.search(r"^ *8: .*5 bits", capsys.readouterr().out, re.MULTILINE)
 
@@ -123,7 +133,7 @@ def test_wrong_use(two_classes, options, message):
 
 def test_bus_wider_than_a_memory_port(two_classes):
     with pytest.raises((ValueError, UsageError), match="64 bits of a memory port of pynq-z2"):
-        run(two_classes, "--bus-width", 128, "--compare", 4)
+        run(two_classes, *SVM, "--bus-width", 128, "--compare", 4)
 
 
 def test_synthesizer_is_a_plug_in(two_classes, monkeypatch, capsys):

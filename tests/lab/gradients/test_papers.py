@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bitstep.gradients import Key, make_codec
 from bitstep_lab.gradients.papers import dq_sgd, dqsg, networks
 from bitstep_lab.gradients.papers.__main__ import PAPERS, main, section
 from bitstep_lab.gradients.papers.claims import Claim, bound, number, table
@@ -27,6 +28,25 @@ def test_section_is_the_documentation(capsys):
     assert printed == section()
     assert printed in PAGE.read_text(encoding="utf-8")
     assert set(RUNS) == set(PAPERS)
+
+
+@pytest.mark.parametrize("name", dqsg.NETWORKS)
+@pytest.mark.parametrize("codec, options, title", [
+    ("dqsg", {"payload": "radix"}, "`dqsg`, 3 levels | radix"),
+    ("dqsg", {"payload": "range"}, "`dqsg`, 3 levels | range"), ("one-bit", {}, "`one-bit` | -")])
+def test_whole_messages_of_the_networks(name, codec, options, title):
+    """Codes that are all alike often."""
+    try:
+        codec = make_codec(codec, **options)
+    except ImportError as error:
+        pytest.skip(str(error))
+    shapes, printed = dqsg.NETWORKS[name]
+    rng = np.random.default_rng(1)
+    vectors = [rng.integers(-1, 2, shape, np.int8).astype(np.float32) for shape in shapes]
+    bits = 8 * sum(len(codec.encode(vector, Key(1))) for vector in vectors)
+    place = 2 if codec.name == "one-bit" else 1
+    row = (name, f"{networks.count(shapes):,}", title, f"{bits / 1000:,.1f}", printed[place])
+    assert f"| {' | '.join(row)} |" in PAGE.read_text(encoding="utf-8").splitlines()
 
 
 def test_parameters():

@@ -3,9 +3,11 @@
 import copy
 import json
 
+import numpy as np
 import pytest
 
-from bitstep_lab.gradients.papers import trained
+from bitstep.gradients import make_codec
+from bitstep_lab.gradients.papers import regression, trained
 from bitstep_lab.gradients.papers.__main__ import main
 from bitstep_lab.gradients.papers.training import RUNS
 
@@ -115,3 +117,24 @@ def test_counterparts_name_what_there_is():
     for paper, runs in RUNS.items():
         if any("#what-a-training-shows" in one.counterpart for one in runs):
             assert found[paper]
+
+
+def test_steps_of_a_regression(monkeypatch, capsys):
+    """Of the sizes that the documentation prints, with fewer seeds."""
+    assert regression.steps_to_goal(make_codec("none"), 0.05, 0) == pytest.approx(28, abs=3)
+    assert regression.steps_to_goal(make_codec("none"), 0.6, 0) == np.inf
+    monkeypatch.setattr(regression, "RUNS", 1)
+    monkeypatch.setattr(regression, "STEPS", (regression.SMALL, regression.LARGE, 0.4))
+    main(["--regression"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + len(regression.CODECS) + 1 + 2 + 4
+    assert all(line.endswith(" | - |") for line in lines[2:7])
+    found = {title: np.array([[30.0], [25.0 + 3 * number], [np.inf]])
+             for number, title in enumerate(regression.CODECS)}
+    assert [claim.agrees for claim in regression.claims(found)] == ["no", "no", "no", "no"]
+    found["QCS, gain 20"][1] = 12
+    found["QCS, gain 32"][0] = 29
+    for title in ("QSGD, gain 20", "random-k, gain 21"):
+        found[title][1] = np.inf
+    found["float32"][2] = 20
+    assert [claim.agrees for claim in regression.claims(found)] == ["yes", "yes", "yes", "yes"]

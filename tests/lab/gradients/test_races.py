@@ -173,6 +173,8 @@ def test_time_by_hand():
     # gathering is faster for few bytes
     assert network.step_s("fp16", 100, 4) == pytest.approx(3 * (1e-3 + 4e-7))
     assert network.step_s("none", 1e6, 1) == 0
+    # two-phase: 6 turns; messages of 4 slices and of one average, 250,000 bytes each
+    assert network.step_s("dqsg", 1.25e6, 4, "two-phase") == pytest.approx(6 * (1e-3 + 1e-3))
 
 
 # Training

@@ -263,7 +263,9 @@ def test_optimal_levels_in_a_race():
                for levels in ("uniform", "optimal")}
     rows = {levels: entry.outputs[0].rows for levels, entry in entries.items()}
     assert rows["uniform"].level_tables is None
-    assert rows["optimal"].level_tables.shape == (4, 8)
+    tables = rows["optimal"].level_tables
+    assert tables is not None
+    assert tables.shape == (4, 8)
     assert rows["optimal"].variance.sum() < 0.7 * rows["uniform"].variance.sum()
     assert [entry.config.level_tables for entry in entries.values()] == [False, True]
     moved = [_bytes_moved(entry.outputs) for entry in entries.values()]

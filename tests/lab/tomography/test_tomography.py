@@ -152,6 +152,7 @@ def test_scikit_image_is_asked_for(monkeypatch):
     ({"image": np.ones((3, 4))}, "image must have shape"),
     ({"image": np.full((4, 4), np.nan)}, "image must be finite"),
     ({"n_angles": 0}, "n_angles must be at least 1"),
+    ({"n_angles": 1 << 22}, "must be at most 134,217,728"),
     ({"noise": -0.1}, "noise must be a share"),
     ({"readings": np.ones((4, 3))}, "readings must have shape"),
 ])

@@ -14,6 +14,7 @@ from bitstep.devices.uart import UartDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import BusError, DeviceError
+from bitstep.training.checkpoint import load_checkpoint
 from bitstep_sim.board.uart import UartBoard
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -232,6 +233,47 @@ def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     assert main(["train", "digits", "--bits", "4", "--device", "uart", "--port", "/dev/ttyUSB0",
                  "--manifest", str(manifest)]) == 1
     assert "the board's memory has 16,384, of which 16,384 are free" in capsys.readouterr().err
+
+
+class Stopped(UartBoard):
+    """A line on which Ctrl-C comes in a read, once so many have followed a write of a register:
+    then the pipeline runs, and the driver looks at it.
+    """
+
+    def __init__(self, system, number):
+        super().__init__(system)
+        self.number, self.reads = number, -(1 << 30)
+
+    def write(self, data):
+        if data[2] == 4:        # of a register
+            self.reads = 0
+        super().write(data)
+
+    def read(self, n_bytes, timeout_s):
+        self.reads += 1
+        if self.reads == self.number:
+            self.number = 0
+            raise KeyboardInterrupt
+        return super().read(n_bytes, timeout_s)
+
+
+def test_resumed_run_is_that_of_one_piece(tmp_path, monkeypatch, manifest):
+    """Ctrl-C between two answers of a board that is in the middle of its epochs."""
+    pytest.importorskip("sklearn")
+    kept, whole, parts = (tmp_path / name for name in ("run.ckpt", "whole.npz", "parts.npz"))
+
+    def train_on_board(number, *options):
+        monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
+                            lambda port, baud: Stopped(SYSTEM, number))
+        return main(["train", "breast_cancer", "--model", "ls-svm", "--bits", "4", "--epochs", "24",
+                     "--train-rows", "200", "--device", "uart", "--port", "/dev/ttyUSB0",
+                     "--manifest", str(manifest), *map(str, options)])
+
+    assert train_on_board(0, "--out", whole) == 0
+    assert train_on_board(8, "--out", parts, "--checkpoint", kept) == 130
+    assert 0 < load_checkpoint(kept).epochs_done < 24
+    assert train_on_board(0, "--out", parts, "--resume", kept) == 0
+    assert parts.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ import numpy as np
 
 from bitstep.data.dataset import DataError, first_not_finite
 from bitstep.data.ranges import ColumnRanges
+from bitstep.data.tails import ColumnTails
 
 PIECE_VALUES = 1 << 20      # of a piece of rows: 8 MB in float64
 MAX_FEATURES = 1 << 20      # columns of a data set
@@ -59,11 +60,14 @@ class Survey(NamedTuple):
         Labels of all rows of the table.
     low, high : ndarray of float64, shape (n_features,)
         Least and largest value of every column of the chosen rows.
+    tails : ColumnTails
+        Of the chosen rows.
     """
 
     labels: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    tails: ColumnTails
 
 
 class Table(abc.ABC):
@@ -153,11 +157,13 @@ class Table(abc.ABC):
             If the file is malformed or a value is not finite; with row and column.
         """
         ranges, labels, done = ColumnRanges(), [], 0
+        tails = ColumnTails(self._expected(chosen))
         for piece in self.pieces(None if self.sequential else chosen):
             labels.append(piece.labels)
             picked = piece.select(chosen) if self.sequential else piece
             if len(picked.rows):
                 ranges.add(picked.features)
+                tails.add(picked.features)
             done += len(piece.rows)
             if progress is not None:
                 progress(done)
@@ -168,7 +174,13 @@ class Table(abc.ABC):
                 found = self.all_labels()
             check_labels(self.name, found, np.arange(len(found)))
         self._n_surveyed = len(found)
-        return Survey(found, ranges.low, ranges.high)
+        return Survey(found, ranges.low, ranges.high, tails)
+
+    def _expected(self, chosen: np.ndarray | None) -> int | None:
+        """Rows that a survey looks at; None if only the survey will tell."""
+        if chosen is not None:
+            return len(chosen)
+        return None if self.sequential else self.count_rows()
 
     def check_unchanged(self) -> None:
         """Raise DataError if the file is not the one that was opened, or changed since."""

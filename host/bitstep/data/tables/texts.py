@@ -16,6 +16,7 @@ from bitstep.data.libsvm import (
 )
 from bitstep.data.ranges import ColumnRanges
 from bitstep.data.tables.table import Piece, Progress, Survey, Table, guarded, readable, row_ranges
+from bitstep.data.tails import ColumnTails
 
 
 class TextTable(Table):
@@ -115,6 +116,7 @@ class LibsvmTable(TextTable):
         """Read labels, ranges and the columns; see :meth:`Table.survey`."""
         self.check_unchanged()
         ranges, labels, done, base, end = ColumnRanges(), [], 0, 1, 0
+        tails = ColumnTails(self._expected(chosen))
         for rows in guarded(self.path, self._sparse()):
             labels.append(rows.labels)
             if len(rows.indices):
@@ -124,6 +126,7 @@ class LibsvmTable(TextTable):
                 picked = piece.select(chosen)
                 if len(picked.rows):
                     ranges.add(picked.features)
+                    tails.add(picked.features)
             done += len(rows.labels)
             if progress is not None:
                 progress(done)
@@ -131,7 +134,8 @@ class LibsvmTable(TextTable):
         self.n_features = checked_width(max(end - base, 0), self._asked, self._path)
         self._base, self._n_surveyed = base, done
         ranges.keep(base, self.n_features)
-        return Survey(np.concatenate(labels), ranges.low, ranges.high)
+        tails.keep(base, self.n_features)
+        return Survey(np.concatenate(labels), ranges.low, ranges.high, tails)
 
     def read(self, chosen: np.ndarray | None = None) -> Iterator[Piece]:
         """Rows in pieces; see :meth:`Table.read`."""

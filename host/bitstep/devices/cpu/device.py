@@ -1,36 +1,28 @@
 """The native device: every job of the golden model, compiled by numba."""
 
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from bitstep.cycles import Memory, OpenRows, count_epochs
-from bitstep.devices.cpu import float32, integer, words
-from bitstep.devices.cpu.arithmetic import Rule, fill_dithers
-from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
-from bitstep.devices.cpu.refetching import COUNT, OUTCOME, ROW, Flight
+from bitstep.cycles import Memory, count_epochs
+from bitstep.devices.cpu.arithmetic import Rule
+from bitstep.devices.cpu.decoding import padded
+from bitstep.devices.cpu.joint import JointRun
+from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
+from bitstep.devices.cpu.numbers import read_only, rule_of
+from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.woven import WovenModel, add_gradients, woven_shape
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.sgd import EpochModel
-from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
 from bitstep.machine import available_cores
 from bitstep.pipeline.config import SHIFT_UNIT, WOVEN, PipelineConfig
-from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.registers import Loss, Saturation
-from bitstep.pipeline.results import GradientSum, RunResult
+from bitstep.pipeline.job import TrainingJob, share_rows
+from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.results import GradientSum, Outcome, RunResult, check_job
 
-PORTION_VALUES = 1 << 24    # values between two looks at clock and keyboard: some 10 milliseconds
-PORTION_ROWS = 1 << 16
-NO_ROWS = OpenRows(np.empty(0, np.int64), np.empty(0, np.int64))
-
-
-@dataclass(frozen=True)
-class NativeEpoch(EpochModel):
-    """The model after an epoch, and the rows that a pipeline held up in it."""
-
-    open_rows: OpenRows = NO_ROWS
+MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
 
 
 class CpuDevice(SoftwareDevice):
@@ -54,6 +46,7 @@ class CpuDevice(SoftwareDevice):
 
     name = "cpu"
     portion = "a portion of an epoch"
+    models = MAX_MODELS
 
     def __init__(self, config: PipelineConfig, *, clock_hz: float = 100e6,
                  memory_latency: int = 20, memory_gbps: float | None = None):
@@ -74,14 +67,14 @@ class CpuDevice(SoftwareDevice):
         """Compile what the job needs, or load it from the cache, by taking no rows."""
         rule = Rule(int(job.loss), 0, SHIFT_UNIT, 0, job.label_shift)
         none = np.empty(0, np.int64)
-        fill_dithers(0, 0, none)
-        self._model(job).begin(_read_only(job.rows[0]), rule, job.epochs[0])(none, none, 0)
+        dithers_of(0, 0, 0)
+        self._model(job).begin(read_only(job.rows[0]), rule, job.epochs[0])(none, none, 0)
 
-    def _model(self, job: TrainingJob) -> "IntegerModel | FloatModel | WovenModel":
+    def _model(self, job: TrainingJob) -> IntegerModel | FloatModel | WovenModel:
         if job.config.row_format == "float32":
             return FloatModel(job)
         if job.config.row_format == WOVEN:
-            return WovenModel(job, _epoch_numbers)
+            return WovenModel(job)
         return IntegerModel(job, self.config.effective_lookahead(job.beats))
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
@@ -99,23 +92,27 @@ class CpuDevice(SoftwareDevice):
         model = self._model(job)
         for number, steps in enumerate(job.epochs):
             then = job.at(steps)
-            rule = _rule(then, steps)
+            rule = rule_of(then, steps)
             if rule is None:
                 yield model.result(Saturation.UPDATE)
                 return
-            take = model.begin(_read_only(job.rows[number % len(job.rows)]), rule, steps)
+            take = model.begin(read_only(job.rows[number % len(job.rows)]), rule, steps)
             saturation = 0
-            for first, targets, dithers in portions(then, steps.key):
-                saturation = take(targets, dithers, first)
+            for first, n_rows in portions(job):
+                saturation = take(then.targets(first, n_rows),
+                                  dithers_of(steps.key, first, n_rows), first)
                 if saturation:
                     break
-                if self._interrupted.is_set():
-                    raise KeyboardInterrupt
+                self._look()
                 yield None
             yield model.result(Saturation(saturation))
             if saturation:
                 return
 
+    def _look(self) -> None:
+        """Raise KeyboardInterrupt if jobs are to end (:meth:`end_jobs`)."""
+        if self._interrupted.is_set():
+            raise KeyboardInterrupt
 
     def gradient(self, job: TrainingJob) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
@@ -125,150 +122,35 @@ class CpuDevice(SoftwareDevice):
         length = padded(job.n_features)
         sums, model = np.zeros(length + 2, np.int64), np.zeros(length + 1, np.int64)
         model[:job.n_features], model[length] = job.model, job.intercept
-        rule, saturation = _rule(then, steps), int(Saturation.UPDATE)
-        for first, targets, dithers in portions(then, steps.key) if rule else ():
+        rule, saturation = rule_of(then, steps), int(Saturation.UPDATE)
+        for first, n_rows in portions(job) if rule else ():
             saturation = add_gradients(
-                _read_only(job.rows[0]), woven_shape(job, steps.planes), rule,
-                then.intercept_level, model, np.zeros(length, np.int32), sums, targets, dithers,
-                first)
-            if self._interrupted.is_set():
-                raise KeyboardInterrupt
+                read_only(job.rows[0]), woven_shape(job, steps.planes), rule,
+                then.intercept_level, model, np.zeros(length, np.int32), sums,
+                then.targets(first, n_rows), dithers_of(steps.key, first, n_rows), first)
+            self._look()
             if saturation:
                 break
         if saturation:
             sums[:] = 0
         return GradientSum(sums[:job.n_features], int(sums[length]), Saturation(saturation))
 
+    def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
+                     on_epoch: Callable[[int], None] | None = None,
+                     to_the_end: bool = True) -> list[Outcome]:
+        """Train models in one pass over their rows; see
+        :meth:`bitstep.pipeline.device.Device.train_models`.
+        """
+        if not self.joins(jobs):
+            return super().train_models(jobs, timeout_s=timeout_s, on_epoch=on_epoch,
+                                        to_the_end=to_the_end)
+        for job in jobs:
+            check_job(job, self.config)
+        return JointRun(self, jobs, self._look).train(timeout_s, on_epoch, to_the_end)
 
-def _rule(job: TrainingJob, steps: EpochSteps) -> Rule | None:
-    """Numbers that turn a dot product into an update; None if K does not fit."""
-    step = derivative_step(job, steps)
-    linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
-    if step >= MAX_DERIVATIVE_STEP and not linear:
-        return None
-    return Rule(int(job.loss), steps.mantissa, SHIFT_UNIT * steps.shift, 0 if linear else step,
-                job.label_shift)
-
-
-def portions(job: TrainingJob, key: int) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Targets and dithers of an epoch, a portion at a time, with the number of its first row."""
-    size = min(PORTION_ROWS, max(8, PORTION_VALUES // job.n_features // 8 * 8))
-    for first in range(0, job.n_rows, size):
-        n_rows = min(size, job.n_rows - first)
-        targets = job.targets(first, n_rows)
-        dithers = np.empty(n_rows, np.int64)
-        fill_dithers(key, first, dithers)
-        yield first, targets, dithers
-
-
-def _read_only(array: np.ndarray) -> np.ndarray:
-    """A view that may not be written: one type for the compiler, mapped from a file or not."""
-    view = np.asarray(array).view()
-    view.flags.writeable = False
-    return view
-
-
-def _level_tables(job: TrainingJob) -> np.ndarray:
-    """The tables of a job; of no features if it has none."""
-    tables = np.empty((0, 1), np.int8) if job.level_tables is None else job.level_tables
-    return _read_only(np.ascontiguousarray(tables))
-
-
-def _epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> integer.Epoch:
-    margin = job.cell_half_levels * lookahead * job.n_features * job.config.level_limit
-    return integer.Epoch(
-        job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,
-        steps.threshold, job.box_limit, job.cell_half_levels, steps.correction_mantissa,
-        SHIFT_UNIT * steps.correction_shift, job.config.level_limit, job.config.fine_fraction,
-        margin, job.constant_intercept)
-
-
-class IntegerModel:
-    """Model of a job on integer levels, between epochs and during one.
-
-    Parameters
-    ----------
-    job : TrainingJob
-    lookahead : int
-        Rows by which the model in the pipeline's memory trails; it decides the open rows alone.
-    """
-
-    def __init__(self, job: TrainingJob, lookahead: int):
-        self.job, self.lookahead = job, lookahead
-        self.shape = row_format(job.config, job.n_features)
-        length = padded(job.n_features)
-        levels = np.zeros(length, np.int8)
-        self.arrays = integer.Arrays(
-            model=np.zeros(length, np.int32), seen=np.zeros(length, np.int32),
-            pending=np.zeros(length, np.int32), coefficients=np.zeros(length, np.int64),
-            constants=np.zeros(length, np.int64), dot_levels=levels,
-            gradient_levels=levels.copy() if self.shape.two_levels else levels,
-            lookup=byte_tables(job.config), level_tables=_level_tables(job),
-            state=np.zeros(5, np.int64))
-        self.arrays.model[:job.n_features] = job.model
-        self.arrays.coefficients[:job.n_features] = job.coefficients
-        self.arrays.state[words.INTERCEPT] = job.intercept
-        self.fine = _read_only(np.empty((0, job.n_features), np.int16) if job.fine_rows is None
-                               else job.fine_rows)
-
-        depth, portion = (lookahead + 1, PORTION_ROWS) if job.cell_half_levels else (0, 0)
-        self.flight = Flight(levels=np.zeros((depth, length), np.int8),
-                             updates=np.zeros(depth, np.int64),
-                             opened=np.zeros((portion, 2), np.int64), place=np.zeros(3, np.int64))
-        self.opened: list[np.ndarray] = []
-
-    def begin(self, rows: np.ndarray, rule: Rule, steps: EpochSteps) -> Callable[..., int]:
-        """Begin an epoch over these packed rows; return the function that takes a portion."""
-        self.arrays.state[[words.BOUND, words.PENDING, words.REFETCHED]] = words.LIMIT, 0, 0
-        self.flight.updates[:] = self.flight.place[:] = 0
-        self.opened.clear()
-        numbers = _epoch_numbers(self.job, steps, self.lookahead)
-
-        def take(*portion):
-            self.flight.place[COUNT] = 0
-            saturation = integer.take_rows(rows, self.fine, self.shape, rule, numbers, self.arrays,
-                                           self.flight, *portion)
-            if self.job.cell_half_levels:
-                self.opened.append(self.flight.opened[:self.flight.place[COUNT]].copy())
-            return saturation
-        return take
-
-    def result(self, saturation: Saturation) -> EpochModel:
-        """The model as it is now."""
-        state = self.arrays.state
-        opened = np.concatenate([np.empty((0, 2), np.int64), *self.opened])
-        return NativeEpoch(self.arrays.model[:self.job.n_features].copy(),
-                           int(state[words.INTERCEPT]), saturation, int(state[words.REFETCHED]),
-                           OpenRows(opened[:, ROW], opened[:, OUTCOME]))
-
-
-class FloatModel:
-    """Model of a job on floating-point rows, between epochs and during one.
-
-    Parameters
-    ----------
-    job : TrainingJob
-    """
-
-    def __init__(self, job: TrainingJob):
-        self.job = job
-        n_features, depth = job.n_features, job.lookahead + 1
-        shapes = dict.fromkeys(("correction", "pending", "seen"), (n_features,)) | dict.fromkeys(
-            ("mantissas", "exponents"), (depth, n_features)) | {"updates": (depth,), "state": (5,)}
-        self.arrays = float32.FloatArrays(
-            model=job.model.astype(np.int64), coefficients=job.coefficients.astype(np.int64),
-            **{name: np.zeros(shape, np.int64) for name, shape in shapes.items()})
-        self.arrays.state[float32.INTERCEPT] = job.intercept
-
-    def begin(self, rows: np.ndarray, rule: Rule, steps: EpochSteps) -> Callable[..., int]:
-        """Begin an epoch over these packed rows; return the function that takes a portion."""
-        self.arrays.updates[:] = self.arrays.correction[:] = 0
-        self.arrays.state[[float32.PENDING, float32.SINCE, float32.OLDEST]] = 0, -1, 0
-        numbers = _epoch_numbers(self.job, steps)
-        return lambda *portion: float32.take_float_rows(
-            rows, rule, numbers, self.arrays, *portion)
-
-    def result(self, saturation: Saturation) -> EpochModel:
-        """The model as it is now."""
-        return EpochModel(self.arrays.model.astype(np.int32),
-                          int(self.arrays.state[float32.INTERCEPT]), saturation)
+    def joins(self, jobs: Sequence[TrainingJob]) -> bool:
+        """True if one pass over the rows trains the models of these jobs."""
+        first = jobs[0]
+        return first.config.row_format not in ("float32", WOVEN) \
+            and not any(job.cell_half_levels for job in jobs) \
+            and all(share_rows(first, job) for job in jobs[1:])

@@ -1,89 +1,10 @@
 """Rows of integer levels: :class:`bitstep.golden.integer.IntegerEpoch`, compiled."""
 
-from typing import NamedTuple
-
-import numpy as np
-
-from bitstep.compiling import compiled, kernel, uncounted
+from bitstep.compiling import kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, update_of
-from bitstep.devices.cpu.decoding import decode_row, look_up_row
 from bitstep.devices.cpu.refetching import drain, pass_boundary, take_row
-from bitstep.devices.cpu.words import (
-    BOUND,
-    CORRECTION,
-    INTERCEPT,
-    LIMIT,
-    MODEL,
-    PENDING,
-    SEEN_INTERCEPT,
-    apply,
-    correction,
-    dot,
-    proximal,
-)
-
-
-class Epoch(NamedTuple):
-    """Numbers of an epoch, all int64 (:class:`bitstep.pipeline.job.TrainingJob`).
-
-    Attributes
-    ----------
-    n_rows, level, batch, correction_period, proximal_period, threshold, box_limit, cell : int
-    correction_mantissa, correction_shift : int
-        A correction is ``word * coefficient * mantissa / 2**shift``.
-    level_limit, fine_fraction : int
-        Of the configuration.
-    lookahead_margin : int
-        With refetching: what updates of 1 by all rows in flight can change of twice a product.
-    constant_intercept : int
-        Added to the intercept at the boundaries of corrections.
-    """
-
-    n_rows: int
-    level: int
-    batch: int
-    correction_period: int
-    proximal_period: int
-    threshold: int
-    box_limit: int
-    cell: int
-    correction_mantissa: int
-    correction_shift: int
-    level_limit: int
-    fine_fraction: int
-    lookahead_margin: int
-    constant_intercept: int
-
-
-class Arrays(NamedTuple):
-    """Arrays of a run; those of a model have length ``padded(n_features)``, zero at the end.
-
-    Attributes
-    ----------
-    model, seen : ndarray of int32
-        The model, and what the rows of a batch meet.
-    pending : ndarray of int32
-        Correction that the next boundary adds.
-    coefficients, constants : ndarray of int64
-        What a correction multiplies with a word, and adds.
-    dot_levels, gradient_levels : ndarray of int8 (int32)
-        Of the row that is taken; the same array where codes have one level.
-    lookup : ndarray of uint64, shape (2, 256)
-    level_tables : ndarray of int8, shape (n_features, 2 ** bits)
-        Of no features where codes are levels.
-    state : ndarray of int64
-    """
-
-    model: np.ndarray
-    seen: np.ndarray
-    pending: np.ndarray
-    coefficients: np.ndarray
-    constants: np.ndarray
-    dot_levels: np.ndarray
-    gradient_levels: np.ndarray
-    lookup: np.ndarray
-    level_tables: np.ndarray
-    state: np.ndarray
+from bitstep.devices.cpu.rows import begin_batch, correct, decode, next_multiple, uncounted_arrays
+from bitstep.devices.cpu.words import SEEN_INTERCEPT, apply, dot, proximal
 
 
 @kernel
@@ -113,24 +34,22 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
     rows, fine, arrays = uncounted(rows), uncounted(fine), uncounted_arrays(arrays)
     model, state = arrays.model, arrays.state
     dot_levels, gradient_levels = arrays.dot_levels, arrays.gradient_levels
-    dot_lookup, gradient_lookup = arrays.lookup[0], arrays.lookup[1]
     seen = arrays.seen if epoch.batch > 1 else model
+    boundary, batch = (next_multiple(first, epoch.correction_period),
+                       next_multiple(first, epoch.batch))
+    end = next_multiple(first + 1, epoch.proximal_period)
     for i in range(targets.size):
         row = first + i
-        if epoch.correction_period and row % epoch.correction_period == 0:
+        if row == boundary:
+            boundary += epoch.correction_period
             wrong = correct(epoch, arrays, row)
             if wrong:
                 return wrong
             pass_boundary(flight)
-        if row % epoch.batch == 0:
-            if epoch.batch > 1:
-                seen[:] = model
-            state[SEEN_INTERCEPT] = state[INTERCEPT]
-        decode_row(rows, row, shape, shape.dot, dot_lookup, dot_levels)
-        if shape.tabled:
-            look_up_row(shape, arrays.level_tables, dot_levels)
-        if shape.two_levels:
-            decode_row(rows, row, shape, shape.gradient, gradient_lookup, gradient_levels)
+        if row == batch:
+            batch += epoch.batch
+            begin_batch(epoch, arrays, seen)
+        decode(rows, row, shape, arrays, dot_levels, gradient_levels)
         product = dot(dot_levels, seen) + epoch.level * state[SEEN_INTERCEPT]
         if epoch.cell:
             wrong = take_row(row, fine[row], rule, epoch, arrays, flight, product, targets[i],
@@ -141,47 +60,8 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
             wrong = apply(epoch, model, gradient_levels, update, state)
         if wrong:
             return wrong
-        if epoch.proximal_period and ((row + 1) % epoch.proximal_period == 0
-                                      or row + 1 == epoch.n_rows):
+        if row + 1 == end or (epoch.proximal_period and row + 1 == epoch.n_rows):
+            end += epoch.proximal_period
             proximal(model, epoch.threshold, epoch.box_limit)
             drain(flight, flight.updates.size)
-    return 0
-
-
-@compiled
-def uncounted_arrays(arrays):
-    """The arrays without their owners (:func:`bitstep.compiling.uncounted`)."""
-    return Arrays(
-        uncounted(arrays.model), uncounted(arrays.seen), uncounted(arrays.pending),
-        uncounted(arrays.coefficients), uncounted(arrays.constants),
-        uncounted(arrays.dot_levels), uncounted(arrays.gradient_levels), uncounted(arrays.lookup),
-        uncounted(arrays.level_tables), uncounted(arrays.state))
-
-
-@compiled
-def correct(epoch, arrays, row):
-    """Add the correction that is due and compute the next one; return 0 or a Saturation."""
-    model, pending, state = arrays.model, arrays.pending, arrays.state
-    if state[PENDING]:
-        largest = np.int64(0)
-        for j in range(model.size):
-            word = np.int64(model[j]) + pending[j]
-            if word < -LIMIT or word >= LIMIT:
-                return MODEL
-            model[j] = word
-            largest = max(largest, abs(word))
-        state[BOUND] = largest
-        state[INTERCEPT] += correction(0, 0, epoch.correction_shift,
-                                       epoch.constant_intercept * epoch.correction_mantissa)
-        if state[INTERCEPT] < -LIMIT or state[INTERCEPT] >= LIMIT:
-            return MODEL
-    state[PENDING] = row + epoch.correction_period < epoch.n_rows
-    if state[PENDING]:
-        for j in range(model.size):
-            exact = correction(model[j], arrays.coefficients[j] * epoch.correction_mantissa,
-                               epoch.correction_shift,
-                               arrays.constants[j] * epoch.correction_mantissa)
-            if exact < -LIMIT or exact >= LIMIT:
-                return CORRECTION
-            pending[j] = exact
     return 0

@@ -9,7 +9,8 @@ from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu import words
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, update_of
 from bitstep.devices.cpu.decoding import padded
-from bitstep.devices.cpu.integer import Arrays, Epoch, correct, uncounted_arrays
+from bitstep.devices.cpu.numbers import epoch_numbers
+from bitstep.devices.cpu.rows import Arrays, correct, uncounted_arrays
 from bitstep.golden.gradient import SUM_WIDTH
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.job import TrainingJob
@@ -169,12 +170,10 @@ class WovenModel:
     Parameters
     ----------
     job : TrainingJob
-    numbers : callable
-        Gives the :class:`~bitstep.devices.cpu.integer.Epoch` of a job and an entry of its epochs.
     """
 
-    def __init__(self, job: TrainingJob, numbers: Callable[..., Epoch]):
-        self.job, self._numbers = job, numbers
+    def __init__(self, job: TrainingJob):
+        self.job = job
         length, n_features = padded(job.n_features), job.n_features
         levels, none = np.zeros(length, np.int32), np.empty(0, np.uint64)
         self.arrays = Arrays(
@@ -191,7 +190,7 @@ class WovenModel:
     def begin(self, rows: np.ndarray, rule: Rule, steps) -> Callable[..., int]:
         """Begin an epoch over these packed rows; return the function that takes a portion."""
         self.arrays.state[[words.BOUND, words.PENDING]] = words.LIMIT, 0
-        numbers = self._numbers(self.job.at(steps), steps)
+        numbers = epoch_numbers(self.job.at(steps), steps)
         shape = woven_shape(self.job, steps.planes)
         return lambda *portion: take_woven_rows(rows, shape, rule, numbers, self.arrays, *portion)
 

@@ -28,15 +28,10 @@ from bitstep.gradients.codecs.nesting import (
     decode_corrections,
     encode_corrections,
     fold,
+    fold_symbols,
     unfold,
 )
-from bitstep.gradients.codecs.uniform import (
-    FRACTION,
-    FRACTION_BITS,
-    LARGEST,
-    Uniform,
-    word_key,
-)
+from bitstep.gradients.codecs.uniform import FRACTION, FRACTION_BITS, LARGEST, Uniform, word_key
 from bitstep.gradients.errors import MessageError
 from bitstep.gradients.vectors import checked_side, checked_vector, of_buckets
 from bitstep.gradients.wire.header import unpack_message
@@ -151,9 +146,8 @@ class Ndqsg(Uniform):
 
     def _nested(self, symbols, coarse) -> bytes:
         """Corrections, checksum, remainders."""
-        remainders = fold(np.arange(self.n_symbols) - self.levels, self.ratio) + self.ratio // 2
         return encode_corrections(coarse, self.most_coarse) + self._checksum(symbols) \
-            + self.coding.encode(remainders.astype(np.uint8)[symbols], self.ratio)
+            + self.coding.encode(fold_symbols(symbols, self.levels, self.ratio), self.ratio)
 
     def _unnested(self, sent, side, scales, key) -> np.ndarray:
         """The symbols of :meth:`_nested`."""
@@ -170,7 +164,7 @@ class Ndqsg(Uniform):
         loops = kernels.find_kernels()
         if loops:
             symbols = np.empty(values.size, np.uint8)
-            coarse = np.empty(values.size, np.int64)
+            coarse = np.empty(values.size, np.int16)
             loops.nest_values(values, side, *self._nesting(scales, values.size, key), symbols,
                               coarse)
             return symbols, coarse

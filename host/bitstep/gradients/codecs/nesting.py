@@ -4,6 +4,7 @@ from math import erfc, exp, pi, sqrt
 
 import numpy as np
 
+from bitstep.gradients import kernels
 from bitstep.gradients.errors import MessageError
 from bitstep.gradients.wire.payloads import PAYLOADS
 from bitstep.gradients.wire.positions import decode_positions, encode_positions, positions_bits
@@ -17,6 +18,24 @@ def fold(indices: np.ndarray, ratio: int) -> np.ndarray:
     paper, in steps.
     """
     return (indices + ratio // 2) % ratio - ratio // 2
+
+
+def fold_symbols(symbols: np.ndarray, levels: int, ratio: int) -> np.ndarray:
+    """Indices modulo the ratio, from 0 on.
+
+    Parameters
+    ----------
+    symbols : ndarray of integers
+        Indices plus ``levels``, from 0 to 255.
+    levels, ratio : int
+    """
+    of_symbol = fold(np.arange(256) - levels, ratio) + ratio // 2
+    loops = kernels.find_kernels()
+    if not loops:
+        return of_symbol[symbols]
+    found = np.empty(symbols.size, np.uint8)
+    loops.look_up(of_symbol.astype(np.uint8), symbols, found)
+    return found
 
 
 def unfold(folded: np.ndarray, centres: np.ndarray, ratio: int, fraction: int) -> np.ndarray:

@@ -83,3 +83,18 @@ def unnest_values(folded, side, factors, bucket_size, alpha, most, ratio, word_k
             sound &= -level <= index <= level
             symbols[at] = np.uint8(index + level)
     return sound
+
+
+@kernel
+def look_up(table, symbols, found):
+    """Entries of symbols.
+
+    Parameters
+    ----------
+    table : uint8 array, shape (256,)
+    symbols : uint8 array, shape (count,)
+    found : uint8 array, shape (count,)
+        Takes the result.
+    """
+    for i in range(symbols.size):
+        found[i] = table[symbols[i]]

@@ -1,9 +1,10 @@
 """Figures that the papers print beside those that came out here, as sections of
 docs/results/gradients.md.
 
-Without options: figures that need no training. With --race: those of a race of FC-300-100.
+Without options: figures that need no training. With --regression: linear regressions of the QCS
+paper. With --race: figures of a race of FC-300-100.
 
-    bitstep gradients race fc --steps 60 --seeds 2 --budget-mb 0 --out DIR \\
+    bitstep gradients race fc --steps 40 --seeds 2 --step 0.0625 --budget-mb 0 --out DIR \\
         --codecs $(python -m bitstep_lab.gradients.papers --codecs)
     python -m bitstep_lab.gradients.papers --race DIR
 """
@@ -12,7 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from bitstep_lab.gradients.papers import alq, dq_sgd, dqsg, qcs, trained, zipml
+from bitstep_lab.gradients.papers import alq, dq_sgd, dqsg, qcs, regression, trained, zipml
 from bitstep_lab.gradients.papers.claims import runs_table, table
 from bitstep_lab.gradients.papers.training import RUNS
 
@@ -58,11 +59,16 @@ def main(arguments: list[str] | None = None) -> None:
                                      prog="python -m bitstep_lab.gradients.papers",
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     choice = parser.add_mutually_exclusive_group()
+    choice.add_argument("--regression", action="store_true",
+                        help="train linear regressions with several step sizes")
     choice.add_argument("--codecs", action="store_true", help="print the codecs of the race")
     choice.add_argument("--race", metavar="DIR", type=Path, help="report of the race")
     options = parser.parse_args(arguments)
     if options.codecs:
         print(" ".join(trained.CODECS))
+    elif options.regression:
+        found = regression.curves()
+        print(f"{regression.table(found)}\n\n{table(regression.claims(found))}")
     elif options.race:
         try:
             print(trained_section(options.race))

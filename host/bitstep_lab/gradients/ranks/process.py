@@ -5,12 +5,14 @@ import datetime
 import multiprocessing
 import os
 import pickle
+import shutil
 import socket
 import threading
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 FACTS, STORE, LOG = "facts", "store", "log-"
+START_S = 300.0         # in which all processes must have begun
 
 
 def run_process(rank: int, n_ranks: int, folder: str, line: Connection, limit_s: float) -> None:
@@ -27,7 +29,7 @@ def run_process(rank: int, n_ranks: int, folder: str, line: Connection, limit_s:
     limit_s : float
         Of every wait for another rank.
     """
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
     log = os.open(str(Path(folder, f"{LOG}{rank}")), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):               # gloo prints; the terminal belongs to the parent
         os.dup2(log, stream)
@@ -67,10 +69,11 @@ def _join(rank: int, n_ranks: int, folder: str, limit_s: float):
     own = [name for _, name in socket.if_nameindex() if name.startswith("lo")]
     if own:             # all ranks are on this machine, whatever its name resolves to
         os.environ.setdefault("GLOO_SOCKET_IFNAME", own[0])
-    limit = datetime.timedelta(seconds=limit_s)
     store = dist.FileStore(str(Path(folder, STORE)), n_ranks)
-    store.set_timeout(limit)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=n_ranks, timeout=limit)
+    store.set(f"here-{rank}", "")       # torch's import may take longer than a step
+    store.wait([f"here-{other}" for other in range(n_ranks)], datetime.timedelta(seconds=START_S))
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=n_ranks,
+                            timeout=datetime.timedelta(seconds=limit_s))
     return _transport(limit_s)
 
 
@@ -99,8 +102,10 @@ def _transport(limit_s: float):
     return Transport()
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(folder: str) -> None:
+    """End this process when its parent has ended in any way, and leave no file behind."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         wait([parent.sentinel])
+        shutil.rmtree(folder, ignore_errors=True)
         os._exit(1)

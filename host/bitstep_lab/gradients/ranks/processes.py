@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Model
-from bitstep_lab.gradients.ranks.process import FACTS, LOG, run_process
+from bitstep_lab.gradients.ranks.process import FACTS, LOG, START_S, run_process
 from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.gradients.training import Setting
 
@@ -102,7 +102,7 @@ class RankProcesses:
             for line in self._lines:
                 with contextlib.suppress(BrokenPipeError):      # its process has ended: see _wait
                     line.send((contestant, setting, seed))
-            return self._wait("done", progress)[0]
+            return self._wait("done", progress, self.limit_s)[0]
         except BaseException:
             self.close(0.0)
             raise
@@ -140,18 +140,19 @@ class RankProcesses:
                 process.start()
                 self._processes.append(process)
                 theirs.close()
-        self._wait("ready", lambda step: None)
+        self._wait("ready", lambda step: None, START_S)
 
-    def _wait(self, kind: str, progress: Callable[[int], None]) -> list[Any]:
+    def _wait(self, kind: str, progress: Callable[[int], None], limit_s: float) -> list[Any]:
         """What every rank says with the word ``kind``, in the order of the ranks."""
         found: dict[int, Any] = {}
         while len(found) < self.n_workers:
             open_lines = [line for rank, line in enumerate(self._lines) if rank not in found]
             # Ranks have the same limit for each other, and tell more of what is wrong.
-            ready = wait(open_lines, self.limit_s + OTHERS_S)
+            ready = wait(open_lines, limit_s + OTHERS_S)
             if not ready:
-                raise RuntimeError(f"no worker has finished a step for {self.limit_s:g} s, so all "
-                                   "were ended; if a step takes so long, give a larger --timeout")
+                raise RuntimeError(f"no worker has been {kind} or finished a step for {limit_s:g} "
+                                   "s, so all were ended; if a step takes so long, give a larger "
+                                   "--timeout")
             for line in ready:
                 rank = self._lines.index(line)      # type: ignore
                 said = _received(self._lines[rank])
@@ -191,7 +192,8 @@ class RankProcesses:
         lines = log.read_text("utf-8", "replace").split("\n") if log.exists() else []
         last = next((line for line in reversed(lines) if line.strip()), "")
         return f"worker {rank} was ended {how}, so all workers were ended" + (
-            f"; its last line: {last.strip()}" if last else "")
+            f" (its last line: {last.strip()})" if last else "") + \
+            "; finished runs are kept, and the same command goes on from there"
 
 
 def _is_cause(said: Any) -> bool:

@@ -10,7 +10,7 @@ from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Model, Parameters
 from bitstep_lab.gradients.ranks.watching import WatchedExchange
 from bitstep_lab.gradients.samples import Samples
-from bitstep_lab.gradients.training import Batches, Record, Setting
+from bitstep_lab.gradients.training import Batches, Record, Setting, descend
 from bitstep_lab.gradients.workers import Exchange, relative_error
 
 GO, STOP = b"\1", b"\0"
@@ -57,8 +57,7 @@ def train_rank(transport: Transport, model: Model, samples: Samples, contestant:
             if record is not None:
                 record.diverged()
             continue
-        for name, value in parameters.items():
-            parameters[name] = value - np.float32(setting.step) * average[name]
+        descend(parameters, setting.step, average)
         done = _gathered(transport, aggregator, watch, average)
         if record is not None:
             record.write(parameters, done, aggregator.codecs)

@@ -11,12 +11,12 @@ import pytest
 from bitstep.gradients.codecs.levels.distribution import Mixture
 from bitstep.gradients.codecs.levels.fitting import (
     Objective,
-    _sweep,
     best_multiplier,
     coordinate_descent,
     dense_start,
     gradient_descent,
     multiplier_slope,
+    sweep,
 )
 
 PARTS = (np.array([0.0, -0.3, 0.9]), np.array([0.02, 0.4, 0.3]), np.array([0.2, 0.5, 0.3]))
@@ -87,7 +87,7 @@ def test_no_sweep_raises_the_variance(seed):
     free = np.linspace(0 if folded else -1, 1, int(rng.integers(3, 10)))[1:-1]
     values = [objective.value(free)]
     for _ in range(12):
-        free = _sweep(objective, free)
+        free = sweep(objective, free)
         values.append(objective.value(free))
     assert (np.diff(values) <= 1e-9 * np.array(values[1:])).all()
     assert values[-1] < values[0]

@@ -116,19 +116,32 @@ def coordinate_descent(objective: Objective, starts: list[np.ndarray]) -> np.nda
     tried = []
     for start in starts:
         for _ in range(TRIAL_SWEEPS):
-            start = _sweep(objective, start)
+            start = sweep(objective, start)
         tried.append(start)
     free, change = min(tried, key=objective.value), 0.0
     for _ in range(MAX_SWEEPS):
         # Levels that the next sweep will move anyway need few digits more than it moves them.
-        before, free = free, _sweep(objective, free, max(change, ACCURACY) / 100)
+        before, free = free, sweep(objective, free, max(change, ACCURACY) / 100)
         change = float(np.max(np.abs(free - before)))
         if change < ACCURACY:
             break
     return free
 
 
-def _sweep(objective, free, accuracy=ACCURACY / 100):
+def sweep(objective: Objective, free: np.ndarray, accuracy: float = ACCURACY / 100) -> np.ndarray:
+    """Move every free level once to its best place between its neighbours.
+
+    Parameters
+    ----------
+    objective : Objective
+    free : ndarray of float64, shape (s,)
+    accuracy : float
+        Of the places.
+
+    Returns
+    -------
+    free : ndarray of float64, shape (s,)
+    """
     for first in (0, 1):
         free = _best_between(objective, free, np.arange(first, free.size, 2), accuracy)
     return free

@@ -1,0 +1,167 @@
+"""Several models on the native device, trained while their rows are read once."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from bitstep.devices.cpu import tiles, words
+from bitstep.devices.cpu.arithmetic import Rule
+from bitstep.devices.cpu.decoding import byte_tables, padded, row_format
+from bitstep.devices.cpu.numbers import epoch_numbers, level_tables_of, read_only, rule_of
+from bitstep.devices.cpu.portions import dithers_of, portions
+from bitstep.devices.cpu.rows import Epoch
+from bitstep.devices.software import SoftwareDevice
+from bitstep.golden.sgd import EpochModel
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.registers import Error, Saturation
+from bitstep.pipeline.results import (
+    ModelsInterrupted,
+    Outcome,
+    RunTimeoutError,
+    SaturationError,
+    run_error,
+)
+
+TILE_BYTES = 1 << 14        # levels of a tile: with a model of its size they fit the nearest cache
+MIN_TILE_ROWS, MAX_TILE_ROWS = 4, 256
+
+
+class JointRun:
+    """Run of several jobs that read the same rows.
+
+    A tile of rows is decoded, then every model takes it (:mod:`bitstep.devices.cpu.tiles`).
+
+    Parameters
+    ----------
+    device : SoftwareDevice
+        Its name and results are the run's.
+    jobs : sequence of TrainingJob
+        Of integer rows without refetching, any two of which share their rows
+        (:func:`bitstep.pipeline.job.share_rows`).
+    look : callable
+        Called after every portion; it may raise KeyboardInterrupt.
+    """
+
+    def __init__(self, device: SoftwareDevice, jobs: Sequence[TrainingJob],
+                 look: Callable[[], None]):
+        self.device, self.jobs, self._look = device, jobs, look
+        job, count = jobs[0], len(jobs)
+        self.shape = row_format(job.config, job.n_features)
+        length = padded(job.n_features)
+        rows = min(max(TILE_BYTES // length, MIN_TILE_ROWS), MAX_TILE_ROWS)
+        levels = np.zeros((rows, length), np.int8)
+        self.tile = tiles.Tile(levels, levels.copy() if self.shape.two_levels else levels,
+                               byte_tables(job.config), level_tables_of(job),
+                               np.zeros(length, np.int64))
+        streams = _numbers([(id(job.labels), job.label_format) for job in jobs])
+        self._streams = [jobs[streams.index(number)] for number in range(max(streams) + 1)]
+        self.models = tiles.Models(
+            **{name: np.zeros((count, length), np.int32) for name in ("model", "seen", "pending")},
+            coefficients=np.zeros((count, length), np.int64), state=np.zeros((count, 5), np.int64),
+            rules=np.zeros((count, len(Rule._fields)), np.int64),
+            epochs=np.zeros((count, len(Epoch._fields)), np.int64),
+            endings=np.zeros(count, np.int64), streams=np.array(streams),
+            keys=np.zeros(count, np.int64), turns=np.zeros((count, 3), np.int64))
+        for number, job in enumerate(jobs):
+            self.models.model[number, :job.n_features] = job.model
+            self.models.coefficients[number, :job.n_features] = job.coefficients
+            self.models.state[number, words.INTERCEPT] = job.intercept
+        self.done: list[list[EpochModel]] = [[] for _ in jobs]
+
+    def train(self, timeout_s: float, on_epoch: Callable[[int], None] | None,
+              to_the_end: bool) -> list[Outcome]:
+        """Run to the end; see :meth:`bitstep.pipeline.device.Device.train_models`."""
+        self._take(read_only(self.jobs[0].rows[0]), 0, 0)       # compiles, or loads, the kernels
+        reported, started = 0, time.monotonic()
+        try:
+            for _ in self._portions():
+                while on_epoch and reported < self._epochs_done():
+                    reported += 1
+                    on_epoch(reported)
+                elapsed, started = time.monotonic() - started, time.monotonic()
+                if elapsed > timeout_s and self._running():
+                    raise self._timeout(elapsed, timeout_s)
+                if self.models.endings.any() and not to_the_end:
+                    break
+            return self.outcomes()
+        except KeyboardInterrupt:
+            raise ModelsInterrupted(self.outcomes()) from None
+
+    def outcomes(self) -> list[Outcome]:
+        """Finished epochs of every model, or the error with which it ended."""
+        found: list[Outcome] = []
+        for job, done, ending in zip(self.jobs, self.done, self.models.endings.tolist(),
+                                     strict=True):
+            result = self.device.result(job, done, saturated=bool(ending))
+            error = run_error(Error.SATURATED, ending, result, len(job.epochs)) if ending else None
+            found.append(error if isinstance(error, SaturationError) else result)
+        return found
+
+    def _portions(self) -> Iterator[None]:
+        """Train; yield after every portion of an epoch."""
+        job = self.jobs[0]
+        for number in range(len(job.epochs)):
+            self._begin(number)
+            rows = read_only(job.rows[number % len(job.rows)])
+            for first, n_rows in portions(job, len(self.jobs)):
+                self._take(rows, first, n_rows)
+                self._look()
+                if first + n_rows == job.n_rows:
+                    self._keep()
+                yield
+            if self.models.endings.all():
+                return
+
+    def _begin(self, number: int) -> None:
+        """Begin an epoch: numbers of every model that has not ended."""
+        models = self.models
+        models.state[:, [words.BOUND, words.PENDING, words.REFETCHED]] = words.LIMIT, 0, 0
+        keys = [job.epochs[number].key for job in self.jobs]
+        models.keys[:] = _numbers(keys)
+        self._keys = list(dict.fromkeys(keys))
+        for place, job in enumerate(self.jobs):
+            rule = rule_of(job, job.epochs[number])
+            if rule is not None:
+                models.rules[place] = rule
+                models.epochs[place] = epoch_numbers(job, job.epochs[number])
+            elif not models.endings[place]:
+                models.endings[place] = Saturation.UPDATE
+
+    def _take(self, rows: np.ndarray, first: int, n_rows: int) -> None:
+        """Take rows; none of them, of a run that has not begun."""
+        labels = np.stack([job.stored_labels(first, n_rows) for job in self._streams])
+        dithers = np.stack([dithers_of(key, first, n_rows) for key in self._keys])
+        tiles.take_tiles(rows, self.shape, self.tile, self.models, labels, dithers, first)
+
+    _keys: Sequence[int] = (0,)     # of the epoch, each once
+
+    def _keep(self) -> None:
+        """Keep the models after an epoch."""
+        for place, job in enumerate(self.jobs):
+            if not self.models.endings[place]:
+                self.done[place].append(EpochModel(
+                    self.models.model[place, :job.n_features].copy(),
+                    int(self.models.state[place, words.INTERCEPT])))
+
+    def _epochs_done(self) -> int:
+        return sum(map(len, self.done))
+
+    def _running(self) -> bool:
+        """True if a model has epochs left."""
+        return any(len(done) < len(job.epochs) and not ending for job, done, ending in zip(
+            self.jobs, self.done, self.models.endings, strict=True))
+
+    def _timeout(self, elapsed: float, timeout_s: float) -> RunTimeoutError:
+        epochs = len(self.jobs[0].epochs) * len(self.jobs)
+        return RunTimeoutError(
+            f"Device {self.device.name!r} took {elapsed:.1f} s for {self.device.portion} of "
+            f"{len(self.jobs)} models, more than the limit of {timeout_s:g} s, with "
+            f"{self._epochs_done()} of {epochs} epochs done; give it more time or use fewer rows",
+            self.device.result(self.jobs[0], self.done[0], saturated=False))
+
+
+def _numbers(things: Sequence) -> list[int]:
+    """Number of each thing, in the order in which they first occur."""
+    known = {thing: number for number, thing in enumerate(dict.fromkeys(things))}
+    return [known[thing] for thing in things]

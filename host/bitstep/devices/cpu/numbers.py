@@ -1,0 +1,43 @@
+"""Numbers and arrays of a job as the kernels take them."""
+
+import numpy as np
+
+from bitstep.devices.cpu.arithmetic import Rule
+from bitstep.devices.cpu.rows import Epoch
+from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
+from bitstep.pipeline.config import SHIFT_UNIT
+from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.registers import Loss
+
+
+def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
+    """Numbers of an epoch's updates; None if the step of a derivative of 1 does not fit."""
+    step = derivative_step(job, steps)
+    linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
+    if step >= MAX_DERIVATIVE_STEP and not linear:
+        return None
+    return Rule(int(job.loss), steps.mantissa, SHIFT_UNIT * steps.shift, 0 if linear else step,
+                job.label_shift)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that may not be written: one type for the compiler, mapped from a file or not."""
+    view = np.asarray(array).view()
+    view.flags.writeable = False
+    return view
+
+
+def level_tables_of(job: TrainingJob) -> np.ndarray:
+    """The tables of a job; of no features if it has none."""
+    tables = np.empty((0, 1), np.int8) if job.level_tables is None else job.level_tables
+    return read_only(np.ascontiguousarray(tables))
+
+
+def epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> Epoch:
+    """Numbers of an epoch, as the kernels take them."""
+    margin = job.cell_half_levels * lookahead * job.n_features * job.config.level_limit
+    return Epoch(
+        job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,
+        steps.threshold, job.box_limit, job.cell_half_levels, steps.correction_mantissa,
+        SHIFT_UNIT * steps.correction_shift, job.config.level_limit, job.config.fine_fraction,
+        margin, job.constant_intercept)

@@ -1,0 +1,25 @@
+"""Portions of an epoch: rows that are taken between two looks at clock and keyboard."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bitstep.devices.cpu.arithmetic import fill_dithers
+from bitstep.pipeline.job import TrainingJob
+
+PORTION_VALUES = 1 << 24    # values in a portion: some 10 milliseconds
+PORTION_ROWS = 1 << 16
+
+
+def portions(job: TrainingJob, n_models: int = 1) -> Iterator[tuple[int, int]]:
+    """First row and number of rows of every portion of an epoch, of so many models."""
+    size = min(PORTION_ROWS, max(8, PORTION_VALUES // job.n_features // n_models // 8 * 8))
+    for first in range(0, job.n_rows, size):
+        yield first, min(size, job.n_rows - first)
+
+
+def dithers_of(key: int, first: int, n_rows: int) -> np.ndarray:
+    """Dithers of rows, int64; ``first`` is a multiple of 4."""
+    dithers = np.empty(n_rows, np.int64)
+    fill_dithers(key, first, dithers)
+    return dithers

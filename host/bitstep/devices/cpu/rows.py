@@ -1,0 +1,146 @@
+"""Steps of a row that do not depend on how its update is found: periods, batches, levels."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bitstep.compiling import compiled, uncounted
+from bitstep.devices.cpu.decoding import decode_row, look_up_row
+from bitstep.devices.cpu.words import (
+    BOUND,
+    CORRECTION,
+    INTERCEPT,
+    LIMIT,
+    MODEL,
+    PENDING,
+    SEEN_INTERCEPT,
+    correction,
+)
+
+
+class Epoch(NamedTuple):
+    """Numbers of an epoch, all int64 (:class:`bitstep.pipeline.job.TrainingJob`).
+
+    Attributes
+    ----------
+    n_rows, level, batch, correction_period, proximal_period, threshold, box_limit, cell : int
+    correction_mantissa, correction_shift : int
+        A correction is ``word * coefficient * mantissa / 2**shift``.
+    level_limit, fine_fraction : int
+        Of the configuration.
+    lookahead_margin : int
+        With refetching: what updates of 1 by all rows in flight can change of twice a product.
+    constant_intercept : int
+        Added to the intercept at the boundaries of corrections.
+    """
+
+    n_rows: int
+    level: int
+    batch: int
+    correction_period: int
+    proximal_period: int
+    threshold: int
+    box_limit: int
+    cell: int
+    correction_mantissa: int
+    correction_shift: int
+    level_limit: int
+    fine_fraction: int
+    lookahead_margin: int
+    constant_intercept: int
+
+
+class Arrays(NamedTuple):
+    """Arrays of a run; those of a model have length ``padded(n_features)``, zero at the end.
+
+    Attributes
+    ----------
+    model, seen : ndarray of int32
+        The model, and what the rows of a batch meet.
+    pending : ndarray of int32
+        Correction that the next boundary adds.
+    coefficients, constants : ndarray of int64
+        What a correction multiplies with a word, and adds.
+    dot_levels, gradient_levels : ndarray of int8 (of woven rows int32)
+        Of the row that is taken; the same array where codes have one level.
+    lookup : ndarray of uint64, shape (2, 256)
+    level_tables : ndarray of int8, shape (n_features, 2 ** bits)
+        Of no features where codes are levels.
+    state : ndarray of int64
+    """
+
+    model: np.ndarray
+    seen: np.ndarray
+    pending: np.ndarray
+    coefficients: np.ndarray
+    constants: np.ndarray
+    dot_levels: np.ndarray
+    gradient_levels: np.ndarray
+    lookup: np.ndarray
+    level_tables: np.ndarray
+    state: np.ndarray
+
+
+@compiled
+def uncounted_arrays(arrays):
+    """The same arrays without their owners (:data:`bitstep.compiling.uncounted`)."""
+    return Arrays(
+        uncounted(arrays.model), uncounted(arrays.seen), uncounted(arrays.pending),
+        uncounted(arrays.coefficients), uncounted(arrays.constants),
+        uncounted(arrays.dot_levels), uncounted(arrays.gradient_levels), uncounted(arrays.lookup),
+        uncounted(arrays.level_tables), uncounted(arrays.state))
+
+
+@compiled
+def next_multiple(row, period):
+    """Least multiple of a period that is at least ``row``; -1 of period 0. (A division a row would
+    take longer than a short row.)
+    """
+    return row + (-row) % period if period else np.int64(-1)
+
+
+@compiled
+def begin_batch(epoch, arrays, seen):
+    """Let a batch begin: its rows meet the model as it is now."""
+    if epoch.batch > 1:
+        seen[:] = arrays.model
+    arrays.state[SEEN_INTERCEPT] = arrays.state[INTERCEPT]
+
+
+@compiled
+def decode(rows, row, shape, arrays, dot_levels, gradient_levels):
+    """Write the levels of a row; where codes have one level, to ``dot_levels`` alone."""
+    decode_row(rows, row, shape, shape.dot, arrays.lookup[0], dot_levels)
+    if shape.tabled:
+        look_up_row(shape, arrays.level_tables, dot_levels)
+    if shape.two_levels:
+        decode_row(rows, row, shape, shape.gradient, arrays.lookup[1], gradient_levels)
+
+
+@compiled
+def correct(epoch, arrays, row):
+    """Add the correction that is due and compute the next one; return 0 or a Saturation."""
+    model, pending, state = arrays.model, arrays.pending, arrays.state
+    if state[PENDING]:
+        largest = np.int64(0)
+        for j in range(model.size):
+            word = np.int64(model[j]) + pending[j]
+            if word < -LIMIT or word >= LIMIT:
+                return MODEL
+            model[j] = word
+            largest = max(largest, abs(word))
+        state[BOUND] = largest
+        state[INTERCEPT] += correction(0, 0, epoch.correction_shift,
+                                       epoch.constant_intercept * epoch.correction_mantissa)
+        if state[INTERCEPT] < -LIMIT or state[INTERCEPT] >= LIMIT:
+            return MODEL
+    state[PENDING] = row + epoch.correction_period < epoch.n_rows
+    if state[PENDING]:
+        for j in range(model.size):
+            exact = correction(model[j], arrays.coefficients[j] * epoch.correction_mantissa,
+                               epoch.correction_shift,
+                               arrays.constants[j] * epoch.correction_mantissa)
+            if exact < -LIMIT or exact >= LIMIT:
+                return CORRECTION
+            pending[j] = exact
+    return 0

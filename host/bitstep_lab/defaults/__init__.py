@@ -1,0 +1,1 @@
+"""Defaults of the estimators against those of scikit-learn."""

@@ -1,0 +1,102 @@
+"""``bitstep train --sweep``: candidates on the same rows, a table, and the best model."""
+
+import json
+
+import numpy as np
+import pytest
+from command_line import train
+
+from bitstep.cli import main
+from bitstep.pipeline.results import ModelsInterrupted
+from bitstep.training.model_file import load_model
+
+
+def sweep(*arguments, device="golden"):
+    return main(["train", *map(str, arguments), "--device", device, "--epochs", "3"])
+
+
+@pytest.mark.parametrize("device", ["golden", "cpu"])
+@pytest.mark.parametrize("source, rows", [(0, 45), (0, 60), (2, 45)])
+def test_best_model_is_the_one_trained_alone(numbers, tmp_path, capsys, device, source, rows):
+    """With and without test rows; a regression and three classes."""
+    data = [numbers[source], "--train-rows", rows, "--model", "ls-svm" if source else "linreg"]
+    assert sweep(*data, "--sweep", "step=0.002,0.05,auto", "--sweep", "l2=0,0.1", "--out",
+                 tmp_path / "best.npz", "--report", tmp_path / "best.json", device=device) == 0
+    text = capsys.readouterr().out
+    report = json.loads((tmp_path / "best.json").read_text())
+    entries = report["sweep"]
+    assert [entry["parameters"] for entry in entries] == [
+        {"step": step, "l2": l2} for step in (0.002, 0.05, "auto") for l2 in (0, 0.1)]
+    accuracy = rows < 60 and source == 2
+    measure = [entry["test_metric" if rows < 60 else "train_loss"] for entry in entries]
+    best = int(np.argmax(measure) if accuracy else np.argmin(measure))
+    chosen = entries[best]["parameters"]
+    assert f"--step {chosen['step']} --l2 {chosen['l2']:g}\n" in text
+    assert ("no penalty can lower" in text) == (rows == 60)
+    assert len([line for line in text.splitlines() if line.endswith("  best")]) == 1
+    for number, entry in enumerate(entries):
+        options = [f"--{name}={value}" for name, value in entry["parameters"].items()]
+        alone = tmp_path / "alone.json"
+        assert train(*data, *options, "--epochs", 3, "--out", tmp_path / "alone.npz",
+                     "--report", alone) == 0
+        found = json.loads(alone.read_text())
+        last = found["history"][-1]
+        for measured in ("train_loss", "test_metric"):
+            assert entry[measured] == (last[measured] and pytest.approx(last[measured], rel=1e-12))
+        if number == best:
+            assert report["coef"] == found["coef"]
+            assert report["history"] == found["history"]
+            own, other = (load_model(tmp_path / name) for name in ("best.npz", "alone.npz"))
+            assert np.array_equal(own.coef, other.coef)
+            assert own.config == other.config
+
+
+def test_candidates_with_and_without_l1(numbers, tmp_path):
+    """The pipeline has proximal steps for all of them."""
+    assert sweep(numbers[0], "--sweep", "l1=0,0.1", "--report", tmp_path / "run.json") == 0
+    assert json.loads((tmp_path / "run.json").read_text())["config"]["pipeline"]["proximal"]
+
+
+def test_candidates_that_leave_their_range(numbers, capsys):
+    assert sweep(numbers[0], "--sweep", "step=900,0.01") == 0
+    out = capsys.readouterr().out
+    assert "left the range in epoch 1" in out
+    assert "by the training loss: --step 0.01" in out
+    assert sweep(numbers[0], "--sweep", "step=900,800") == 1
+    assert "All 2 candidates left the range of a number. The first one: Training left" \
+        in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--sweep", "bits=3,4"], "must be one of step, l2, l1, box"),
+    (["--sweep", "step"], "must be a number above 0"),
+    (["--sweep", "step=1,-1"], "must be a number above 0, not '-1'"),
+    (["--sweep", "l2=1,1.0"], "must have each value once"),
+    (["--sweep", "l2=1", "--sweep", "l2=2"], "--sweep l2 was given twice"),
+    (["--sweep", "step=1", "--step", "2"], "--step does not go together with --sweep step"),
+    (["--sweep", "step=1", "--checkpoint", "x"], "--checkpoint does not go together with --sweep"),
+    (["--sweep", "step=1", "--schedule", "steps.txt"], "--step does not go together with a file")])
+def test_options_that_do_not_go_together(numbers, tmp_path, monkeypatch, capsys, options, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "steps.txt").write_text("0.1\n0.1\n0.1\n")
+    try:
+        code = sweep(numbers[0], *options)
+    except SystemExit as stopped:
+        code = stopped.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_interrupt(numbers, tmp_path, monkeypatch, capsys):
+    """After an epoch of all the best is written; before that nothing is."""
+    from bitstep.devices.golden import GoldenDevice
+    real = GoldenDevice.train
+
+    def train_models(device, jobs, *, on_epoch, **_):
+        raise ModelsInterrupted([real(device, job) for job in jobs][:kept])
+    monkeypatch.setattr(GoldenDevice, "models", 8)
+    monkeypatch.setattr(GoldenDevice, "train_models", train_models)
+    for kept in (1, 2):
+        assert sweep(numbers[0], "--sweep", "step=0.01,0.02", "--out", tmp_path / "m.npz") == 130
+        assert (tmp_path / "m.npz").exists() == (kept == 2)
+        assert ("every candidate had an epoch" in capsys.readouterr().err) == (kept == 1)

@@ -1,0 +1,164 @@
+"""Scaler ``quantile``: outliers in estimators, on the command line and in files."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
+from bitstep.cli import main
+from bitstep.quantization import load_quantized, quantize_rows
+from bitstep.quantization.scaling import RangeWarning
+from bitstep.training.losses import code_accuracies
+from bitstep.training.model_file import ModelFileError, load_model
+from bitstep.training.train import class_outputs
+
+RNG = np.random.default_rng(5)
+CLEAN = RNG.standard_normal((1200, 6))
+LABELS = (CLEAN @ [1, -2, 0.5, 1, 0, 3] > 0).astype(int)
+ROWS = CLEAN.copy()
+ROWS[17] = 100.0
+
+
+def fitted(**options):
+    return LowPrecisionClassifier(random_state=0, **options).fit(ROWS[:600], LABELS[:600])
+
+
+def test_an_outlier_costs_nothing():
+    model = fitted()
+    assert model.clip_range_ is not None
+    assert np.abs(model.clip_range_).max() < 6
+    assert model.clipped_["features"] == 12         # a value at each end of each column
+    score = model.score(CLEAN[600:], LABELS[600:])
+    clean = LowPrecisionClassifier(random_state=0).fit(CLEAN[:600], LABELS[:600])
+    assert clean.clip_range_ is None
+    assert score > clean.score(CLEAN[600:], LABELS[600:]) - 0.01
+    # The rows as clipped give the same model, and the outlier counts as the end.
+    same = LowPrecisionClassifier(random_state=0, scaler="minmax").fit(
+        np.clip(ROWS[:600], *model.clip_range_), LABELS[:600])
+    np.testing.assert_array_equal(model.coef_, same.coef_)
+    assert model.decision_function(ROWS[17:18]) == same.decision_function(
+        model.clip_range_[1:])
+    assert model.history_ == same.history_
+
+
+@pytest.mark.parametrize("scaler", ["minmax", "maxabs"])
+def test_other_scalers_warn(scaler):
+    features = CLEAN.copy()
+    features[3, 4] = -5000
+    with pytest.warns(RangeWarning, match=r"column 4 \(counted from 0\) is from -5000 to .*"
+                      "take 99.9 % of its levels; scaler='quantile' clips it"):
+        LowPrecisionRegressor(scaler=scaler, epochs=1, random_state=0).fit(features, LABELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        LowPrecisionRegressor(epochs=1, random_state=0).fit(features, LABELS)
+
+
+def test_chunks_keep_the_clip_of_the_first_rows():
+    model = LowPrecisionClassifier(random_state=0, schedule="constant")
+    model.partial_fit(ROWS[:600], LABELS[:600])
+    clip = model.clip_range_
+    far = CLEAN[600:].copy()
+    far[0, 0] = 1e9
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")      # of columns that are clipped there is no news
+        model.partial_fit(far, LABELS[600:])
+    assert model.clip_range_ is clip
+    assert model.clipped_["features"] > 12
+    np.testing.assert_array_equal(model.feature_range_, clip)
+
+
+def test_a_given_range_is_not_clipped():
+    model = fitted(feature_range=(-100, 100))
+    assert model.clip_range_ is None
+    assert model.feature_range_[0].tolist() == [-100] * 6
+
+
+def test_files_keep_the_clip(tmp_path):
+    model = fitted()
+    model.save(tmp_path / "model.npz")
+    again = LowPrecisionClassifier.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.clip_range_, model.clip_range_)
+    np.testing.assert_array_equal(again.decision_function(ROWS), model.decision_function(ROWS))
+    stored = load_model(tmp_path / "model.npz")
+    np.testing.assert_array_equal(stored.predict(ROWS), model.predict(ROWS))
+    with pytest.raises(ModelFileError, match=r"clip must have shape \(2, 6\)"):
+        type(stored)(stored.coef, stored.intercept, stored.classes, {}, np.zeros((2, 5)))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "svm", "npz"])
+def test_command_line(tmp_path, capsys, suffix):
+    """Train, quantize in two passes, train on the codes: one model."""
+    data, packed = tmp_path / f"data.{suffix}", tmp_path / "packed.npz"
+    features, labels = np.round(ROWS[:600], 3), LABELS[:600]
+    if suffix == "csv":
+        np.savetxt(data, np.column_stack([features, labels]), "%.3f", delimiter=",")
+    elif suffix == "svm":
+        data.write_text("".join(f"{label} " + " ".join(
+            f"{column + 1}:{value:.3f}" for column, value in enumerate(row)) + "\n"
+            for row, label in zip(features, labels, strict=True)))
+    else:
+        np.savez(data, X=features, y=labels)
+    out = [tmp_path / "a.npz", tmp_path / "b.npz"]
+    assert main(["train", str(data), "--out", str(out[0]), "--epochs", "3"]) == 0
+    assert main(["quantize", str(data), "--out", str(packed)]) == 0
+    assert main(["train", str(packed), "--out", str(out[1]), "--epochs", "3"]) == 0
+    first, second = map(load_model, out)
+    assert first.config["model"] == "logistic"
+    assert first.config["scaler"] == load_quantized(packed).scaler.kind == "quantile"
+    assert first.clip is not None
+    np.testing.assert_array_equal(first.clip, second.clip)
+    np.testing.assert_array_equal(first.coef, second.coef)
+    capsys.readouterr()
+    assert main(["predict", str(out[0]), str(data)]) == 0
+    text = capsys.readouterr().out
+    share = np.mean(first.predict(features) == labels)
+    assert f"accuracy {100 * share:.2f} % on 600 rows" in text
+    assert share > 0.95
+    far = features.copy()
+    far[0, 3] = 5000
+    np.savez(data.with_suffix(".npz"), X=far, y=labels)
+    for command in (["train", "--epochs", "1"], ["quantize", "--out", str(packed)]):
+        assert main([command[0], str(data.with_suffix(".npz")), "--scaler", "minmax",
+                     *command[1:]]) == 0
+        assert "warning: column 3 (counted from 0) is from" in capsys.readouterr().err
+
+
+def test_command_line_chooses_the_model_by_labels_and_encoding(tmp_path):
+    data, packed = tmp_path / "data.npz", tmp_path / "packed.npz"
+    np.savez(data, X=CLEAN[:200], y=LABELS[:200])
+    out = tmp_path / "model.npz"
+    assert main(["train", str(data), "--encoding", "compensated", "--epochs", "1", "--out",
+                 str(out)]) == 0
+    assert load_model(out).config["model"] == "ls-svm"
+    assert main(["quantize", str(data), "--encoding", "compensated", "--bits", "4", "--out",
+                 str(packed)]) == 0
+    assert main(["train", str(packed), "--epochs", "1", "--out", str(out)]) == 0
+    assert load_model(out).config["model"] == "ls-svm"
+    assert main(["quantize", str(data), "--out", str(packed)]) == 0
+    found = load_quantized(packed)
+    assert (found.bits, found.encoding) == (8, "stochastic")
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "squared_error"}, {"bits": 32}], ids=str)
+def test_golden_and_cpu_agree_bit_for_bit(options):
+    rows, labels = ROWS[:150], LABELS[:150]
+    found = [LowPrecisionClassifier(device=name, epochs=2, random_state=0, **options).fit(
+        rows, labels) for name in ("golden", "cpu")]
+    assert found[0].clip_range_ is not None
+    np.testing.assert_array_equal(found[0].coef_, found[1].coef_)
+    assert found[0].counters_ is not None
+
+
+def test_accuracy_of_codes_is_that_of_what_they_stand_for():
+    classes = np.digitize(CLEAN[:300] @ [1, -2, 0.5, 1, 0, 3], [-3, 3])
+    rows = quantize_rows(CLEAN[:300], bits=3, encoding="nearest")
+    weights = RNG.standard_normal((2, 3, 6))
+    offsets = RNG.standard_normal((2, 3))
+    found = code_accuracies(class_outputs(rows, classes, np.arange(3)), weights, offsets)
+    values = np.einsum("rf,eof->ero", rows.levels(slice(0, 300))[0], weights) + offsets[:, None]
+    expected = (values.argmax(axis=2) == classes).mean(axis=1)
+    np.testing.assert_array_equal(found, expected)
+    two = code_accuracies(class_outputs(rows, LABELS[:300], np.arange(2)), weights[:, :1],
+                          offsets[:, :1])
+    np.testing.assert_array_equal(two, ((values[:, :, 0] > 0) == LABELS[:300]).mean(axis=1))

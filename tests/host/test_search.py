@@ -1,0 +1,141 @@
+"""Several targets, and searches whose candidates share passes over the rows."""
+
+import doctest
+from typing import Any
+
+import numpy as np
+import pytest
+import sklearn.base
+from sklearn.model_selection import GridSearchCV
+
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
+from bitstep.pipeline.results import SaturationError
+
+clone: Any = sklearn.base.clone     # its annotations name containers of estimators, too
+DEVICES = ["cpu", "golden"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(3)
+    features = rng.normal(size=(90, 6))
+    return features, features @ rng.normal(size=(6, 3)) * (1, 10, 0.1) + (0, 5, -1)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("batch", [1, 16, 90])
+def test_targets_are_those_of_one_regressor_each(data, device, batch):
+    X, Y = data
+    model = LowPrecisionRegressor(random_state=1, epochs=4, batch=batch, device=device)
+    together = clone(model).fit(X, Y)
+    assert together.coef_.shape == (3, 6)
+    assert together.intercept_.shape == (3,)
+    for column in range(3):
+        alone = clone(model).fit(X, Y[:, column])
+        assert np.array_equal(together.coef_[column], alone.coef_)
+        assert np.allclose(together.predict(X)[:, column], alone.predict(X), rtol=1e-12)
+        assert tuple(together.label_range_[:, column]) == alone.label_range_
+
+
+def test_targets_of_chunks_and_files(data, tmp_path):
+    X, Y = data
+    low, high = Y.min(axis=0), Y.max(axis=0)
+    ranges = {"feature_range": (-5, 5), "label_range": (low, high)}
+    model = LowPrecisionRegressor(random_state=1, schedule="constant", **ranges)
+    singles = [clone(model).set_params(label_range=(low[column], high[column]))
+               for column in range(3)]
+    for part in (slice(30), slice(30, 60), slice(60, 61)):      # the last has one row
+        model.partial_fit(X[part], Y[part])
+        for column, single in enumerate(singles):
+            single.partial_fit(X[part], Y[part, column])
+    assert np.array_equal(model.coef_, [single.coef_ for single in singles])
+    assert np.array_equal(model.intercept_, [single.intercept_ for single in singles])
+    with pytest.raises(ValueError, match="y must have 3 targets, as before, not 1"):
+        model.partial_fit(X, Y[:, 0])
+    model.save(tmp_path / "model.npz")
+    loaded = LowPrecisionRegressor.load(tmp_path / "model.npz")
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert np.array_equal(loaded.partial_fit(X, Y).coef_, model.partial_fit(X, Y).coef_)
+
+
+def test_label_range_of_several_targets(data):
+    with pytest.raises(ValueError, match=r"label_range must be 'auto' or a pair .* shape \(3,\)"):
+        LowPrecisionRegressor(label_range=(np.zeros(2), np.ones(2))).fit(*data)
+
+
+GRID = {"step": [0.003, 0.02], "l2": [0.0, 0.02]}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind, classes", [
+    (LowPrecisionRegressor, 0), (LowPrecisionClassifier, 2), (LowPrecisionClassifier, 3)])
+def test_search_is_a_search_that_trains_one_after_the_other(data, device, kind, classes):
+    X, y = data[0], data[1][:, 0]
+    if classes:
+        y = np.array(list("abc"))[np.digitize(y, np.quantile(y, np.arange(1, classes) / classes))]
+    model = kind(random_state=1, epochs=3, batch=4, device=device)
+    search = LowPrecisionSearchCV(model, GRID, cv=3).fit(X, y)
+    expected = GridSearchCV(model, GRID, cv=3).fit(X, y)
+    assert search.cv_results_["params"] == expected.cv_results_["params"]
+    for name in ("split0_test_score", "split2_test_score", "mean_test_score", "std_test_score"):
+        assert np.array_equal(search.cv_results_[name], expected.cv_results_[name])
+    assert search.best_params_ == expected.best_params_
+    assert search.best_score_ == expected.best_score_
+    assert np.array_equal(search.predict(X), expected.predict(X))
+    assert search.score(X, y) == expected.score(X, y)
+    assert search.n_splits_ == 3
+
+
+def test_candidates_are_estimators_that_fit_by_themselves(data):
+    """Penalties, schedules and ranges; labels of several targets; a second call."""
+    X, Y = data
+    model = LowPrecisionRegressor(random_state=1, epochs=3, device="cpu")
+    candidates: list[dict] = [
+        {}, {"l1": 0.01}, {"box": 0.5, "step": 0.01}, {"schedule": [0.01, 0.02, 0.01]},
+        {"model_range": 64.0, "schedule": "constant"}, {"l2": 0.1, "l1": 0.001}]
+    for _ in range(2):
+        for found, chosen in zip(model.fit_candidates(X, Y, candidates), candidates, strict=True):
+            alone = clone(model).set_params(**chosen).fit(X, Y)
+            assert found.get_params() == alone.get_params()
+            assert np.array_equal(found.coef_, alone.coef_)
+            assert np.array_equal(found.intercept_, alone.intercept_)
+            assert found.history_ == alone.history_
+            assert found.step_ == alone.step_
+            assert found.counters_ == alone.counters_
+    assert not hasattr(model, "coef_")
+
+
+def test_candidates_that_leave_their_range(data):
+    X, y = data[0], data[1][:, 0]
+    model = LowPrecisionRegressor(random_state=1, epochs=3)
+    good, wild = model.fit_candidates(X, y, [{"step": 0.01}, {"step": 500.0}])
+    assert np.array_equal(good.coef_, clone(model).set_params(step=0.01).fit(X, y).coef_)
+    assert isinstance(wild, SaturationError)
+    search = LowPrecisionSearchCV(model, {"step": [500.0, 0.01]}, refit=False).fit(X, y)
+    assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [True, False]
+    assert search.best_params_ == {"step": 0.01}
+    assert search.cv_results_["rank_test_score"].tolist() == [2, 1]
+    with pytest.raises(AttributeError):
+        search.predict(X)
+    with pytest.raises(ValueError, match="All 1 candidates left the range"):
+        LowPrecisionSearchCV(model, {"step": [500.0]}).fit(X, y)
+
+
+@pytest.mark.parametrize("candidates, message", [
+    ([{"bits": 3}], "A candidate may have step, schedule, .* not 'bits'"),
+    ([], "at least one candidate")])
+def test_candidates_that_cannot_share_rows(data, candidates, message):
+    with pytest.raises(ValueError, match=message):
+        LowPrecisionRegressor().fit_candidates(data[0], data[1][:, 0], candidates)
+
+
+def test_search_of_another_estimator(data):
+    from sklearn.linear_model import Ridge
+    with pytest.raises(TypeError, match="must be a LowPrecisionRegressor"):
+        LowPrecisionSearchCV(Ridge(), {"alpha": [1]}).fit(data[0], data[1][:, 0])
+
+
+def test_doctest():
+    for test in doctest.DocTestFinder(recurse=False).find(LowPrecisionSearchCV, "search"):
+        assert test.examples
+        assert doctest.DocTestRunner().run(test).failed == 0
