@@ -65,6 +65,7 @@ CANDIDATE_PARAMETERS = ("step", "schedule", "l2", "l1", "box", "model_range")
 CLASSIFIERS = {kind.sklearn_loss: kind for kind in MODELS.values()
                if kind.task == "classification"}
 
+
 @dataclass(frozen=True, eq=False)
 class _Prepared:
     """Data of a call as the device takes them."""
@@ -76,7 +77,7 @@ class _Prepared:
     kept: bool
     columns: Clipped
     labels: Clipped
-    rows: QuantizedRows
+    rows: QuantizedRows | WovenRows
     outputs: list[QuantizedDataset]
 
 

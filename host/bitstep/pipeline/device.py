@@ -22,6 +22,17 @@ NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes a
 _Self = TypeVar("_Self", bound="Device")
 
 
+def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
+    """True if two jobs read the same packed rows in every epoch, so that their models can take each
+    row side by side. Each keeps labels, steps, periods, keys of the dither and penalties of its
+    own, and is bit for bit what it is alone.
+    """
+    return one.config == other.config and one.n_features == other.n_features \
+        and len(one.epochs) == len(other.epochs) and len(one.rows) == len(other.rows) \
+        and all(mine is others for mine, others in zip(one.rows, other.rows, strict=True)) \
+        and one.level_tables is other.level_tables
+
+
 class Device(Protocol):
     """A pipeline that runs training jobs; as a context manager it closes itself at the end.
 
@@ -114,7 +125,7 @@ class Device(Protocol):
         """Train the models of several jobs, each bit for bit as :meth:`train` does.
 
         A device that can reads rows that the jobs share once for ``models`` of them
-        (:func:`bitstep.pipeline.job.share_rows`). Others train one job after the other, as here.
+        (:func:`share_rows`). Others train one job after the other, as here.
 
         Parameters
         ----------

@@ -31,6 +31,7 @@ from bitstep.pipeline.shapes import (
     check_labels,
     check_level_tables,
     check_rows,
+    check_words,
     check_woven,
 )
 
@@ -247,8 +248,8 @@ class TrainingJob:
             raise ValueError(f"correction_period must be more than the look-ahead "
                              f"({self.lookahead}) for row format 'float32', not "
                              f"{self.correction_period}")
-        self._check_words("coefficients", self.coefficients, COEFFICIENT_WIDTH)
-        self._check_words("model", self.model, MODEL_WIDTH)
+        check_words("coefficients", self.coefficients, self.n_features, COEFFICIENT_WIDTH)
+        check_words("model", self.model, self.n_features, MODEL_WIDTH)
         if not -(1 << MODEL_WIDTH - 1) <= self.intercept < 1 << MODEL_WIDTH - 1:
             raise ValueError(f"intercept must fit {MODEL_WIDTH} bits, not {self.intercept}")
         if not self.epochs:
@@ -257,8 +258,6 @@ class TrainingJob:
         self._check_proximal()
         self._check_fine()
         check_woven(self)
-        if self.constants is not None:
-            self._check_words("constants", self.constants, MODEL_WIDTH)
         check_level_tables(self.level_tables, config, self.n_features)
 
     def _check_loss(self):
@@ -296,20 +295,3 @@ class TrainingJob:
             raise ValueError("Refetching is for the hinge loss and a batch of 1, not for "
                              f"{self.loss.name} and {self.batch}")
         check_fine_rows(self.fine_rows, self.n_rows, self.n_features)
-
-    def _check_words(self, name, words, width):
-        if words.shape != (self.n_features,):
-            raise ValueError(f"{name} must have shape ({self.n_features},), not {words.shape}")
-        if len(words) and (words.min() < -(1 << width - 1) or words.max() >= 1 << width - 1):
-            raise ValueError(f"{name} must fit {width} bits, signed")
-
-
-def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
-    """True if two jobs read the same packed rows in every epoch, so that their models can take each
-    row side by side. Each keeps labels, steps, periods, keys of the dither and penalties of its
-    own, and is bit for bit what it is alone.
-    """
-    return one.config == other.config and one.n_features == other.n_features \
-        and len(one.epochs) == len(other.epochs) and len(one.rows) == len(other.rows) \
-        and all(mine is others for mine, others in zip(one.rows, other.rows, strict=True)) \
-        and one.level_tables is other.level_tables

@@ -89,10 +89,20 @@ def check_woven(job: Any) -> None:
                          f"and {job.intercept_level}; store labels with fewer bits")
     if (job.constants is not None or job.constant_intercept) and not job.correction_period:
         raise ValueError("constants need a correction_period, and there is none")
+    if job.constants is not None:
+        check_words("constants", job.constants, job.n_features, MODEL_WIDTH)
     limit = 1 << MODEL_WIDTH - 1
     if not -limit <= job.constant_intercept < limit:
         raise ValueError(f"constant_intercept must fit {MODEL_WIDTH} bits, "
                          f"not {job.constant_intercept}")
+
+
+def check_words(name: str, words: np.ndarray, n_features: int, width: int) -> None:
+    """Raise ValueError unless there is a signed number of ``width`` bits for each feature."""
+    if words.shape != (n_features,):
+        raise ValueError(f"{name} must have shape ({n_features},), not {words.shape}")
+    if len(words) and (words.min() < -(1 << width - 1) or words.max() >= 1 << width - 1):
+        raise ValueError(f"{name} must fit {width} bits, signed")
 
 
 def _check(name, array, dtype, shape):

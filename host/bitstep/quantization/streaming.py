@@ -34,7 +34,7 @@ from bitstep.quantization.woven import PLANES, WovenEncoder, WovenOptions
 
 PART_BYTES = 1 << 27        # of positions that are in memory at a time
 
-_HEADER_BYTES = 1 << 16     # more than the header of a quantized data set has
+_HEADER_BYTES = 1 << 16     # more than a header has
 _PIECE_BYTES = 1 << 22      # of the temporary file that are read at a time
 
 Encoder = RowEncoder | WovenEncoder
@@ -269,13 +269,12 @@ def _shuffled_on_disk(table: Table, chosen: Chosen, encoder: Encoder,
             edges = np.flatnonzero(np.diff(sorted_parts)) + 1
             for group in np.split(order, edges):
                 part = part_of[rows[group[0]]]
-                write_at(file, int(ends[part]) * row_bytes,
-                         positions[group].data.cast("B"), path)
+                write_at(file, int(ends[part]) * row_bytes, positions[group].data.cast("B"), path)
                 ends[part] += len(group)
         del part_of
         for start in starts:
-            yield from _cut(_read_part(file, chosen.order[start:start + size], int(start),
-                                       encoder), encoder)
+            order = chosen.order[start:start + size]
+            yield from _cut(_read_part(file, order, int(start), encoder), encoder)
 
 
 def _read_part(file, order: np.ndarray, start: int, encoder: Encoder) -> np.ndarray:

@@ -44,6 +44,7 @@ class WovenOptions:
 
     levels = "uniform"
     copies = 1
+    fine_rows = False
 
     def __post_init__(self):
         check_integer("seed", self.seed, 0)

@@ -14,8 +14,8 @@ from bitstep.pipeline.results import (
 )
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.bit_centred import BitCentred, BitCentredRun, OuterStep
-from bitstep.training.choices import check_planes
 from bitstep.training.objective import Objective, Training
+from bitstep.training.planes import check_planes
 from bitstep.training.ranges import largest_stored
 from bitstep.training.trained import TrainedModel, in_feature_units
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.checks import is_integer
 from bitstep.pipeline.config import FLOAT_BITS, WOVEN, WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
@@ -19,9 +18,8 @@ from bitstep.quantization.encodings import fine_encodings
 from bitstep.quantization.level_tables import check_levels
 from bitstep.training.models import Model
 from bitstep.training.objective import Objective, Training
+from bitstep.training.planes import resolve_planes
 from bitstep.training.schedules import SCHEDULES, automatic_step, centred_step, schedule_steps
-
-CENTRED_PLANES = 4          # of bit-centred inner passes, if nothing else is asked for
 
 
 class ChoiceError(ValueError):
@@ -114,49 +112,6 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
                      refetch=_refetches(model, encoding, refetch, batch, has_fine_rows))
 
 
-def check_planes(encoding: str, planes: Any, n_epochs: int) -> None:
-    """Raise ValueError unless there is a number of planes for every epoch on woven rows, and none
-    on others.
-    """
-    if (encoding == WOVEN) != (planes is not None):
-        raise ValueError("Bit planes are for woven rows (`bitstep quantize --woven`, "
-                         f"bitstep.quantization.weave_rows), which need them: found planes "
-                         f"{planes!r} for encoding {encoding!r}")
-    if planes is not None and not (len(planes) == n_epochs and all(
-            is_integer(one, 1, WOVEN_BITS) for one in planes)):
-        raise ValueError(f"planes must be {n_epochs} integers from 1 to {WOVEN_BITS}, one an "
-                         f"epoch, not {planes!r}")
-
-
-def resolve_planes(asked: Any, n_epochs: int, solver: str) -> tuple[int, ...] | str:
-    """Planes of every epoch.
-
-    Parameters
-    ----------
-    asked : int, sequence of int, or "auto"
-        Of a sequence the last element counts for all epochs beyond it.
-    n_epochs : int
-    solver : str
-        With ``bit-centred``, ``"auto"`` is 4 for every outer step.
-
-    Raises
-    ------
-    ValueError
-        If there is no such schedule.
-    """
-    if isinstance(asked, str):
-        if asked != "auto":
-            raise ValueError(f"planes must be 'auto', an integer from 1 to {WOVEN_BITS}, or a list "
-                             f"of them, not {asked!r}")
-        return (CENTRED_PLANES,) * n_epochs if solver == "bit-centred" else asked
-    given = [asked] if np.ndim(asked) == 0 else list(asked)
-    if not given or not all(is_integer(one, 1, WOVEN_BITS) for one in given):
-        raise ValueError(f"planes must be 'auto', an integer from 1 to {WOVEN_BITS}, or a list of "
-                         f"them, not {asked!r}")
-    found = [int(one) for one in given[:n_epochs]]
-    return tuple(found + found[-1:] * (n_epochs - len(found)))
-
-
 def check_corrected(encoding: str, loss: Loss) -> None:
     """Raise ChoiceError if an encoding is corrected for another loss."""
     if encoding != WOVEN and ENCODINGS[encoding].corrected and not LOSSES[loss].quadratic:
@@ -205,7 +160,7 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
         First step of a named schedule; ``"auto"``:
         :func:`bitstep.training.schedules.automatic_step`. A list of steps has none.
     planes : int, sequence of int, "auto" or None
-        See :func:`resolve_planes`; None for rows of fixed bits.
+        See :func:`bitstep.training.planes.resolve_planes`; None for rows of fixed bits.
     solver : {"sgd", "bit-centred"}
     batch, fit_intercept, options
         See :class:`bitstep.training.objective.Training`.

@@ -29,7 +29,7 @@ import numpy as np
 
 from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, QuantizedRows
+from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
 from bitstep.training.objective import Objective, Training
 
 MAX_FEATURES = 256          # eigenvectors of more may take longer than the training
@@ -52,13 +52,13 @@ class NoiseFloor(NamedTuple):
     share: float
 
 
-def noise_floor(rows: QuantizedRows, objective: Objective, training: Training, *,
+def noise_floor(rows: QuantizedRows | WovenRows, objective: Objective, training: Training, *,
                 weights: np.ndarray, steps: np.ndarray, loss: float) -> NoiseFloor | None:
     """Estimate the noise floor of a training, the mean over its outputs.
 
     Parameters
     ----------
-    rows : QuantizedRows
+    rows : QuantizedRows or WovenRows
     objective, training
         As for :func:`bitstep.training.train.train_model`.
     weights : ndarray of float64, shape (n_outputs, n_features)
@@ -72,7 +72,7 @@ def noise_floor(rows: QuantizedRows, objective: Objective, training: Training, *
     -------
     NoiseFloor or None
         None where the formula does not hold: for other losses than the squared error, encodings
-        without corrections, penalties or a box, and more than 256 features.
+        without corrections, woven rows, penalties or a box, and more than 256 features.
     """
     if objective.loss != Loss.LEAST_SQUARES or rows.encoding == WOVEN \
             or not ENCODINGS[rows.encoding].corrected \
@@ -91,7 +91,8 @@ def noise_floor(rows: QuantizedRows, objective: Objective, training: Training, *
     return NoiseFloor(floor, floor / max(loss - floor, 0.1 * loss) if loss > 0 else 0.0)
 
 
-def _spectrum(rows: QuantizedRows, fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
+def _spectrum(rows: QuantizedRows | WovenRows,
+              fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of the mean of u u', from the codes of some rows."""
     pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
     sample, _ = rows.levels(pick)

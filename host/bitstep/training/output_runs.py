@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from bitstep.pipeline.device import Device
-from bitstep.pipeline.job import TrainingJob, share_rows
+from bitstep.pipeline.device import Device, share_rows
+from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import (
     ModelsInterrupted,
     Outcome,

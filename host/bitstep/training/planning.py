@@ -22,8 +22,9 @@ from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import ENCODINGS, QuantizedDataset
 from bitstep.training import stepping
-from bitstep.training.choices import check_corrected, check_planes
+from bitstep.training.choices import check_corrected
 from bitstep.training.objective import Objective, Training
+from bitstep.training.planes import check_planes
 from bitstep.training.ranges import Units, automatic_range, label_shift, largest_stored
 
 

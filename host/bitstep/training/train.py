@@ -33,8 +33,9 @@ from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.epochs import runner_of
 from bitstep.training.objective import Objective, Training
 from bitstep.training.output_runs import Pass, passes_of, run_passes
+from bitstep.training.plans import collect_model, plans_of, starts_of
 from bitstep.training.precision import LADDER, PrecisionRunner
-from bitstep.training.trained import TrainedModel, collect_model, plans_of, starts_of
+from bitstep.training.trained import TrainedModel
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
 
@@ -87,10 +88,11 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         _check_whole(training, first_epoch, checkpoint)
         ladder = [replace(training, planes=(planes,) * len(training.steps)) for planes in LADDER]
         made = [plans_of(outputs, config, objective, one, initial, first_epoch) for one in ladder]
-        plans, chosen = made[0], [dict(zip(LADDER, (one.job.epochs for one in own), strict=True))
-                                  for own in zip(*made, strict=True)]
-        runners = [PrecisionRunner(runner_of(device, one), entries)
-                   for one, entries in zip(plans, chosen, strict=True)]
+        plans = made[0]
+        runners: list[Device] = [
+            PrecisionRunner(runner_of(device, own[0]), {
+                planes: one.job.epochs for planes, one in zip(LADDER, own, strict=True)})
+            for own in zip(*made, strict=True)]
     else:
         plans = plans_of(outputs, config, objective, training, initial, first_epoch)
         runners = [runner_of(device, made) for made in plans]
@@ -102,10 +104,16 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
                                          timeout_s)) for number, job in enumerate(jobs)]
     runs = run_passes(device, passes, len(jobs), len(training.steps) - first_epoch, on_epoch,
                       in_turn=checkpoint is not None)
-    planes = None if training.planes is None else [
-        runner.planes if isinstance(runner, PrecisionRunner) else training.planes[first_epoch:]
-        for runner in runners]
-    return collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted, planes)
+    return collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted,
+                         _planes_of(runners, training, first_epoch))
+
+
+def _planes_of(runners: Sequence[Device], training: Any, first_epoch: int) -> list[Any] | None:
+    """Planes of each output's epochs; None of rows without."""
+    if training.planes is None:
+        return None
+    return [runner.planes if isinstance(runner, PrecisionRunner) else training.planes[first_epoch:]
+            for runner in runners]
 
 
 def _check_whole(training, first_epoch, checkpoint):
@@ -167,7 +175,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
     for number, part in enumerate(plans):
         own = runs.part(number * len(part), len(part))
         error = own.error()
-        planes = candidates[number][1].planes
+        planes: Any = candidates[number][1].planes
         found.append(error if error is not None else collect_model(
             outputs[0].scaler, part, own.results(), runs.interrupted,
             None if planes is None else [planes] * len(outputs)))

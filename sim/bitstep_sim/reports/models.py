@@ -22,9 +22,9 @@ from bitstep.training.losses import squared_losses
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.planning import Plan
+from bitstep.training.plans import plans_of
 from bitstep.training.schedules import automatic_step
 from bitstep.training.train import class_outputs
-from bitstep.training.trained import plans_of
 from bitstep.writing import text_table
 from bitstep_lab.baselines import train_cpu
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.job import EpochSteps, share_rows
+from bitstep.pipeline.device import share_rows
+from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import (
     ModelsInterrupted,

@@ -2,6 +2,7 @@
 
 import importlib.util
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,8 +125,9 @@ def test_cpu_is_golden_without_labels():
 @needs_cpu
 def test_cpu_names_the_same_saturation():
     found = []
-    for change in ({"constant_intercept": (1 << 31) - 1},
-                   {"constants": np.full(5, -(1 << 31), np.int32)}):
+    changes: list[dict[str, Any]] = [{"constant_intercept": (1 << 31) - 1},
+                                     {"constants": np.full(5, -(1 << 31), np.int32)}]
+    for change in changes:
         job = make_job(5, planes=(2, 2), **change)
         job = replace(job, epochs=tuple(replace(steps, correction_mantissa=99, mantissa=1)
                                         for steps in job.epochs))

@@ -57,6 +57,7 @@ def test_file_holds_every_bit(tmp_path):
     found = load_quantized(tmp_path / "rows.npz")
     assert isinstance(found.rows, WovenRows)
     np.testing.assert_array_equal(found.rows.packed[0], data.rows.packed[0])
+    assert isinstance(data.rows, WovenRows)
     np.testing.assert_array_equal(found.rows.excess, data.rows.excess)
     assert not found.rows.packed[0].flags.writeable     # mapped
     assert (found.n_rows, found.rows.seed, found.encoding) == (700, 3, "woven")

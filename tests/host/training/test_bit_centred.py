@@ -12,9 +12,10 @@ from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import DeviceError, SaturationError, TrainingInterrupted
 from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels, weave_rows
 from bitstep.training.bit_centred import BitCentred, BitCentredRun
-from bitstep.training.choices import resolve_planes, resolve_training
+from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
+from bitstep.training.planes import resolve_planes
 from bitstep.training.precision import PlaneRule
 from bitstep.training.train import train_model
 
@@ -151,6 +152,7 @@ def test_outputs_of_classes():
         model = train_model(outputs, device, config, objective, training)
     for number, data in enumerate(outputs):
         assert excess(data, model.weights[-1, number], model.scaled_intercepts[-1, number]) < 1e-6
+    assert model.planes is not None
     assert set(model.planes[0]) == {4}
 
 
@@ -249,6 +251,7 @@ def test_automatic_planes_are_a_list_of_them(device):
             return train_model([data], opened, config, objective, training)
 
     automatic = run("auto")
+    assert automatic.planes is not None
     taken = automatic.planes[:, 0].tolist()
     assert taken[0] == 2
     assert len(set(taken)) > 1

@@ -18,7 +18,8 @@ from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.sgd import EpochModel
 from bitstep.machine import available_cores
 from bitstep.pipeline.config import SHIFT_UNIT, WOVEN, PipelineConfig
-from bitstep.pipeline.job import TrainingJob, share_rows
+from bitstep.pipeline.device import share_rows
+from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Saturation
 from bitstep.pipeline.results import GradientSum, Outcome, RunResult, check_job
 

@@ -38,7 +38,7 @@ class JointRun:
         Its name and results are the run's.
     jobs : sequence of TrainingJob
         Of integer rows without refetching, any two of which share their rows
-        (:func:`bitstep.pipeline.job.share_rows`).
+        (:func:`bitstep.pipeline.device.share_rows`).
     look : callable
         Called after every portion; it may raise KeyboardInterrupt.
     """

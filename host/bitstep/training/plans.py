@@ -1,0 +1,72 @@
+"""Plans of all outputs of a model, and the model that results of their runs give."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.results import RunResult
+from bitstep.quantization import QuantizedDataset, Scaler
+from bitstep.training.counters import sum_counters
+from bitstep.training.objective import Objective, Training
+from bitstep.training.planning import Plan, plan
+from bitstep.training.trained import TrainedModel, in_feature_units
+
+
+def starts_of(outputs: Sequence[QuantizedDataset], initial: tuple[np.ndarray, Any] | None
+              ) -> list[tuple[np.ndarray, float] | None]:
+    """Weights for scaled features and intercept that each output starts from, None for zeros; see
+    :func:`bitstep.training.train.train_model`.
+    """
+    if initial is None:
+        return [None] * len(outputs)
+    scaled = [data.scaler.scale_model(coef, intercept)
+              for data, coef, intercept in zip(outputs, *initial, strict=True)]
+    return [(weights, float(offset)) for weights, offset in scaled]
+
+
+def plans_of(outputs: Sequence[QuantizedDataset], config: PipelineConfig, objective: Objective,
+             training: Training, initial: tuple[np.ndarray, Any] | None = None,
+             first_epoch: int = 0) -> list[Plan]:
+    """The plan of every output; see :func:`bitstep.training.train.train_model`."""
+    return [plan(data, config, objective, training, first_epoch=first_epoch, between_epochs=True,
+                 initial=start)
+            for data, start in zip(outputs, starts_of(outputs, initial), strict=True)]
+
+
+def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], interrupted: bool,
+                  planes: Sequence[Sequence[int]] | None = None) -> TrainedModel:
+    """The model of all outputs, after the epochs that every one has finished; ``planes`` are those
+    of each output's epochs.
+    """
+    runs = list(zip(plans, results, strict=True))
+    epochs = min(result.epochs_done for result in results)
+    weights = np.stack([made.units.weights(result.models)[:epochs] for made, result in runs],
+                       axis=1)
+    intercepts = np.stack([made.units.intercepts(result.intercepts)[:epochs]
+                           for made, result in runs], axis=1)
+    return in_feature_units(
+        scaler, weights, intercepts, steps=plans[-1].steps[:epochs],
+        counters=sum_counters([result.counters for result in results]),
+        still=np.logical_and.reduce([_still(made.job, result)[:epochs] for made, result in runs]),
+        step_error=max(made.step_error for made in plans),
+        model_range=max(made.model_range for made in plans), interrupted=interrupted,
+        epoch_cycles=_epoch_cycles(results, epochs),
+        planes=None if planes is None
+        else np.array([one[:epochs] for one in planes]).T.reshape(epochs, -1))
+
+
+def _epoch_cycles(results, epochs):
+    """Cycles to the end of each epoch, the sum over the runs; None where not known."""
+    ends = [result.epoch_cycles for result in results]
+    if any(run is None for run in ends):
+        return None
+    return np.array([run[:epochs] for run in ends], np.int64).sum(axis=0)
+
+
+def _still(job, result):
+    """Epochs that changed nothing, shape (epochs_done,)."""
+    words = np.column_stack([np.vstack([job.model[None], result.models]),
+                             np.append(job.intercept, result.intercepts)])
+    return (np.diff(words, axis=0) == 0).all(axis=1)
