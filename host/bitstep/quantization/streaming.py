@@ -185,8 +185,7 @@ def _size(arrays: Arrays, labels: LabelStream, encoder: Encoder) -> int:
     spread = (PLANES, *numbers) if isinstance(encoder, WovenEncoder) else numbers
     if encoder.scaler.clip is not None:
         arrays = {**arrays, "clip": (float64, (2, encoder.n_features))}
-    tables = encoder.level_tables
-    if tables is not None:
+    if (tables := encoder.level_tables) is not None:
         arrays = {**arrays, "level_tables": (tables.dtype, tables.shape)}
     return archive_bytes({
         **arrays, "labels": (np.dtype(np.uint8), labels.packed.shape), "centre": (float64, numbers),
