@@ -99,9 +99,8 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
                                                  between_epochs)
     schedule = _Schedule(data, config, objective, training, shift, units)
     epochs, taken, lost = schedule.epochs(factors, first_epoch)
-    model, intercept = np.zeros(data.n_features, np.int32), 0
-    if initial is not None:
-        model, intercept = units.words(*initial)
+    model, intercept = (np.zeros(data.n_features, np.int32), 0) if initial is None \
+        else units.words(*initial)
     packed = data.rows.packed
     turn, refetch = first_epoch % len(packed), objective.refetch    # each epoch reads the next copy
     job = TrainingJob(

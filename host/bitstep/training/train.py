@@ -33,6 +33,7 @@ from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.epochs import runner_of
 from bitstep.training.objective import Objective, Training
 from bitstep.training.output_runs import Pass, passes_of, run_passes
+from bitstep.training.planning import Plan
 from bitstep.training.plans import collect_model, plans_of, starts_of
 from bitstep.training.precision import LADDER, PrecisionRunner
 from bitstep.training.trained import TrainedModel
@@ -86,16 +87,8 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
                              timeout_s=timeout_s, on_epoch=on_epoch)
     if training.planes == "auto":
         _check_whole(training, first_epoch, checkpoint)
-        ladder = [replace(training, planes=(planes,) * len(training.steps)) for planes in LADDER]
-        made = [plans_of(outputs, config, objective, one, initial, first_epoch) for one in ladder]
-        plans = made[0]
-        runners: list[Device] = [
-            PrecisionRunner(runner_of(device, own[0]), {
-                planes: one.job.epochs for planes, one in zip(LADDER, own, strict=True)})
-            for own in zip(*made, strict=True)]
-    else:
-        plans = plans_of(outputs, config, objective, training, initial, first_epoch)
-        runners = [runner_of(device, made) for made in plans]
+    plans, runners = _runners(device, partial(plans_of, outputs, config, objective,
+                                              initial=initial, first_epoch=first_epoch), training)
     jobs = [made.job for made in plans]
     if checkpoint is None:
         passes = passes_of(device, runners, jobs, timeout_s)
@@ -106,6 +99,20 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
                       in_turn=checkpoint is not None)
     return collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted,
                          _planes_of(runners, training, first_epoch))
+
+
+def _runners(device: Device, make: Callable[..., list[Plan]],
+             training: Training) -> tuple[list[Plan], list[Device]]:
+    """Plans of the outputs, which ``make`` makes of a training, and what runs each of them."""
+    if training.planes != "auto":
+        plans = make(training)
+        return plans, [runner_of(device, made) for made in plans]
+    ladder = [replace(training, planes=(planes,) * len(training.steps)) for planes in LADDER]
+    every = [make(one) for one in ladder]
+    return every[0], [
+        PrecisionRunner(runner_of(device, own[0]), {
+            planes: one.job.epochs for planes, one in zip(LADDER, own, strict=True)})
+        for own in zip(*every, strict=True)]
 
 
 def _planes_of(runners: Sequence[Device], training: Any, first_epoch: int) -> list[Any] | None:

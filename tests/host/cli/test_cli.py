@@ -36,7 +36,7 @@ REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "version
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", "refetched_rows"]
 CONFIG_KEYS = ["model", "loss", "bits", "encoding", "levels", "bus_width", "scaler", "copies",
                "epochs", "batch", "step", "schedule", "l2", "l1", "box", "refetch", "fit_intercept",
-               "model_range", "shuffle", "init", "lookahead", "pipeline"]
+               "model_range", "shuffle", "init", "solver", "planes", "tol", "lookahead", "pipeline"]
 
 
 def test_train_and_predict(numbers, tmp_path, capsys):
@@ -252,14 +252,14 @@ def test_ctrl_c_of_a_process(tmp_path):
     data, out = tmp_path / "data.csv", tmp_path / "model.npz"
     np.savetxt(data, np.random.default_rng(0).uniform(size=(2000, 3)), delimiter=",")
     program = (
-        "import os, signal, sys, bitstep.cli, bitstep.cli.train as train\n"
+        "import os, signal, sys, bitstep.cli, bitstep.cli.progress as progress\n"
         # A shell's background jobs ignore the signal, and so would this process.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "to = train.Bar.to\n"
+        "to = progress.Bar.to\n"
         "def interrupt(bar, done):\n"
         "    to(bar, done)\n"
         "    if done == 3: os.kill(os.getpid(), signal.SIGINT)\n"
-        "train.Bar.to = interrupt\n"
+        "progress.Bar.to = interrupt\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run([sys.executable, "-c", program, "train", str(data), "--device", "golden",
                           "--epochs", "1000", "--out", str(out)], capture_output=True, text=True,

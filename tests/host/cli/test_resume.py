@@ -227,13 +227,13 @@ def test_init_that_does_not_fit(numbers, tmp_path, capsys):
 # Signals
 
 PROGRAM = (
-    "import os, signal, sys, time, bitstep.cli, bitstep.cli.train as train\n"
+    "import os, signal, sys, time, bitstep.cli, bitstep.cli.progress as progress\n"
     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "to, number, at = train.Bar.to, int(sys.argv[1]), int(sys.argv[2])\n"
+    "to, number, at = progress.Bar.to, int(sys.argv[1]), int(sys.argv[2])\n"
     "def stop(bar, done):\n"
     "    to(bar, done)\n"
     "    if done == at: os.kill(os.getpid(), number)\n"
-    "train.Bar.to = stop\n"
+    "progress.Bar.to = stop\n"
     "sys.exit(bitstep.cli.main(sys.argv[3:]))\n")
 
 
@@ -261,7 +261,7 @@ def test_signals_keep_finished_epochs(numbers, tmp_path, number, code):
 
 def test_signal_before_training(tmp_path):
     """SIGTERM ends every command with one line, as Ctrl-C does."""
-    program = ("import os, signal, sys, bitstep.cli, bitstep.cli.train as train\n"
+    program = ("import os, signal, sys, bitstep.cli, bitstep.cli.progress as progress\n"
                "train.prepare = lambda _: os.kill(os.getpid(), signal.SIGTERM)\n"
                "sys.exit(bitstep.cli.main(['train', 'x', '--device', 'golden']))\n")
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,

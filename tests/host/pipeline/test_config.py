@@ -165,7 +165,7 @@ def test_names_and_digests_differ():
     ({"bits": 4.0}, r"bits must be an integer from 1 to 8, not 4\.0"),
     ({"bits": True}, "bits must be an integer from 1 to 8, not True"),
     ({"row_format": "triple"},
-     "row_format must be one of one_level, two_levels, float32, not 'triple'"),
+     "row_format must be one of one_level, two_levels, float32, woven, not 'triple'"),
     ({"row_format": "float32"}, "bits of row format 'float32' must be one of 32, not 4"),
     ({"bits": 32}, "bits must be an integer from 1 to 8, not 32"),
     ({"row_format": "two_levels", "bits": 1},

@@ -11,6 +11,7 @@ from fakes import quantized, settings
 from bitstep.golden.dither import epoch_key
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.quantization import quantize
 from bitstep.training.pipelines import pipeline_for
@@ -425,8 +426,8 @@ def test_losses_need_signs(loss):
 @pytest.mark.parametrize("encoding", ["compensated", "double-symmetric"])
 def test_losses_without_corrections(loss, encoding):
     data = with_rows(SIGNS, encoding=encoding)
-    with pytest.raises(ValueError, match=f"Encoding '{encoding}' is corrected for the squared loss "
-                                         f"alone, not for {loss.name}; quantize with 'nearest'"):
+    with pytest.raises(ValueError, match=f"encoding='{encoding}' is corrected for the squared loss "
+                                         f"alone, not for '{LOSSES[loss].name}'; choose encoding="):
         plan(data, config_of(loss), steps=[0.1], loss=loss)
 
 
@@ -644,5 +645,5 @@ def test_pipeline_with_refetching():
 
 
 def test_pipeline_of_an_unknown_encoding():
-    with pytest.raises(ValueError, match=r"encoding must be one of nearest, .*float, not 'x'"):
+    with pytest.raises(ValueError, match=r"encoding must be one of .*float, woven, not 'x'"):
         pipeline_for(n_features=8, bits=8, encoding="x")
