@@ -178,4 +178,4 @@ def test_the_file_is_plain(tmp_path):
     with np.load(path, allow_pickle=False) as file:
         header = json.loads(str(file["header"]))
     assert header["config"]["model"] == "logistic"
-    assert header["config"]["bits"] == 4
+    assert header["config"]["bits"] == 8

@@ -148,14 +148,14 @@ def test_ctrl_c(tmp_path):
     out, report, other = (tmp_path / name for name in ("model.npz", "run.json", "golden.json"))
     assert train("--epochs", 1) == 0        # is compiled now
     program = (
-        "import os, signal, sys, bitstep.cli, bitstep.cli.train as train\n"
+        "import os, signal, sys, bitstep.cli, bitstep.cli.progress as progress\n"
         # A shell's background jobs ignore the signal, and so would this process.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "class Bar(train.Bar):\n"
+        "class Bar(progress.Bar):\n"
         "    def to(self, done):\n"
         "        super().to(done)\n"
-        "        if done >= 3: os.kill(os.getpid(), signal.SIGINT)\n"
-        "train.Bar = Bar\n"
+        "        if done >= 3 and self._label == 'training': os.kill(os.getpid(), signal.SIGINT)\n"
+        "progress.Bar = Bar\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run(
         [sys.executable, "-c", program, "train", "diabetes", "--epochs", "5000", "--out", str(out),

@@ -218,7 +218,8 @@ def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     pytest.importorskip("sklearn")
     monkeypatch.setattr("bitstep.devices.uart.device.SerialTransport",
                         lambda port, baud: UartBoard(SYSTEM))
-    common = ["train", "breast_cancer", "--bits", "4", "--epochs", "3", "--train-rows", "400"]
+    common = ["train", "breast_cancer", "--bits", "4", "--epochs", "3", "--train-rows", "400",
+              "--model", "ls-svm"]
     assert main([*common, "--device", "uart", "--port", "/dev/ttyUSB0", "--manifest", str(manifest),
                  "--report", str(tmp_path / "uart")]) == 0
     assert main([*common, "--device", "golden", "--report", str(tmp_path / "golden")]) == 0
@@ -230,8 +231,8 @@ def test_command_line(tmp_path, monkeypatch, capsys, manifest):
     assert main([*common[:3], "2", *common[4:], "--device", "uart", "--port", "/dev/ttyUSB0",
                  "--manifest", str(manifest)]) == 1
     assert "the device has a pipeline for 4 bits" in capsys.readouterr().err
-    assert main(["train", "digits", "--bits", "4", "--device", "uart", "--port", "/dev/ttyUSB0",
-                 "--manifest", str(manifest)]) == 1
+    assert main(["train", "digits", "--model", "ls-svm", "--bits", "4", "--device", "uart",
+                 "--port", "/dev/ttyUSB0", "--manifest", str(manifest)]) == 1
     assert "the board's memory has 16,384, of which 16,384 are free" in capsys.readouterr().err
 
 
