@@ -152,9 +152,12 @@ def test_ctrl_c(tmp_path):
         # A shell's background jobs ignore the signal, and so would this process.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Bar(progress.Bar):\n"
+        "    def __init__(self, total, label, unit):\n"
+        "        super().__init__(total, label, unit)\n"
+        "        self.label = label\n"
         "    def to(self, done):\n"
         "        super().to(done)\n"
-        "        if done >= 3 and self._label == 'training': os.kill(os.getpid(), signal.SIGINT)\n"
+        "        if done >= 3 and self.label == 'training': os.kill(os.getpid(), signal.SIGINT)\n"
         "progress.Bar = Bar\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run(
