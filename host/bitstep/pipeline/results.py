@@ -7,6 +7,7 @@ import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import COUNTERS, Error, Saturation
 
 COUNTER_NAMES = tuple(name.lower() for name, _ in COUNTERS)
@@ -161,9 +162,11 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
             + "the device has a pipeline for {} bits, a {}-bit bus and row format {!r}; ".format(
                 *present) + "open the device with the job's configuration")
     if config.solver != job.config.solver:
+        losses = ", ".join(rule.name for rule in LOSSES.values() if rule.solver == config.solver)
         raise DeviceError(f"The job is for solver {job.config.solver!r}, the device has a pipeline "
-                          f"with solver {config.solver!r}; open the device with the job's "
-                          "configuration")
+                          f"with solver {config.solver!r}, which trains the losses {losses}; "
+                          "choose one of these (`--model ls-svm` has squared_error), or build a "
+                          "pipeline with the job's solver")
     if not config.keeps_lookahead(job.config, job.beats):
         raise DeviceError(f"The job is for a look-ahead of {job.lookahead} rows, which is part of "
                           "the result of floating-point rows; the device's pipeline has a look-"

@@ -8,6 +8,7 @@ from bitstep.golden import steps as updates
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.results import DeviceError, check_job
 from bitstep_sim.testing.random_jobs import random_job
 
 LINEAR_LOSSES = [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE]
@@ -135,3 +136,12 @@ def test_float_rows_have_every_corner():
     exponents = words[:, :29] >> 23 & 0xFF
     assert {0x8000_0000, 0x3F7F_FFFF, 0x0080_0000} <= set(words.ravel().tolist())
     assert ((exponents == 0) & (words[:, :29] << 9 != 0)).any()     # subnormal
+
+
+def test_job_of_another_solver():
+    logistic = PipelineConfig(solver="logistic", cycles_per_update=6, max_features=8)
+    job = random_job(logistic, n_features=8, n_rows=8, loss=Loss.LOGISTIC)
+    with pytest.raises(DeviceError, match=r"for solver 'logistic', the device .* solver 'linear', "
+                                          r"which trains the losses squared_error, squared_hinge, "
+                                          r"hinge; choose one of these \(`--model ls-svm`"):
+        check_job(job, PipelineConfig(max_features=8))
