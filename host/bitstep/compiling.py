@@ -1,11 +1,13 @@
 """Compilation of kernels by numba, kept in the user's cache folder; importing this needs numba.
 
-numba's own cache looks at the file of a function alone, so it would miss a change of a function
-that is called from another file. Here the folder of the cache has a digest in its name, of all
-sources beside the kernel's and of this file, so a stale function is never loaded.
+numba's own cache looks at the file of a function alone, so it would miss a change of a function or
+constant that comes from another file. Here the folder of the cache has a digest in its name, of the
+kernel's file and of all that it imports from the library, so a stale function is never loaded.
 """
 
+import functools
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,35 @@ import numba
 import platformdirs
 from numba.extending import intrinsic
 
+_PACKAGES = Path(__file__).parents[1]       # the folder in which the packages are
+_IMPORT = re.compile(r"^\s*from (bitstep[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
+
+def sources(file: Path) -> set[Path]:
+    """A file, and those of the library that it imports, directly or not."""
+    found: set[Path] = set()
+    waiting = {file}
+    while waiting:
+        found.add(one := waiting.pop())
+        waiting |= _imported(one) - found
+    return found
+
+
+@functools.cache
+def _imported(file: Path) -> set[Path]:
+    paths = set()
+    for package, names in _IMPORT.findall(file.read_text("utf-8")):
+        # A name may be that of a module.
+        for name in (package, *(f"{package}.{one}" for one in re.findall(r"\w+", names))):
+            place = _PACKAGES.joinpath(*name.split("."))
+            paths |= {place.with_suffix(".py"), place / "__init__.py"}
+    return {path for path in paths if path.is_file()}
+
+
+@functools.cache
 def _cache_folder(kernel: Path) -> str:
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in (Path(__file__), *sorted(kernel.parent.glob("*.py"))):
+    for source in sorted({Path(__file__)} | sources(kernel)):
         digest.update(source.read_bytes())
     return str(Path(platformdirs.user_cache_dir("bitstep")) / "kernels" / digest.hexdigest()[:16])
 
