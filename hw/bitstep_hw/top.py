@@ -104,12 +104,15 @@ class Top(wiring.Component):
         ]
         # A cycle late: the end of a run waits until it has been so for several.
         m.d.sync += control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all())
-        m.submodules.labels = labels = LabelUnpacker()
+        m.submodules.labels = labels = LabelUnpacker(
+            models=config.models, streams=config.label_streams)
         if config.level_tables:
             self._connect_tables(m, control, rows, pipeline)
         else:
             wiring.connect(m, rows.o, pipeline.i_rows)
         self._connect_pipeline(m, bank, control, pipeline, labels)
+        if config.models > 1:
+            self._connect_more_models(m, bank, control, pipeline, labels)
         self._connect_feeders(m, bank, control, rows, aux, models, labels)
         self._connect_model(m, control, pipeline, models)
         self._count(m, bank, control, pipeline, readers)
@@ -139,10 +142,23 @@ class Top(wiring.Component):
             pipeline.start.eq(start),
         ]
 
+    def _connect_more_models(self, m, bank, control, pipeline, labels):
+        """What tells models apart."""
+        m.d.comb += [
+            pipeline.model.eq(control.model), pipeline.saturation.eq(control.saturation),
+            labels.shared.eq(bank.shared_labels),
+        ]
+        for source, target in zip(control.more_steps, pipeline.more_steps, strict=True):
+            wiring.connect(m, source, target)
+
     def _connect_feeders(self, m, bank, control, rows, aux, models, labels):
         """Jobs of the readers and of the writer, and the auxiliary stream."""
         m.submodules.row_feeder = row_feeder = RowFeeder()
-        m.submodules.aux_feeder = aux_feeder = AuxFeeder(level_tables=self.config.level_tables)
+        m.submodules.aux_feeder = aux_feeder = AuxFeeder(
+            level_tables=self.config.level_tables, streams=self.config.label_streams)
+        if self.config.models > 1:
+            m.d.comb += [aux_feeder.models.eq(bank.models),
+                         aux_feeder.shared_labels.eq(bank.shared_labels)]
         if self.config.level_tables:
             m.d.comb += [aux_feeder.level_tables_address.eq(bank.level_tables_address),
                          aux_feeder.level_tables_beats.eq(control.level_tables_beats)]

@@ -2,17 +2,21 @@
 
 import contextlib
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from bitstep.devices.base import Buffer, RegisterAccess
+from bitstep.devices.joint_runs import outcome_of, packed_labels_of, table_of
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import ModelLayout
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
+    ModelsInterrupted,
     RunTimeoutError,
+    SaturationError,
     TrainingInterrupted,
     collect,
     run_error,
@@ -42,7 +46,8 @@ def check_identity(device: RegisterAccess) -> None:
 
 
 class Run:
-    """One job on one device of the register protocol: loaded when it is made, then started.
+    """One job, or several side by side, on one device of the register protocol: loaded when it is
+    made, then started.
 
     Parameters
     ----------
@@ -50,6 +55,11 @@ class Run:
     job : TrainingJob
     stack : contextlib.ExitStack
         Frees the buffers at its end.
+    others : sequence of TrainingJob
+        Jobs of the same run (:func:`bitstep.devices.joint_runs.same_run`), together at most as many
+        as the pipeline's models.
+    to_the_end : bool
+        False: the first model that leaves its range ends the run.
 
     Attributes
     ----------
@@ -58,8 +68,10 @@ class Run:
     layout : ModelLayout
     """
 
-    def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack):
+    def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack,
+                 others: Sequence[TrainingJob] = (), *, to_the_end: bool = True):
         self.device, self.job, self.stack = device, job, stack
+        self.jobs, self.to_the_end = [job, *others], to_the_end
         self.layout = ModelLayout(job.config, job.n_features)
         self.buffers: dict[str, Buffer] = {}
         self._stop_previous()
@@ -118,13 +130,44 @@ class Run:
         self.write("CONTROL", Control.ABORT)
         return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, ABORT_TIMEOUT_S)
 
+    def finish_models(self, timeout_s, on_epoch=None):
+        """Start the run, wait for its end and return what became of every job; see
+        :meth:`bitstep.pipeline.device.Device.train_models`.
+        """
+        report = (lambda done: on_epoch(done * len(self.jobs))) if on_epoch else None
+        try:
+            self.finish(timeout_s, report)
+        except SaturationError:     # of every model, or of the first that ends the run
+            pass
+        except TrainingInterrupted:
+            raise ModelsInterrupted(self.outcomes()) from None
+        return self.outcomes()
+
     def result(self):
-        """Return copies of the models of the finished epochs, and the counters."""
-        done = min(self.read("EPOCHS_DONE"), len(self.job.epochs))
-        counters = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
+        """Return copies of the models of the finished epochs, and the counters; of several models
+        the first.
+        """
+        return self._result_of(self._written()[:, 0], self._counters())
+
+    def outcomes(self):
+        """Return the result of every model, or the error with which it ended."""
+        flags, written, counters = self.read("SATURATION"), self._written(), self._counters()
+        return [outcome_of(self._result_of(words, counters if not number else
+                                           dict.fromkeys(counters, 0)),
+                           words[:, -1], flags >> 3 * number & 7)
+                for number, words in enumerate(written.swapaxes(0, 1))]
+
+    def _written(self):
+        """Words of the finished epochs, of shape (epochs, models, words); copied nowhere."""
+        done, count = min(self.read("EPOCHS_DONE"), len(self.job.epochs)), len(self.jobs)
         self.models.from_device()
-        words = self.models.array[:done * self.layout.n_bytes].view("<i4").reshape(
-            done, self.layout.n_words)
+        words = self.models.array[:done * count * self.layout.n_bytes].view("<i4")
+        return words.reshape(done, count, self.layout.n_words)
+
+    def _counters(self):
+        return {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
+
+    def _result_of(self, words, counters):
         models, intercepts = self.layout.unpack(words)
         return collect(list(models), list(intercepts), self.job.n_features, counters)
 
@@ -151,13 +194,14 @@ class Run:
         """Allocate, check and fill every buffer, then write the registers."""
         job, config = self.job, self.device.config
         rows = self._buffer("rows", sum(copy.nbytes for copy in job.rows), config.beat_bytes)
-        labels = self._buffer("labels", job.labels.nbytes)
-        epoch_table = self._buffer("epoch table", 16 * len(job.epochs))
-        self.models = self._buffer("models", len(job.epochs) * self.layout.n_bytes)
-        warm = bool(job.model.any() or job.intercept)
-        first = self._buffer("first model", self.layout.n_bytes) if warm else None
-        coefficients = self._buffer("coefficients", self.layout.n_bytes) \
-            if job.correction_period else None
+        packed_labels, shared = packed_labels_of(self.jobs, config)
+        labels = self._buffer("labels", packed_labels.nbytes)
+        epoch_table = self._buffer("epoch table", 16 * len(job.epochs) * len(self.jobs))
+        n_bytes = len(self.jobs) * self.layout.n_bytes      # of an epoch's models
+        self.models = self._buffer("models", len(job.epochs) * n_bytes)
+        warm = any(one.model.any() or one.intercept for one in self.jobs)
+        first = self._buffer("first model", n_bytes) if warm else None
+        coefficients = self._buffer("coefficients", n_bytes) if job.correction_period else None
         tables = None if job.level_tables is None else self.layout.pack_tables(job.level_tables)
         level_tables = None if tables is None else self._buffer("level tables", tables.size)
         fine_rows = self._buffer("fine rows", job.n_rows * self.layout.fine_bytes) \
@@ -165,13 +209,15 @@ class Run:
 
         for index, copy in enumerate(job.rows):
             rows.array[index * copy.nbytes:(index + 1) * copy.nbytes] = copy.reshape(-1)
-        labels.array[:job.labels.nbytes] = job.labels
-        words = np.array([epoch.words() for epoch in job.epochs], "<u8").reshape(-1)
-        epoch_table.array[:words.nbytes] = words.view(np.uint8)
+        labels.array[:packed_labels.nbytes] = packed_labels
+        words = table_of(self.jobs, config).view(np.uint8)
+        epoch_table.array[:words.size] = words
         if first:
-            first.array[:self.layout.n_bytes] = self.layout.pack(job.model, job.intercept)
+            first.array[:n_bytes] = np.concatenate(
+                [self.layout.pack(one.model, one.intercept) for one in self.jobs])
         if coefficients:
-            coefficients.array[:self.layout.n_bytes] = self.layout.pack(job.coefficients, 0)
+            coefficients.array[:n_bytes] = np.concatenate(
+                [self.layout.pack(one.coefficients, 0) for one in self.jobs])
         if fine_rows and job.fine_rows is not None:
             packed = self.layout.pack_fine(job.fine_rows)
             fine_rows.array[:packed.size] = packed
@@ -193,6 +239,8 @@ class Run:
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
+            **({"MODELS": len(self.jobs), "SHARED_LABELS": shared,
+                "END_WITH_FIRST": not self.to_the_end} if config.models > 1 else {}),
         }.items():
             self.write(name, value)
         for name, value in {
@@ -202,7 +250,7 @@ class Run:
             "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
             "FINE_ADDRESS": fine_rows.address if fine_rows else 0,
             "LEVEL_TABLES_ADDRESS": level_tables.address if level_tables else 0,
-            "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": self.layout.n_bytes,
+            "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": n_bytes,
         }.items():
             self.write_pair(name, value)
 

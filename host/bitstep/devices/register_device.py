@@ -1,14 +1,21 @@
 """Devices behind registers and shared memory, which all run a job in the same way."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
+from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.results import RunResult, check_job
+from bitstep.pipeline.results import (
+    ModelsInterrupted,
+    Outcome,
+    RunResult,
+    SaturationError,
+    check_job,
+)
 
 
 class RegisterDevice(RegisterAccess, Device):
@@ -35,6 +42,44 @@ class RegisterDevice(RegisterAccess, Device):
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
             return run.finish(timeout_s, on_epoch, on_models)
+
+
+    @property
+    def models(self) -> int:    # pyright: ignore[reportIncompatibleVariableOverride]
+        """Models that one pass over the rows trains: those of the pipeline."""
+        return self.config.models
+
+    def shares_pass(self, one: TrainingJob, other: TrainingJob) -> bool:
+        """True if one run can train the models of two jobs."""
+        return same_run(one, other)
+
+    def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
+                     on_epoch: Callable[[int], None] | None = None,
+                     to_the_end: bool = True) -> list[Outcome]:
+        """Train models, as many in a run as the pipeline has and as can share one
+        (:func:`bitstep.devices.joint_runs.same_run`); see
+        :meth:`bitstep.pipeline.device.Device.train_models`.
+        """
+        if self.models == 1:
+            return super().train_models(jobs, timeout_s=timeout_s, on_epoch=on_epoch,
+                                        to_the_end=to_the_end)
+        check_identity(self)
+        for job in jobs:
+            check_job(job, self.config)
+        outcomes: list[Outcome] = []
+        before = 0
+        for members in runs_of(jobs, self.models):
+            report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
+            with contextlib.ExitStack() as stack:
+                run = Run(self, members[0], stack, members[1:], to_the_end=to_the_end)
+                try:
+                    outcomes += run.finish_models(timeout_s, report)
+                except ModelsInterrupted as stopped:
+                    raise ModelsInterrupted([*outcomes, *stopped.outcomes]) from None
+            if not to_the_end and any(isinstance(one, SaturationError) for one in outcomes):
+                break
+            before += sum(len(job.epochs) for job in members)
+        return outcomes
 
 
 class ForwardingDevice(RegisterDevice):

@@ -40,6 +40,7 @@ SIGMOID_FRACTION = 12       # fraction bits of the sigmoid's argument
 AUX_WIDTH = 64              # bits of the bus that carries labels, tables and models
 MAX_FEATURES = 1 << 20
 MAX_LOOKAHEAD = 32
+MAX_MODELS = 8              # models that one pass over the rows trains
 
 _FLAGS = ("minibatch", "corrections", "proximal", "refetch", "level_tables")
 
@@ -101,6 +102,10 @@ class PipelineConfig:
         True if every feature has a table of its levels, loaded at the start of a run: a code is an
         index into it (costs a memory a lane, and lanes as wide as with 8 bits). Needs row format
         ``one_level``, at most 5 bits and no ``refetch``.
+    models : int
+        Models that one pass over the rows trains, 1 to 8 (costs a dot product, a model memory, a
+        solver and, with ``corrections``, an engine each). More than 1 needs rows of whole codes
+        and no ``refetch``.
 
     Raises
     ------
@@ -120,9 +125,11 @@ class PipelineConfig:
     proximal: bool = False
     refetch: bool = False
     level_tables: bool = False
+    models: int = 1
 
     def __post_init__(self):
-        for name in ("bus_width", "bits", "max_features", "lookahead", "cycles_per_update"):
+        for name in ("bus_width", "bits", "max_features", "lookahead", "cycles_per_update",
+                     "models"):
             if isinstance(value := getattr(self, name), np.integer):
                 object.__setattr__(self, name, int(value))
         for name in _FLAGS:
@@ -140,6 +147,7 @@ class PipelineConfig:
             _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)
         _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
+        _between("models", self.models, 1, MAX_MODELS)
         _choice("solver", self.solver, SOLVERS)
         _choice(f"cycles_per_update of solver {self.solver!r}", self.cycles_per_update,
                 CYCLES_PER_UPDATE[self.solver])
@@ -157,6 +165,11 @@ class PipelineConfig:
             raise ValueError(f"A pipeline with level_tables must have row format 'one_level', at "
                              f"most {MAX_TABLE_BITS} bits and no refetch, not "
                              f"{self.row_format!r}, {self.bits} and {self.refetch}")
+        if self.models > 1 and (self.refetch or self.row_format == WOVEN):
+            # A row would be decided, or scaled, differently for each model.
+            raise ValueError("A pipeline with more than one of models must have no refetch and a "
+                             f"row format other than {WOVEN!r}, not {self.refetch} and "
+                             f"{self.row_format!r}")
 
     # Codes and levels
 
@@ -257,6 +270,13 @@ class PipelineConfig:
         every lane.
         """
         return self.beats(n_features) * self.table_row_words << self.bits
+
+    @property
+    def label_streams(self) -> int:
+        """Labels of a row in memory, of which each model takes one: ``models`` rounded up to a
+        power of two, so that a row never begins within a group.
+        """
+        return 1 << (self.models - 1).bit_length()
 
     @property
     def table_row_words(self) -> int:
@@ -446,7 +466,8 @@ class PipelineConfig:
         flags = "".join(f"-{flag}" for flag, said in (
             ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
             ("logistic", self.solver == "logistic"), ("proximal", self.proximal),
-            ("refetch", self.refetch), ("tables", self.level_tables)) if said)
+            ("refetch", self.refetch), ("tables", self.level_tables),
+            (f"m{self.models}", self.models > 1)) if said)
         return (f"w{self.bus_width}-b{self.bits}-{_SHORT[self.row_format]}-n{self.max_features}"
                 f"-d{self.lookahead}-c{self.cycles_per_update}{flags}")
 

@@ -119,6 +119,10 @@ class Device(Protocol):
         """
         del job
         raise DeviceError(NO_WOVEN_ROWS.format(self.name))
+    def shares_pass(self, one: TrainingJob, other: TrainingJob) -> bool:
+        """True if one pass over the rows may train the models of two jobs."""
+        return share_rows(one, other)
+
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,
                      to_the_end: bool = True) -> list[Outcome]:
@@ -141,7 +145,9 @@ class Device(Protocol):
         Returns
         -------
         list of RunResult or SaturationError
-            One for each job, or, of a run that was ended, for those that had been begun.
+            One for each job, or, of a run that was ended, for those that had been begun. Where a
+            device counts the cycles of a pass, the first model of it has the counters and the
+            others have 0, so that sums count each pass once.
 
         Raises
         ------

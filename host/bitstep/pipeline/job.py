@@ -15,6 +15,7 @@ from bitstep.pipeline.config import (
     LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_CELL_HALF_LEVELS,
+    MAX_LABEL_SHIFT,
     MAX_SHIFT,
     MODEL_WIDTH,
     SHIFT_UNIT,
@@ -45,7 +46,8 @@ PLANES_AT = 21                                # first bit of ``planes``, of whic
 EPOCH_FIELDS = (
     ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()), ("_unused", 11),
     ("correction_mantissa", MANTISSA_WIDTH), ("correction_shift", MAX_SHIFT.bit_length()),
-    ("_reserved", 11), ("threshold", MODEL_WIDTH - 1), ("_rest", 1), ("key", KEY_WIDTH))
+    ("label_shift", MAX_LABEL_SHIFT.bit_length()), ("_reserved", 5),
+    ("threshold", MODEL_WIDTH - 1), ("_rest", 1), ("key", KEY_WIDTH))
 
 
 @dataclass(frozen=True)
@@ -81,11 +83,12 @@ class EpochSteps:
         if not 0 <= self.planes <= WOVEN_BITS:
             raise ValueError(f"planes must be from 0 to {WOVEN_BITS}, not {self.planes}")
 
-    def words(self) -> tuple[int, ...]:
-        """The entry of the epoch table, two words of 64 bits (:data:`EPOCH_FIELDS`)."""
+    def words(self, label_shift: int = 0) -> tuple[int, ...]:
+        """The table's entry, two words of 64 bits; of several models with the ``label_shift``."""
+        values = {**vars(self), "label_shift": label_shift}
         entry, position = self.planes << PLANES_AT, 0
         for name, width in EPOCH_FIELDS:
-            entry |= getattr(self, name, 0) << position
+            entry |= values.get(name, 0) << position
             position += width
         return tuple(entry >> start & (1 << WORD_WIDTH) - 1
                      for start in range(0, position, WORD_WIDTH))

@@ -49,7 +49,7 @@ class Error(enum.IntEnum):
 
 
 class Saturation(enum.IntFlag):
-    """Bits of SATURATION: what left its range."""
+    """Bits of SATURATION, of the first of several models: what left its range."""
 
     UPDATE = 1
     MODEL = 2
@@ -107,7 +107,8 @@ REGISTERS = tuple([
     Register("STATUS", 0x024, "ro", 3, "Bit 0 busy, bit 1 done, bit 2 the run failed (see ERROR)"),
     Register("ERROR", 0x028, "ro", 4, "Why the run ended early; 0 if it did not"),
     Register("EPOCHS_DONE", 0x02C, "ro", 32, "Epochs whose model is complete in memory"),
-    Register("SATURATION", 0x030, "ro", 3, "Bit 0 update, bit 1 model, bit 2 correction"),
+    Register("SATURATION", 0x030, "ro", 24, "Bit 0 update, bit 1 model, bit 2 correction; "
+             "three more bits for each further model"),
     Register("ROWS", 0x040, "rw", 32, "Rows of an epoch, at least 1"),
     Register("BEATS_PER_ROW", 0x044, "rw", 20, "Beats of a row, 1 to the configuration's limit"),
     Register("LAST_LANES", 0x048, "rw", 10, "Features in a row's last beat, at least 1"),
@@ -144,6 +145,12 @@ REGISTERS = tuple([
              "LOOKAHEAD times the largest possible sum of a row's levels; 0 without refetching"),
     *_pair("LEVEL_TABLES_ADDRESS", 0x0D0, "rw", "Address of the tables of levels, aligned to 8 "
            "bytes; for pipelines that have them"),
+    Register("MODELS", 0x0D8, "rw", 4, "Models of this run, 1 to the configuration's; not looked "
+             "at by pipelines for one model"),
+    Register("SHARED_LABELS", 0x0DC, "rw", 1, "1: every model has the same labels, which memory "
+             "holds once; not looked at by pipelines for one model"),
+    Register("END_WITH_FIRST", 0x0E0, "rw", 1, "1: the first model that leaves its range ends the "
+             "run; 0: the last one does; not looked at by pipelines for one model"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

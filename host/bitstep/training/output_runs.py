@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from bitstep.pipeline.device import Device, share_rows
+from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import (
     ModelsInterrupted,
@@ -60,7 +60,8 @@ def passes_of(device: Device, runners: Sequence[Device], jobs: Sequence[Training
     groups: list[list[int]] = []
     for number, job in enumerate(jobs):
         for group in groups:
-            if runners[number] is device is runners[group[0]] and share_rows(jobs[group[0]], job):
+            if runners[number] is device is runners[group[0]] \
+                    and device.shares_pass(jobs[group[0]], job):
                 group.append(number)
                 break
         else:

@@ -1,9 +1,11 @@
 """Numbers of a run and of its epochs: what the shell gives to the pipeline."""
 
-from amaranth.lib import wiring
+from amaranth import signed
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
 from bitstep.pipeline.config import (
+    LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_CELL_HALF_LEVELS,
     MAX_FEATURES,
@@ -14,6 +16,12 @@ from bitstep.pipeline.config import (
 )
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.parts.dither import KEY_WIDTH
+
+
+def label_shape(models):
+    """Shape of a row's label, or of the labels of several models."""
+    label = signed(LABEL_WIDTH)
+    return label if models == 1 else data.ArrayLayout(label, models)
 
 
 class RunRegisters(wiring.Signature):
@@ -57,6 +65,8 @@ class EpochSteps(wiring.Signature):
         Soft threshold of a proximal step, in units of a model word.
     key : Out
         Key of the epoch's dither.
+    label_shift : Out
+        Scale of a label, of one of several models.
     """
 
     def __init__(self):
@@ -65,4 +75,5 @@ class EpochSteps(wiring.Signature):
             "correction_mantissa": Out(MANTISSA_WIDTH),
             "correction_shift": Out(range(MAX_SHIFT + 1)),
             "threshold": Out(MODEL_WIDTH - 1), "key": Out(KEY_WIDTH),
+            "label_shift": Out(range(MAX_LABEL_SHIFT + 1)),
         })

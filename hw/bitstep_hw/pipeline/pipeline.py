@@ -1,37 +1,25 @@
 """The SGD pipeline: rows and labels in, an updated model in the store."""
 
-from amaranth import C, Cat, Module, Signal, signed
+from amaranth import C, Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import AUX_WIDTH, FLOAT_GUARD, LABEL_WIDTH, LOOKAHEAD_MARGIN_WIDTH
+from bitstep.pipeline.config import AUX_WIDTH, FLOAT_GUARD, LOOKAHEAD_MARGIN_WIDTH
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.dither import Dither
-from bitstep_hw.parts.run import EpochSteps, RunRegisters
-from bitstep_hw.pipeline.model.corrections import CorrectionEngine
+from bitstep_hw.parts.run import EpochSteps, RunRegisters, label_shape
 from bitstep_hw.pipeline.model.port import ModelPort
-from bitstep_hw.pipeline.model.proximal import Proximal
 from bitstep_hw.pipeline.model.refetcher import Refetcher
-from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_hw.pipeline.model.words import lend
+from bitstep_hw.pipeline.model_path import ModelPath, connect_selected, each
 from bitstep_hw.pipeline.products.cell_bounds import CellBounds
 from bitstep_hw.pipeline.products.correlator import Correlator
-from bitstep_hw.pipeline.products.dot_product import DotProduct
 from bitstep_hw.pipeline.rows.inputs import RowInputs
 from bitstep_hw.pipeline.rows.levels import Levels
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
 from bitstep_hw.pipeline.slot import words_stages
-from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
-from bitstep_hw.pipeline.update.linear_solver import LinearSolver
-from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
-from bitstep_hw.pipeline.update.update_queue import UpdateQueue
-
-
-def _each(targets, sources):
-    """Statements that connect one array with another."""
-    return [target.eq(source) for target, source in zip(targets, sources, strict=True)]
 
 
 class Pipeline(wiring.Component):
@@ -67,8 +55,11 @@ class Pipeline(wiring.Component):
         With ``refetch``: the fine row that is wanted, and its beats.
     i_rows : In(stream.Signature(bus_width)), i_labels : In(stream.Signature(signed(32)))
         The epoch's rows and labels.
-    saturated : Out(3)
-        Strobes, bits as :class:`bitstep.pipeline.registers.Saturation`.
+    saturated : Out(3 * models)
+        Strobes, three for each model, as :class:`bitstep.pipeline.registers.Saturation`.
+    model : In, saturation : In(3 * models), more_steps : In(EpochSteps()).array(models - 1)
+        With more than one model: the one that the next load or unload is for, the flags of all, and
+        the epoch's numbers of all but the first.
     """
 
     def __init__(self, *, config):
@@ -76,50 +67,60 @@ class Pipeline(wiring.Component):
         self.inputs = RowInputs(config=config)
         self.sequencer = Sequencer(config=config)
         self.levels = Levels(config=config)
-        self.updates = UpdateQueue(config=config)
-        self.store = ModelStore(config=config)
         self.port = ModelPort(config=config)
         self.correlator = Correlator(config=config)
-        self.dot_product = DotProduct(config=config)
-        solver = LogisticSolver if config.solver == "logistic" else LinearSolver
-        self.solver = solver(config=config)
-        self.derivative_step = DerivativeStep()
         self.dither = Dither(config=config)
-        self.engine = CorrectionEngine(config=config) if config.corrections else None
+        self.paths = [ModelPath(config, number) for number in range(config.models)]
         fine = {"fine_job": Out(stream.Signature(JOB_LAYOUT)),
                 "i_fine": In(stream.Signature(AUX_WIDTH))}
         super().__init__({
             "run": In(RunRegisters()), "steps": In(EpochSteps()),
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
-            "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
-            "saturated": Out(3), "misaligned": Out(1), "waits": Out(7), "beat_entered": Out(1),
-            "row_refetched": Out(1),
+            "i_labels": In(stream.Signature(label_shape(config.models))),
+            "saturated": Out(3 * config.models), "misaligned": Out(1), "waits": Out(7),
+            "beat_entered": Out(1), "row_refetched": Out(1),
             "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
             "model_done": Out(1),
             "i_model": In(stream.Signature(AUX_WIDTH)), "o_model": Out(stream.Signature(AUX_WIDTH)),
             **(fine if config.refetch else {}),
+            **({"model": In(range(config.models)), "saturation": In(3 * config.models),
+                "more_steps": In(EpochSteps()).array(config.models - 1)}
+               if config.models > 1 else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
-        for name in ("inputs", "sequencer", "levels", "updates", "store", "port", "correlator",
-                     "dot_product", "solver", "derivative_step", "dither"):
-            m.submodules[name] = getattr(self, name)
+        first = self.paths[0]
+        for names in (("inputs", "sequencer", "levels"), ("updates", "store"),
+                      ("port", "correlator"), ("dot_product", "solver", "derivative_step"),
+                      ("dither",)):
+            for name in names:
+                if hasattr(self, name):
+                    m.submodules[name] = getattr(self, name)
+                else:
+                    first.place(m, [name])
+        for path in self.paths[1:]:
+            path.place(m, ["updates", "store", "dot_product", "solver", "derivative_step"])
         slots = self._sequence(m)
         dotted = slots[-1]      # beside the words that the store gives
         self._connect_levels(m, slots)
         self._connect_model(m, slots)
         self._connect_products(m, slots[2], dotted)
-        self._connect_solver(m, dotted)
-        if self.engine is not None:
-            self._connect_engine(m, slots, self.engine)
+        self._connect_solvers(m, dotted)
+        if self.config.corrections:
+            self._connect_engines(m, slots)
         if self.config.proximal:
             self._take_proximal_steps(m)
         rewritten = self._refetch(m, dotted) if self.config.refetch else C(0)
-        m.d.comb += [self.saturated[0].eq(self.solver.saturated),
-                     self.saturated[1].eq(self.store.saturated | rewritten)]
+        m.d.comb += self.saturated.eq(Cat(flag for path in self.paths
+                                          for flag in path.saturated(rewritten)))
         return m
+
+    @property
+    def _all_steps(self):
+        """Numbers of the epoch, of every model."""
+        return [self.steps, *(self.more_steps if self.config.models > 1 else ())]
 
     def _sequence(self, m):
         """Rows and labels to slots; returns the slots as they were 0, 1, 2, ... cycles ago."""
@@ -151,22 +152,23 @@ class Pipeline(wiring.Component):
     def _connect_levels(self, m, slots):
         levels = self.levels
         m.d.comb += [
-            levels.beat.eq(self.sequencer.beat), *_each(levels.slots, slots[:-1]),
+            levels.beat.eq(self.sequencer.beat), *each(levels.slots, slots[:-1]),
             levels.last_lanes.eq(self.run.last_lanes), levels.lookahead.eq(self.run.lookahead),
         ]
 
     def _connect_model(self, m, slots):
-        """The model, its updates, and its way in and out."""
-        store, updates, port = self.store, self.updates, self.port
+        """The models, their updates, and their way in and out."""
+        port = self.port
         wiring.connect(m, wiring.flipped(self.i_model), port.i)
         wiring.connect(m, port.o, wiring.flipped(self.o_model))
-        wiring.connect(m, port.words, store.words)
+        for path in self.paths:
+            path.connect_words(m, port)
+            path.connect_model(m, self, slots)
+        if self.config.models > 1:
+            connect_selected(m, self.paths, port)
+            m.d.comb += [port.model.eq(self.model),
+                         port.flags.eq(self.saturation.word_select(port.selected, 3))]
         m.d.comb += [
-            updates.clear.eq(self.start), updates.slot.eq(slots[1]),
-            updates.i_valid.eq(self.solver.o_valid), updates.i.eq(self.solver.o),
-            store.slot.eq(slots[2]), store.update.eq(updates.o),
-            store.intercept_level.eq(self.run.intercept_level),
-            *_each(store.levels, self.levels.applied),
             port.beats.eq(self.run.beats_per_row), port.stop.eq(self.stop),
             port.clear.eq(self.clear), port.load.eq(self.load),
             port.load_coefficients.eq(self.load_coefficients), port.unload.eq(self.unload),
@@ -174,8 +176,8 @@ class Pipeline(wiring.Component):
         ]
 
     def _connect_products(self, m, slot, dotted):
-        """Products with the rows before and with the model."""
-        correlator, dot_product, levels = self.correlator, self.dot_product, self.levels
+        """Products with the rows before and with the models."""
+        correlator, levels = self.correlator, self.levels
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
         level, square = Signal(FLOAT_GUARD + 1), Signal(FLOAT_GUARD + 1)
         fraction = FLOAT_GUARD if self.config.row_format == "float32" else 0
@@ -185,63 +187,36 @@ class Pipeline(wiring.Component):
             correlator.valid.eq(slot.valid), correlator.first.eq(slot.first),
             correlator.last.eq(slot.last), correlator.skip.eq(slot.skip),
             correlator.lookahead.eq(self.run.lookahead), correlator.intercept_square.eq(square),
-            *_each(correlator.dot, levels.dot),
-            dot_product.valid.eq(dotted.valid), dot_product.first.eq(dotted.first),
-            dot_product.last.eq(dotted.last),
-            dot_product.intercept.eq(self.store.intercept), dot_product.intercept_level.eq(level),
-            *_each(dot_product.levels, levels.late_dot),
-            *_each(dot_product.words, self.store.slot_words),
+            *each(correlator.dot, levels.dot),
         ]
         for target, source in zip(correlator.previous_levels, levels.previous, strict=True):
-            m.d.comb += _each(target, source)
+            m.d.comb += each(target, source)
+        for path in self.paths:
+            path.connect_dot_product(m, self, dotted, level)
 
-    def _connect_solver(self, m, dotted):
-        solver, step, config = self.solver, self.derivative_step, self.config
-        entered = config.dot_stages - config.solver_lead      # cycles from a slot
-        since_dotted = entered - words_stages(config)
-        m.d.comb += [
-            solver.clear.eq(self.start), solver.valid.eq(self.correlator.o_valid),
-            solver.idle_row.eq(delay(m, dotted.idle_row, since_dotted, name="idle")),
-            solver.label.eq(delay(m, self.sequencer.label, entered, name="label")),
-            *_each(solver.products, self.correlator.products),
-            solver.dot.eq(self.dot_product.o), solver.dither.eq(self.dither.o),
-            self.dither.key.eq(self.steps.key), self.dither.take.eq(solver.take),
-            self.dither.restart.eq(self.start),
-            solver.derivative_step.eq(step.value), solver.step_too_large.eq(step.too_large),
-        ]
-        for part in (solver, step):
-            m.d.comb += [part.mantissa.eq(self.steps.mantissa), part.shift.eq(self.steps.shift),
-                         part.label_shift.eq(self.run.label_shift)]
-        if config.solver == "linear":
-            m.d.comb += solver.loss.eq(self.run.loss)
+    def _connect_solvers(self, m, dotted):
+        """Solvers, and the dither that all models have in common."""
+        entered = self.config.dot_stages - self.config.solver_lead      # cycles from a slot
+        label = delay(m, self.sequencer.label, entered, name="label")
+        labels = [label] if self.config.models == 1 else list(label)
+        for path, own, steps in zip(self.paths, labels, self._all_steps, strict=True):
+            path.connect_solver(m, self, dotted, own, steps)
+        m.d.comb += [self.dither.key.eq(self.steps.key), self.dither.restart.eq(self.start),
+                     self.dither.take.eq(self.paths[0].solver.take)]
 
-    def _connect_engine(self, m, slots, engine):
-        """Corrections beside the slots that they are for."""
-        m.submodules.engine = engine
-        port, late = self.port, self.config.strobe_delay
-        m.d.comb += [
-            engine.load_start.eq(port.load_coefficients),
-            engine.load.eq(delay(m, port.coefficient, late, name="coefficient")),
-            engine.load_i.eq(delay(m, port.i.payload, late, name="coefficients")),
-            engine.slot.eq(slots[2 + self.config.product_stages - engine.answer]),
-            engine.beats.eq(self.run.beats_per_row), engine.stop.eq(self.stop),
-            engine.sampled.eq(self.store.sampled),
-            engine.mantissa.eq(self.steps.correction_mantissa),
-            engine.shift.eq(self.steps.correction_shift),
-            self.store.correction.eq(engine.correction), self.sequencer.corrected.eq(engine.done),
-            self.saturated[2].eq(engine.saturated),
-        ]
+    def _connect_engines(self, m, slots):
+        """Corrections; all engines are ready in the same cycle."""
+        for path, steps in zip(self.paths, self._all_steps, strict=True):
+            path.place(m, ["engine"])
+            path.connect_engine(m, self, slots, steps)
+        m.d.comb += self.sequencer.corrected.eq(self.paths[0].engine.done)
 
     def _take_proximal_steps(self, m):
-        """Proximal steps, when the sequencer has let every update reach its words."""
-        m.submodules.proximal = proximal = Proximal(config=self.config)
-        m.d.comb += [
-            proximal.start.eq(self.sequencer.proximal), proximal.stop.eq(self.stop),
-            self.sequencer.proximal_done.eq(proximal.done),
-            proximal.beats.eq(self.run.beats_per_row), proximal.last_lanes.eq(self.run.last_lanes),
-            proximal.threshold.eq(self.steps.threshold), proximal.limit.eq(self.run.box_limit),
-        ]
-        lend(m, self.store.words, proximal)
+        """Proximal steps; all of them take as long."""
+        for path, steps in zip(self.paths, self._all_steps, strict=True):
+            path.place(m, ["proximal"])
+            path.take_proximal_steps(m, self, steps)
+        m.d.comb += self.sequencer.proximal_done.eq(self.paths[0].proximal.done)
 
     def _refetch(self, m, dotted):
         """Refetch rows that their codes do not decide. With look-ahead the codes are judged by a
@@ -249,7 +224,8 @@ class Pipeline(wiring.Component):
         comes again alone. Nothing else moves while a fine row is applied. Returns the strobe
         that such a row has left the range.
         """
-        sequencer, solver, run = self.sequencer, self.solver, self.run
+        sequencer, run, (path,) = self.sequencer, self.run, self.paths
+        solver = path.solver
         self._judge_codes(m, dotted)
         m.submodules.refetcher = refetcher = Refetcher(config=self.config)
         wiring.connect(m, refetcher.job, wiring.flipped(self.fine_job))
@@ -274,25 +250,26 @@ class Pipeline(wiring.Component):
             refetcher.intercept_level.eq(run.intercept_level),
             refetcher.beats.eq(run.beats_per_row), refetcher.last_lanes.eq(run.last_lanes),
         ]
-        lend(m, self.store.words, refetcher)
+        lend(m, path.store.words, refetcher)
         return refetcher.saturated
 
     def _judge_codes(self, m, dotted):
         """Bounds that tell whether a row's codes decide it, into the solver."""
-        sequencer, solver, run = self.sequencer, self.solver, self.run
+        sequencer, run, (path,) = self.sequencer, self.run, self.paths
+        solver = path.solver
         m.submodules.bounds = bounds = CellBounds(config=self.config)
         label = delay(m, sequencer.label, self.config.dot_stages, name="bounds_label")
         margin = Signal(LOOKAHEAD_MARGIN_WIDTH, reset_less=True)
         # K, rounded up by any dither, for every update that the model has not met yet.
-        rounded_down = self.derivative_step.value[STEP_FRACTION:]
+        rounded_down = path.derivative_step.value[STEP_FRACTION:]
         m.d.sync += margin.eq((rounded_down + 1) * run.lookahead_margin)
         m.d.comb += [
             bounds.valid.eq(dotted.valid), bounds.first.eq(dotted.first),
             bounds.last.eq(dotted.last), bounds.cell.eq(run.cell_half_levels),
-            bounds.ends.eq(sequencer.replay_alone), bounds.dot.eq(self.dot_product.o),
+            bounds.ends.eq(sequencer.replay_alone), bounds.dot.eq(path.dot_product.o),
             bounds.target.eq(label << run.label_shift),
-            *_each(bounds.levels, self.levels.late_dot),
-            *_each(bounds.words, self.store.slot_words),
+            *each(bounds.levels, self.levels.late_dot),
+            *each(bounds.words, path.store.slot_words),
             solver.refetching.eq(run.cell_half_levels != 0),
             solver.undecided.eq(bounds.undecided), solver.dot_margin.eq(bounds.dot_margin),
             solver.lookahead_margin.eq(margin),

@@ -1,6 +1,6 @@
 """Feeders of jobs: the blocks of memory that a run reads, in order."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -79,6 +79,8 @@ class AuxFeeder(wiring.Component):
     ----------
     level_tables : bool
         True if there are tables of levels.
+    streams : int
+        Labels of a row, of several models, a power of two.
 
     Members
     -------
@@ -98,14 +100,16 @@ class AuxFeeder(wiring.Component):
         Addresses of the blocks.
     level_tables_address : In(64), level_tables_beats : In(32)
         With ``level_tables``: their address and 64-bit beats.
+    models : In(4), shared_labels : In(1)
+        With several ``streams``: as the registers of these names.
     label_beats : Out(32)
         64-bit beats of an epoch's labels.
     o : Out(stream.Signature(JOB_LAYOUT))
         Blocks.
     """
 
-    def __init__(self, *, level_tables=False):
-        self.level_tables = level_tables
+    def __init__(self, *, level_tables=False, streams=1):
+        self.level_tables, self.streams = level_tables, streams
         super().__init__({
             "start": In(1), "stop": In(1),
             "epochs": In(32), "rows": In(32), "label_format": In(2),
@@ -114,19 +118,24 @@ class AuxFeeder(wiring.Component):
             "table_address": In(64), "labels_address": In(64), "label_beats": Out(32),
             **({"level_tables_address": In(64), "level_tables_beats": In(32)}
                if level_tables else {}),
+            **({"models": In(4), "shared_labels": In(1)} if streams > 1 else {}),
             "o": Out(stream.Signature(JOB_LAYOUT)),
         })
 
     def elaborate(self, platform):
         m = Module()
         left, entry, label_beats = Signal(32), Signal(64), self.label_beats
+        labels, entries = self.rows, 1      # labels of an epoch; entries of the table
+        if self.streams > 1:
+            labels, entries = Signal(32 + self.streams.bit_length() - 1), self.models
+            m.d.comb += labels.eq(Mux(self.shared_labels, self.rows, self.rows * self.streams))
         with m.Switch(self.label_format):
             with m.Case(LabelFormat.SIGN.value):
-                m.d.sync += label_beats.eq((self.rows + 63) >> 6)
+                m.d.sync += label_beats.eq((labels + 63) >> 6)
             with m.Case(LabelFormat.INT16.value):
-                m.d.sync += label_beats.eq((self.rows + 3) >> 2)
+                m.d.sync += label_beats.eq((labels + 3) >> 2)
             with m.Default():
-                m.d.sync += label_beats.eq((self.rows + 1) >> 1)
+                m.d.sync += label_beats.eq((labels + 1) >> 1)
 
         taken = Signal()
         job = self.o.payload
@@ -156,11 +165,12 @@ class AuxFeeder(wiring.Component):
                     with m.If(taken):
                         m.next = "Table"
             with state("Table"):
-                m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(entry), job.beats.eq(2)]
+                m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(entry),
+                             job.beats.eq(2 * entries)]
                 with m.If(taken):
                     m.next = "Step"
             with state("Step"):     # in a cycle of its own: much hangs on it
-                m.d.sync += [entry.eq(entry + 16), left.eq(left - 1)]
+                m.d.sync += [entry.eq(entry + 16 * entries), left.eq(left - 1)]
                 m.next = "Labels"
             with state("Labels"):
                 m.d.comb += [self.o.valid.eq(~self.stop), job.address.eq(self.labels_address),

@@ -1,69 +1,122 @@
 """Unpacker of labels: the dense stream of words as a stream of labels."""
 
-from amaranth import Module, Mux, Signal, signed
+from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import AUX_WIDTH, LABEL_WIDTH
 from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.shapes import LABEL_BITS
+from bitstep_hw.parts.run import label_shape
 
 
 class LabelUnpacker(wiring.Component):
     """Splitter of 64-bit words into labels, lowest bits first.
 
-    One label a cycle; a word is accepted as soon as the one before is used up. Stores one word.
-    Golden model: :func:`bitstep.pipeline.levels.unpack_labels`.
+    One row's labels a cycle, if they are at most a word; a word is accepted as soon as the one
+    before is used up. Labels of several models that take more words are gathered, a word a cycle.
+    Stores one word, or the labels of a row. Golden model:
+    :func:`bitstep.pipeline.levels.unpack_labels`.
+
+    Parameters
+    ----------
+    models : int
+        Labels that are given for each row.
+    streams : int
+        Labels of a row in memory, at least ``models``: a power of two.
 
     Members
     -------
     i : In(stream.Signature(64))
         Packed labels.
-    o : Out(stream.Signature(signed(32)))
+    o : Out(stream.Signature(label_shape(models)))
         Labels.
     label_format : In(2)
         A :class:`bitstep.pipeline.registers.LabelFormat`; constant during a run.
+    shared : In(1)
+        With more than one model: a row has one label in memory, which is that of all models;
+        constant during a run.
     restart : In(1)
         Drops what is left of a word: the next label is the first of a new stream.
     """
 
-    def __init__(self):
+    def __init__(self, *, models=1, streams=1):
+        self.models, self.streams = models, streams
         super().__init__({
             "i": In(stream.Signature(AUX_WIDTH)),
-            "o": Out(stream.Signature(signed(LABEL_WIDTH))),
+            "o": Out(stream.Signature(label_shape(models))),
             "label_format": In(2),
+            **({"shared": In(1)} if models > 1 else {}),
             "restart": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        word = Signal(AUX_WIDTH)
+        word = Signal(max(AUX_WIDTH, self.streams * LABEL_WIDTH))
         left = Signal(range(AUX_WIDTH + 1))
-        per_word, shifted, label = Signal.like(left), Signal.like(word), Signal(signed(LABEL_WIDTH))
+        per_word, shifted = Signal.like(left), Signal.like(word)
+        last = Signal(range(self.streams // 2 + 1))     # number of a row's last word
         with m.Switch(self.label_format):
-            with m.Case(LabelFormat.SIGN.value):
-                m.d.comb += [per_word.eq(64), shifted.eq(word >> 1),
-                             label.eq(Mux(word[0], 1, -1))]
-            with m.Case(LabelFormat.INT16.value):
-                m.d.comb += [per_word.eq(4), shifted.eq(word >> 16),
-                             label.eq(word[:16].as_signed())]
-            with m.Default():
-                m.d.comb += [per_word.eq(2), shifted.eq(word >> 32),
-                             label.eq(word[:32].as_signed())]
+            for label_format in LabelFormat:
+                width = LABEL_BITS[label_format]
+                row = width * self.streams      # bits of a row's labels
+                with (m.Default() if label_format == LabelFormat.INT32
+                      else m.Case(label_format.value)):
+                    self._take(m, word, label_format)
+                    m.d.comb += [per_word.eq(max(AUX_WIDTH // row, 1)), shifted.eq(word >> row),
+                                 last.eq(max(row // AUX_WIDTH, 1) - 1)]
+                    if self.models > 1:
+                        with m.If(self.shared):
+                            m.d.comb += [per_word.eq(AUX_WIDTH // width), shifted.eq(word >> width),
+                                         last.eq(0)]
 
         # Registers, because so much hangs on them.
         some = Signal()     # ``left`` is not 0
         one = Signal()      # it is 1
         room = ~some | (one & self.o.ready)
+        whole, gathered = self._gather(m, last)
         m.d.comb += [
             self.o.valid.eq(some & ~self.restart),
-            self.o.payload.eq(label),
-            self.i.ready.eq(room & ~self.restart),
+            self.i.ready.eq((room | ~whole) & ~self.restart),
         ]
         # What is in ``word`` at a restart is forgotten anyway.
         with m.If(some & self.o.ready):
             m.d.sync += [word.eq(shifted), left.eq(left - 1), some.eq(~one), one.eq(left == 2)]
-        with m.If(self.i.valid & room):
-            m.d.sync += [word.eq(self.i.payload), left.eq(per_word), some.eq(1), one.eq(0)]
+        with m.If(self.i.valid & room & whole):
+            m.d.sync += [word.eq(gathered), left.eq(per_word), some.eq(1),
+                         one.eq((per_word == 1) if self.streams > 1 else 0)]
         with m.If(self.restart):
             m.d.sync += [some.eq(0), one.eq(0)]
         return m
+
+    def _take(self, m, word, label_format):
+        """Labels of a row out of the lowest bits."""
+        width = LABEL_BITS[label_format]
+        outputs = [self.o.payload] if self.models == 1 else list(self.o.payload)
+        for number, output in enumerate(outputs):
+            stored = word.word_select(number, width)
+            if number:
+                stored = Mux(self.shared, word[:width], stored)
+            m.d.comb += output.eq(Mux(stored[0], 1, -1) if label_format == LabelFormat.SIGN
+                                  else stored.as_signed())
+
+    def _gather(self, m, last):
+        """Words of a row that takes more than one; returns whether the word that comes is its last,
+        and all of them together.
+        """
+        if self.streams <= 2:
+            return C(1), self.i.payload
+        number = Signal.like(last)
+        whole = Signal()
+        before = [Signal(AUX_WIDTH, name=f"before_{place}", reset_less=True)
+                  for place in range(self.streams // 2 - 1)]
+        m.d.comb += whole.eq(number == last)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += number.eq(Mux(whole, 0, number + 1))
+            for place, word in enumerate(before):
+                with m.If(number == place):
+                    m.d.sync += word.eq(self.i.payload)
+        with m.If(self.restart):
+            m.d.sync += number.eq(0)
+        words = [Mux(last == place, self.i.payload, word) for place, word in enumerate(before)]
+        return whole, Cat(*words, self.i.payload)

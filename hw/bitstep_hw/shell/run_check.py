@@ -35,7 +35,7 @@ class RunCheck(wiring.Component):
     bad : Out(1)
         This pipeline cannot run what the registers ask for.
     row_beats, model_beats : Out(32)
-        Beats of an epoch's rows; 64-bit beats of a model.
+        Beats of an epoch's rows; 64-bit beats of a model, or of all models of the run.
     level_tables_beats : Out(32)
         64-bit beats of the tables of levels; 0 for a pipeline without.
     corrects : Out(1)
@@ -55,10 +55,15 @@ class RunCheck(wiring.Component):
         registers = self.registers
         wrong = [*self._wrong_numbers(), *self._wrong_parts()]
         found, bad = Signal(len(wrong)), Signal()
+        model_beats = registers.beats_per_row * (self.config.model_lanes // 2) + 1
+        if self.config.models > 1:
+            one = Signal(32)        # a cycle for each product
+            m.d.sync += one.eq(model_beats)
+            model_beats = one * registers.models
         m.d.sync += [
             found.eq(Cat(wrong)), bad.eq(found.any()),
             self.corrects.eq(registers.correction_period != 0),
-            self.model_beats.eq(registers.beats_per_row * (self.config.model_lanes // 2) + 1),
+            self.model_beats.eq(model_beats),
         ]
         if self.config.level_tables:
             words = self.config.table_row_words << self.config.bits     # of a beat
@@ -108,6 +113,8 @@ class RunCheck(wiring.Component):
             wrong.append(registers.proximal_period != 0)
         if not config.refetch:
             wrong.append(refetching)
+        if config.models > 1:
+            wrong += [registers.models == 0, registers.models > config.models]
         return wrong
 
     def _product(self, m):

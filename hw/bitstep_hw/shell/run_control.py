@@ -1,5 +1,7 @@
 """Control of a whole run: loads, epochs, models out, and its end."""
 
+from contextlib import nullcontext
+
 from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -58,8 +60,11 @@ class RunControl(wiring.Component):
         The registers that the pipeline needs; the epoch's table entry.
     busy, done, model_io : Out(1)
         State of the run; ``model_io`` while models and tables move.
-    error : Out(4), saturation : Out(3), epochs_done : Out(32)
+    error : Out(4), saturation : Out(3 * models), epochs_done : Out(32)
         As the registers of these names.
+    model : Out, more_steps : Out(EpochSteps()).array(models - 1)
+        With more than one model: the one that the port's command is for; the table's entries of all
+        but the first.
     """
 
     def __init__(self, *, config):
@@ -68,7 +73,7 @@ class RunControl(wiring.Component):
             "registers": In(REGISTERS_LAYOUT),
             "start": In(1), "abort": In(1), "begin": Out(1), "stop": Out(1),
             "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
-            "saturated": In(3), "buses_idle": In(1), "write_idle": In(1),
+            "saturated": In(3 * config.models), "buses_idle": In(1), "write_idle": In(1),
             "row_beats": Out(32), "model_beats": Out(32), "level_tables_beats": Out(32),
             "corrects": Out(1), "label_beats": In(32),
             "i": In(stream.Signature(AUX_WIDTH)),
@@ -82,13 +87,18 @@ class RunControl(wiring.Component):
             "epoch_start": Out(1), "epoch_done": In(1),
             "run": Out(RunRegisters()), "steps": Out(EpochSteps()),
             "busy": Out(1), "done": Out(1), "model_io": Out(1),
-            "error": Out(4), "saturation": Out(3), "epochs_done": Out(32),
+            "error": Out(4), "saturation": Out(3 * config.models), "epochs_done": Out(32),
+            **({"model": Out(range(config.models)),
+                "more_steps": Out(EpochSteps()).array(config.models - 1)}
+               if config.models > 1 else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.check = check = RunCheck(config=self.config)
-        entry, stopping = Signal(TABLE_LAYOUT), Signal()
+        entries = [Signal(TABLE_LAYOUT, name=f"entry_{model}" if model else "entry")
+                   for model in range(self.config.models)]
+        stopping = Signal()
         failure = self._failure(m, stopping)
         address, settle = Signal(64), Signal(range(_SETTLE))
         to_labels, to_model, take_entry = Signal(), Signal(), Signal()
@@ -104,7 +114,6 @@ class RunControl(wiring.Component):
             self.corrects.eq(check.corrects),
             *(getattr(self.run, name).eq(self.registers[name])
               for name in self.run.signature.members),
-            *(getattr(self.steps, name).eq(entry[name]) for name in self.steps.signature.members),
             self.o_labels.payload.eq(self.i.payload), self.o_model.payload.eq(self.i.payload),
             self.o_labels.valid.eq(to_labels & self.i.valid),
             self.o_model.valid.eq(to_model & self.i.valid),
@@ -113,6 +122,9 @@ class RunControl(wiring.Component):
             self.job.payload.address.eq(address),
             self.job.payload.beats.eq(self.model_beats),
         ]
+        all_steps = [self.steps, *(self.more_steps if self.config.models > 1 else ())]
+        for steps, entry in zip(all_steps, entries, strict=True):
+            m.d.comb += [getattr(steps, name).eq(entry[name]) for name in steps.signature.members]
         labels_left, sent = Signal(32), Signal()    # of this epoch
         expected = Signal()         # labels_left is not 0
         with m.If(self.epoch_start):
@@ -130,9 +142,12 @@ class RunControl(wiring.Component):
                     m.d.sync += [self.done.eq(0), self.error.eq(0), self.saturation.eq(0),
                                  self.epochs_done.eq(0),
                                  address.eq(self.registers.model_out_address)]
+                    if self.config.models > 1:
+                        # Models that the run does not use hold still with steps of 0.
+                        m.d.sync += [self.model.eq(0), *(entry.eq(0) for entry in entries)]
                     m.next = "Check"
             self._load_states(m, state, check, to_model, to_tables)
-            self._epoch_states(m, state, entry, expected, to_labels, take_entry)
+            self._epoch_states(m, state, entries, expected, to_labels, take_entry)
             self._write_states(m, state, failure, sent, address, settle)
             # A register, because so many things wait for it.
             m.d.comb += stopping.eq(fsm.ongoing("Stop"))
@@ -161,7 +176,9 @@ class RunControl(wiring.Component):
         with state("Model"):
             m.d.comb += [to_model.eq(registers.warm_start), self.model_io.eq(1)]
             with m.If(self.port_done):
-                m.next = "Model-Loaded"
+                # Clearing is for all models at once.
+                self._after_each(m, "Load-Next", "Model-Loaded", loops=registers.warm_start)
+        self._command_states(m, state, "Load-Next", self.load, "Model")
         with state("Model-Loaded"):
             m.d.comb += self.load_coefficients.eq(self.corrects)
             m.next = last
@@ -170,25 +187,26 @@ class RunControl(wiring.Component):
         with state("Coefficients"):
             m.d.comb += [to_model.eq(1), self.model_io.eq(1)]
             with m.If(self.port_done):
-                m.next = last
+                self._after_each(m, "Coefficients-Next", last)
+        self._command_states(m, state, "Coefficients-Next", self.load_coefficients, "Coefficients")
         if self.config.level_tables:
             with state("Level-Tables"):
                 m.d.comb += [to_tables.eq(1), self.model_io.eq(1)]
                 with m.If(self.tables_done):
                     m.next = "Table"
 
-    def _epoch_states(self, m, state, entry, expected, to_labels, take_entry):
+    def _epoch_states(self, m, state, entries, expected, to_labels, take_entry):
         """States of an epoch, up to the verdict on its model."""
         with state("Table"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                m.d.sync += entry.as_value()[:AUX_WIDTH].eq(self.i.payload)
+                self._store(m, entries, slice(AUX_WIDTH))
                 m.next = "Table-Rest"
         with state("Table-Rest"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                m.d.sync += entry.as_value()[AUX_WIDTH:].eq(self.i.payload)
-                m.next = "Start"
+                self._store(m, entries, slice(AUX_WIDTH, None))
+                self._after_each(m, "Table", "Start")
         with state("Start"):
             m.d.comb += self.epoch_start.eq(1)
             m.next = "Epoch"
@@ -198,7 +216,7 @@ class RunControl(wiring.Component):
                 m.next = "Judge"
         with state("Judge"):
             # One cycle after the pipeline's last word, its flags have arrived too.
-            with m.If(self.saturation != 0):
+            with m.If(self._ended()):
                 m.d.sync += self.error.eq(Error.SATURATED.value)
                 m.next = "Stop"
             with m.Else():
@@ -212,7 +230,9 @@ class RunControl(wiring.Component):
         with state("Write"):
             m.d.comb += [self.job.valid.eq(~sent), self.model_io.eq(1)]
             with m.If(self.port_done):
-                m.next = "Written"
+                self._after_each(m, "Unload-Next", "Written")
+        self._command_states(m, state, "Unload-Next", self.unload, "Write",
+                             statements=[self.job.valid.eq(~sent)])
         with state("Written"):
             # Four cycles pass before ``write_idle`` tells of this model.
             m.d.comb += self.model_io.eq(1)
@@ -224,6 +244,44 @@ class RunControl(wiring.Component):
                 with m.If(last_epoch):
                     m.next = "Stop"
 
+    def _store(self, m, entries, part):
+        """Store a part of the table's entry of the model whose turn it is."""
+        for number, entry in enumerate(entries):
+            with nullcontext() if self.config.models == 1 else m.If(self.model == number):
+                m.d.sync += entry.as_value()[part].eq(self.i.payload)
+
+    def _after_each(self, m, again, then, *, loops=1):
+        """Go to ``again`` for the next model, or to ``then`` after the last one or without loop."""
+        m.next = then
+        if self.config.models > 1:
+            m.d.sync += self.model.eq(0)
+            with m.If((self.model + 1 != self.registers.models) & loops):
+                m.d.sync += self.model.eq(self.model + 1)
+                m.next = again
+
+    def _command_states(self, m, state, name, strobe, then, *, statements=()):
+        """State that gives the port its command again, for the next model."""
+        if self.config.models > 1:
+            with state(name):
+                m.d.comb += [strobe.eq(1), self.model_io.eq(1), *statements]
+                m.next = then
+
+    def _seen(self):
+        """Strobes of what saturates, of the models that the run has."""
+        if self.config.models == 1:
+            return self.saturated
+        return self.saturated & Cat((self.registers.models > number).replicate(3)
+                                    for number in range(self.config.models))
+
+    def _ended(self):
+        """True if the run ends for the models that have left their range."""
+        flags = [self.saturation[3 * number:3 * number + 3].any()
+                 for number in range(self.config.models)]
+        if self.config.models == 1:
+            return flags[0]
+        on = Cat((self.registers.models > number) & ~flag for number, flag in enumerate(flags))
+        return Mux(self.registers.end_with_first, Cat(flags).any(), ~on.any())
+
     def _failure(self, m, stopping):
         """Keep the first reason of a failure, and collect what saturated; returns the flag that the
         run fails now.
@@ -234,7 +292,7 @@ class RunControl(wiring.Component):
                   (self.misaligned, Error.BAD_CONFIGURATION)]
         m.d.comb += failure.eq(Cat(cause for cause, _ in causes).any())
         with m.If(self.busy & ~stopping):
-            m.d.sync += self.saturation.eq(self.saturation | self.saturated)
+            m.d.sync += self.saturation.eq(self.saturation | self._seen())
             for cause, reason in reversed(causes):
                 with m.If(cause):
                     m.d.sync += self.error.eq(reason.value)

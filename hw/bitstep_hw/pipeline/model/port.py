@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, MAX_FEATURES
+from bitstep.pipeline.config import AUX_WIDTH, MAX_FEATURES, MODEL_WIDTH
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.pipeline.model.words import ModelWords
@@ -38,6 +38,9 @@ class ModelPort(wiring.Component):
         The store's words.
     coefficient : Out(1)
         A pair of coefficients is taken from ``i``.
+    model : In, flags : In(3), selected : Out
+        With more than one model: the one that the next command is for, and, while it is unloaded,
+        its flags, which come beside the intercept; the one that ``words`` are of.
     """
 
     def __init__(self, *, config):
@@ -49,6 +52,8 @@ class ModelPort(wiring.Component):
             "done": Out(1), "stop": In(1),
             "i": In(stream.Signature(AUX_WIDTH)), "o": Out(stream.Signature(AUX_WIDTH)),
             "words": Out(ModelWords(config=config)), "coefficient": Out(1),
+            **({"model": In(range(config.models)), "flags": In(3),
+                "selected": Out(range(config.models))} if config.models > 1 else {}),
         })
 
     def elaborate(self, platform):
@@ -81,6 +86,8 @@ class ModelPort(wiring.Component):
         with m.FSM():
             with m.State("Idle"):
                 m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0)]
+                if self.config.models > 1:
+                    m.d.sync += self.selected.eq(self.model)
                 for command, target in ((self.clear, "Clear"), (self.load, "Load"),
                                        (self.load_coefficients, "Coefficients"),
                                        (self.unload, "Unload")):
@@ -138,4 +145,7 @@ class ModelPort(wiring.Component):
             buffer.w_en.eq(delay(m, asked, latency + waits, name="read")),
             buffer.w_data.eq(self.words.late_data),
         ]
+        if self.config.models > 1:
+            with m.If(delay(m, at_intercept, latency + waits, name="buffered_intercept")):
+                m.d.comb += buffer.w_data[MODEL_WIDTH:].eq(self.flags)
         return latency + waits

@@ -1,10 +1,11 @@
 """Streams of rows and labels in front of the sequencer."""
 
-from amaranth import Module, signed
+from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import LABEL_WIDTH, MAX_FEATURES
+from bitstep.pipeline.config import MAX_FEATURES
+from bitstep_hw.parts.run import label_shape
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.rows.replay import Replay
 
@@ -25,7 +26,7 @@ class RowInputs(wiring.Component):
     Members
     -------
     i_rows, o_rows : In, Out(stream.Signature(bus_width))
-    i_labels, o_labels : In, Out(stream.Signature(signed(32)))
+    i_labels, o_labels : In, Out(stream.Signature(label_shape(models)))
         Beats of rows, and labels.
     start, stop : In(1)
         Strobe around an epoch, which forgets labels; ``stop`` forgets rows and labels.
@@ -38,7 +39,7 @@ class RowInputs(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         rows = stream.Signature(config.bus_width)
-        labels = stream.Signature(signed(LABEL_WIDTH))
+        labels = stream.Signature(label_shape(config.models))
         super().__init__({
             "i_rows": In(rows), "o_rows": Out(rows),
             "i_labels": In(labels), "o_labels": Out(labels),

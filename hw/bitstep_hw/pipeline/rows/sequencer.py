@@ -1,10 +1,11 @@
 """Sequencer of slots: the order and the time in which beats of rows enter the pipeline."""
 
-from amaranth import C, Module, Mux, Signal, signed
+from amaranth import C, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import LABEL_WIDTH, MAX_FEATURES, MAX_LOOKAHEAD
+from bitstep.pipeline.config import MAX_FEATURES, MAX_LOOKAHEAD
+from bitstep_hw.parts.run import label_shape
 from bitstep_hw.pipeline.rows.correction_periods import CorrectionPeriods
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
 from bitstep_hw.pipeline.rows.phases import Phase, Phases
@@ -50,7 +51,7 @@ class Sequencer(wiring.Component):
         Strobe: all of the epoch's updates are applied.
     i_rows : In(stream.Signature(bus_width))
         The epoch's rows.
-    i_labels : In(stream.Signature(signed(32)))
+    i_labels : In(stream.Signature(label_shape(models)))
         The epoch's labels.
     corrected : In(1)
         Strobe: the corrections asked for by the last ``sample`` row are ready.
@@ -75,8 +76,8 @@ class Sequencer(wiring.Component):
         Slot.
     beat : Out(bus_width)
         Its beat.
-    label : Out(signed(32))
-        Label of the row, in its last slot.
+    label : Out(label_shape(models))
+        Label of the row, or of each model, in its last slot.
     misaligned : Out(1)
         A correction or a proximal step fell into a batch: its period is no multiple of the batch.
     wait_rows, wait_labels, wait_lookahead, wait_recursion, wait_correction, wait_refetch : Out(1)
@@ -92,13 +93,13 @@ class Sequencer(wiring.Component):
             "lookahead": In(range(MAX_LOOKAHEAD + 1)), "period": In(32),
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
-            "i_labels": In(stream.Signature(signed(LABEL_WIDTH))),
+            "i_labels": In(stream.Signature(label_shape(config.models))),
             "corrected": In(1), "decided": In(1), "replay": In(1), "hold": In(1),
             "rewind": Out(1), "replay_alone": Out(1), "discard": Out(1),
             "proximal_period": In(32), "proximal": Out(1), "proximal_done": In(1),
             "slot": Out(slot_layout(config)),
             "beat": Out(config.bus_width),
-            "label": Out(signed(LABEL_WIDTH)),
+            "label": Out(label_shape(config.models)),
             "misaligned": Out(1),
             **{name: Out(1) for name in _CAUSES},
         })

@@ -1,0 +1,88 @@
+"""Several jobs in one run of a pipeline for several models."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.device import share_rows
+from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.registers import LabelFormat, Saturation
+from bitstep.pipeline.results import Outcome, RunResult, SaturationError
+
+# What a pipeline has once for all models; labels, their scale, steps, coefficients and first models
+# are each model's own.
+_COMMON = ("label_format", "intercept_level", "batch", "correction_period", "loss",
+           "proximal_period", "box_limit", "cell_half_levels")
+
+
+def same_run(one: TrainingJob, other: TrainingJob) -> bool:
+    """True if one run of a pipeline for several models can train the models of two jobs.
+
+    They share their rows (:func:`bitstep.pipeline.device.share_rows`), and what the pipeline has
+    once: batch, loss, format of the labels, intercept's level, periods of corrections and proximal
+    steps, box limit, and keys of the dither. Floating-point rows have the same look-ahead, too.
+    """
+    return share_rows(one, other) and not one.cell_half_levels \
+        and all(getattr(one, name) == getattr(other, name) for name in _COMMON) \
+        and all(mine.key == others.key for mine, others in zip(one.epochs, other.epochs,
+                                                               strict=True)) \
+        and (one.config.row_format != "float32" or one.lookahead == other.lookahead)
+
+
+def runs_of(jobs: Sequence[TrainingJob], models: int) -> Iterator[list[TrainingJob]]:
+    """Yield the jobs in runs of at most ``models`` neighbours that one run can train."""
+    run: list[TrainingJob] = []
+    for job in jobs:
+        if run and (len(run) == models or not same_run(run[0], job)):
+            yield run
+            run = []
+        run.append(job)
+    if run:
+        yield run
+
+
+def packed_labels_of(jobs: Sequence[TrainingJob],
+                     config: PipelineConfig) -> tuple[np.ndarray, bool]:
+    """Labels of a run's jobs as memory holds them (docs/memory-layout.md), and whether all jobs
+    have the same ones, which are then stored once.
+    """
+    first = jobs[0]
+    if all(job.labels is first.labels or np.array_equal(job.labels, first.labels) for job in jobs):
+        return first.labels, True
+    # An unused place holds a label that its format has.
+    unused = -1 if first.label_format == LabelFormat.SIGN else 0
+    labels = np.full((first.n_rows, config.label_streams), unused, np.int64)
+    for number, job in enumerate(jobs):
+        labels[:, number] = job.stored_labels(0, job.n_rows)
+    return pack_labels(labels.reshape(-1), first.label_format), False
+
+
+def table_of(jobs: Sequence[TrainingJob], config: PipelineConfig) -> np.ndarray:
+    """Epoch table of a run's jobs: uint64, an entry of each job for every epoch."""
+    several = config.models > 1
+    return np.array([job.epochs[epoch].words(job.label_shift if several else 0)
+                     for epoch in range(len(jobs[0].epochs)) for job in jobs], "<u8").reshape(-1)
+
+
+def outcome_of(result: RunResult, written: np.ndarray, flags: int) -> Outcome:
+    """What became of one model of a run.
+
+    Parameters
+    ----------
+    result : RunResult
+        Every epoch whose model was written, whether it counts or not.
+    written : ndarray of int32, shape (epochs written,)
+        Last word of each model: the flags of what had left its range until then.
+    flags : int
+        The same at the end of the run.
+    """
+    seen = np.append(written, flags)
+    if not seen.any():
+        return result
+    good = int((seen != 0).argmax())
+    result = replace(result, models=result.models[:good].copy(),
+                     intercepts=result.intercepts[:good].copy())
+    return SaturationError(good + 1, Saturation(int(seen[good])), result)

@@ -1,0 +1,154 @@
+"""The part of the pipeline that each model has of its own."""
+
+from amaranth import C
+from amaranth.lib import wiring
+
+from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.pipeline.model.corrections import CorrectionEngine
+from bitstep_hw.pipeline.model.proximal import Proximal
+from bitstep_hw.pipeline.model.store import ModelStore
+from bitstep_hw.pipeline.model.words import lend
+from bitstep_hw.pipeline.products.dot_product import DotProduct
+from bitstep_hw.pipeline.slot import words_stages
+from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
+from bitstep_hw.pipeline.update.linear_solver import LinearSolver
+from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
+from bitstep_hw.pipeline.update.update_queue import UpdateQueue
+
+
+def each(targets, sources):
+    """Statements that connect one array with another."""
+    return [target.eq(source) for target, source in zip(targets, sources, strict=True)]
+
+
+class ModelPath:
+    """Model words, dot product, solver and updates of one model, with its corrections and proximal
+    steps.
+
+    Everything that depends on the rows alone comes from the pipeline, and all models meet a slot in
+    the same cycle. So what one of them waits for, all do, and a strobe of the first is one of all.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The pipeline.
+    number : int
+        Number of the model, from 0.
+    """
+
+    def __init__(self, config, number):
+        self.config, self.number = config, number
+        self.updates = UpdateQueue(config=config)
+        self.store = ModelStore(config=config)
+        self.dot_product = DotProduct(config=config)
+        solver = LogisticSolver if config.solver == "logistic" else LinearSolver
+        self.solver = solver(config=config)
+        self.derivative_step = DerivativeStep()
+        # Parts of pipelines that have them.
+        self.engine = CorrectionEngine(config=config)
+        self.proximal = Proximal(config=config)
+
+    def place(self, m, names):
+        """Make parts submodules, in the order of ``names``; those of further models are numbered.
+        """
+        for name in names:
+            m.submodules[name + (f"_{self.number}" if self.number else "")] = getattr(self, name)
+
+    def connect_words(self, m, port):
+        """Words to the port, while it has this model selected; all of them are cleared at once."""
+        words, mine = port.words, self.store.words
+        if self.config.models == 1:
+            wiring.connect(m, words, mine)
+            return
+        for name in ("index", "pair", "shown", "write_data", "intercept", "clear"):
+            m.d.comb += getattr(mine, name).eq(getattr(words, name))
+        m.d.comb += mine.write.eq(words.write & (port.selected == self.number))
+
+    def connect_model(self, m, pipeline, slots):
+        """The model and its updates."""
+        store, updates = self.store, self.updates
+        m.d.comb += [
+            updates.clear.eq(pipeline.start), updates.slot.eq(slots[1]),
+            updates.i_valid.eq(self.solver.o_valid), updates.i.eq(self.solver.o),
+            store.slot.eq(slots[2]), store.update.eq(updates.o),
+            store.intercept_level.eq(pipeline.run.intercept_level),
+            *each(store.levels, pipeline.levels.applied),
+        ]
+
+    def connect_dot_product(self, m, pipeline, dotted, level):
+        """The dot product of the slot ``dotted``, whose intercept counts ``level``."""
+        dot_product = self.dot_product
+        m.d.comb += [
+            dot_product.valid.eq(dotted.valid), dot_product.first.eq(dotted.first),
+            dot_product.last.eq(dotted.last),
+            dot_product.intercept.eq(self.store.intercept), dot_product.intercept_level.eq(level),
+            *each(dot_product.levels, pipeline.levels.late_dot),
+            *each(dot_product.words, self.store.slot_words),
+        ]
+
+    def connect_solver(self, m, pipeline, dotted, label, steps):
+        """The solver; ``label`` is that of the row that enters, with its products."""
+        solver, step, config = self.solver, self.derivative_step, self.config
+        suffix = f"_{self.number}" if self.number else ""
+        since_dotted = config.dot_stages - config.solver_lead - words_stages(config)
+        m.d.comb += [
+            solver.clear.eq(pipeline.start), solver.valid.eq(pipeline.correlator.o_valid),
+            solver.idle_row.eq(delay(m, dotted.idle_row, since_dotted, name=f"idle{suffix}")),
+            solver.label.eq(label),
+            *each(solver.products, pipeline.correlator.products),
+            solver.dot.eq(self.dot_product.o), solver.dither.eq(pipeline.dither.o),
+            solver.derivative_step.eq(step.value), solver.step_too_large.eq(step.too_large),
+        ]
+        # Models of a run differ in their labels' scale, so it stands with their steps.
+        label_shift = pipeline.run.label_shift if config.models == 1 else steps.label_shift
+        for part in (solver, step):
+            m.d.comb += [part.mantissa.eq(steps.mantissa), part.shift.eq(steps.shift),
+                         part.label_shift.eq(label_shift)]
+        if config.solver == "linear":
+            m.d.comb += solver.loss.eq(pipeline.run.loss)
+
+    def connect_engine(self, m, pipeline, slots, steps):
+        """Corrections beside the slots that they are for."""
+        engine, port, late = self.engine, pipeline.port, self.config.strobe_delay
+        suffix = f"_{self.number}" if self.number else ""
+        taken = port.coefficient
+        if self.config.models > 1:
+            taken = taken & (port.selected == self.number)
+        m.d.comb += [
+            engine.load_start.eq(port.load_coefficients),
+            engine.load.eq(delay(m, taken, late, name=f"coefficient{suffix}")),
+            engine.load_i.eq(delay(m, port.i.payload, late, name=f"coefficients{suffix}")),
+            engine.slot.eq(slots[2 + self.config.product_stages - engine.answer]),
+            engine.beats.eq(pipeline.run.beats_per_row), engine.stop.eq(pipeline.stop),
+            engine.sampled.eq(self.store.sampled),
+            engine.mantissa.eq(steps.correction_mantissa),
+            engine.shift.eq(steps.correction_shift),
+            self.store.correction.eq(engine.correction),
+        ]
+
+    def take_proximal_steps(self, m, pipeline, steps):
+        """Proximal steps, when the sequencer has let every update reach its words."""
+        proximal, run = self.proximal, pipeline.run
+        m.d.comb += [
+            proximal.start.eq(pipeline.sequencer.proximal), proximal.stop.eq(pipeline.stop),
+            proximal.beats.eq(run.beats_per_row), proximal.last_lanes.eq(run.last_lanes),
+            proximal.threshold.eq(steps.threshold), proximal.limit.eq(run.box_limit),
+        ]
+        lend(m, self.store.words, proximal)
+
+    def saturated(self, rewritten=C(0)):
+        """Flags of what leaves its range, bits as
+        :class:`bitstep.pipeline.registers.Saturation`.
+        """
+        correction = self.engine.saturated if self.config.corrections else C(0)
+        return [self.solver.saturated, self.store.saturated | rewritten, correction]
+
+
+def connect_selected(m, paths, port):
+    """Words that are read, of the model that the port has selected."""
+    for name in ("read_data", "late_data"):
+        value = getattr(port.words, name)
+        with m.Switch(port.selected):
+            for path in paths:
+                with m.Case(path.number):
+                    m.d.comb += value.eq(getattr(path.store.words, name))
