@@ -23,7 +23,8 @@ _SETTLE = 64        # cycles in which nothing may move before a run is done
 def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
                  config: PipelineConfig | None = None, epochs: int | None = None,
                  saturated: bool = False, open_rows: Sequence[OpenRows] = (),
-                 lookahead: int | None = None) -> tuple[dict[str, int | None], list[int]]:
+                 lookahead: int | None = None,
+                 others: Sequence[TrainingJob] = ()) -> tuple[dict[str, int | None], list[int]]:
     """Count what a pipeline would count in a run of a job (docs/pipeline.md), and when each epoch
     ends.
 
@@ -48,6 +49,8 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         With refetching: an entry for each epoch, that of the saturated one included.
     lookahead : int, optional
         Value of the register LOOKAHEAD; None: what the driver writes.
+    others : sequence of TrainingJob
+        Jobs that are trained beside this one, in the same run.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         If there are more epochs than the job has, or if rows are fetched again and ``open_rows``
         has no entry for an epoch.
     """
-    shape = Shape.of(job, job.config if config is None else config, lookahead)
+    shape = Shape.of(job, job.config if config is None else config, lookahead, others)
     most = shape.epochs - saturated
     epochs = most if epochs is None else epochs
     if not 0 <= epochs <= most:
@@ -92,7 +95,7 @@ _counting = threading.Lock()
 
 def _streams(shape, memory, saturated):
     """Streams of a run. What a saturated run has read ahead depends on the whole run."""
-    if memory.is_ample(shape.config.beat_bytes) and not saturated:
+    if memory.is_ample(shape.config.beat_bytes) and not saturated and shape.labels_per_word > 1:
         return AmpleStreams(shape, memory.latency)
     return SimulatedStreams(shape, memory)
 
@@ -145,30 +148,38 @@ class RunClock:
         begin = shape.beats.bit_length()        # the check takes a cycle a bit
         streams.begin(begin + self.late)
         if shape.warm:
-            end = streams.words(begin + 1 + self.late, shape.model_words)
+            end = self._load_models(begin + 1 + self.late)
         else:
             end = begin + self.late + shape.beats           # a beat's words a cycle
         self._moved(begin + 1, end + self.late)
         self.time += 1
         if shape.correction_period:
             began = self.time
-            end = streams.words(began + self.late, shape.model_words)
+            end = self._load_models(began + self.late)
             self._moved(began, end + self.late)
         if shape.table_words:
             self._moved(self.time, streams.load_tables(self.time, shape.table_words))
+
+    def _load_models(self, time):
+        """Read models, or their coefficients, from ``time`` on; return the cycle of the last word.
+        """
+        shape = self.shape
+        for _ in range(shape.models - 1):
+            time = self.streams.words(time, shape.model_words) + shape.next_model
+        return self.streams.words(time, shape.model_words)
 
     def epoch(self, events: Iterable[tuple[int, int]] = ()):
         """Read the epoch's entry of the table and let its rows pass."""
         streams = self.streams
         began = self.time
-        self._moved(began, streams.words(began, 2))
+        self._moved(began, streams.words(began, 2 * self.shape.models))
         streams.start_epoch(self.time)
         start = self.time + self.late + self.shape.config.start_delay
         self.time = self.epochs.run(start, events) + self.late + 2     # the verdict takes one
 
     def write(self):
         """Write the epoch's model."""
-        end = self.streams.write_model(self.time, self.shape.model_words)
+        end = self.streams.write_models(self.time)
         self._moved(self.time, end)
         self.ends.append(self.time)
 

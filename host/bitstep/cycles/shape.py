@@ -1,10 +1,12 @@
 """Numbers of a job and of a pipeline that decide about cycles."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bitstep.pipeline.config import PipelineConfig, ceil_div
+from bitstep.pipeline.device import share_labels
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.shapes import label_bytes
+from bitstep.pipeline.shapes import LABEL_BITS, label_bytes
 
 WORD_BYTES = 8              # beat of the bus for labels, tables and models
 BURST = 16                  # most beats of a burst, which ends where so many are aligned
@@ -24,8 +26,12 @@ class Shape:
         D, the register LOOKAHEAD.
     correction_period, proximal_period : int
         As the registers; 0 for none.
-    label_words, labels_per_word : int
-        64-bit words of an epoch's labels, and labels in one.
+    models : int
+        Models of the run.
+    label_words : int
+        64-bit words of an epoch's labels.
+    labels_per_word, words_per_label : int
+        Rows whose labels are in one; or words of a row's labels, if they take more than one.
     model_words : int
         64-bit words of a model in memory.
     pairs : int
@@ -48,8 +54,10 @@ class Shape:
     lookahead: int
     correction_period: int
     proximal_period: int
+    models: int
     label_words: int
     labels_per_word: int
+    words_per_label: int
     model_words: int
     pairs: int
     fine_words: int
@@ -58,9 +66,10 @@ class Shape:
     refetching: bool
 
     @classmethod
-    def of(cls, job: TrainingJob, config: PipelineConfig, lookahead: int | None) -> "Shape":
-        """Return the shape of a job on the pipeline ``config``; ``lookahead`` is the value of the
-        register, or None for what the driver writes into it.
+    def of(cls, job: TrainingJob, config: PipelineConfig, lookahead: int | None,
+           others: Sequence[TrainingJob] = ()) -> "Shape":
+        """Return the shape of a job, or of several in one run, on the pipeline ``config``;
+        ``lookahead`` is the value of the register, or None for what the driver writes into it.
         """
         beats = job.beats
         if lookahead is None:
@@ -68,17 +77,33 @@ class Shape:
                 else config.effective_lookahead(beats)
         last_lanes = job.n_features - (beats - 1) * config.lanes
         per_beat = config.model_lanes // 2
-        label_words = label_bytes(job.n_rows, job.label_format) // WORD_BYTES
+        jobs = (job, *others)
+        streams = 1 if share_labels(jobs) else config.label_streams
+        label_words = label_bytes(job.n_rows * streams, job.label_format) // WORD_BYTES
+        row_bits = LABEL_BITS[job.label_format] * streams
         return cls(
             config=config, rows=job.n_rows, beats=beats, copies=len(job.rows),
             epochs=len(job.epochs), lookahead=lookahead,
             correction_period=job.correction_period, proximal_period=job.proximal_period,
-            label_words=label_words, labels_per_word=(64, 4, 2)[job.label_format],
+            models=len(jobs), label_words=label_words,
+            labels_per_word=max(8 * WORD_BYTES // row_bits, 1),
+            words_per_label=max(row_bits // (8 * WORD_BYTES), 1),
             model_words=beats * per_beat + 1,
             pairs=(beats - 1) * per_beat + ceil_div(last_lanes, 2),
             fine_words=config.fine_words(job.n_features) // 4,
             table_words=config.table_words(job.n_features) if config.level_tables else 0,
-            warm=bool(job.model.any() or job.intercept), refetching=job.cell_half_levels > 0)
+            warm=any(bool(one.model.any() or one.intercept) for one in jobs),
+            refetching=job.cell_half_levels > 0)
+
+    @property
+    def all_model_words(self) -> int:
+        """64-bit words of the models of the run."""
+        return self.models * self.model_words
+
+    @property
+    def next_model(self) -> int:
+        """Cycles between two models that are loaded or written one after the other."""
+        return 2 + 2 * self.config.strobe_delay
 
     @property
     def row_beats(self) -> int:

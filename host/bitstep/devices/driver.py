@@ -46,8 +46,7 @@ def check_identity(device: RegisterAccess) -> None:
 
 
 class Run:
-    """One job, or several side by side, on one device of the register protocol: loaded when it is
-    made, then started.
+    """One job, or several side by side, on one device of the register protocol.
 
     Parameters
     ----------
@@ -136,40 +135,37 @@ class Run:
         """
         report = (lambda done: on_epoch(done * len(self.jobs))) if on_epoch else None
         try:
-            self.finish(timeout_s, report)
-        except SaturationError:     # of every model, or of the first that ends the run
-            pass
+            with contextlib.suppress(SaturationError):
+                self.finish(timeout_s, report)
         except TrainingInterrupted:
             raise ModelsInterrupted(self.outcomes()) from None
         return self.outcomes()
 
     def result(self):
-        """Return copies of the models of the finished epochs, and the counters; of several models
-        the first.
-        """
-        return self._result_of(self._written()[:, 0], self._counters())
+        """Return copies of the first job's models of the finished epochs, and the counters."""
+        return self._results()[0]
 
     def outcomes(self):
-        """Return the result of every model, or the error with which it ended."""
-        flags, written, counters = self.read("SATURATION"), self._written(), self._counters()
-        return [outcome_of(self._result_of(words, counters if not number else
-                                           dict.fromkeys(counters, 0)),
-                           words[:, -1], flags >> 3 * number & 7)
-                for number, words in enumerate(written.swapaxes(0, 1))]
+        """Return the result of every job, or the error with which it ended."""
+        flags, written = self.read("SATURATION"), self._written()
+        return [outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
+                for number, result in enumerate(self._results())]
 
     def _written(self):
-        """Words of the finished epochs, of shape (epochs, models, words); copied nowhere."""
+        """Words of the finished epochs, of shape (epochs, jobs, words); no copy."""
         done, count = min(self.read("EPOCHS_DONE"), len(self.job.epochs)), len(self.jobs)
         self.models.from_device()
         words = self.models.array[:done * count * self.layout.n_bytes].view("<i4")
         return words.reshape(done, count, self.layout.n_words)
 
-    def _counters(self):
-        return {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
-
-    def _result_of(self, words, counters):
-        models, intercepts = self.layout.unpack(words)
-        return collect(list(models), list(intercepts), self.job.n_features, counters)
+    def _results(self):
+        """Copies of each job's models, and counters: those of the run with the first job."""
+        counters, results = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}, []
+        for words in self._written().swapaxes(0, 1):
+            models, intercepts = self.layout.unpack(words)
+            results.append(collect(list(models), list(intercepts), self.job.n_features, counters))
+            counters = dict.fromkeys(counters, 0)
+        return results
 
     def _stop_previous(self):
         """End a run that an earlier program left behind: it would write to memory that we reuse."""
@@ -210,14 +206,14 @@ class Run:
         for index, copy in enumerate(job.rows):
             rows.array[index * copy.nbytes:(index + 1) * copy.nbytes] = copy.reshape(-1)
         labels.array[:packed_labels.nbytes] = packed_labels
-        words = table_of(self.jobs, config).view(np.uint8)
-        epoch_table.array[:words.size] = words
-        if first:
-            first.array[:n_bytes] = np.concatenate(
-                [self.layout.pack(one.model, one.intercept) for one in self.jobs])
-        if coefficients:
-            coefficients.array[:n_bytes] = np.concatenate(
-                [self.layout.pack(one.coefficients, 0) for one in self.jobs])
+        table = table_of(self.jobs, config).view(np.uint8)
+        epoch_table.array[:table.size] = table
+        for place, one in enumerate(self.jobs):
+            words = slice(place * self.layout.n_bytes, (place + 1) * self.layout.n_bytes)
+            if first:
+                first.array[words] = self.layout.pack(one.model, one.intercept)
+            if coefficients:
+                coefficients.array[words] = self.layout.pack(one.coefficients, 0)
         if fine_rows and job.fine_rows is not None:
             packed = self.layout.pack_fine(job.fine_rows)
             fine_rows.array[:packed.size] = packed
@@ -239,8 +235,7 @@ class Run:
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
-            **({"MODELS": len(self.jobs), "SHARED_LABELS": shared,
-                "END_WITH_FIRST": not self.to_the_end} if config.models > 1 else {}),
+            **self._joint(shared),
         }.items():
             self.write(name, value)
         for name, value in {
@@ -253,6 +248,11 @@ class Run:
             "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": n_bytes,
         }.items():
             self.write_pair(name, value)
+
+    def _joint(self, shared):
+        """Registers of a pipeline for several models."""
+        return {"MODELS": len(self.jobs), "SHARED_LABELS": shared,
+                "END_WITH_FIRST": not self.to_the_end} if self.device.config.models > 1 else {}
 
     def _buffer(self, name, n_bytes, alignment=AUX_BYTES) -> Buffer:
         buffer = self.buffers[name] = self.device.allocate(n_bytes)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.device import share_rows
+from bitstep.pipeline.device import share_labels, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Saturation
@@ -50,7 +50,7 @@ def packed_labels_of(jobs: Sequence[TrainingJob],
     have the same ones, which are then stored once.
     """
     first = jobs[0]
-    if all(job.labels is first.labels or np.array_equal(job.labels, first.labels) for job in jobs):
+    if share_labels(jobs):
         return first.labels, True
     # An unused place holds a label that its format has.
     unused = -1 if first.label_format == LabelFormat.SIGN else 0

@@ -4,6 +4,8 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+import numpy as np
+
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import (
@@ -31,6 +33,13 @@ def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
         and len(one.epochs) == len(other.epochs) and len(one.rows) == len(other.rows) \
         and all(mine is others for mine, others in zip(one.rows, other.rows, strict=True)) \
         and one.level_tables is other.level_tables
+
+
+def share_labels(jobs: Sequence[TrainingJob]) -> bool:
+    """True if jobs of as many rows have the same stored labels."""
+    first = jobs[0]
+    return all(job.label_format == first.label_format and (
+        job.labels is first.labels or np.array_equal(job.labels, first.labels)) for job in jobs[1:])
 
 
 class Device(Protocol):

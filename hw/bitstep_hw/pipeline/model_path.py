@@ -1,5 +1,7 @@
 """The part of the pipeline that each model has of its own."""
 
+from typing import Any
+
 from amaranth import C
 from amaranth.lib import wiring
 
@@ -44,9 +46,8 @@ class ModelPath:
         solver = LogisticSolver if config.solver == "logistic" else LinearSolver
         self.solver = solver(config=config)
         self.derivative_step = DerivativeStep()
-        # Parts of pipelines that have them.
-        self.engine = CorrectionEngine(config=config)
-        self.proximal = Proximal(config=config)
+        self.engine: Any = CorrectionEngine(config=config) if config.corrections else None
+        self.proximal: Any = Proximal(config=config) if config.proximal else None
 
     def place(self, m, names):
         """Make parts submodules, in the order of ``names``; those of further models are numbered.
@@ -136,7 +137,7 @@ class ModelPath:
         ]
         lend(m, self.store.words, proximal)
 
-    def saturated(self, rewritten=C(0)):
+    def saturated(self, rewritten):
         """Flags of what leaves its range, bits as
         :class:`bitstep.pipeline.registers.Saturation`.
         """

@@ -1,20 +1,17 @@
 """Control of a whole run: loads, epochs, models out, and its end."""
 
-from contextlib import nullcontext
-
 from amaranth import Cat, Module, Mux, Signal
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import AUX_WIDTH
-from bitstep.pipeline.job import EPOCH_FIELDS
 from bitstep.pipeline.registers import Error
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
+from bitstep_hw.shell.model_turns import ModelTurns
 from bitstep_hw.shell.run_check import REGISTERS_LAYOUT, RunCheck
 
-TABLE_LAYOUT = data.StructLayout(dict(EPOCH_FIELDS))
 _SETTLE = 64    # cycles: longer than anything may still move in the pipeline once inputs have ended
 
 
@@ -96,10 +93,8 @@ class RunControl(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.check = check = RunCheck(config=self.config)
-        entries = [Signal(TABLE_LAYOUT, name=f"entry_{model}" if model else "entry")
-                   for model in range(self.config.models)]
-        stopping = Signal()
-        failure = self._failure(m, stopping)
+        turns, stopping = ModelTurns(m, self), Signal()
+        failure = self._failure(m, stopping, turns)
         address, settle = Signal(64), Signal(range(_SETTLE))
         to_labels, to_model, take_entry = Signal(), Signal(), Signal()
         to_tables, table_ready = Signal(), Signal()
@@ -122,9 +117,6 @@ class RunControl(wiring.Component):
             self.job.payload.address.eq(address),
             self.job.payload.beats.eq(self.model_beats),
         ]
-        all_steps = [self.steps, *(self.more_steps if self.config.models > 1 else ())]
-        for steps, entry in zip(all_steps, entries, strict=True):
-            m.d.comb += [getattr(steps, name).eq(entry[name]) for name in steps.signature.members]
         labels_left, sent = Signal(32), Signal()    # of this epoch
         expected = Signal()         # labels_left is not 0
         with m.If(self.epoch_start):
@@ -142,13 +134,11 @@ class RunControl(wiring.Component):
                     m.d.sync += [self.done.eq(0), self.error.eq(0), self.saturation.eq(0),
                                  self.epochs_done.eq(0),
                                  address.eq(self.registers.model_out_address)]
-                    if self.config.models > 1:
-                        # Models that the run does not use hold still with steps of 0.
-                        m.d.sync += [self.model.eq(0), *(entry.eq(0) for entry in entries)]
+                    turns.begin()
                     m.next = "Check"
-            self._load_states(m, state, check, to_model, to_tables)
-            self._epoch_states(m, state, entries, expected, to_labels, take_entry)
-            self._write_states(m, state, failure, sent, address, settle)
+            self._load_states(m, state, turns, check, to_model, to_tables)
+            self._epoch_states(m, state, turns, expected, to_labels, take_entry)
+            self._write_states(m, state, turns, failure, sent, address, settle)
             # A register, because so many things wait for it.
             m.d.comb += stopping.eq(fsm.ongoing("Stop"))
             m.d.sync += self.stop.eq(stopping)
@@ -161,7 +151,7 @@ class RunControl(wiring.Component):
                     m.next = "Idle"
         return m
 
-    def _load_states(self, m, state, check, to_model, to_tables):
+    def _load_states(self, m, state, turns, check, to_model, to_tables):
         """States from the start to the first epoch."""
         registers = self.registers
         last = "Level-Tables" if self.config.level_tables else "Table"
@@ -177,8 +167,8 @@ class RunControl(wiring.Component):
             m.d.comb += [to_model.eq(registers.warm_start), self.model_io.eq(1)]
             with m.If(self.port_done):
                 # Clearing is for all models at once.
-                self._after_each(m, "Load-Next", "Model-Loaded", loops=registers.warm_start)
-        self._command_states(m, state, "Load-Next", self.load, "Model")
+                turns.after_each("Load-Next", "Model-Loaded", loops=registers.warm_start)
+        turns.command_state(state, "Load-Next", self.load, "Model")
         with state("Model-Loaded"):
             m.d.comb += self.load_coefficients.eq(self.corrects)
             m.next = last
@@ -187,26 +177,26 @@ class RunControl(wiring.Component):
         with state("Coefficients"):
             m.d.comb += [to_model.eq(1), self.model_io.eq(1)]
             with m.If(self.port_done):
-                self._after_each(m, "Coefficients-Next", last)
-        self._command_states(m, state, "Coefficients-Next", self.load_coefficients, "Coefficients")
+                turns.after_each("Coefficients-Next", last)
+        turns.command_state(state, "Coefficients-Next", self.load_coefficients, "Coefficients")
         if self.config.level_tables:
             with state("Level-Tables"):
                 m.d.comb += [to_tables.eq(1), self.model_io.eq(1)]
                 with m.If(self.tables_done):
                     m.next = "Table"
 
-    def _epoch_states(self, m, state, entries, expected, to_labels, take_entry):
+    def _epoch_states(self, m, state, turns, expected, to_labels, take_entry):
         """States of an epoch, up to the verdict on its model."""
         with state("Table"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                self._store(m, entries, slice(AUX_WIDTH))
+                turns.store(slice(AUX_WIDTH))
                 m.next = "Table-Rest"
         with state("Table-Rest"):
             m.d.comb += [take_entry.eq(1), self.model_io.eq(1)]
             with m.If(self.i.valid):
-                self._store(m, entries, slice(AUX_WIDTH, None))
-                self._after_each(m, "Table", "Start")
+                turns.store(slice(AUX_WIDTH, None))
+                turns.after_each("Table", "Start")
         with state("Start"):
             m.d.comb += self.epoch_start.eq(1)
             m.next = "Epoch"
@@ -216,22 +206,22 @@ class RunControl(wiring.Component):
                 m.next = "Judge"
         with state("Judge"):
             # One cycle after the pipeline's last word, its flags have arrived too.
-            with m.If(self._ended()):
+            with m.If(turns.ended()):
                 m.d.sync += self.error.eq(Error.SATURATED.value)
                 m.next = "Stop"
             with m.Else():
                 m.d.comb += self.unload.eq(1)
                 m.next = "Write"
 
-    def _write_states(self, m, state, failure, sent, address, settle):
+    def _write_states(self, m, state, turns, failure, sent, address, settle):
         """States in which an epoch's model goes to memory."""
         last_epoch = Signal()       # a cycle late: the number changes at an epoch's end
         m.d.sync += last_epoch.eq(self.epochs_done == self.registers.epochs - 1)
         with state("Write"):
             m.d.comb += [self.job.valid.eq(~sent), self.model_io.eq(1)]
             with m.If(self.port_done):
-                self._after_each(m, "Unload-Next", "Written")
-        self._command_states(m, state, "Unload-Next", self.unload, "Write",
+                turns.after_each("Unload-Next", "Written")
+        turns.command_state(state, "Unload-Next", self.unload, "Write",
                              statements=[self.job.valid.eq(~sent)])
         with state("Written"):
             # Four cycles pass before ``write_idle`` tells of this model.
@@ -244,45 +234,7 @@ class RunControl(wiring.Component):
                 with m.If(last_epoch):
                     m.next = "Stop"
 
-    def _store(self, m, entries, part):
-        """Store a part of the table's entry of the model whose turn it is."""
-        for number, entry in enumerate(entries):
-            with nullcontext() if self.config.models == 1 else m.If(self.model == number):
-                m.d.sync += entry.as_value()[part].eq(self.i.payload)
-
-    def _after_each(self, m, again, then, *, loops=1):
-        """Go to ``again`` for the next model, or to ``then`` after the last one or without loop."""
-        m.next = then
-        if self.config.models > 1:
-            m.d.sync += self.model.eq(0)
-            with m.If((self.model + 1 != self.registers.models) & loops):
-                m.d.sync += self.model.eq(self.model + 1)
-                m.next = again
-
-    def _command_states(self, m, state, name, strobe, then, *, statements=()):
-        """State that gives the port its command again, for the next model."""
-        if self.config.models > 1:
-            with state(name):
-                m.d.comb += [strobe.eq(1), self.model_io.eq(1), *statements]
-                m.next = then
-
-    def _seen(self):
-        """Strobes of what saturates, of the models that the run has."""
-        if self.config.models == 1:
-            return self.saturated
-        return self.saturated & Cat((self.registers.models > number).replicate(3)
-                                    for number in range(self.config.models))
-
-    def _ended(self):
-        """True if the run ends for the models that have left their range."""
-        flags = [self.saturation[3 * number:3 * number + 3].any()
-                 for number in range(self.config.models)]
-        if self.config.models == 1:
-            return flags[0]
-        on = Cat((self.registers.models > number) & ~flag for number, flag in enumerate(flags))
-        return Mux(self.registers.end_with_first, Cat(flags).any(), ~on.any())
-
-    def _failure(self, m, stopping):
+    def _failure(self, m, stopping, turns):
         """Keep the first reason of a failure, and collect what saturated; returns the flag that the
         run fails now.
         """
@@ -292,7 +244,7 @@ class RunControl(wiring.Component):
                   (self.misaligned, Error.BAD_CONFIGURATION)]
         m.d.comb += failure.eq(Cat(cause for cause, _ in causes).any())
         with m.If(self.busy & ~stopping):
-            m.d.sync += self.saturation.eq(self.saturation | self._seen())
+            m.d.sync += self.saturation.eq(self.saturation | turns.seen())
             for cause, reason in reversed(causes):
                 with m.If(cause):
                     m.d.sync += self.error.eq(reason.value)

@@ -74,11 +74,13 @@ class AmpleStreams:
         """Return to the oldest row that is not decided."""
         self.rows_from = self.labels_from = time + 2
 
-    def write_model(self, time, words):
-        """Write a model; ``time`` is the first cycle of the write. Return the cycle in which all of
-        it is known to be in memory.
+    def write_models(self, time):
+        """Write the models of an epoch; ``time`` is the first cycle of the write. Return the cycle
+        in which all of it is known to be in memory.
         """
-        return time + 4 + 4 * self.late + words + self.latency
+        shape = self.shape
+        between = (shape.models - 1) * shape.next_model
+        return time + 4 + 4 * self.late + shape.all_model_words + between + self.latency
 
     def fetch(self, time, row, active):
         """Fetch a fine row, asked for at ``time``; return the cycle in which it is
@@ -116,9 +118,9 @@ class AmpleStreams:
     def bytes_read(self):
         """Bytes of a whole run on all buses."""
         shape = self.shape
-        models = shape.warm + (shape.correction_period > 0)
-        words = shape.epochs * (2 + shape.label_words) + models * shape.model_words \
-            + shape.table_words + self.fetched * shape.fine_words
+        loads = shape.warm + (shape.correction_period > 0)
+        words = shape.epochs * (2 * shape.models + shape.label_words) \
+            + loads * shape.all_model_words + shape.table_words + self.fetched * shape.fine_words
         return self.beats_entered * shape.config.beat_bytes + words * WORD_BYTES
 
     def state(self, time):

@@ -20,12 +20,12 @@ def aux_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
     wait = 1
     for wanted in (shape.warm, shape.correction_period):
         if wanted:
-            yield wait, 0, shape.model_words
+            yield wait, 0, shape.all_model_words
             wait = 0
         wait += 1
     if shape.table_words:
         yield wait, 0, shape.table_words
         wait = 1
     for epoch in range(shape.epochs):
-        yield (1 if epoch else wait), 2 * epoch, 2
+        yield (1 if epoch else wait), 2 * shape.models * epoch, 2 * shape.models
         yield 2, 0, shape.label_words

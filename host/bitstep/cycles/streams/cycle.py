@@ -47,6 +47,7 @@ class StreamCycle:
         self.time = 0               # cycle that comes next
         self.beats_entered = 0
         self.labels = 0             # in the unpacker
+        self.gathered = 0           # words of a row's labels that are not all there
         self.labels_from = _NEVER   # cycle from which words are labels
         self.words_left = 0         # of the epoch's labels
         self.restart = -1           # cycle in which labels are forgotten
@@ -78,7 +79,8 @@ class StreamCycle:
         restart = time == self.restart
         # From the last stage to the first, since each asks the one behind it for room.
         given = self.labels > 0 and not restart and self.label_stage.takes(True, label)
-        room = not restart and (self.labels == 0 or (self.labels == 1 and given))
+        whole = self.gathered == self.shape.words_per_label - 1
+        room = not restart and (not whole or self.labels == 0 or (self.labels == 1 and given))
         is_label = self.words_left > 0 and time >= self.labels_from
         offered = is_label and self.aux_stage.offers(self.aux.out)
         moved = self.word_stage.takes(offered, room and self.word_stage.offers(offered))
@@ -86,9 +88,11 @@ class StreamCycle:
         self.word_stage.step(moved, unpacked, 0)
         self.words_left -= moved
         self.label_stage.step(given, label, released)
-        self.labels += self.shape.labels_per_word * unpacked - given
+        self.labels += self.shape.labels_per_word * (unpacked and whole) - given
+        if unpacked:
+            self.gathered = 0 if whole else self.gathered + 1
         if restart:
-            self.labels = 0
+            self.labels = self.gathered = 0
             self.label_stage.clear()
         used = word or moved
         taken = self.aux_stage.takes(self.aux.out, used)
@@ -113,7 +117,7 @@ class StreamCycle:
     def _levels(self):
         """Fill of each stage, and what may still move by itself."""
         return (self.rows.room, self.rows.out, self.aux.room, self.aux.out, self.labels,
-                self.words_left, self.table_stage.state(), self.row_stage.state(),
+                self.gathered, self.words_left, self.table_stage.state(), self.row_stage.state(),
                 self.label_stage.state(), self.aux_stage.state(),
                 self.word_stage.state(), self.writer, self.fine_rows,
                 self.time > self.restart, self.time > self.labels_from)

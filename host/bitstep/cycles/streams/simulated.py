@@ -123,12 +123,13 @@ class SimulatedStreams(StreamCycle):
         self.releases.append(end)
         return end
 
-    def write_model(self, time, words):
-        """Write a model; ``time`` is the first cycle of the write. Return the cycle in which all of
-        it is known to be in memory.
+    def write_models(self, time):
+        """Write the models of an epoch; ``time`` is the first cycle of the write. Return the cycle
+        in which all of it is known to be in memory.
         """
         self.advance(time)
-        self.writer = Writer(self.memory, time, self.models * words, words, self.late)
+        self.writer = Writer(self.memory, time, self.models * self.shape.all_model_words,
+                             self.shape)
         self.models += 1
         while self.writer is not None:
             self.step()
@@ -157,7 +158,7 @@ class SimulatedStreams(StreamCycle):
     def state(self, time):
         """State in cycle ``time`` that decides about what follows."""
         aux = self.aux.state(time) if self._tolerance[0] else ()
-        return (self.labels, self.words_left > 0, aux, self.aux_stage.state(),
+        return (self.labels, self.gathered, self.words_left > 0, aux, self.aux_stage.state(),
                 self.word_stage.state(), self.rows_state(time)[1:])
 
     def rows_state(self, time):
@@ -185,7 +186,8 @@ class SimulatedStreams(StreamCycle):
         """State in cycle ``time``, before an epoch's entry of the table is taken, that decides
         about the epochs that follow.
         """
-        self.words_left = self.labels = 0       # these are forgotten, and not a part of it
+        # These are forgotten, and not a part of it.
+        self.words_left = self.labels = self.gathered = 0
         address, aux = self.rows.address, self.aux.address
         place = (self.models % 16, self.models % self.shape.copies) if self.exact else ()
         return (place, self.state(time), address.left, address.number - self.models, aux.left,
@@ -221,7 +223,8 @@ class SimulatedStreams(StreamCycle):
     def steady_rows(self):
         """Rows that may be skipped if a state was there before."""
         words = min(self.aux.spare, self.words_left - 2)
-        return max(min(self.rows.spare // self.shape.beats, words * self.shape.labels_per_word), 0)
+        return max(min(self.rows.spare // self.shape.beats, words * self.shape.labels_per_word
+                       // self.shape.words_per_label), 0)
 
     @property
     def label_rows(self):
@@ -240,6 +243,6 @@ class SimulatedStreams(StreamCycle):
         if labels:
             self.labels -= rows
         else:
-            words = rows // self.shape.labels_per_word
+            words = rows * self.shape.words_per_label // self.shape.labels_per_word
             self.aux.skip(words)
             self.words_left -= words

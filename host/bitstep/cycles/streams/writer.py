@@ -2,29 +2,30 @@
 
 from collections import deque
 
-from bitstep.cycles.shape import WORD_BYTES
+from bitstep.cycles.shape import WORD_BYTES, Shape
 from bitstep.cycles.streams.bus import Address, SharedMemory
 
 
 class Writer:
-    """Model port and write master, of one model.
+    """Model port and write master, of an epoch's models.
 
     Parameters
     ----------
     memory : SharedMemory
     time : int
         First cycle of the write.
-    first, words : int
-        Number of the first word, of which the place in a burst counts, and words.
-    late : int
-        Cycles of registers and strobes.
+    first : int
+        Number of the first word, of which the place in a burst counts.
+    shape : Shape
+        Gives models, words of each, and registers.
     """
 
-    def __init__(self, memory: SharedMemory, time: int, first: int, words: int, late: int):
-        self.memory, self.late = memory, late
-        self.address = Address(iter([(0, first, words)]), 8, 0)
+    def __init__(self, memory: SharedMemory, time: int, first: int, shape: Shape):
+        self.memory, self.late = memory, (late := int(shape.registered))
+        self.address = Address(iter([(0, first, shape.all_model_words)]), 8, 0)
         self.address.begin(time)
-        self.from_cycle, self.to_ask = time + late, words
+        self.shape, self.models_left = shape, shape.models
+        self.from_cycle, self.to_ask = time + late, shape.model_words
         # Room for what is being read already: the store answers 1 or 3 cycles later.
         self.coming = deque([False] * (1 + 2 * late))
         self.most = 7 - len(self.coming)
@@ -70,7 +71,12 @@ class Writer:
             and self.queue + self.out < self.most
         self.to_ask -= asked
         if asked and not self.to_ask:
-            self.written = time + 1 + self.late + 1 + 4
+            self.models_left -= 1
+            if self.models_left:
+                self.from_cycle = time + 1 + self.shape.next_model
+                self.to_ask = self.shape.model_words
+            else:
+                self.written = time + 1 + self.late + 1 + 4
         self.coming.append(asked)
         read = self.queue and (taken or not self.out)
         self.queue += self.coming.popleft() - bool(read)
