@@ -6,9 +6,9 @@ from typing import Any
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
-from bitstep.pipeline.device import Device
+from bitstep.pipeline.device import NO_FEW_BITS, Device
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.results import RunResult, check_job
+from bitstep.pipeline.results import DeviceError, RunResult, check_job
 
 
 class RegisterDevice(RegisterAccess, Device):
@@ -32,6 +32,8 @@ class RegisterDevice(RegisterAccess, Device):
         """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_identity(self)
         check_job(job, self.config)
+        if job.model_bits or job.update_bits:
+            raise DeviceError(NO_FEW_BITS.format(self.name, job.model_bits, job.update_bits))
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
             return run.finish(timeout_s, on_epoch, on_models)
