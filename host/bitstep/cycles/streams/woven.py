@@ -189,8 +189,8 @@ class WovenStreams(SimulatedStreams):
 
     def rows_state(self, time):
         """State of the streams of rows and labels, but for the block."""
-        return self.blocks.number, self.blocks.plane, self.rows.address.left, \
-            super().rows_state(time)
+        words_left, *state = super().rows_state(time)
+        return (words_left, self.blocks.number, self.blocks.plane, self.rows.address.left, *state)
 
     def skip(self, rows, *, labels=False):
         """Skip rows that are as those before, in whole blocks."""
