@@ -9,6 +9,7 @@ from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.memory import beats_read
 from bitstep.pipeline.registers import Error
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -21,7 +22,6 @@ from bitstep.pipeline.results import (
     collect,
     run_error,
 )
-from bitstep.pipeline.woven import WovenLayout
 
 
 def check_gradient(job: TrainingJob, config: PipelineConfig) -> None:
@@ -30,15 +30,6 @@ def check_gradient(job: TrainingJob, config: PipelineConfig) -> None:
     if config.row_format != WOVEN or len(job.epochs) != 1:
         raise DeviceError("The gradient of all rows needs woven rows and a job of one epoch, not "
                           f"row format {config.row_format!r} and {len(job.epochs)} epochs")
-
-
-def _beats(job: TrainingJob, epochs: int) -> int:
-    """Beats of the rows of the first epochs of a job."""
-    if job.config.row_format != WOVEN:
-        return epochs * job.n_rows * job.beats
-    layout = WovenLayout(job.n_features)
-    return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
-        // job.config.beat_bytes
 
 
 class SoftwareDevice(Device):
@@ -68,7 +59,7 @@ class SoftwareDevice(Device):
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
         """Result of a run with these finished epochs, and maybe one that saturated after them."""
         counters = dict.fromkeys(COUNTER_NAMES) | {
-            "beats": _beats(job, len(epochs)), "saturations": int(saturated),
+            "beats": beats_read(job, len(epochs)), "saturations": int(saturated),
             "refetched_rows": sum(epoch.refetched_rows for epoch in epochs)}
         return collect([epoch.model for epoch in epochs], [epoch.intercept for epoch in epochs],
                        job.n_features, counters)
