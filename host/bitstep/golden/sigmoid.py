@@ -7,6 +7,7 @@ node's own s(-8) = 3.4e-4 is larger than what is left. Rounding the argument add
 """
 
 import math
+from itertools import pairwise
 
 from bitstep.pipeline.config import SIGMOID_FRACTION
 
@@ -54,7 +55,7 @@ def _fine(place: float) -> int:
 FINE_NODES = tuple(_fine(node / 4) for node in range(-4 * FINE_RANGE, 4 * FINE_RANGE + 1))
 # Four times the height of the sigmoid over the middle of a chord.
 BOWS = tuple(4 * _fine((node + 0.5) / 4) - 2 * (low + high) for node, (low, high) in enumerate(
-    zip(FINE_NODES[:-1], FINE_NODES[1:], strict=True), start=-4 * FINE_RANGE))
+    pairwise(FINE_NODES), start=-4 * FINE_RANGE))
 
 
 def fine_sigmoid(argument: int) -> int:

@@ -139,7 +139,8 @@ LOSSES = {
         name="hinge", text="1/K sum of max(0, 1 - y f(x))", value=_hinge,
         derivative=lambda values, targets: np.where(values * targets < 1, -targets, 0.0),
         constant=_rarer_class, one_sided=True, bounded=True, curvature=math.inf,
-        max_derivative=2.0, model_range=_MARGIN_RANGE, step_fraction=2.0, batch_growth=4.0, max_step=_BOUNDED_STEP),
+        max_derivative=2.0, model_range=_MARGIN_RANGE, step_fraction=2.0, batch_growth=4.0,
+        max_step=_BOUNDED_STEP),
     Loss.LOGISTIC: LossFunction(
         name="log_loss", text="1/K sum of log(1 + exp(-y f(x)))", value=_log_loss,
         derivative=_log_derivative, constant=_entropy, solver="logistic", bounded=True,

@@ -151,18 +151,21 @@ def automatic_step(rows: QuantizedRows | WovenRows, batch: int = 1, fit_intercep
     return min(step, rule.max_step)
 
 
-def centred_step(rows: WovenRows) -> float:
+def centred_step(rows: WovenRows, loss: Loss = Loss.LEAST_SQUARES) -> float:
     """A step that suits the inner passes of bit-centred training, in scaled feature space.
 
-    It is 0.5 / R, with R the mean of |u|^2 over no more than 2,048 rows, and the intercept's 1.
+    It is 0.5 / (L R), with R the mean of |u|^2 over no more than 2,048 rows, and the intercept's 1,
+    and L the Lipschitz constant of the loss's derivative: 1, or 1/4 of the logistic loss.
 
     Parameters
     ----------
     rows : WovenRows
+    loss : Loss
+        A smooth one.
     """
     pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
     sample, _ = rows.levels(pick)
-    return 0.5 / (float((sample ** 2).sum(axis=1).mean()) + 1)
+    return 0.5 / LOSSES[loss].curvature / (float((sample ** 2).sum(axis=1).mean()) + 1)
 
 
 def _largest_eigenvalue(sample):

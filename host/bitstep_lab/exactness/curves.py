@@ -16,7 +16,8 @@ from bitstep.quantization import (
     sign_labels,
     weave_rows,
 )
-from bitstep.training.bit_centred import BitCentred, BitCentredRun
+from bitstep.training.bit_centred import BitCentredRun
+from bitstep.training.centred_passes import BitCentred
 from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of

@@ -77,8 +77,6 @@ def refused(run, *arguments):
 
 
 @pytest.mark.parametrize("options, message", [
-    (("--solver", "bit-centred", "--checkpoint", "kept.npz"), "do not go together"),
-    (("--planes", "auto", "--checkpoint", "kept.npz"), "give a list of planes"),
     (("--planes", "17"), "must be an integer from 1 to 16, not '17'"),
     (("--planes", "4", "--encoding", "nearest"), "leave --encoding and --copies out"),
     (("--planes", "4", "--bits", "4"), "leave --bits, --levels and --refetch out"),

@@ -166,7 +166,7 @@ def test_derivatives_by_hand():
     # 1 counts 2^(40 - 14) = 2^26 at 2 planes, and z = 3 * 2^24: l' = 1 + 3/4, so d = 1.75 * 2^16.
     found = gradient(job, 2)
     assert unpack_labels(found.derivatives, LabelFormat.INT32, 1).tolist() == [2 * 7 * (1 << 14)]
-    # With all planes it is (2^17 - 1) 2^24; times 2^-32 that is 511.996, which the dither rounds up.
+    # With all planes it is (2^17 - 1) 2^24; times 2^-32 that is 511.996, rounded up by the dither.
     assert found.words.tolist() == [512 * ((1 << 16) - 1)]
     inner = replace(job, labels=found.derivatives, label_format=LabelFormat.INT32,
                     epochs=(EpochSteps(1, 2, planes=2),), model=np.array([1 << 23], np.int32))

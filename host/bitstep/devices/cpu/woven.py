@@ -8,6 +8,7 @@ import numpy as np
 from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu import words
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, update_of
+from bitstep.devices.cpu.decoding import padded
 from bitstep.devices.cpu.derivatives import (
     CENTRED,
     LOGISTIC,
@@ -15,7 +16,6 @@ from bitstep.devices.cpu.derivatives import (
     derivative_label,
     fine_update,
 )
-from bitstep.devices.cpu.decoding import padded
 from bitstep.devices.cpu.numbers import epoch_numbers
 from bitstep.devices.cpu.rows import Arrays, correct, uncounted_arrays
 from bitstep.golden.gradient import SUM_WIDTH
