@@ -27,7 +27,7 @@ from bitstep.training.ranges import largest_stored
 
 WORD_LIMIT = 2.0 ** (MODEL_WIDTH - 1)
 WIDER = 16.0                # by which the room of words grows after a saturation
-MAX_TRIES = 12
+MAX_TRIES = 20
 UPDATE_LIMIT = 1 << 30      # largest update of a full pass
 SUM_LIMIT = 1 << 46         # of all updates of a full pass
 
