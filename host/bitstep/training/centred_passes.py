@@ -24,6 +24,7 @@ from bitstep.quantization import QuantizedDataset, WovenRows
 from bitstep.training import stepping
 from bitstep.training.objective import Objective
 from bitstep.training.ranges import largest_stored
+from bitstep.training.schedules import CENTRED_PERIOD
 
 WORD_LIMIT = 2.0 ** (MODEL_WIDTH - 1)
 WIDER = 16.0                # by which the room of words grows after a saturation
@@ -55,7 +56,7 @@ class BitCentred:
     planes: Sequence[int]
     step: float
     shares: Sequence[float] = (1.0, 0.25)
-    period: int = 8
+    period: int = CENTRED_PERIOD
     tol: float = 0.0
     fit_intercept: bool = True
 

@@ -177,7 +177,7 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
         if not isinstance(rows, WovenRows):
             raise ValueError("Solver 'bit-centred' needs woven rows (`bitstep quantize --woven`, "
                              f"bitstep.quantization.weave_rows), not encoding {rows.encoding!r}")
-        step = centred_step(rows, objective.loss) if step == "auto" else step
+        step = centred_step(rows, objective.loss, objective.l2) if step == "auto" else step
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")

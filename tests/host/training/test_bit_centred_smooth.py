@@ -174,6 +174,15 @@ def test_few_rows(loss, n_rows, n_features):
 
 
 @pytest.mark.parametrize("loss", [*SMOOTH, Loss.LEAST_SQUARES])
+@pytest.mark.parametrize("l2, tol", [(3.0, 1e-5), (1e3, 1e-3)])
+def test_strong_ridge(loss, l2, tol):
+    """Corrections, which take the ridge in, act on weights as they were T rows before. Words have
+    24 fraction bits, and l2 times half of the last one is left of the gradient.
+    """
+    assert fit(make(), loss, l2, epochs=20, tol=tol).short_of(tol) is None
+
+
+@pytest.mark.parametrize("loss", [*SMOOTH, Loss.LEAST_SQUARES])
 def test_constant_columns(loss):
     rng = np.random.default_rng(2)
     features = rng.standard_normal((120, 4))
