@@ -135,7 +135,9 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         f"model {digest_of(model.coef, model.intercept, model.classes)[:16]}",
         # Older checkpoints have no such entries.
         "model-bits": training.model_bits or None, "update-bits": training.update_bits or None,
-        "planes": None if training.planes is None else [*training.planes],
+        "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
+        "solver": None if training.solver == "sgd" else training.solver,
+        "tol": training.tol or None,
         "lookahead": config.effective_lookahead(beats) if floats else None}
 
 

@@ -106,7 +106,7 @@ class Training:
         inner passes (:mod:`bitstep.training.bit_centred`).
     tol : float
         Of solver ``bit-centred``: training stops once the largest component of the gradient is at
-        most this multiple of that at the zero model.
+        most this multiple of that at the model which it starts from.
     model_bits, update_bits : int
         Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
         (docs/number-formats.md).

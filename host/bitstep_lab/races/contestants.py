@@ -44,6 +44,8 @@ class Pipeline:
     model_bits, update_bits : int
         See :class:`bitstep.training.objective.Training`. There is no such pipeline in RTL, so
         nothing is known of its cycles.
+    cycles_per_update : int or None
+        None: the least that the pipeline's solver has.
     """
 
     bits: int
@@ -54,6 +56,7 @@ class Pipeline:
     levels: str = "uniform"
     model_bits: int = 0
     update_bits: int = 0
+    cycles_per_update: int | None = None
 
     @property
     def timed(self) -> bool:
@@ -74,6 +77,8 @@ class Pipeline:
             text += ", refetching"
         if self.lookahead != "auto":
             text += f", look-ahead {self.lookahead}"
+        if self.cycles_per_update is not None:
+            text += f", {self.cycles_per_update} cycles an update"
         return text if self.batch is None else f"{text}, batch {self.batch}"
 
 

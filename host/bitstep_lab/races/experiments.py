@@ -226,9 +226,8 @@ def _data_sets() -> Iterator[Experiment]:
 def _end_to_end() -> Iterator[Experiment]:
     """Rows, model and updates of as many bits each, beside rows alone."""
     sets = {"synthetic-10": None, "synthetic-100": None, "synthetic-1000": None, "noisy-100": None,
-            "cadata": 10_000, "cpusmall": 6_000, "diabetes": None, "YearPredictionMSD": 50_000,
-            "cod-rna": None, "gisette": None}
-    for data, rows in sets.items():
+            "cadata": 10_000, "cpusmall": 6_000, "diabetes": None, "YearPredictionMSD": 50_000}
+    for data, rows in (sets | {"cod-rna": None, "gisette": None}).items():
         figure, model = ("11", "ls-svm") if data in ("cod-rna", "gisette") else ("10", "linreg")
         yield Experiment(
             key=f"end-to-end-{data}", figure=figure, data=data, rows=rows, model=model,
@@ -295,6 +294,7 @@ def pipelines_of(chosen: Sequence[Experiment], *, rtl: bool) -> int:
             if isinstance(one, Pipeline) and one.timed:
                 kinds.add((profile(experiment.profile).bus_width, one.bits,
                            ENCODINGS[one.encoding].row_format, one.lookahead, one.refetch,
-                           one.levels, LOSSES[MODELS[experiment.model].loss].solver,
+                           one.levels, one.cycles_per_update,
+                           LOSSES[MODELS[experiment.model].loss].solver,
                            COLUMNS.get(experiment.data, 0) > 4096))
     return len(kinds)
