@@ -30,8 +30,8 @@ class ChoiceError(ValueError):
     rule : str
         The rule that is broken, for messages in the words of another interface: ``float`` (bits and
         encoding of floating-point rows), ``bits``, ``corrected``, ``refetch-loss``,
-        ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch``, ``levels`` or
-        ``woven``.
+        ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch``, ``levels``,
+        ``woven`` or ``centred``.
     """
 
     def __init__(self, rule: str, message: str):
@@ -189,12 +189,22 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
                     solver=solver, **options)
 
 
+def _centred_wrong(objective: Objective) -> str:
+    """Parts of an objective that solver ``bit-centred`` cannot train."""
+    wrong = [] if objective.rule.quadratic else [f"loss={objective.rule.name!r}"]
+    wrong += [f"l1={objective.l1:g}"] if objective.l1 else []
+    wrong += [f"box={objective.box:g}"] if objective.box is not None else []
+    return " and ".join(wrong)
+
+
 def check_centred(objective: Objective, batch: int, schedule: Any) -> None:
-    """Raise ValueError unless an objective can be trained by solver ``bit-centred``."""
+    """Raise ChoiceError unless an objective can be trained by solver ``bit-centred``."""
     if not objective.rule.quadratic or objective.proximal:
-        raise ValueError("Solver 'bit-centred' is for the squared error, with l2 alone; choose "
-                         "solver 'sgd' for another loss, l1 or box, not "
-                         f"{objective.rule.name!r}, l1={objective.l1:g} and box={objective.box}")
+        raise ChoiceError("centred", "solver='bit-centred' is for the squared error with l2 alone, "
+                          f"not for {_centred_wrong(objective)}; choose solver='sgd'")
     if batch != 1 or not (isinstance(schedule, str) and schedule in ("inverse", "constant")):
-        raise ValueError("Solver 'bit-centred' has batches of 1 and one step for all outer steps; "
-                         f"leave batch and schedule out, not {batch} and {schedule!r}")
+        wrong = [] if batch == 1 else [f"batch={batch}"]
+        wrong += [] if isinstance(schedule, str) and schedule in ("inverse", "constant") else [
+            f"schedule={schedule!r}" if isinstance(schedule, str) else "a list of steps"]
+        raise ChoiceError("centred", "solver='bit-centred' has batches of one row and one step for "
+                          f"all outer steps, not {' and '.join(wrong)}; leave that out")
