@@ -41,6 +41,7 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "scaler": rows.scaler, "copies": rows.copies, "epochs": model.epochs_done,
         "batch": training.batch, "step": float(training.steps[0]), "schedule": request.schedule,
         "l2": objective.l2, "l1": objective.l1, "box": objective.box,
+        "class_weight": request.problem.class_weight,
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
         "solver": training.solver, "planes": training.planes, "tol": training.tol,
@@ -51,7 +52,7 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
 def final(request: Request, model: TrainedModel) -> LinearModel:
     """The model of the last finished epoch, as a file holds it."""
     return LinearModel(model.coefs[-1], model.intercepts[-1],
-                       np.asarray(request.problem.classes, np.float64),
+                       request.problem.class_labels,
                        describe_config(request, model),
                        request.problem.outputs[0].scaler.clip)
 
@@ -93,6 +94,8 @@ def print_report(report: dict[str, Any]) -> None:
     print(f"{dataset['name']}: {config['model']}, {dataset['train_rows']} rows of "
           f"{dataset['n_features']} features, {config['bits']} bits {config['encoding']}, "
           f"{_few_bits(config)}device {report['device']}")
+    if any(isinstance(one, str) for one in dataset["classes"] or ()):
+        print(f"Classes: {', '.join(dataset['classes'])}")
     columns = {"epoch": [str(entry["epoch"]) for entry in history],
                "step": numbers([entry["step"] for entry in history], 4),
                "train loss": numbers([entry["train_loss"] for entry in history])}

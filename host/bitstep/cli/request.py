@@ -96,11 +96,13 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
         If an option contradicts the file, or another one.
     """
     source, rows = arguments.data, data.rows
-    for option, given in (("--train-rows", arguments.train_rows), ("--shuffle", arguments.shuffle),
-                          ("--seed", arguments.seed)):
-        if given is not None:
+    chosen = "choose rows, order, seed and the label's column with `bitstep quantize`"
+    for option, remedy in (("--train-rows", chosen), ("--shuffle", chosen), ("--seed", chosen),
+                           ("--label-column", chosen),
+                           ("--class-weight", "train on the file that it was made of")):
+        if getattr(arguments, option[2:].replace("-", "_"), None) is not None:
             raise UsageError(f"{option} needs features, but {source} is quantized already: "
-                             "choose rows, order and seed with `bitstep quantize`")
+                             f"{remedy}")
     stored = {"bits": rows.bits, "encoding": rows.encoding, "copies": rows.copies,
               "bus_width": rows.bus_width, "scaler": rows.scaler.kind,
               "levels": "uniform" if rows.level_tables is None else "optimal"}
@@ -150,6 +152,10 @@ def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: 
         return UsageError("--model-bits and --update-bits are for rows of 1 to 8 bits without "
                           "--planes, --solver bit-centred and --refetch; leave them out, or "
                           "choose other rows")
+    if error.rule == "centred":
+        text = re.sub("loss='[a-z_]+'", f"--model {model}", str(error))
+        return UsageError(re.sub(r"\b(solver|l1|box|batch|schedule)='?([^\s';]+)'?", r"--\1 \2",
+                                 text))
     if error.rule == "bits":
         return UsageError(str(error))
     if error.rule == "levels":

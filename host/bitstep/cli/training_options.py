@@ -18,6 +18,25 @@ def planes_list(text: str) -> int | list[int] | str:
     return [integer(1, WOVEN_BITS)(part) for part in text.split(",")]
 
 
+def class_weight(text: str) -> str:
+    """Type of an option: ``balanced``, or classes with their weights, separated by commas."""
+    if text != "balanced":
+        weights_of(text)
+    return text
+
+
+def weights_of(text: str) -> dict[str, float]:
+    """Weights by class of a text such as ``no=1,yes=5``."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, weight = part.rpartition("=")
+        if not equals or not name.strip() or name.strip() in found:
+            raise argparse.ArgumentTypeError("must be balanced, or each class once with its weight,"
+                                             f" as in no=1,yes=5, not {text!r}")
+        found[name.strip()] = number(0, above=False)(weight)
+    return found
+
+
 def add_training_options(training: Any) -> None:
     """Declare the options.
 
@@ -49,6 +68,10 @@ def add_training_options(training: Any) -> None:
                           help="svm: read rows again at 16 bits where their codes leave open "
                           "whether they are within the margin (default: yes with --encoding "
                           "nearest and stochastic)")
+    training.add_argument("--class-weight", type=class_weight, metavar="balanced|C=W,...",
+                          help="how often an epoch reads the rows of each class: balanced, so that "
+                          "all classes have the same weight, or weights of some classes (1 for the "
+                          "others); a fraction is drawn by the seed (default: every row once)")
     training.add_argument("--intercept", action=argparse.BooleanOptionalAction, default=True,
                           help="train an intercept; without one use --scaler maxabs (default: yes)")
     training.add_argument("--model-range", type=number(0), metavar="R",

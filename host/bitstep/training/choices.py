@@ -32,7 +32,7 @@ class ChoiceError(ValueError):
         The rule that is broken, for messages in the words of another interface: ``float`` (bits and
         encoding of floating-point rows), ``bits``, ``corrected``, ``refetch-loss``,
         ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch``, ``levels``,
-        ``few-bits`` or ``woven``.
+        ``few-bits``, ``woven`` or ``centred``.
     """
 
     def __init__(self, rule: str, message: str):
@@ -204,13 +204,23 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
                     solver=solver, **options)
 
 
+def _centred_wrong(objective: Objective) -> str:
+    """Parts of an objective that solver ``bit-centred`` cannot train."""
+    wrong = [] if math.isfinite(objective.rule.curvature) else [f"loss={objective.rule.name!r}"]
+    wrong += [f"l1={objective.l1:g}"] if objective.l1 else []
+    wrong += [f"box={objective.box:g}"] if objective.box is not None else []
+    return " and ".join(wrong)
+
+
 def check_centred(objective: Objective, batch: int, schedule: Any) -> None:
-    """Raise ValueError unless an objective can be trained by solver ``bit-centred``."""
+    """Raise ChoiceError unless an objective can be trained by solver ``bit-centred``."""
     if not math.isfinite(objective.rule.curvature) or objective.proximal:
-        raise ValueError("Solver 'bit-centred' is for smooth losses (squared_error, squared_hinge "
-                         "and log_loss), with l2 alone; choose solver 'sgd' for the hinge, l1 or "
-                         f"box, not {objective.rule.name!r}, l1={objective.l1:g} and "
-                         f"box={objective.box}")
+        raise ChoiceError("centred", "solver='bit-centred' is for smooth losses (squared_error, "
+                          "squared_hinge and log_loss) with l2 alone, not for "
+                          f"{_centred_wrong(objective)}; choose solver='sgd'")
     if batch != 1 or not (isinstance(schedule, str) and schedule in ("inverse", "constant")):
-        raise ValueError("Solver 'bit-centred' has batches of 1 and one step for all outer steps; "
-                         f"leave batch and schedule out, not {batch} and {schedule!r}")
+        wrong = [] if batch == 1 else [f"batch={batch}"]
+        wrong += [] if isinstance(schedule, str) and schedule in ("inverse", "constant") else [
+            f"schedule={schedule!r}" if isinstance(schedule, str) else "a list of steps"]
+        raise ChoiceError("centred", "solver='bit-centred' has batches of one row and one step for "
+                          f"all outer steps, not {' and '.join(wrong)}; leave that out")
