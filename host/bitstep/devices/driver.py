@@ -9,7 +9,7 @@ import numpy as np
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.joint_runs import outcome_of, packed_labels_of, table_of
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import ModelLayout
+from bitstep.pipeline.memory import ModelLayout, beats_read
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -270,7 +270,7 @@ class _Progress:
     def __init__(self, run, timeout_s, on_epoch, on_models):
         self.run, self.timeout_s = run, timeout_s
         self.on_epoch, self.on_models = on_epoch, on_models
-        self.total = len(run.job.epochs) * run.job.n_rows * run.job.beats
+        self.total = beats_read(run.job, len(run.job.epochs))
         self.epochs_done, self.seen = 0, None
         self.changed = time.monotonic()
         self.finished = False

@@ -11,6 +11,7 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.pipeline.results import Outcome, RunResult, SaturationError
+from bitstep.pipeline.shapes import label_bytes
 
 # What a pipeline has once for all models; labels, their scale, steps, coefficients and first models
 # are each model's own.
@@ -51,6 +52,8 @@ def packed_labels_of(jobs: Sequence[TrainingJob],
     """
     first = jobs[0]
     if share_labels(jobs):
+        if not first.labels.size:       # all count as 0
+            return np.zeros(label_bytes(first.n_rows, first.label_format), np.uint8), True
         return first.labels, True
     # An unused place holds a label that its format has.
     unused = -1 if first.label_format == LabelFormat.SIGN else 0

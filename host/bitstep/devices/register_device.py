@@ -7,15 +7,20 @@ from typing import Any
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
 from bitstep.devices.joint_runs import runs_of, same_run
-from bitstep.pipeline.device import Device
+from bitstep.pipeline.device import NO_FEW_BITS, Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import (
+    DeviceError,
+    GradientSum,
     ModelsInterrupted,
     Outcome,
     RunResult,
     SaturationError,
     check_job,
 )
+
+NO_CENTRED_STEPS = ("The pipeline of device '{}' {}, which solver 'bit-centred' needs; choose "
+                    "device 'cpu' or 'golden', or another solver")
 
 
 class RegisterDevice(RegisterAccess, Device):
@@ -38,11 +43,24 @@ class RegisterDevice(RegisterAccess, Device):
               on_models: Callable[[RunResult], None] | None = None) -> RunResult:
         """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_identity(self)
-        check_job(job, self.config)
+        self._check(job)
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
             return run.finish(timeout_s, on_epoch, on_models)
 
+    def gradient(self, job: TrainingJob) -> GradientSum:
+        """Refuse: no pipeline sums the gradient of all rows."""
+        del job
+        raise DeviceError(NO_CENTRED_STEPS.format(self.name, "sums no gradient of all rows"))
+
+    def _check(self, job):
+        """Raise DeviceError unless the pipeline can run a job."""
+        check_job(job, self.config)
+        if job.model_bits or job.update_bits:
+            raise DeviceError(NO_FEW_BITS.format(self.name, job.model_bits, job.update_bits))
+        if job.constants is not None or job.constant_intercept:
+            raise DeviceError(NO_CENTRED_STEPS.format(self.name,
+                                                      "adds no constants to corrections"))
 
     @property
     def models(self) -> int:    # pyright: ignore[reportIncompatibleVariableOverride]
@@ -65,7 +83,7 @@ class RegisterDevice(RegisterAccess, Device):
                                         to_the_end=to_the_end)
         check_identity(self)
         for job in jobs:
-            check_job(job, self.config)
+            self._check(job)
         outcomes: list[Outcome] = []
         before = 0
         for members in runs_of(jobs, self.models):

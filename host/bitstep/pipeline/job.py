@@ -12,7 +12,6 @@ import numpy as np
 
 from bitstep.pipeline.config import (
     COEFFICIENT_WIDTH,
-    LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_CELL_HALF_LEVELS,
     MAX_LABEL_SHIFT,
@@ -28,23 +27,26 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import (
     LABEL_BITS,
+    check_few_bits,
     check_fine_rows,
     check_labels,
     check_level_tables,
+    check_proximal,
     check_rows,
     check_words,
     check_woven,
+    has_derivatives,
 )
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
 KEY_WIDTH = 32                                # bits of an epoch's key
 WORD_WIDTH = 64                               # bits of a word of the epoch table
-PLANES_AT = 21                                # first bit of ``planes``, of which no RTL knows yet
 
 # Fields of an entry of the epoch table and their bits, lowest first, as in the memory that the
 # pipeline reads (docs/memory-layout.md); those of a leading underscore are 0.
 EPOCH_FIELDS = (
-    ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()), ("_unused", 11),
+    ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()),
+    ("planes", WOVEN_BITS.bit_length()), ("_unused", 6),
     ("correction_mantissa", MANTISSA_WIDTH), ("correction_shift", MAX_SHIFT.bit_length()),
     ("label_shift", MAX_LABEL_SHIFT.bit_length()), ("_reserved", 5),
     ("threshold", MODEL_WIDTH - 1), ("_rest", 1), ("key", KEY_WIDTH))
@@ -86,7 +88,7 @@ class EpochSteps:
     def words(self, label_shift: int = 0) -> tuple[int, ...]:
         """The table's entry, two words of 64 bits; of several models with the ``label_shift``."""
         values = {**vars(self), "label_shift": label_shift}
-        entry, position = self.planes << PLANES_AT, 0
+        entry, position = 0, 0
         for name, width in EPOCH_FIELDS:
             entry |= values.get(name, 0) << position
             position += width
@@ -114,7 +116,8 @@ class TrainingJob:
     labels : ndarray of uint8
         Packed labels, a whole number of 8-byte words; of woven rows none to count all as 0.
     label_format, label_shift : LabelFormat, int
-        A stored label L counts as ``L << label_shift`` in the units of a dot product.
+        A stored label L counts as ``L << label_shift`` in the units of a dot product, unless it
+        is a derivative (:func:`bitstep.pipeline.woven.has_derivatives`).
     intercept_level : int
         Level of the intercept's constant input, 0 for no intercept.
     batch : int
@@ -146,6 +149,9 @@ class TrainingJob:
         Number of woven rows, whose last block may be padded; 0 for others.
     constants, constant_intercept : ndarray of int32, shape (n_features,), or None; int
         Added to every correction and, at the same boundaries, to the intercept; for woven rows.
+    model_bits, update_bits : int
+        Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
+        (:mod:`bitstep.golden.rounded_model`, :func:`bitstep.golden.dither.round_floating`).
 
     Raises
     ------
@@ -175,6 +181,8 @@ class TrainingJob:
     woven_rows: int = 0
     constants: np.ndarray | None = None
     constant_intercept: int = 0
+    model_bits: int = 0
+    update_bits: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -189,8 +197,9 @@ class TrainingJob:
         return unpack_labels(part, self.label_format, n_rows)
 
     def targets(self, first: int, n_rows: int) -> np.ndarray:
-        """:meth:`stored_labels` in the units of a dot product."""
-        return self.stored_labels(first, n_rows) << self.label_shift
+        """:meth:`stored_labels` in units of a dot product; derivatives as they are stored."""
+        stored = self.stored_labels(first, n_rows)
+        return stored if has_derivatives(self) else stored << self.label_shift
 
     def at(self, steps: EpochSteps) -> "TrainingJob":
         """The job as an epoch has it: labels and intercept in units of its planes' levels."""
@@ -228,8 +237,8 @@ class TrainingJob:
         if not 0 <= self.label_shift <= config.max_label_shift:
             raise ValueError(f"label_shift must be from 0 to {config.max_label_shift}, "
                              f"not {self.label_shift}")
-        magnitude = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
-        if magnitude[self.label_format] + self.label_shift >= config.dot_width:
+        bits = 1 if has_derivatives(self) else LABEL_BITS[self.label_format]
+        if bits + self.label_shift >= config.dot_width:
             raise ValueError(f"label_shift must leave labels within {config.dot_width} bits, "
                              f"not {self.label_shift}")
         if not 0 <= self.intercept_level <= config.intercept_limit:
@@ -258,8 +267,9 @@ class TrainingJob:
         if not self.epochs:
             raise ValueError("A training job needs at least one epoch")
         self._check_loss()
-        self._check_proximal()
+        check_proximal(self)
         self._check_fine()
+        check_few_bits(self)
         check_woven(self)
         check_level_tables(self.level_tables, config, self.n_features)
 
@@ -268,22 +278,12 @@ class TrainingJob:
         if self.config.solver != rule.solver:
             raise ValueError(f"A loss {self.loss.name} needs a pipeline with solver "
                              f"{rule.solver!r}, not {self.config.solver!r}")
-        if rule.signs and self.label_format != LabelFormat.SIGN:
+        if rule.signs and self.label_format != LabelFormat.SIGN and not has_derivatives(self):
             raise ValueError(f"A loss {self.loss.name} needs labels of format SIGN, "
                              f"not {self.label_format.name}")
         if self.label_shift < rule.least_label_shift:
             raise ValueError(f"label_shift must be at least {rule.least_label_shift} for the "
                              f"logistic loss, not {self.label_shift}")
-
-    def _check_proximal(self):
-        if self.proximal_period and not self.config.proximal:
-            raise ValueError("This pipeline has no proximal steps, so L1 and a box constraint are "
-                             "not possible; build one with proximal=True")
-        if not 0 <= self.proximal_period < 1 << 32 or self.proximal_period % self.batch:
-            raise ValueError(f"proximal_period must be a multiple of the batch ({self.batch}) "
-                             f"below 2**32, not {self.proximal_period}")
-        if not 0 <= self.box_limit <= MODEL_LIMIT:
-            raise ValueError(f"box_limit must be from 0 to {MODEL_LIMIT}, not {self.box_limit}")
 
     def _check_fine(self):
         if not self.cell_half_levels:
