@@ -9,7 +9,13 @@ from bitstep.cli.options import (
     integer,
 )
 from bitstep.cli.request import request_rows
-from bitstep.pipeline.config import CYCLES_PER_UPDATE, MAX_FEATURES, SOLVERS, PipelineConfig
+from bitstep.pipeline.config import (
+    CYCLES_PER_UPDATE,
+    MAX_FEATURES,
+    MAX_MODELS,
+    SOLVERS,
+    PipelineConfig,
+)
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS
 from bitstep.training.pipelines import pipeline_for
@@ -42,6 +48,9 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
                         help="diagonal corrections and L2 are possible (default: yes)")
     parser.add_argument("--proximal", action=argparse.BooleanOptionalAction, default=False,
                         help="L1 and a box constraint are possible (default: no)")
+    parser.add_argument("--models", type=integer(1, MAX_MODELS), metavar="N", default=1,
+                        help=f"models that one pass over the rows trains, 1 to {MAX_MODELS} "
+                        "(default: 1)")
     parser.add_argument("--refetch", action=argparse.BooleanOptionalAction, default=False,
                         help="rows can be read again with 16 bits a value (default: no)")
 
@@ -66,7 +75,7 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             cycles_per_update=cycles_per_update, minibatch=arguments.minibatch,
             corrections=arguments.corrections, solver=arguments.solver,
             proximal=arguments.proximal, refetch=arguments.refetch,
-            level_tables=rows.levels != "uniform")
+            level_tables=rows.levels != "uniform", models=arguments.models)
     except ValueError as error:
         raise UsageError(str(error)) from error
     return config.with_lookahead(arguments.features) if auto else config

@@ -8,10 +8,11 @@ from typing import Any
 from bitstep.cli.options import UsageError, integer, number
 from bitstep.cli.progress import StatusLine
 from bitstep.devices import DeviceError, available, default_device, device_class
+from bitstep.pipeline.config import MAX_MODELS
 
 # Options of the command line and the parameters of a device's class.
 _PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
-               "memory_gbps": "memory_gbps", "wave": "wave", "port": "port",
+               "memory_gbps": "memory_gbps", "wave": "wave", "port": "port", "models": "models",
                "manifest": "manifest", "bitfile": "bitfile"}
 
 
@@ -33,6 +34,9 @@ def add_device_options(group: Any, default: str | None = None) -> None:
     group.add_argument("--memory-gbps", type=number(0), metavar="F",
                        help="cpu, sim: memory bandwidth in 10^9 bytes per second")
     group.add_argument("--wave", metavar="FILE", help="sim: write a waveform (.fst); slow")
+    group.add_argument("--models", type=integer(1, MAX_MODELS), metavar="N",
+                       help="sim: models that the pipeline trains in one pass over the rows, such "
+                       f"as classes and candidates of --sweep (1 to {MAX_MODELS}; default: 1)")
     group.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
                        "/dev/ttyUSB0")
     group.add_argument("--manifest", metavar="FILE.json", help="uart: what was made with the "

@@ -126,9 +126,17 @@ def main() -> int:
                         help="(%(default)s)")
     parser.add_argument("--options", action="store_true",
                         help="one pipeline for each option, of the first number of bits")
+    parser.add_argument("--models", type=int, nargs="+", metavar="N",
+                        help="one pipeline for each number of models in a pass, of the first "
+                        "number of bits")
     parser.add_argument("--jobs", type=int, default=1, help="runs of Yosys at once (%(default)s)")
     arguments = parser.parse_args()
-    if arguments.options:
+    if arguments.models:
+        base = PipelineConfig(bus_width=arguments.bus_width, bits=arguments.bits[0],
+                              row_format=arguments.row_format).with_lookahead()
+        rows = {f"`{config.name}`": config for config in
+                (replace(base, models=models) for models in arguments.models)}
+    elif arguments.options:
         rows = options(arguments.bus_width, arguments.bits[0])
     else:
         rows = {f"`{config.name}`": config for config in

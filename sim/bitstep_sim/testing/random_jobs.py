@@ -1,6 +1,7 @@
 """Random training jobs, for tests and benches."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -174,6 +175,42 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
         proximal_period=given.proximal_period,
         box_limit=max(2, round(change)) if given.proximal_period else MODEL_LIMIT,
         fine_rows=fine_rows, cell_half_levels=given.cell_half_levels, level_tables=tables)
+
+
+def random_jobs(config: PipelineConfig, count: int, *, seed: int = 0, warm: bool = False,
+                shared_labels: bool = False, speeds: Sequence[float] = (), **options,
+                ) -> list[TrainingJob]:
+    """Draw jobs on the same rows that one run of a pipeline for several models trains.
+
+    Labels, their scale, steps, coefficients and first models differ; every other model starts from
+    zero.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+    count : int
+    seed : int
+    warm : bool
+        Some models start from random words.
+    shared_labels : bool
+        The jobs have the labels of the first.
+    speeds : sequence of float
+        Step of each, relative to the largest that converges; the last is that of the rest.
+    **options
+        See :func:`random_job`.
+    """
+    speeds = list(speeds) or [0.5]
+    drawn = [random_job(config, seed=seed + number, warm=warm and number % 2 == 0,
+                        speed=speeds[min(number, len(speeds) - 1)], **options)
+             for number in range(count)]
+    first = drawn[0]
+    return [replace(
+        job, rows=first.rows, level_tables=first.level_tables, box_limit=first.box_limit,
+        labels=first.labels if shared_labels else job.labels,
+        label_shift=first.label_shift - number % 3 * (first.label_shift > 8),
+        epochs=tuple(replace(mine, key=other.key)
+                     for mine, other in zip(job.epochs, first.epochs, strict=True)))
+        for number, job in enumerate(drawn)]
 
 
 def _steps(given, first, change):

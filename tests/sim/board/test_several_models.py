@@ -1,0 +1,144 @@
+"""Several models in one run on the simulated board: each is the one that is trained alone."""
+
+import numpy as np
+import pytest
+from simulated import TestedDevice, compare, open_board
+
+from bitstep.cycles import Memory, count_epochs
+from bitstep.devices.cpu.device import CpuDevice
+from bitstep.golden.sgd import train
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.results import (
+    AbortedError,
+    ModelsInterrupted,
+    RunResult,
+    SaturationError,
+)
+from bitstep_sim.testing.random_jobs import random_jobs
+
+CONFIG = PipelineConfig(bits=8, max_features=4096, lookahead=3, models=4, proximal=True)
+LOGISTIC = PipelineConfig(bits=1, max_features=256, lookahead=2, models=2, solver="logistic",
+                          cycles_per_update=6)
+FORMATS = list(LabelFormat)
+
+
+@pytest.fixture(scope="module")
+def board():
+    with open_board(CONFIG) as device:
+        yield device
+
+
+@pytest.fixture(scope="module")
+def logistic_board():
+    with open_board(LOGISTIC) as device:
+        yield device
+
+
+def check(board, jobs):
+    """Models of golden, and counters of the cycle model; every run begins on a used board."""
+    config = board.config
+    found = board.train_models(jobs)
+    for job, result in zip(jobs, found, strict=True):
+        assert isinstance(result, RunResult)
+        compare(result, list(train(job)))
+    for first in range(0, len(jobs), config.models):
+        counted, _ = count_epochs(jobs[first], Memory(), config=config,
+                                  others=jobs[first + 1:first + config.models])
+        assert found[first].counters == counted
+        assert not any(value for result in found[first + 1:first + config.models]
+                       for value in result.counters.values())
+
+
+@pytest.mark.parametrize("label_format", FORMATS, ids=lambda label_format: label_format.name)
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 6])
+def test_labels_and_steps(board, count, label_format):
+    jobs = random_jobs(CONFIG, count, n_features=7, n_rows=70, label_format=label_format,
+                       seed=count, warm=count % 2 == 1)
+    check(board, jobs)
+
+
+@pytest.mark.parametrize("shared_labels", [False, True])
+@pytest.mark.parametrize("batch, period", [(1, 0), (1, 2), (64, 0), (256, 256)])
+def test_batches_and_corrections(board, batch, period, shared_labels):
+    jobs = random_jobs(CONFIG, 4, n_features=256, n_rows=300, batch=batch, warm=True, seed=batch,
+                       correction_period=period, shared_labels=shared_labels)
+    check(board, jobs)
+
+
+@pytest.mark.parametrize("n_features, n_rows", [(1, 200), (4096, 5)])
+def test_narrow_and_wide_rows(board, n_features, n_rows):
+    check(board, random_jobs(CONFIG, 4, n_features=n_features, n_rows=n_rows, warm=True))
+
+
+@pytest.mark.parametrize("loss", [Loss.SQUARED_HINGE, Loss.HINGE])
+def test_hinges_with_proximal_steps(board, loss):
+    check(board, random_jobs(CONFIG, 3, n_features=20, n_rows=80, loss=loss, proximal_period=16))
+
+
+@pytest.mark.parametrize("count, batch, period", [(2, 1, 0), (3, 4, 8), (2, 64, 64)])
+def test_logistic_loss(logistic_board, count, batch, period):
+    check(logistic_board, random_jobs(LOGISTIC, count, n_features=100, n_rows=90, warm=True,
+                                      loss=Loss.LOGISTIC, batch=batch, correction_period=period))
+
+
+def outcomes(found):
+    """The end of each model, its flags aside: those that follow the first are the pipeline's."""
+    return [(one.result if (ended := isinstance(one, SaturationError)) else one, ended)
+            for one in found]
+
+
+@pytest.mark.parametrize("speeds", [[0.5, 300, 0.5], [300, 0.5, 300, 0.5], [300],
+                                    [0.5, 0.5, 0.5, 300]])
+def test_range_of_one_model_ends_no_other(board, speeds):
+    jobs = random_jobs(CONFIG, 4, n_features=30, n_rows=60, epochs=4, speeds=speeds)
+    found = outcomes(board.train_models(jobs))
+    expected = outcomes(CpuDevice(CONFIG).train_models(jobs))
+    assert [ended for _, ended in found] == [ended for _, ended in expected]
+    assert any(ended for _, ended in found)
+    for (result, _), (other, _) in zip(found, expected, strict=True):
+        assert np.array_equal(result.models, other.models)
+        assert np.array_equal(result.intercepts, other.intercepts)
+    check(board, random_jobs(CONFIG, 4, n_features=30, n_rows=60))
+
+
+def test_range_of_one_model_ends_the_run_if_asked_to(board):
+    jobs = random_jobs(CONFIG, 4, n_features=30, n_rows=60, epochs=40, speeds=[0.5, 300, 0.5])
+    found = outcomes(board.train_models(jobs, to_the_end=False))
+    epochs = [result.epochs_done for result, _ in found]
+    assert [ended for _, ended in found] == [False, True, False, False]
+    assert epochs == [epochs[1]] * 4
+    assert epochs[1] < 40
+
+
+def test_interrupt_loses_no_model(board):
+    jobs = random_jobs(CONFIG, 3, n_features=30, n_rows=400, epochs=300)
+
+    def interrupt(done):
+        assert done % 3 == 0
+        raise KeyboardInterrupt
+
+    with pytest.raises(ModelsInterrupted) as raised:
+        board.train_models(jobs, on_epoch=interrupt)
+    for job, result in zip(jobs, raised.value.outcomes, strict=True):
+        assert 0 < result.epochs_done < 300
+        expected = next(iter(train(job)))
+        assert np.array_equal(result.models[0], expected.model)
+    check(board, random_jobs(CONFIG, 4, n_features=30, n_rows=60, warm=True))
+
+
+@pytest.mark.parametrize("cycles", [30, 300, 900])
+def test_abort(board, cycles):
+    jobs = random_jobs(CONFIG, 4, n_features=30, n_rows=200, epochs=300, warm=True,
+                       correction_period=8)
+    device = TestedDevice(board, during=lambda: device.write(0x20, 2), cycles=cycles)
+    with pytest.raises(AbortedError):
+        device.train_models(jobs)
+    check(board, random_jobs(CONFIG, 4, n_features=30, n_rows=60, warm=True, correction_period=8))
+
+
+@pytest.mark.parametrize("models", [0, 5])
+def test_wrong_number_of_models_is_refused(board, models):
+    jobs = random_jobs(CONFIG, 2, n_features=3, n_rows=5)
+    with pytest.raises(Exception, match="refused its registers"):
+        TestedDevice(board, registers={"MODELS": models}).train_models(jobs)
