@@ -1,6 +1,7 @@
 """Faults in the RTL generators, one changed line each, and the tests that must find them."""
 
 from bitstep_sim.fault_runs import Fault
+from bitstep_sim.model_faults import MODEL_FAULTS
 from bitstep_sim.proofs.formal import Mutation
 
 
@@ -16,6 +17,7 @@ def _fault(kind, file, old, new, *tests, board="", equivalent=""):
 
 
 FAULTS = [
+    *MODEL_FAULTS,
     _fault("delay too short", "pipeline/products/dot_product.py",
            "stages - config.product_stages, name",
            "stages - config.product_stages - 1, name"),
@@ -292,20 +294,4 @@ FAULTS = [
     _fault("bound off by one", "pipeline/rows/correction_periods.py", "beyond.eq(self.period + 1)",
            "beyond.eq(self.period)",
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
-    _fault("wrong item", "shell/label_unpacker.py", "stored = word.word_select(number, width)",
-           "stored = word.word_select(number ^ 1, width)"),
-    _fault("priority changed", "shell/label_unpacker.py",
-           "number.eq(Mux(whole, 0, number + 1))", "number.eq(number + 1)"),
-    _fault("wrong item", "pipeline/model_path.py",
-           "mine.write.eq(words.write & (port.selected == self.number))",
-           "mine.write.eq(words.write)", board="board/test_several_models.py::steps"),
-    _fault("condition dropped", "pipeline/model_path.py",
-           "taken = taken & (port.selected == self.number)", "taken = taken & 1",
-           board="board/test_several_models.py::corrections"),
-    _fault("comparison changed", "shell/model_turns.py", "~on.any())", "~on.all())",
-           board="board/test_several_models.py::range"),
-    _fault("bound off by one", "shell/model_turns.py",
-           "control.model + 1 != control.registers.models",
-           "control.model + 2 != control.registers.models",
-           board="board/test_several_models.py::steps"),
 ]

@@ -100,3 +100,51 @@ def test_restart_drops_the_rest_of_a_word(label_format, taken):
         assert received == expected_labels([second], label_format)
 
     simulate(dut, testbench)
+
+
+@pytest.mark.parametrize("label_format", LabelFormat)
+@pytest.mark.parametrize("models, streams", [(2, 2), (3, 4), (8, 8)])
+@pytest.mark.parametrize("shared", [0, 1])
+def test_labels_of_several_models(label_format, models, streams, shared):
+    rng = random.Random(f"{label_format}-{models}")
+    per_row = 1 if shared else streams
+    words = [rng.getrandbits(64) for _ in range(24)]
+    labels = np.array(expected_labels(words, label_format)).reshape(-1, per_row)
+    expected = np.repeat(labels, models, axis=1) if shared else labels[:, :models]
+    dut = LabelUnpacker(models=models, streams=streams)
+    received = []
+
+    async def source(ctx):
+        put_all_of(ctx, dut, {"label_format": label_format.value, "shared": shared})
+        await put_all(ctx, dut.i, words, rng=random.Random("source"), stall=0.3)
+
+    async def sink(ctx):
+        received.extend(await get_all(ctx, dut.o, len(expected), rng=random.Random("sink"),
+                                      stall=0.3))
+
+    simulate(dut, source, sink)
+    assert [[row[model] for model in range(models)] for row in received] == expected.tolist()
+
+
+@pytest.mark.parametrize("taken", [1, 2, 3])
+def test_restart_within_the_words_of_a_row(taken):
+    """Eight labels of 32 bits take four words."""
+    dut = LabelUnpacker(models=8, streams=8)
+
+    async def testbench(ctx):
+        put_all_of(ctx, dut, {"label_format": LabelFormat.INT32.value})
+        put(ctx, dut.i.valid, 1)
+        put(ctx, dut.i.payload, 0x7)
+        await ticks(ctx, taken)
+        put(ctx, dut.restart, 1)
+        await ctx.tick()
+        put(ctx, dut.restart, 0)
+        for word in range(4):
+            assert not ctx.get(dut.o.valid)
+            put(ctx, dut.i.payload, 2 * word | 2 * word + 1 << 32)
+            await ctx.tick()
+        assert ctx.get(dut.o.valid)
+        row = ctx.get(dut.o.payload)
+        assert [row[model] for model in range(8)] == list(range(8))
+
+    simulate(dut, testbench)

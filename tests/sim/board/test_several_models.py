@@ -18,7 +18,7 @@ from bitstep.pipeline.results import (
 from bitstep_sim.testing.random_jobs import random_jobs
 
 CONFIG = PipelineConfig(bits=8, max_features=4096, lookahead=3, models=4, proximal=True)
-LOGISTIC = PipelineConfig(bits=1, max_features=256, lookahead=2, models=2, solver="logistic",
+LOGISTIC = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
                           cycles_per_update=6)
 FORMATS = list(LabelFormat)
 

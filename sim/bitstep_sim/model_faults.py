@@ -1,0 +1,27 @@
+"""Faults in what tells the models of a run apart, and the tests that must find them."""
+
+from bitstep_sim.fault_runs import Fault
+from bitstep_sim.proofs.formal import Mutation
+
+_UNPACKER, _PATH, _TURNS = ("shell/label_unpacker.py", "pipeline/model_path.py",
+                            "shell/model_turns.py")
+_TESTS, _BOARD = ("shell/test_label_unpacker.py",), "board/test_several_models.py::"
+
+MODEL_FAULTS = [
+    Fault("labels of another model", Mutation(
+        _UNPACKER, "stored = word.word_select(number, width)",
+        "stored = word.word_select(number ^ 1, width)"), _TESTS),
+    Fault("reset missing", Mutation(
+        _UNPACKER, "number.eq(Mux(whole, 0, number + 1))", "number.eq(number + 1)"), _TESTS),
+    Fault("words of every model are written", Mutation(
+        _PATH, "mine.write.eq(words.write & (port.selected == self.number))",
+        "mine.write.eq(words.write)"), board=f"{_BOARD}steps"),
+    Fault("coefficients of the last model for all", Mutation(
+        _PATH, "taken = taken & (port.selected == self.number)", "taken = taken & 1"),
+        board=f"{_BOARD}corrections"),
+    Fault("one model ends the others", Mutation(_TURNS, "~on.any())", "~on.all())"),
+          board=f"{_BOARD}ends_no_other"),
+    Fault("bound off by one", Mutation(
+        _TURNS, "control.model + 1 != control.registers.models",
+        "control.model != control.registers.models"), board=f"{_BOARD}steps"),
+]
