@@ -21,7 +21,7 @@ from bitstep.pipeline.results import AbortedError, BadConfigurationError, BusErr
 from bitstep_hw.identity import identity
 from bitstep_sim.benches.support import MEMORY_BYTES, SEED, Shell
 from bitstep_sim.testing.changed_device import NAMES, ChangedDevice
-from bitstep_sim.testing.random_jobs import random_job
+from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
 CONFIG = PipelineConfig(**json.loads(os.environ["CONFIG"]))
 PAGE = 4096
@@ -147,6 +147,19 @@ async def every_epoch_as_golden(dut, stall):
             correction_period=period * batch, copies=1 + number % 2, loss=loss,
             proximal_period=[1, 4, 0, 3][number] * batch * CONFIG.proximal,
             warm=number % 2 == 0, intercept=number != 1, label_format=LabelFormat(number % 3)))
+
+
+@cocotb.test(skip=CONFIG.models == 1)
+@cocotb.parametrize(stall=[0.0, 0.4])
+async def every_model_as_golden(dut, stall):
+    shell = await prepare(dut, stall)
+    for count, n_features in ((CONFIG.models, CONFIG.lanes + 1), (1, 3), (CONFIG.models - 1, 5)):
+        jobs = random_jobs(CONFIG, count, n_features=n_features, n_rows=23, seed=SEED, batch=2,
+                           correction_period=4, warm=True, label_format=LabelFormat(count % 3))
+        for result, job in zip(await bridge(
+                lambda jobs=jobs: BenchDevice(shell).train_models(jobs))(), jobs, strict=True):
+            compare(result, job)
+            assert result.epochs_done == len(job.epochs)
 
 
 @cocotb.test(skip=not CONFIG.refetch)
