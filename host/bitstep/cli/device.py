@@ -12,8 +12,8 @@ from bitstep.pipeline.config import MAX_MODELS
 
 # Options of the command line and the parameters of a device's class.
 _PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",
-               "memory_gbps": "memory_gbps", "wave": "wave", "port": "port", "models": "models",
-               "manifest": "manifest", "bitfile": "bitfile"}
+               "memory_gbps": "memory_gbps", "wave": "wave", "port": "port",
+               "device_models": "models", "manifest": "manifest", "bitfile": "bitfile"}
 
 
 def add_device_options(group: Any, default: str | None = None) -> None:
@@ -34,9 +34,6 @@ def add_device_options(group: Any, default: str | None = None) -> None:
     group.add_argument("--memory-gbps", type=number(0), metavar="F",
                        help="cpu, sim: memory bandwidth in 10^9 bytes per second")
     group.add_argument("--wave", metavar="FILE", help="sim: write a waveform (.fst); slow")
-    group.add_argument("--models", type=integer(1, MAX_MODELS), metavar="N",
-                       help="sim: models that the pipeline trains in one pass over the rows, such "
-                       f"as classes and candidates of --sweep (1 to {MAX_MODELS}; default: 1)")
     group.add_argument("--port", metavar="PORT", help="uart: serial port of the board, such as "
                        "/dev/ttyUSB0")
     group.add_argument("--manifest", metavar="FILE.json", help="uart: what was made with the "
@@ -44,6 +41,15 @@ def add_device_options(group: Any, default: str | None = None) -> None:
     group.add_argument("--bitfile", metavar="FILE.bit", help="pynq: bitstream to load, with its "
                        ".hwh and .json beside it (default: one that `bitstep deploy` left for "
                        "such a pipeline)")
+
+
+def add_models_option(group: Any) -> None:
+    """Declare the number of models that a pipeline trains in one pass, for commands whose pipeline
+    has no option for it.
+    """
+    group.add_argument("--models", dest="device_models", type=integer(1, MAX_MODELS), metavar="N",
+                       help="sim: models that the pipeline trains in one pass over the rows, such "
+                       f"as classes and candidates of --sweep (1 to {MAX_MODELS}; default: 1)")
 
 
 def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -63,11 +69,11 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(f"--wave writes the format FST; the file name must end in .fst, "
                          f"not {arguments.wave!r}")
     for name, parameter in _PARAMETERS.items():
-        value = getattr(arguments, name)
+        value = getattr(arguments, name, None)
         if value is None:
             continue
         if parameter not in known:
-            option = f"--{name.replace('_', '-')}"
+            option = f"--{name.removeprefix('device_').replace('_', '-')}"
             raise UsageError(f"{option} is not possible with --device {arguments.device}; it is "
                              f"for --device {' or '.join(_devices_with(parameter)) or 'none'}")
         options[parameter] = value * 1e6 if name == "clock_mhz" else value

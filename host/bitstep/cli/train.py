@@ -18,7 +18,7 @@ from bitstep.cli.checkpoints import (
     make_writer,
     read_start,
 )
-from bitstep.cli.device import add_device_options, device_options
+from bitstep.cli.device import add_device_options, add_models_option, device_options
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
@@ -74,6 +74,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_checkpoint_options(parser.add_argument_group("start, and long runs (docs/runs.md)"))
     device = parser.add_argument_group("device")
     add_device_options(device)
+    add_models_option(device)
     add_lookahead_option(device)        # type: ignore[arg-type]
     device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
                         "time without progress of the device in seconds (default: 600)")

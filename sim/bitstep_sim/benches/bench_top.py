@@ -153,9 +153,9 @@ async def every_epoch_as_golden(dut, stall):
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def every_model_as_golden(dut, stall):
     shell = await prepare(dut, stall)
-    for count, n_features in ((CONFIG.models, CONFIG.lanes + 1), (1, 3), (CONFIG.models - 1, 5)):
+    for count, n_features in ((CONFIG.models, CONFIG.lanes + 1), (CONFIG.models - 1, 5)):
         jobs = random_jobs(CONFIG, count, n_features=n_features, n_rows=23, seed=SEED, batch=2,
-                           correction_period=4, warm=True, label_format=LabelFormat(count % 3))
+                           correction_period=4, warm=True, loss=LOSSES[0])
         for result, job in zip(await bridge(
                 lambda jobs=jobs: BenchDevice(shell).train_models(jobs))(), jobs, strict=True):
             compare(result, job)

@@ -43,8 +43,7 @@ BENCHES = [
     _top(PipelineConfig(bits=3, row_format="two_levels", bus_width=128, max_features=100,
                         lookahead=2, cycles_per_update=4)),
     _top(PipelineConfig(bits=3, max_features=48, lookahead=4, proximal=True, refetch=True)),
-    _top(PipelineConfig(bits=8, max_features=24, lookahead=1, models=3)),
     _top(PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=3, proximal=True)),
     _top(PipelineConfig(bits=4, max_features=40, lookahead=2, solver="logistic",
-                        cycles_per_update=6)),
+                        cycles_per_update=6, models=2)),
 ]

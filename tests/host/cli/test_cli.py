@@ -298,6 +298,7 @@ def test_closed_streams(numbers, tmp_path, closed):
 
 @pytest.mark.parametrize("arguments, message", [
     (["--wave", "x.fst"], "--wave is not possible with --device golden"),
+    (["--models", "2"], "--models is not possible with --device golden"),
     (["--clock-mhz", "100"], "--clock-mhz is not possible with --device golden"),
     (["--memory-latency", "5"], "--memory-latency is not possible with --device golden"),
     (["--memory-gbps", "5"], "--memory-gbps is not possible with --device golden"),
