@@ -11,7 +11,7 @@ from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import RunResult
+from bitstep.pipeline.results import DeviceError, RunResult
 from bitstep.quantization import quantize
 from bitstep.training.checkpoint import describe_job, remaining_job
 from bitstep.training.choices import resolve_rows
@@ -94,6 +94,11 @@ def test_candidates():
 def test_wrong_options(options, text):
     with pytest.raises(ValueError, match=text):
         LowPrecisionRegressor(**options).fit(X, Y)
+
+
+def test_devices_without_it():
+    with pytest.raises(DeviceError, match="Device 'sim' has no pipeline for a model or updates"):
+        LowPrecisionRegressor(device="sim", **FEW).fit(X, Y)
 
 
 def test_refetching_that_is_asked_for():
@@ -186,9 +191,11 @@ def test_command_line(table, tmp_path, capsys):
     (["--update-bits", 17], "--update-bits: must be an integer from 2 to 16, not '17'"),
     (["--model-bits", 4, "--bits", 32], "--model-bits and --update-bits are for rows of 1 to 8"),
     (["--update-bits", 4, "--planes", 4], "--model-bits and --update-bits are for rows of 1 to 8"),
-    (["--model-bits", 4, "--model", "svm", "--refetch"], "and --refetch; leave them out")])
+    (["--model-bits", 4, "--model", "svm", "--refetch"], "and --refetch; leave them out"),
+    (["--model-bits", 4, "--device", "sim"], "Device 'sim' has no pipeline for a model or")])
 def test_wrong_use(table, capsys, options, text):
-    assert _code(["train", str(table), *map(str, options), "--device", "golden"]) == 2
+    code = 1 if "sim" in options else 2
+    assert _code(["train", str(table), "--device", "golden", *map(str, options)]) == code
     assert text in capsys.readouterr().err
 
 

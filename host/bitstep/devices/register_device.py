@@ -36,7 +36,7 @@ class RegisterDevice(RegisterAccess, Device):
         check_identity(self)
         check_job(job, self.config)
         if job.model_bits or job.update_bits:
-            raise DeviceError(NO_FEW_BITS.format(self.name, job.model_bits, job.update_bits))
+            raise DeviceError(NO_FEW_BITS.format(self.name))
         if job.constants is not None or job.constant_intercept:
             raise DeviceError(NO_CENTRED_STEPS.format(self.name, "adds no constants to corrections"))
         with contextlib.ExitStack() as stack:

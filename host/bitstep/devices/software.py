@@ -62,6 +62,7 @@ class SoftwareDevice(Device):
 
     clock_hz: float | None = None
     woven = True
+    few_bits = True
 
     def __init__(self, config: PipelineConfig):
         self.config = config
