@@ -134,6 +134,32 @@ def test_tol_ends_it():
     assert gradients[-1] < gradients[0] < 1
 
 
+def test_corrections_of_the_inner_passes():
+    """What a correction adds: what rounding took from a column's variance, the ridge, the slope."""
+    rng, jobs, l2 = np.random.default_rng(0), [], 0.25
+    features = rng.uniform(-1, 1, (300, 3))
+    features[:, 0] = rng.uniform(0.1, 0.4, 300)     # in one cell of 2 bits
+    features[:, 2] = 0.15 * rng.standard_normal(300)
+    features[:2] = [[-1.0] * 3, [1.0] * 3]
+    rows = weave_rows(features)
+    data = QuantizedDataset(rows, quantize_labels(rng.standard_normal(300), 300))
+    run = BitCentredRun(data, open_device("golden", rows.config), rows.config, Objective(l2=l2),
+                        BitCentred(planes=[2], step=0.1))
+    train = run.device.train
+    run.device.train = lambda job, **options: (jobs.append(job), train(job, **options))[1]
+    run.begin(2)
+    run.inner_passes(2)
+    lost = np.minimum(rows.excess[1], 0) - l2
+    assert (rows.excess[1] < 0).any()
+    assert (rows.excess[1] > 0).any()
+    shares = jobs[0].coefficients / lost
+    np.testing.assert_allclose(shares, shares[0], rtol=1e-3)
+    slopes = np.append(jobs[0].constants, jobs[0].constant_intercept) / -run.slope
+    np.testing.assert_allclose(slopes, slopes[0], rtol=1e-3)
+    unit = 0.1 * 1.25 * 300 * np.abs(run.slope).max() / 2 ** 31     # of a word of the offset
+    np.testing.assert_allclose(slopes[0] * unit * 2 ** 18, shares[0], rtol=1e-3)
+
+
 def test_bytes_of_an_outer_step():
     data = make()               # 300 rows of 6 features: 8 bits a row and plane, in 64-byte beats
     model = fit(data, epochs=3)
@@ -154,7 +180,12 @@ def test_outputs_of_classes():
     for number, data in enumerate(outputs):
         assert excess(data, model.weights[-1, number], model.scaled_intercepts[-1, number]) < 1e-6
     assert model.planes is not None
+    assert model.gradients is not None
     assert set(model.planes[0]) == {4}
+    for planes, gradients in zip(model.planes.T, model.gradients.T, strict=True):
+        stopped = gradients <= 1e-5         # and what has stopped reads nothing more
+        np.testing.assert_array_equal(planes, np.where(np.roll(stopped, 1) & (
+            np.arange(len(stopped)) > 0), 0, 4))
 
 
 def test_interrupted_training_keeps_its_steps():

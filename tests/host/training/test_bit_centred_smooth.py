@@ -12,6 +12,8 @@ from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
 from bitstep.training import bit_centred_smooth
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import BitCentred
+from bitstep.training.checkpoint import Checkpoint, load_checkpoint
+from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
@@ -260,9 +262,47 @@ def test_states_go_on_bit_for_bit():
         for numbers, arrays in states:
             again = SmoothRun(data, device, config, objective, choice)
             again.restore(numbers, arrays)
+            assert again.kept()[0] == numbers
             assert all(again.steps())
             for one, other in zip(again.found, whole.found, strict=True):
                 np.testing.assert_array_equal(one.weights, other.weights)
                 assert (one.intercept, one.gradient, one.bytes_read, one.planes) == (
                     other.intercept, other.gradient, other.bytes_read, other.planes)
             assert again.kept()[0] == states[-1][0]
+
+
+def test_what_is_kept_is_not_trained_again(tmp_path):
+    """Of two outputs that were stopped within the second: passes of the steps that are left."""
+    loss = Loss.LOGISTIC
+    first = make(90, 3, seed=9)
+    outputs = [first, QuantizedDataset(first.rows, sign_labels(-first.labels.part(0, 90)))]
+    objective, counts = Objective(loss=loss, l2=1e-2), []
+    training = resolve_training(first.rows, objective, epochs=4, solver="bit-centred", planes=4)
+    config = pipeline_of(first.rows, objective)
+
+    def train(writer, on_epoch=None):
+        with open_device(default_device(), config) as device:
+            gradient = device.gradient
+            device.gradient = lambda *job, **options: (
+                counts.append(1), gradient(*job, **options))[1]
+            counts.clear()
+            return train_model(outputs, device, config, objective, training, checkpoint=writer,
+                               on_epoch=on_epoch)
+
+    def stop(done):
+        if done == 6:
+            raise KeyboardInterrupt
+
+    def writer(state):
+        return CheckpointWriter(str(tmp_path / "run.ckpt"), state, pytest.fail)
+
+    whole, passes = train(None), len(counts)
+    assert train(writer(Checkpoint({}, {}, training.steps.tolist(), 2)), stop).interrupted
+    stopped = len(counts)
+    state = load_checkpoint(tmp_path / "run.ckpt")
+    assert (state.epochs_done, state.finished) == (6, False)
+    again = train(writer(state))
+    assert len(counts) == passes - stopped + 1      # one writes the derivatives again
+    np.testing.assert_array_equal(again.weights, whole.weights)
+    np.testing.assert_array_equal(again.bytes_read, whole.bytes_read)
+    assert load_checkpoint(tmp_path / "run.ckpt").finished
