@@ -12,6 +12,7 @@ from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.memory import beats_read
 from bitstep.pipeline.registers import Error, Loss
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -24,7 +25,7 @@ from bitstep.pipeline.results import (
     collect,
     run_error,
 )
-from bitstep.pipeline.woven import DERIVATIVE_FRACTION, WovenLayout, has_derivatives
+from bitstep.pipeline.woven import DERIVATIVE_FRACTION, has_derivatives
 
 
 def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: int = 0) -> None:
@@ -48,15 +49,6 @@ def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: 
         raise DeviceError(f"Derivatives need a smooth loss of signs, 1 to {planes} planes, as the "
                           f"epoch has, and a label_shift of at least {least}, not "
                           f"{job.loss.name}, {derivative_planes} and {job.label_shift}")
-
-
-def _beats(job: TrainingJob, epochs: int) -> int:
-    """Beats of the rows of the first epochs of a job."""
-    if job.config.row_format != WOVEN:
-        return epochs * job.n_rows * job.beats
-    layout = WovenLayout(job.n_features)
-    return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
-        // job.config.beat_bytes
 
 
 class SoftwareDevice(Device):
@@ -86,7 +78,7 @@ class SoftwareDevice(Device):
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
         """Result of a run with these finished epochs, and maybe one that saturated after them."""
         counters = dict.fromkeys(COUNTER_NAMES) | {
-            "beats": _beats(job, len(epochs)), "saturations": int(saturated),
+            "beats": beats_read(job, len(epochs)), "saturations": int(saturated),
             "refetched_rows": sum(epoch.refetched_rows for epoch in epochs)}
         return collect([epoch.model for epoch in epochs], [epoch.intercept for epoch in epochs],
                        job.n_features, counters)

@@ -17,7 +17,8 @@ from bitstep.pipeline.results import (
 )
 
 NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes and solver "
-                 "'bit-centred' need; choose device 'cpu' or 'golden', or rows of fixed bits")
+                 "'bit-centred' need; choose device 'cpu', 'golden' or 'sim', or rows of fixed "
+                 "bits")
 
 _Self = TypeVar("_Self", bound="Device")
 

@@ -38,12 +38,12 @@ from bitstep.pipeline.shapes import (
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
 KEY_WIDTH = 32                                # bits of an epoch's key
 WORD_WIDTH = 64                               # bits of a word of the epoch table
-PLANES_AT = 21                                # first bit of ``planes``, of which no RTL knows yet
 
 # Fields of an entry of the epoch table and their bits, lowest first, as in the memory that the
 # pipeline reads (docs/memory-layout.md); those of a leading underscore are 0.
 EPOCH_FIELDS = (
-    ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()), ("_unused", 11),
+    ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()),
+    ("planes", WOVEN_BITS.bit_length()), ("_unused", 6),
     ("correction_mantissa", MANTISSA_WIDTH), ("correction_shift", MAX_SHIFT.bit_length()),
     ("_reserved", 11), ("threshold", MODEL_WIDTH - 1), ("_rest", 1), ("key", KEY_WIDTH))
 
@@ -83,7 +83,7 @@ class EpochSteps:
 
     def words(self) -> tuple[int, ...]:
         """The entry of the epoch table, two words of 64 bits (:data:`EPOCH_FIELDS`)."""
-        entry, position = self.planes << PLANES_AT, 0
+        entry, position = 0, 0
         for name, width in EPOCH_FIELDS:
             entry |= getattr(self, name, 0) << position
             position += width

@@ -6,6 +6,7 @@ Mutlu and Zhang, "Accelerating generalized linear models with MLWeaving", VLDB 1
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ PLANES = 16                 # bits of a stored code
 GROUP = 4                   # bits that a row's plane is a multiple of
 MIN_PLANE_BYTES = 512       # least bytes of a plane of a block: 4 bursts of the narrowest bus
 ALIGNMENT = 64              # bytes of a beat of the widest bus, which planes are multiples of
+CHUNK_UNITS = 16            # most units of ``ALIGNMENT`` bytes of a plane that are read at a time
 DERIVATIVE_FRACTION = 16    # fraction bits of a derivative that is a label
 
 
@@ -68,6 +70,24 @@ class WovenLayout:
         whole, rest = divmod(n_rows, self.block_rows)
         last = -(-rest * self.row_bits // (8 * ALIGNMENT)) * ALIGNMENT
         return planes * (whole * self.plane_bytes + last)
+
+    def chunks(self, n_rows: int) -> Iterator[tuple[int, int]]:
+        """Parts of the planes of all rows, in the order in which a pipeline reads them: so many
+        bytes of each plane that it wants, of one plane after the other.
+
+        Yields
+        ------
+        (int, int)
+            Place of the part of the first plane, and its bytes, which are at most 1,024. The part
+            of each further plane comes ``plane_bytes`` after that of the one before.
+        """
+        left = self.bytes_read(n_rows, 1)
+        for block in range(self.blocks(n_rows)):
+            end = min(left, self.plane_bytes)
+            for start in range(0, end, CHUNK_UNITS * ALIGNMENT):
+                yield (block * self.block_bytes + start,
+                       min(end - start, CHUNK_UNITS * ALIGNMENT))
+            left -= end
 
 
 def weave(codes: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ class CpuDevice(SoftwareDevice):
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
         """Result of a run, with the pipeline's counters unless it saturated."""
         known = super().result(job, epochs, saturated=saturated)
-        if saturated or job.config.row_format == WOVEN:     # of which there is no model of cycles
+        if saturated or job.constants is not None:      # which no pipeline in RTL adds
             return known
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
