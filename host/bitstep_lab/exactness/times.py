@@ -2,21 +2,23 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bitstep.cycles import Memory, count_epochs
 from bitstep.devices import open_device
-from bitstep.pipeline.config import FLOAT_BITS, ceil_div
+from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep.quantization import quantize_rows, weave_rows
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
-from bitstep.training.schedules import centred_step
+from bitstep.training.schedules import CENTRED_PERIOD, centred_step
 from bitstep.training.train import train_model
 from bitstep.writing import duration
 from bitstep_lab.baselines import train_cpu
@@ -35,30 +37,9 @@ from bitstep_lab.exactness.problems import Problem
 from bitstep_lab.races.board_profiles import Profile
 
 GOALS = (1e-2, 1e-3, 1e-4)
-LANE_BITS = 4               # bits of a beat of one plane for each lane of a woven pipeline
+RARE = 32                   # rows between corrections that hide behind the rows
 REPEATS = 3                 # of what is timed on this machine; the least counts
 SOLVER_PASSES = tuple(2 ** power for power in range(11))     # most passes of SAG and SAGA
-
-
-def pass_seconds(problem: Problem, planes: int, profile: Profile) -> float:
-    """Estimated time of a pass over woven rows, of which the cycle model knows nothing yet.
-
-    The most of three: beats of rows and labels at the memory's rate, slots of a row (its values, in
-    lanes of 4 bits of the bus), and the cycles of an update.
-
-    Parameters
-    ----------
-    problem : Problem
-    planes : int
-    profile : Profile
-    """
-    count, features = problem.features.shape
-    label_bytes = 4 if LOSSES[problem.loss].signs or not problem.regression else 2
-    n_bytes = WovenLayout(features).bytes_read(count, planes) + label_bytes * count
-    slots = ceil_div(features, profile.bus_width // LANE_BITS)
-    update = 6 if LOSSES[problem.loss].solver == "logistic" else 2
-    cycles = count * max(slots, update) + profile.memory_latency
-    return max(n_bytes / profile.stream_gbps / 1e9, cycles / profile.clock_hz)
 
 
 def times(problem: Problem, profiles: Sequence[Profile]) -> Iterator[Curve]:
@@ -77,8 +58,8 @@ def times(problem: Problem, profiles: Sequence[Profile]) -> Iterator[Curve]:
     """
     sgd, svrg = best_sgd(problem), best_svrg(problem)
     for profile in profiles:
-        for planes in (2, 4):
-            yield _centred(problem, profile, planes)
+        for planes, period in ((2, RARE), (4, RARE), (4, CENTRED_PERIOD)):
+            yield _centred(problem, profile, planes, period)
         pipeline = _float_pipeline(problem, profile, sgd)
         yield pipeline
         epoch = float(pipeline.epochs[-1]) / len(pipeline.epochs)
@@ -90,32 +71,40 @@ def times(problem: Problem, profiles: Sequence[Profile]) -> Iterator[Curve]:
 
 
 class _Clock:
-    """A device whose passes over the rows are timed by :func:`pass_seconds`."""
+    """A device whose passes over the rows are timed by the cycle model.
 
-    def __init__(self, device: Any, problem: Problem, profile: Profile):
-        self.device, self.problem, self.profile = device, problem, profile
+    No pipeline in RTL has the constants of corrections, or sums gradients. The first cost no cycle,
+    and a full pass counts as one of SGD, whose recursion it does not have.
+    """
+
+    def __init__(self, device: Any, profile: Profile):
+        self.device, self.clock_hz = device, profile.clock_hz
+        self.memory = Memory(profile.memory_latency, None if profile.memory_gbps is None
+                             else profile.memory_gbps * 1e9 / profile.clock_hz)
         self.seconds = 0.0
-        self.left = 0.0         # of the host's time, taken by the native loops
+        self.left = 0.0         # processor time of the native loops and of counting
 
-    def gradient(self, job: Any, **options: Any) -> Any:
+    def gradient(self, job: TrainingJob, **options: Any) -> Any:
         """Sum the gradient."""
-        return self._timed(self.device.gradient, [PLANES], job, **options)
+        return self._timed(self.device.gradient, job, options)
 
-    def train(self, job: Any, **options: Any) -> Any:
+    def train(self, job: TrainingJob, **options: Any) -> Any:
         """Run a job."""
-        return self._timed(self.device.train, [steps.planes for steps in job.epochs], job,
-                           **options)
+        return self._timed(self.device.train, job, options)
 
-    def _timed(self, call: Callable[..., Any], planes: list[int], job: Any, **options: Any) -> Any:
+    def _timed(self, call: Callable[..., Any], job: TrainingJob, options: dict[str, Any]) -> Any:
         started = time.process_time()
         try:
             return call(job, **options)
         finally:
+            counted = replace(job, constants=None, constant_intercept=0)
+            counters, _ = count_epochs(counted, self.memory, config=self.device.config)
+            assert counters["cycles"] is not None
+            self.seconds += counters["cycles"] / self.clock_hz
             self.left += time.process_time() - started
-            self.seconds += sum(pass_seconds(self.problem, one, self.profile) for one in planes)
 
 
-def _centred(problem: Problem, profile: Profile, planes: int) -> Curve:
+def _centred(problem: Problem, profile: Profile, planes: int, period: int) -> Curve:
     rows = weave_rows(problem.features, bus_width=profile.bus_width)
     objective = Objective(loss=problem.loss, l2=problem.l2)
     config = pipeline_of(rows, objective)
@@ -124,8 +113,8 @@ def _centred(problem: Problem, profile: Profile, planes: int) -> Curve:
     models: list[list[np.ndarray]] = []
     with open_device("cpu", config) as device:
         for data in labelled(problem, rows):
-            clock, started = _Clock(device, problem, profile), time.process_time()
-            choice = BitCentred(planes=[planes] * 60, tol=1e-8,
+            clock, started = _Clock(device, profile), time.process_time()
+            choice = BitCentred(planes=[planes] * 60, tol=1e-8, period=period,
                                 step=centred_step(rows, problem.loss, problem.l2))
             ends.append([])
             models.append([])
@@ -140,7 +129,8 @@ def _centred(problem: Problem, profile: Profile, planes: int) -> Curve:
     device_s, host_s = np.array([[one[min(point, len(one) - 1)] for one in ends]
                                  for point in range(last)]).sum(axis=1).T
     alone = Curve("", device_s, excess).goal(GOALS[-1])
-    return Curve(f"{profile.name}: bit-centred, {planes} bits", device_s + host_s, excess,
+    name = f"{profile.name}: bit-centred, {planes} bits, T = {period}"
+    return Curve(name, device_s + host_s, excess,
                  f"device alone {duration(alone)}" if np.isfinite(alone) else "")
 
 

@@ -180,12 +180,28 @@ def test_outputs_of_classes():
     for number, data in enumerate(outputs):
         assert excess(data, model.weights[-1, number], model.scaled_intercepts[-1, number]) < 1e-6
     assert model.planes is not None
-    assert model.gradients is not None
     assert set(model.planes[0]) == {4}
-    for planes, gradients in zip(model.planes.T, model.gradients.T, strict=True):
-        stopped = gradients <= 1e-5         # and what has stopped reads nothing more
-        np.testing.assert_array_equal(planes, np.where(np.roll(stopped, 1) & (
-            np.arange(len(stopped)) > 0), 0, 4))
+
+
+def test_an_output_that_has_stopped_reads_nothing():
+    rng = np.random.default_rng(0)
+    rows = weave_rows(rng.standard_normal((120, 4)))
+    outputs = [QuantizedDataset(rows, sign_labels(signs)) for signs in (
+        np.ones(120), rng.choice([-1.0, 1.0], 120))]
+    objective = Objective()
+    training = resolve_training(rows, objective, epochs=9, solver="bit-centred", planes=4, tol=1e-4)
+    config = pipeline_of(rows, objective)
+    with open_device("golden", config) as device:
+        both = train_model(outputs, device, config, objective, training)
+        apart = [train_model([one], device, config, objective, training) for one in outputs]
+    first, second = (one.epochs_done for one in apart)
+    assert first < second == both.epochs_done
+    assert both.planes is not None
+    assert both.planes.T.tolist() == [[4] * first + [0] * (second - first), [4] * second]
+    assert both.bytes_read is not None
+    assert both.bytes_read.sum() == sum(one.counters["beats"] for one in apart) * 8
+    for number, one in enumerate(apart):
+        np.testing.assert_array_equal(both.weights[-1, number], one.weights[-1, 0])
 
 
 def test_interrupted_training_keeps_its_steps():
@@ -217,7 +233,7 @@ def test_interrupted_training_keeps_its_steps():
 
 
 def test_a_step_that_no_room_can_hold_is_an_error(monkeypatch):
-    monkeypatch.setattr("bitstep.training.centred_passes.MAX_TRIES", 2)
+    monkeypatch.setattr("bitstep.training.centred_run.MAX_TRIES", 2)
     with pytest.raises(SaturationError, match="left the number range"):
         fit(make(), step=40.0)
 
