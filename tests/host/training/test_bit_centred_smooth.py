@@ -271,6 +271,17 @@ def test_states_go_on_bit_for_bit():
             assert again.kept()[0] == states[-1][0]
 
 
+def test_every_number_is_kept():
+    data = make(20, 2)
+    one, other = (SmoothRun(data, None, data.rows.config, Objective(),  # type: ignore[arg-type]
+                            BitCentred(planes=[4], step=1.0)) for _ in range(2))
+    names = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled", "room")
+    for value, name in enumerate(names, start=3):
+        setattr(one, name, value)
+    other.restore(*one.kept())
+    assert [getattr(other, name) for name in names] == list(range(3, 12))
+
+
 def test_what_is_kept_is_not_trained_again(tmp_path):
     """Of two outputs that were stopped within the second: passes of the steps that are left."""
     loss = Loss.LOGISTIC
