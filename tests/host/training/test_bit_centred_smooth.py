@@ -10,6 +10,7 @@ from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
 from bitstep.training import bit_centred_smooth
+from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.checkpoint import Checkpoint, load_checkpoint
@@ -269,6 +270,24 @@ def test_states_go_on_bit_for_bit():
                 assert (one.intercept, one.gradient, one.bytes_read, one.planes) == (
                     other.intercept, other.gradient, other.bytes_read, other.planes)
             assert again.kept()[0] == states[-1][0]
+
+
+@pytest.mark.parametrize("kind, loss", [(SmoothRun, Loss.LOGISTIC),
+                                        (BitCentredRun, Loss.LEAST_SQUARES)])
+def test_every_pass_has_a_dither_of_its_own(kind, loss):
+    data, keys = make(40, 2), []
+    objective = Objective(loss=loss, l2=1e-2)
+    config = pipeline_of(data.rows, objective)
+    with open_device(default_device(), config) as device:
+        gradient, train = device.gradient, device.train
+        device.gradient = lambda job, **options: (
+            keys.extend(one.key for one in job.epochs), gradient(job, **options))[1]
+        device.train = lambda job, **options: (
+            keys.extend(one.key for one in job.epochs), train(job, **options))[1]
+        list(kind(data, device, config, objective,
+                  BitCentred(planes=[4] * 3, step=centred_step(data.rows, loss))).steps())
+    assert len(keys) >= 4 + 3 * 2
+    assert len(set(keys)) == len(keys)
 
 
 def test_every_number_is_kept():
