@@ -1,5 +1,7 @@
 """Bit-centred training of the logistic loss and the squared hinge."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.host.fakes import DEVICES
@@ -25,7 +27,7 @@ SOFTWARE = [name for name in ("golden", "cpu") if name in DEVICES]
 SMOOTH = [Loss.LOGISTIC, Loss.SQUARED_HINGE]
 
 
-def make(n_rows=300, n_features=6, seed=0, noise=1.0):
+def make(n_rows=300, n_features=6, seed=0, noise=1.0) -> Any:
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((n_rows, n_features)) @ rng.standard_normal((n_features,) * 2)
     margins = features @ rng.standard_normal(n_features)
@@ -72,7 +74,7 @@ def excess(data, loss, l2, weights, intercept):
     return value(np.append(weights, intercept)) / least(data, loss, l2) - 1
 
 
-def fit(data, loss, l2, device=None, epochs=25, planes=4, **options):
+def fit(data, loss, l2, device=None, epochs=25, planes: Any = 4, **options):
     objective = Objective(loss=loss, l2=l2)
     training = resolve_training(data.rows, objective, epochs=epochs, solver="bit-centred",
                                 planes=planes, **options)
@@ -327,7 +329,7 @@ def test_what_is_kept_is_not_trained_again(tmp_path):
         return CheckpointWriter(str(tmp_path / "run.ckpt"), state, pytest.fail)
 
     whole, passes = train(None), len(counts)
-    assert train(writer(Checkpoint({}, {}, training.steps.tolist(), 2)), stop).interrupted
+    assert train(writer(Checkpoint({}, {}, list(training.steps), 2)), stop).interrupted
     stopped = len(counts)
     state = load_checkpoint(tmp_path / "run.ckpt")
     assert (state.epochs_done, state.finished) == (6, False)
