@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -143,6 +144,9 @@ class _LowPrecisionModel(BaseEstimator):
         self._finish(prepared, trained, objective, training, before, classes)
         if trained.interrupted:
             raise KeyboardInterrupt
+        if short := trained.short_of(training.tol):
+            warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
+                          stacklevel=4)
 
     def _prepare(self, features: Any, targets: np.ndarray, resume: bool) -> "_Prepared":
         """Quantized rows and labels."""
@@ -305,9 +309,8 @@ class _LowPrecisionModel(BaseEstimator):
             {"epoch": epoch, "step": float(taken), "train_loss": float(loss)}
             for epoch, (taken, loss) in enumerate(
                 zip(trained.steps, losses, strict=True), start=before + 1)]
-        if trained.planes is not None:
-            for entry, planes in zip(entries, trained.planes.tolist(), strict=True):
-                entry["planes"] = planes[0] if len(planes) == 1 else planes
+        for entry, facts in zip(entries, trained.facts(), strict=True):
+            entry |= facts
         self.history_ = (self.history_ if before else []) + entries
         self.n_iter_ = before + trained.epochs_done
         self.counters_ = trained.counters

@@ -3,6 +3,7 @@
 Estimators, the command line and races resolve their parameters here.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -176,7 +177,7 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
         if not isinstance(rows, WovenRows):
             raise ValueError("Solver 'bit-centred' needs woven rows (`bitstep quantize --woven`, "
                              f"bitstep.quantization.weave_rows), not encoding {rows.encoding!r}")
-        step = centred_step(rows) if step == "auto" else step
+        step = centred_step(rows, objective.loss, objective.l2) if step == "auto" else step
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
@@ -191,7 +192,7 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
 
 def _centred_wrong(objective: Objective) -> str:
     """Parts of an objective that solver ``bit-centred`` cannot train."""
-    wrong = [] if objective.rule.quadratic else [f"loss={objective.rule.name!r}"]
+    wrong = [] if math.isfinite(objective.rule.curvature) else [f"loss={objective.rule.name!r}"]
     wrong += [f"l1={objective.l1:g}"] if objective.l1 else []
     wrong += [f"box={objective.box:g}"] if objective.box is not None else []
     return " and ".join(wrong)
@@ -199,9 +200,10 @@ def _centred_wrong(objective: Objective) -> str:
 
 def check_centred(objective: Objective, batch: int, schedule: Any) -> None:
     """Raise ChoiceError unless an objective can be trained by solver ``bit-centred``."""
-    if not objective.rule.quadratic or objective.proximal:
-        raise ChoiceError("centred", "solver='bit-centred' is for the squared error with l2 alone, "
-                          f"not for {_centred_wrong(objective)}; choose solver='sgd'")
+    if not math.isfinite(objective.rule.curvature) or objective.proximal:
+        raise ChoiceError("centred", "solver='bit-centred' is for smooth losses (squared_error, "
+                          "squared_hinge and log_loss) with l2 alone, not for "
+                          f"{_centred_wrong(objective)}; choose solver='sgd'")
     if batch != 1 or not (isinstance(schedule, str) and schedule in ("inverse", "constant")):
         wrong = [] if batch == 1 else [f"batch={batch}"]
         wrong += [] if isinstance(schedule, str) and schedule in ("inverse", "constant") else [
