@@ -133,6 +133,8 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "model-range": training.model_range, "class-weight": arguments.class_weight,
         "init": None if model is None else
         f"model {digest_of(model.coef, model.intercept, model.classes)[:16]}",
+        # Older checkpoints have no such entries.
+        "model-bits": training.model_bits or None, "update-bits": training.update_bits or None,
         "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
         "solver": None if training.solver == "sgd" else training.solver,
         "tol": training.tol or None,

@@ -45,6 +45,7 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
         "solver": training.solver, "planes": training.planes, "tol": training.tol,
+        "model_bits": training.model_bits, "update_bits": training.update_bits,
         "lookahead": config.lookahead, "pipeline": config.to_dict()}
 
 
@@ -92,7 +93,7 @@ def print_report(report: dict[str, Any]) -> None:
     history = report["history"]
     print(f"{dataset['name']}: {config['model']}, {dataset['train_rows']} rows of "
           f"{dataset['n_features']} features, {config['bits']} bits {config['encoding']}, "
-          f"device {report['device']}")
+          f"{_few_bits(config)}device {report['device']}")
     if any(isinstance(one, str) for one in dataset["classes"] or ()):
         print(f"Classes: {', '.join(dataset['classes'])}")
     columns = {"epoch": [str(entry["epoch"]) for entry in history],
@@ -123,6 +124,12 @@ def print_report(report: dict[str, Any]) -> None:
               f"{report['clock_hz'] / 1e6:g} MHz) for {counters['beats']:,} beats of rows; waits: "
               + (", ".join(f"{cause} {cycles:,}" for cause, cycles in waits.items()) or "none"))
     print(f"Wall clock: {duration(report['wall_seconds'])}")
+
+
+def _few_bits(config):
+    """Bits of model and updates, where they are few."""
+    return "".join(f"{name} of {config[f'{name}_bits']} bits, " for name in ("model", "update")
+                   if config.get(f"{name}_bits"))
 
 
 def _loss(config):

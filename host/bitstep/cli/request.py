@@ -68,7 +68,8 @@ def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
                          "their own and one copy; leave --encoding and --copies out")
     try:
         choice = resolve_rows(MODELS[name], bits=arguments.bits, encoding=encoding,
-                              refetch=refetch, batch=batch, levels=others["levels"])
+                              refetch=refetch, batch=batch, levels=others["levels"],
+                              few_bits=few_bits_asked(arguments))
     except ChoiceError as error:
         raise usage_error(error, arguments) from error
     return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch, **others)
@@ -79,6 +80,11 @@ def planes_asked(arguments: argparse.Namespace) -> Any:
     planes = getattr(arguments, "planes", None)
     return "auto" if planes is None and getattr(arguments, "solver", "sgd") == "bit-centred" \
         else planes
+
+
+def few_bits_asked(arguments: argparse.Namespace) -> bool:
+    """True if the options ask for a model or updates of few bits."""
+    return bool(getattr(arguments, "model_bits", 0) or getattr(arguments, "update_bits", 0))
 
 
 def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowRequest:
@@ -118,7 +124,7 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
         choice = resolve_rows(MODELS[name], bits=rows.bits, encoding=rows.encoding,
                               refetch=arguments.refetch, batch=arguments.batch,
                               has_fine_rows=data.fine_rows is not None,
-                              levels=stored["levels"])
+                              levels=stored["levels"], few_bits=few_bits_asked(arguments))
     except ChoiceError as error:
         raise usage_error(error, arguments, encoding=rows.encoding, model=name,
                           stored=True) from error
@@ -142,6 +148,10 @@ def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: 
         return UsageError("Woven rows (--woven, --planes, --solver bit-centred) have 16 bits a "
                           "value and an encoding of their own; leave --bits, --levels and "
                           "--refetch out")
+    if error.rule == "few-bits":
+        return UsageError("--model-bits and --update-bits are for rows of 1 to 8 bits without "
+                          "--planes, --solver bit-centred and --refetch; leave them out, or "
+                          "choose other rows")
     if error.rule == "centred":
         text = re.sub("loss='[a-z_]+'", f"--model {model}", str(error))
         return UsageError(re.sub(r"\b(solver|l1|box|batch|schedule)='?([^\s';]+)'?", r"--\1 \2",

@@ -34,7 +34,11 @@ from bitstep.cli.report import check_plot, final, make_report, plot, print_repor
 from bitstep.cli.request import usage_error
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
-from bitstep.cli.training_options import add_solver_options, add_training_options
+from bitstep.cli.training_options import (
+    add_bits_options,
+    add_solver_options,
+    add_training_options,
+)
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import WOVEN
@@ -64,6 +68,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_pipeline_options(parser)
     training = parser.add_argument_group("training")
     add_training_options(training)
+    add_bits_options(training)
     add_solver_options(training)
     add_sweep_option(training)
     add_checkpoint_options(parser.add_argument_group("start, and long runs (docs/runs.md)"))
@@ -198,7 +203,8 @@ def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
             rows, objective, epochs=epochs, schedule=schedule, batch=arguments.batch,
             step="auto" if arguments.step is None else arguments.step,
             fit_intercept=arguments.intercept, model_range=arguments.model_range,
-            solver=arguments.solver, tol=arguments.tol,
+            solver=arguments.solver, tol=arguments.tol, model_bits=arguments.model_bits,
+            update_bits=arguments.update_bits,
             planes="auto" if rows.encoding == WOVEN and arguments.planes is None
             else arguments.planes)
     except ChoiceError as error:

@@ -8,6 +8,7 @@ from bitstep.cli.options import integer, number, or_auto
 from bitstep.pipeline.config import WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.shapes import FEW_BITS
 from bitstep.training.objective import SOLVERS
 
 
@@ -60,6 +61,26 @@ def add_training_options(training: Any) -> None:
                           "half range (default: as far as the steps can reach, at most "
                           f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg and ls-svm, "
                           f"{LOSSES[Loss.HINGE].model_range:g} for the other models)")
+
+
+def few_bits(text: str) -> int:
+    """Type of an option: 2 to 16 bits, or 0 for all."""
+    return 0 if text == "0" else integer(*FEW_BITS)(text)
+
+
+def add_bits_options(training: Any) -> None:
+    """Declare the options of a model and updates of few bits.
+
+    Parameters
+    ----------
+    training : argument group
+    """
+    for name, text in (
+            ("model", "bits of the model that the dot products of a batch meet, rounded at random"),
+            ("update", "bits of the update of each row, times a power of two, rounded at random")):
+        training.add_argument(f"--{name}-bits", type=few_bits, default=0, metavar="B",
+                              help=f"{text}: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all, on "
+                              "devices cpu and golden (default: 0)")
 
 
 def add_solver_options(training: Any) -> None:

@@ -32,7 +32,7 @@ class ChoiceError(ValueError):
         The rule that is broken, for messages in the words of another interface: ``float`` (bits and
         encoding of floating-point rows), ``bits``, ``corrected``, ``refetch-loss``,
         ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch``, ``levels``,
-        ``woven`` or ``centred``.
+        ``few-bits``, ``woven`` or ``centred``.
     """
 
     def __init__(self, rule: str, message: str):
@@ -61,7 +61,8 @@ class RowChoice:
 
 def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None = None,
                  refetch: bool | None = None, batch: int = 1,
-                 has_fine_rows: bool = True, levels: str = "uniform") -> RowChoice:
+                 has_fine_rows: bool = True, levels: str = "uniform",
+                 few_bits: bool = False) -> RowChoice:
     """Fill in what is left open, and check that all goes together.
 
     Parameters
@@ -78,12 +79,18 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
         True if fine rows are there or can be made.
     levels : {"uniform", "optimal"}
         Optimal ones exclude refetching.
+    few_bits : bool
+        True if the model that dot products meet, or updates, have few bits, which excludes
+        refetching, floating-point rows and woven ones.
 
     Raises
     ------
     ChoiceError
         If choices do not go together.
     """
+    if few_bits:
+        _check_few_bits(bits, encoding, refetch)
+        refetch = False
     if encoding == WOVEN:
         if bits not in (None, WOVEN_BITS) or levels != "uniform" or refetch:
             raise ChoiceError("woven", "Woven rows (planes, or solver 'bit-centred') have bits and "
@@ -111,6 +118,13 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
         refetch = False if LOSSES[model.loss].one_sided else refetch
     return RowChoice(bits=bits, encoding=encoding, levels=levels,
                      refetch=_refetches(model, encoding, refetch, batch, has_fine_rows))
+
+
+def _check_few_bits(bits, encoding, refetch):
+    if refetch or bits == FLOAT_BITS or encoding in ("float", WOVEN):
+        raise ChoiceError("few-bits", "model_bits and update_bits are for rows of 1 to 8 bits "
+                          "without planes and without refetch; leave them out, or choose other "
+                          "rows")
 
 
 def check_corrected(encoding: str, loss: Loss) -> None:

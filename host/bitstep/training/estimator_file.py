@@ -14,7 +14,7 @@ from bitstep.training.schedules import SCHEDULES
 
 # Parameters that files of the command line hold, by the same names.
 PARAMETERS = ("bits", "encoding", "levels", "batch", "l2", "l1", "box", "copies", "scaler",
-              "fit_intercept")
+              "fit_intercept", "model_bits", "update_bits")
 # Learned attributes that the file has a place of its own for.
 ARRAYS = ("coef_", "intercept_", "classes_", "clip_range_")
 CLASSES = {"regression": "LowPrecisionRegressor", "classification": "LowPrecisionClassifier"}
