@@ -19,6 +19,10 @@ from bitstep_sim.testing.woven_jobs import random_woven_job
 LINEAR = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=6, proximal=True)
 LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=2,
                           cycles_per_update=6, solver="logistic", corrections=False)
+FAST = PipelineConfig(row_format=WOVEN, bits=16, max_features=272, lookahead=4,
+                      cycles_per_update=4)
+WIDE = PipelineConfig(row_format=WOVEN, bits=16, bus_width=256, max_features=256, lookahead=1,
+                      proximal=True)
 # Around the edges of groups of 4, of slots of 16 values, of beats, and of chunks.
 FEATURES = [1, 3, 4, 5, 15, 16, 17, 63, 64, 65, 256]
 CLOCK_HZ = 100e6
@@ -82,8 +86,9 @@ def jobs(draw, config):
     return job, draw(st.integers(0, config.effective_lookahead(job.beats)))
 
 
-@pytest.mark.parametrize("config, examples", [(LINEAR, 80), (LOGISTIC, 25)],
-                         ids=lambda value: getattr(value, "name", ""))
+@pytest.mark.parametrize("config, examples", [
+    (LINEAR, 80), (FAST, 40), pytest.param(LOGISTIC, 80, marks=pytest.mark.slow),
+    pytest.param(WIDE, 80, marks=pytest.mark.slow)], ids=lambda value: getattr(value, "name", ""))
 def test_any_job(config, examples):
     @fresh_seed(f"woven {config.name}")
     @settings(max_examples=examples, **PROFILE)
