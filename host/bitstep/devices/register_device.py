@@ -36,7 +36,8 @@ class RegisterDevice(RegisterAccess, Device):
         check_identity(self)
         check_job(job, self.config)
         if job.constants is not None or job.constant_intercept:
-            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "adds no constants to corrections"))
+            raise DeviceError(NO_CENTRED_STEPS.format(self.name,
+                                                      "adds no constants to corrections"))
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
             return run.finish(timeout_s, on_epoch, on_models)

@@ -9,7 +9,6 @@ from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import beats_read
 from bitstep.pipeline.registers import Error
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -18,6 +17,7 @@ from bitstep.pipeline.results import (
     RunResult,
     RunTimeoutError,
     TrainingInterrupted,
+    beats_read,
     check_job,
     collect,
     run_error,

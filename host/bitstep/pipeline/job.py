@@ -268,8 +268,10 @@ class TrainingJob:
         if rule.signs and self.label_format != LabelFormat.SIGN:
             raise ValueError(f"A loss {self.loss.name} needs labels of format SIGN, "
                              f"not {self.label_format.name}")
-        if self.label_shift < rule.least_label_shift:
-            raise ValueError(f"label_shift must be at least {rule.least_label_shift} for the "
+        least = rule.least_label_shift and rule.least_label_shift + max(
+            (WOVEN_BITS - steps.planes for steps in self.epochs if steps.planes), default=0)
+        if self.label_shift < least:
+            raise ValueError(f"label_shift must be at least {least} for the "
                              f"logistic loss, not {self.label_shift}")
 
     def _check_proximal(self):

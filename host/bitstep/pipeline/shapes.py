@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from bitstep.pipeline.config import MODEL_WIDTH, WOVEN, PipelineConfig
-from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.woven import PLANES, WovenLayout
 
@@ -84,9 +83,8 @@ def check_woven(job: Any) -> None:
         raise ValueError(f"woven_rows must be rows of {len(job.rows[0])} blocks, "
                          f"not {job.woven_rows}")
     left = PLANES - min(steps.planes for steps in job.epochs)
-    if job.label_shift < left + LOSSES[job.loss].least_label_shift or job.intercept_level % (1 << left):
-        raise ValueError(f"label_shift must be at least "
-                         f"{left + LOSSES[job.loss].least_label_shift}, and intercept_level a multiple of "
+    if job.label_shift < left or job.intercept_level % (1 << left):
+        raise ValueError(f"label_shift must be at least {left}, and intercept_level a multiple of "
                          f"{1 << left}, for the least planes of an epoch, not {job.label_shift} "
                          f"and {job.intercept_level}; store labels with fewer bits")
     if (job.constants is not None or job.constant_intercept) and not job.correction_period:
