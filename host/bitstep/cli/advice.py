@@ -10,8 +10,10 @@ from bitstep.training.trained import TrainedModel
 
 
 def warning_of(request: Request, model: TrainedModel, losses: list[float]) -> str | None:
-    """A sentence on a training that learned nothing; None for others."""
+    """A sentence on a training that learned nothing, or ended before its goal; None for others."""
     objective, problem = request.objective, request.problem
+    if short := model.short_of(request.training.tol):
+        return short
     lost = None if objective.proximal else lost_updates(model, np.array(losses))
     if lost or losses[-1] <= 1.1 * problem.baseline:    # nothing to learn gives a little above 1
         return lost

@@ -115,10 +115,7 @@ class Problem:
              "train_accuracy": share, "test_metric": metric}
             for epoch, (step, loss, share, metric) in enumerate(
                 zip(model.steps, losses, self._shares(model), metrics, strict=True), start=1)]
-        if model.planes is not None:
-            for entry, planes in zip(history, model.planes.tolist(), strict=True):
-                entry["planes"] = planes[0] if len(planes) == 1 else planes
-        return history
+        return [entry | facts for entry, facts in zip(history, model.facts(), strict=True)]
 
     def _shares(self, model: TrainedModel) -> list[Any]:
         """Share of the training rows that each epoch's model classifies correctly."""

@@ -65,7 +65,7 @@ def add_solver_options(training: Any) -> None:
     training : argument group
     """
     training.add_argument("--solver", choices=SOLVERS, default="sgd",
-                          help="sgd, or bit-centred: the exact optimum of linreg and ls-svm, with "
+                          help="sgd, or bit-centred: the exact optimum of all models but svm, with "
                           "--l2, from passes over few bits; its epochs are outer steps "
                           "(default: sgd)")
     training.add_argument("--planes", type=planes_list, metavar="B[,B...]", help="bit planes of "
@@ -75,4 +75,5 @@ def add_solver_options(training: Any) -> None:
                           "else rows have --bits bits)")
     training.add_argument("--tol", type=number(0, above=False), default=0.0, metavar="T",
                           help="bit-centred: stop once the gradient's largest component is at most "
-                          "T times that of the first model (default: 0)")
+                          "T times that of the model it starts from; report and table show this "
+                          "ratio as gradient (default: 0, all epochs)")

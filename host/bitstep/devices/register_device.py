@@ -9,6 +9,7 @@ from bitstep.devices.driver import Run, check_identity
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import DeviceError, GradientSum, RunResult, check_job
+from bitstep.pipeline.woven import has_derivatives
 
 NO_CENTRED_STEPS = ("The pipeline of device '{}' {}, which solver 'bit-centred' needs; choose "
                     "device 'cpu' or 'golden', or another solver")
@@ -35,6 +36,8 @@ class RegisterDevice(RegisterAccess, Device):
         """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_identity(self)
         check_job(job, self.config)
+        if has_derivatives(job):
+            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "takes no derivatives as labels"))
         if job.constants is not None or job.constant_intercept:
             raise DeviceError(NO_CENTRED_STEPS.format(self.name,
                                                       "adds no constants to corrections"))

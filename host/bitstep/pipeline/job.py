@@ -12,7 +12,6 @@ import numpy as np
 
 from bitstep.pipeline.config import (
     COEFFICIENT_WIDTH,
-    LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_CELL_HALF_LEVELS,
     MAX_SHIFT,
@@ -33,6 +32,7 @@ from bitstep.pipeline.shapes import (
     check_rows,
     check_words,
     check_woven,
+    has_derivatives,
 )
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
@@ -111,7 +111,8 @@ class TrainingJob:
     labels : ndarray of uint8
         Packed labels, a whole number of 8-byte words; of woven rows none to count all as 0.
     label_format, label_shift : LabelFormat, int
-        A stored label L counts as ``L << label_shift`` in the units of a dot product.
+        A stored label L counts as ``L << label_shift`` in the units of a dot product, unless it
+        is a derivative (:func:`bitstep.pipeline.woven.has_derivatives`).
     intercept_level : int
         Level of the intercept's constant input, 0 for no intercept.
     batch : int
@@ -186,8 +187,9 @@ class TrainingJob:
         return unpack_labels(part, self.label_format, n_rows)
 
     def targets(self, first: int, n_rows: int) -> np.ndarray:
-        """:meth:`stored_labels` in the units of a dot product."""
-        return self.stored_labels(first, n_rows) << self.label_shift
+        """:meth:`stored_labels` in units of a dot product; derivatives as they are stored."""
+        stored = self.stored_labels(first, n_rows)
+        return stored if has_derivatives(self) else stored << self.label_shift
 
     def at(self, steps: EpochSteps) -> "TrainingJob":
         """The job as an epoch has it: labels and intercept in units of its planes' levels."""
@@ -225,8 +227,8 @@ class TrainingJob:
         if not 0 <= self.label_shift <= config.max_label_shift:
             raise ValueError(f"label_shift must be from 0 to {config.max_label_shift}, "
                              f"not {self.label_shift}")
-        magnitude = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
-        if magnitude[self.label_format] + self.label_shift >= config.dot_width:
+        bits = 1 if has_derivatives(self) else LABEL_BITS[self.label_format]
+        if bits + self.label_shift >= config.dot_width:
             raise ValueError(f"label_shift must leave labels within {config.dot_width} bits, "
                              f"not {self.label_shift}")
         if not 0 <= self.intercept_level <= config.intercept_limit:
@@ -265,13 +267,11 @@ class TrainingJob:
         if self.config.solver != rule.solver:
             raise ValueError(f"A loss {self.loss.name} needs a pipeline with solver "
                              f"{rule.solver!r}, not {self.config.solver!r}")
-        if rule.signs and self.label_format != LabelFormat.SIGN:
+        if rule.signs and self.label_format != LabelFormat.SIGN and not has_derivatives(self):
             raise ValueError(f"A loss {self.loss.name} needs labels of format SIGN, "
                              f"not {self.label_format.name}")
-        least = rule.least_label_shift and rule.least_label_shift + max(
-            (WOVEN_BITS - steps.planes for steps in self.epochs if steps.planes), default=0)
-        if self.label_shift < least:
-            raise ValueError(f"label_shift must be at least {least} for the "
+        if self.label_shift < rule.least_label_shift:
+            raise ValueError(f"label_shift must be at least {rule.least_label_shift} for the "
                              f"logistic loss, not {self.label_shift}")
 
     def _check_proximal(self):

@@ -105,7 +105,7 @@ class Training:
         inner passes (:mod:`bitstep.training.bit_centred`).
     tol : float
         Of solver ``bit-centred``: training stops once the largest component of the gradient is at
-        most this multiple of that at the zero model.
+        most this multiple of that at the model which it starts from.
 
     Raises
     ------
