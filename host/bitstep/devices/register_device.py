@@ -45,9 +45,9 @@ class RegisterDevice(RegisterAccess, Device):
             run = Run(self, job, stack)
             return run.finish(timeout_s, on_epoch, on_models)
 
-    def gradient(self, job: TrainingJob) -> GradientSum:
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
         """Refuse: no pipeline sums the gradient of all rows."""
-        del job
+        del job, derivative_planes
         raise DeviceError(NO_CENTRED_STEPS.format(self.name, "sums no gradient of all rows"))
 
 

@@ -1,5 +1,7 @@
 """Woven rows on the simulated board: models, counters, endings."""
 
+import json
+
 import numpy as np
 import pytest
 from drawn_jobs import PROFILE, fresh_seed
@@ -7,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import TestedDevice, compare, lookahead_registers, open_board
 
+from bitstep.cli import main
 from bitstep.cycles import Memory, count_epochs
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import WOVEN, PipelineConfig
@@ -15,11 +18,11 @@ from bitstep.pipeline.results import DeviceError, RunError, SaturationError, bea
 from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep_sim.testing.woven_jobs import random_woven_job
 
-LINEAR = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=6, proximal=True)
+LINEAR = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=6)
 LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=2,
                           cycles_per_update=6, solver="logistic", corrections=False)
 FAST = PipelineConfig(row_format=WOVEN, bits=16, max_features=272, lookahead=4,
-                      cycles_per_update=4)
+                      cycles_per_update=4, proximal=True)
 WIDE = PipelineConfig(row_format=WOVEN, bits=16, bus_width=256, max_features=256, lookahead=1,
                       proximal=True)
 # Around the edges of groups of 4, of slots of 16 values, of beats, and of chunks.
@@ -170,6 +173,27 @@ class ChangedTable(TestedDevice):
             word = self.device.board.memory[at:at + 8].view("<u8")
             word[0] = int(word[0]) & ~(31 << 21) | self.planes << 21
         super().write(offset, value)
+
+
+@pytest.mark.parametrize("planes", ["2,4,8", "auto"])
+def test_command_line(tmp_path, planes):
+    """The simulated board trains what device cpu trains, in the cycles that it counts."""
+    found = []
+    for device in ("sim", "cpu"):
+        path = tmp_path / f"{device}.json"
+        assert main(["train", "diabetes", "--planes", planes, "--epochs", "4", "--device", device,
+                     "--report", str(path)]) == 0
+        found.append(json.loads(path.read_text()))
+    sim, cpu = found
+    assert sim["coef"] == cpu["coef"]
+    assert [entry["planes"] for entry in sim["history"]] \
+        == [entry["planes"] for entry in cpu["history"]]
+    assert sim["counters"] == cpu["counters"]
+
+
+def test_bit_centred_is_refused(capsys):
+    assert main(["train", "diabetes", "--solver", "bit-centred", "--device", "sim"])
+    assert "choose device 'cpu' or 'golden'" in capsys.readouterr().err
 
 
 def test_what_is_not_there():
