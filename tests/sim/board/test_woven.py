@@ -213,3 +213,13 @@ def test_rows_without_labels():
     object.__setattr__(none, "labels", np.empty(0, np.uint8))
     run(LINEAR, job)
     run(LINEAR, none)
+
+
+def test_verilog_by_the_command_line(tmp_path, capsys):
+    out = tmp_path / "top.v"
+    assert main(["rtl", "--woven", "--max-features", "64", "--lookahead", "1", "--no-corrections",
+                 "--out", str(out)]) == 0
+    assert "w64-b16-woven-n64-d1-c2-nocorr, " in capsys.readouterr().out
+    assert out.read_text().count("module bitstep_top") >= 1
+    with pytest.raises(SystemExit):
+        main(["rtl", "--woven", "--bits", "4", "--out", str(out)])
