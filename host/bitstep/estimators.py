@@ -98,7 +98,7 @@ class _LowPrecisionModel(BaseEstimator):
                  label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="sgd", planes: Any = None,
-                 tol=0.0):
+                 tol=0.0, model_bits=0, update_bits=0):
         self.bits = bits
         self.encoding = encoding
         self.levels = levels
@@ -121,6 +121,8 @@ class _LowPrecisionModel(BaseEstimator):
         self.solver = solver
         self.planes = planes
         self.tol = tol
+        self.model_bits = model_bits
+        self.update_bits = update_bits
 
     def _train(self, features: Any, targets: np.ndarray, *, epochs: int, resume: bool,
                classes: np.ndarray | None = None) -> None:
@@ -173,7 +175,8 @@ class _LowPrecisionModel(BaseEstimator):
         return objective, resolve_training(
             prepared.rows, objective, epochs=epochs, schedule=self.schedule, batch=prepared.batch,
             step=step, fit_intercept=self.fit_intercept, model_range=_given(self.model_range),
-            solver=self.solver, tol=self.tol, planes=self._planes())
+            solver=self.solver, tol=self.tol, planes=self._planes(), model_bits=self.model_bits,
+            update_bits=self.update_bits)
 
     def _finish(self, prepared: "_Prepared", trained: TrainedModel, objective: Objective,
                 training: Training, before: int, classes: np.ndarray | None) -> None:
@@ -339,7 +342,8 @@ class _LowPrecisionModel(BaseEstimator):
                              f"{self.encoding!r} and {self.copies}")
         encoding = WOVEN if woven else _given(self.encoding)
         return resolve_rows(model, bits=_given(self.bits), encoding=encoding,
-                            refetch=self._asked_refetch(), batch=batch, levels=self.levels)
+                            refetch=self._asked_refetch(), batch=batch, levels=self.levels,
+                            few_bits=bool(self.model_bits or self.update_bits))
 
     def _asked_refetch(self) -> bool | None:
         """Refetching as asked for; None: wherever it is possible."""
@@ -524,6 +528,12 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
     tol : float, default=0.0
         Of solver ``bit-centred``: training stops once the largest component of the gradient is at
         most this multiple of that of the first model.
+    model_bits : int, default=0
+        Bits, 2 to 16, of the model that the dot products of a batch meet, rounded at random; what
+        is learned keeps 32. Best with batches of 16 and more. 0: all bits.
+    update_bits : int, default=0
+        Bits, 2 to 16, of the update of each row, times a power of two, rounded at random. 0: all.
+        Both are for devices ``cpu`` and ``golden``, and 1 to 8 ``bits`` without refetching.
 
     Attributes
     ----------
@@ -729,6 +739,8 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         See there.
     solver, planes, tol
         See there; ``bit-centred`` is for ``squared_error``.
+    model_bits, update_bits
+        See there; losses other than ``squared_error`` see the noise of a rounded model.
 
     Attributes
     ----------
@@ -779,14 +791,14 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
                  scaler="quantile", feature_range: Any = "auto", model_range: Any = "auto",
                  fit_intercept=True, device: Any = "auto", warm_start=False,
                  random_state: Any = None, solver="sgd", planes: Any = None, tol=0.0,
-                 class_weight: Any = None):
+                 class_weight: Any = None, model_bits=0, update_bits=0):
         super().__init__(
             bits=bits, encoding=encoding, levels=levels, epochs=epochs, step=step,
             schedule=schedule, batch=batch,
             l2=l2, l1=l1, box=box, copies=copies, scaler=scaler, feature_range=feature_range,
             model_range=model_range, fit_intercept=fit_intercept, device=device,
             warm_start=warm_start, random_state=random_state, solver=solver, planes=planes,
-            tol=tol)
+            tol=tol, model_bits=model_bits, update_bits=update_bits)
         self.loss = loss
         self.refetch = refetch
         self.class_weight = class_weight

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.cli.class_weights import asked_weight, weighted_rows
 from bitstep.cli.options import (
     asked_encoding,
     default_model,
     is_quantized,
+    label_column,
     task_of,
 )
 from bitstep.cli.progress import Bar
@@ -56,10 +58,12 @@ class Problem:
         Description of the rows.
     outputs : list of QuantizedDataset
         The same packed rows, one set of labels for each output of the model.
-    classes : ndarray of float64, shape (n_classes,)
-        Empty for a regression.
+    classes : ndarray of float64 or str, shape (n_classes,)
+        Empty for a regression. Of data sets with named classes their numbers.
     train_set, test_set : Dataset or None
-        None where there are only codes.
+        None where there are only codes. Rows to train on are repeated as their weights say.
+    class_weight : "balanced", dict or None
+        Weights by class that the options ask for.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Problem:
     classes: np.ndarray
     train_set: Dataset | None
     test_set: Dataset | None
+    class_weight: Any = None
 
     @property
     def kind(self) -> Model:
@@ -132,7 +137,13 @@ class Problem:
                 "train_rows": self.outputs[0].n_rows,
                 "test_rows": self.test_set.n_rows if self.test_set is not None else 0,
                 "n_features": self.outputs[0].n_features,
-                "classes": self.classes.tolist() if len(self.classes) else None}
+                "classes": self.class_labels.tolist() if len(self.classes) else None}
+
+    @property
+    def class_labels(self) -> np.ndarray:
+        """The classes as the data have them: numbers or names."""
+        names = None if self.train_set is None else self.train_set.class_names
+        return self.classes if names is None else np.array(names)[self.classes.astype(int)]
 
     @property
     def baseline(self) -> float:
@@ -210,12 +221,16 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         return _from_codes(arguments)
     asked = {"refetch": arguments.refetch, "batch": arguments.batch}
     request_rows(arguments, **asked)        # an error now, since reading may take minutes
-    dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
-    task = task_of(arguments, dataset.name, dataset.task, dataset.labels)
+    dataset = load(arguments.data, data_home=arguments.data_home,
+                   label_column=label_column(arguments), progress=True)
+    names = dataset.class_names
+    task = task_of(arguments, dataset.name, dataset.task, dataset.labels, names)
     model = arguments.model or default_model(task, asked_encoding(arguments))
     request = request_rows(arguments, model=model, **asked)
     train_set, test_set = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
-    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels)
+    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels,
+            names)
+    weight = asked_weight(arguments, task)
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
@@ -224,12 +239,12 @@ def prepare(arguments: argparse.Namespace) -> Problem:
                                  center_labels=arguments.intercept)
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
-        classes = np.unique(train_set.labels)
+        train_set, classes = weighted_rows(train_set, weight, request.seed)
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
-                   _clipped(test_set, clip))
+                   _clipped(test_set, clip), weight)
 
 
 def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
-from bitstep.pipeline.device import Device
+from bitstep.pipeline.device import NO_FEW_BITS, Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import DeviceError, GradientSum, RunResult, check_job
 from bitstep.pipeline.woven import has_derivatives
@@ -36,6 +36,8 @@ class RegisterDevice(RegisterAccess, Device):
         """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_identity(self)
         check_job(job, self.config)
+        if job.model_bits or job.update_bits:
+            raise DeviceError(NO_FEW_BITS.format(self.name, job.model_bits, job.update_bits))
         if has_derivatives(job):
             raise DeviceError(NO_CENTRED_STEPS.format(self.name, "takes no derivatives as labels"))
         if job.constants is not None or job.constant_intercept:

@@ -9,6 +9,7 @@ import numpy as np
 from bitstep.checks import check_choice, is_integer
 from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.shapes import check_bits
 
 SOLVERS = ("sgd", "bit-centred")
 
@@ -106,6 +107,9 @@ class Training:
     tol : float
         Of solver ``bit-centred``: training stops once the largest component of the gradient is at
         most this multiple of that at the model which it starts from.
+    model_bits, update_bits : int
+        Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
+        (docs/number-formats.md).
 
     Raises
     ------
@@ -122,6 +126,8 @@ class Training:
     planes: tuple[int, ...] | str | None = None
     solver: str = "sgd"
     tol: float = 0.0
+    model_bits: int = 0
+    update_bits: int = 0
 
     def __post_init__(self):
         steps = np.asarray(self.steps, np.float64)
@@ -138,6 +144,18 @@ class Training:
         if self.tol and self.solver != "bit-centred":
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
                              f"not {self.solver!r}")
+        for name in ("model_bits", "update_bits"):
+            check_bits(name, getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))
+        if self.few_bits and self.solver == "bit-centred":
+            raise ValueError("Solver 'bit-centred' has a model and updates of all bits; leave "
+                             f"model_bits and update_bits out, not {self.model_bits} and "
+                             f"{self.update_bits}")
+
+    @property
+    def few_bits(self) -> bool:
+        """True if the model that dot products meet, or updates, have few bits."""
+        return bool(self.model_bits or self.update_bits)
 
 
 def check_batch(batch: int) -> None:
