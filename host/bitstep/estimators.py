@@ -379,7 +379,8 @@ class _LowPrecisionModel(BaseEstimator):
             return
         extra = {key: value for key, value in options.items()
                  if key not in ("name", "bus_width", "lookahead")}
-        with open_device(options["name"], config, **extra) as device:
+        few_bits = bool(self.model_bits or self.update_bits)
+        with open_device(options["name"], config, few_bits=few_bits, **extra) as device:
             yield device
 
     def _outputs(self, rows: QuantizedRows | WovenRows, labels: Clipped) -> list[QuantizedDataset]:
