@@ -25,7 +25,8 @@ from bitstep.pipeline.results import (
     collect,
     run_error,
 )
-from bitstep.pipeline.woven import DERIVATIVE_FRACTION, has_derivatives
+from bitstep.pipeline.shapes import has_derivatives
+from bitstep.pipeline.woven import DERIVATIVE_FRACTION
 
 
 def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: int = 0) -> None:

@@ -10,7 +10,8 @@ from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
 from bitstep.pipeline.config import COEFFICIENT_WIDTH, SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Loss, Saturation
-from bitstep.pipeline.woven import DERIVATIVE_FRACTION, has_derivatives
+from bitstep.pipeline.shapes import has_derivatives
+from bitstep.pipeline.woven import DERIVATIVE_FRACTION
 
 STEP_FRACTION = DITHER_WIDTH        # fraction bits of K
 # A smaller K ends with zeros, since a mantissa has 18 bits: rounded up it still fits an update.
@@ -44,9 +45,8 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
 
     with K of :func:`derivative_step`, the piecewise-linear sigmoid of
     :mod:`bitstep.golden.sigmoid`, and R the rounding by the row's dither, to the job's
-    ``update_bits`` (:func:`bitstep.golden.dither.round_floating`). Where labels are derivatives d
-    at a centre (:func:`bitstep.pipeline.woven.has_derivatives`), the target holds y and d, and d is
-    subtracted from the derivative before it is scaled.
+    ``update_bits`` (:func:`bitstep.golden.dither.round_floating`). Derivatives at a centre, as
+    labels (:func:`bitstep.pipeline.shapes.has_derivatives`), are subtracted before K is applied.
 
     Raises
     ------

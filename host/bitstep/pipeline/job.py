@@ -114,7 +114,7 @@ class TrainingJob:
         Packed labels, a whole number of 8-byte words; of woven rows none to count all as 0.
     label_format, label_shift : LabelFormat, int
         A stored label L counts as ``L << label_shift`` in the units of a dot product, unless it
-        is a derivative (:func:`bitstep.pipeline.woven.has_derivatives`).
+        is a derivative (:func:`bitstep.pipeline.shapes.has_derivatives`).
     intercept_level : int
         Level of the intercept's constant input, 0 for no intercept.
     batch : int

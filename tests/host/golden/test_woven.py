@@ -17,7 +17,8 @@ from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_codes, pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import DeviceError
-from bitstep.pipeline.woven import has_derivatives, middle_levels, unweave, weave
+from bitstep.pipeline.shapes import has_derivatives
+from bitstep.pipeline.woven import middle_levels, unweave, weave
 from bitstep.training.stepping import step_mantissa
 
 needs_cpu = pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="needs numba")

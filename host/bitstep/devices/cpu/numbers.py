@@ -9,7 +9,7 @@ from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
 from bitstep.pipeline.config import SHIFT_UNIT
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.woven import has_derivatives
+from bitstep.pipeline.shapes import has_derivatives
 
 
 def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
