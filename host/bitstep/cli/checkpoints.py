@@ -11,6 +11,7 @@ import numpy as np
 
 from bitstep.cli.options import UsageError, check_readable, check_writable
 from bitstep.cli.problem import Request
+from bitstep.cli.validation import stopping_settings
 from bitstep.pipeline.manifest import read_manifest
 from bitstep.training.checkpoint import (
     Checkpoint,
@@ -134,7 +135,8 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "init": None if model is None else
         f"model {digest_of(model.coef, model.intercept, model.classes)[:16]}",
         "planes": None if training.planes is None else [*training.planes],
-        "lookahead": config.effective_lookahead(beats) if floats else None}
+        "lookahead": config.effective_lookahead(beats) if floats else None,
+        **stopping_settings(arguments)}
 
 
 def make_writer(start: Start, arguments: argparse.Namespace,

@@ -48,6 +48,8 @@ class Checkpoint:
         Models of the finished epochs of the outputs begun.
     seconds : float
         Time that was spent on them.
+    stopped : bool
+        True if the training ended before its last epoch (:mod:`bitstep.training.scores.stopping`).
     """
 
     settings: dict[str, Any]
@@ -57,6 +59,7 @@ class Checkpoint:
     jobs: list[dict[str, Any]] = field(default_factory=list)
     results: list[RunResult] = field(default_factory=list)
     seconds: float = 0.0
+    stopped: bool = False
 
     @property
     def epochs_done(self) -> int:
@@ -66,7 +69,7 @@ class Checkpoint:
     @property
     def finished(self) -> bool:
         """True if no epoch is left."""
-        return self.epochs_done == self.n_outputs * len(self.steps)
+        return self.stopped or self.epochs_done == self.n_outputs * len(self.steps)
 
     def position(self) -> str:
         """Return the last finished epoch in words."""
@@ -90,6 +93,7 @@ class Checkpoint:
         KIND.write(path, {
             "settings": self.settings, "data": self.data, "steps": self.steps,
             "n_outputs": self.n_outputs, "jobs": self.jobs, "seconds": self.seconds,
+            "stopped": self.stopped,
             "counters": [result.counters for result in self.results]}, arrays)
 
     def final_bytes(self) -> int:
@@ -115,7 +119,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
             "settings", "data", "steps", "n_outputs", "jobs", "seconds")}
     except KeyError as error:
         raise CheckpointError(f"{path}: the checkpoint lacks {error}; {KIND.remedy}") from error
-    return Checkpoint(**found, results=results)
+    return Checkpoint(**found, results=results, stopped=header.get("stopped", False))
 
 
 def remaining_job(job: TrainingJob, earlier: RunResult) -> TrainingJob:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -105,7 +106,9 @@ class Training:
         inner passes (:mod:`bitstep.training.bit_centred`).
     tol : float
         Of solver ``bit-centred``: training stops once the largest component of the gradient is at
-        most this multiple of that at the zero model.
+        most this multiple of that at the zero model. Of solver ``sgd`` see ``stopping``.
+    stopping : bitstep.training.scores.stopping.Stopping or None
+        Rule by which a training of solver ``sgd`` may stop early; None for all epochs.
 
     Raises
     ------
@@ -122,6 +125,7 @@ class Training:
     planes: tuple[int, ...] | str | None = None
     solver: str = "sgd"
     tol: float = 0.0
+    stopping: Any = None
 
     def __post_init__(self):
         steps = np.asarray(self.steps, np.float64)
@@ -137,7 +141,11 @@ class Training:
             raise ValueError(f"tol must be at least 0, not {self.tol!r}")
         if self.tol and self.solver != "bit-centred":
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
-                             f"not {self.solver!r}")
+                             f"not {self.solver!r}, which stops by the rule of stopping")
+        if self.stopping is not None and self.solver != "sgd":
+            raise ValueError(f"early_stopping needs solver 'sgd', not {self.solver!r}, which goes "
+                             "to the optimum of the rows and stops by tol alone; leave "
+                             "early_stopping out, and give l2 if the model is to be smaller")
 
 
 def check_batch(batch: int) -> None:

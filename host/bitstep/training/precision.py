@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitstep.pipeline.device import Device
+from bitstep.pipeline.device import Device, OnWords
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.results import (
     RunError,
@@ -71,19 +71,21 @@ class PrecisionRunner(Device):
     Attributes
     ----------
     planes : list of int
-        Planes of the finished epochs of the last job.
+        Planes of the finished epochs. A later job goes on after them.
     """
 
     def __init__(self, device: Device, entries: Mapping[int, tuple[EpochSteps, ...]]):
         self.device, self._entries = device, entries
         self.name, self.config, self.clock_hz = device.name, device.config, device.clock_hz
         self.planes: list[int] = []
+        self._rule = PlaneRule()
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
+              on_models: Callable[[RunResult], None] | None = None,
+              on_words: OnWords | None = None) -> RunResult:
         """Run a job; see :meth:`bitstep.pipeline.device.Device.train`."""
-        self.planes, rule = [], PlaneRule()
+        first, rule = len(self.planes), self._rule
         done: list[RunResult] = []
         words = [*job.model.tolist(), int(job.intercept)]
 
@@ -93,7 +95,7 @@ class PrecisionRunner(Device):
 
         try:
             for number in range(len(job.epochs)):
-                one = replace(job, epochs=(self._entries[rule.planes][number],),
+                one = replace(job, epochs=(self._entries[rule.planes][first + number],),
                               model=np.array(words[:-1], np.int32), intercept=words[-1])
                 try:
                     done.append(self.device.train(one, timeout_s=timeout_s))
@@ -110,6 +112,8 @@ class PrecisionRunner(Device):
                     on_epoch(len(done))
                 if on_models:
                     on_models(result())
+                if on_words:
+                    on_words(0, done[-1].models[-1], int(done[-1].intercepts[-1]))
             return result()
         except KeyboardInterrupt:
             raise TrainingInterrupted(result()) from None

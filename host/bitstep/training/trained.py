@@ -37,6 +37,9 @@ class TrainedModel:
     planes : ndarray of int, shape (epochs_done, n_outputs), or None
         Bit planes of woven rows that each epoch read; None for others. Of solver ``bit-centred``
         those of the inner passes, 0 once an output's training had stopped.
+    best : int or None
+        Epoch, counted from 0, whose model is to be kept; None: the last one
+        (:mod:`bitstep.training.scores.stopping`).
     """
 
     coefs: np.ndarray
@@ -51,11 +54,17 @@ class TrainedModel:
     interrupted: bool = False
     epoch_cycles: np.ndarray | None = None
     planes: np.ndarray | None = None
+    best: int | None = None
 
     @property
     def epochs_done(self) -> int:
         """Number of finished epochs."""
         return len(self.coefs)
+
+    @property
+    def kept(self) -> int:
+        """Epoch of the model to keep, counted from 0."""
+        return self.epochs_done - 1 if self.best is None else self.best
 
 
 def in_feature_units(scaler: Scaler, weights: np.ndarray, intercepts: np.ndarray,

@@ -82,7 +82,7 @@ def refused(run, *arguments):
     (("--planes", "17"), "must be an integer from 1 to 16, not '17'"),
     (("--planes", "4", "--encoding", "nearest"), "leave --encoding and --copies out"),
     (("--planes", "4", "--bits", "4"), "leave --bits, --levels and --refetch out"),
-    (("--tol", "0.1"), "tol needs solver 'bit-centred'"),
+    (("--solver", "bit-centred", "--early-stopping"), "and stops by --tol"),
 ])
 def test_bad_options(tmp_path, monkeypatch, capsys, options, message):
     monkeypatch.chdir(tmp_path)
