@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.cli.options import check_writable, is_quantized
-from bitstep.cli.progress import Bar
+from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.data import open_table
 from bitstep.data.blocks import row_blocks
 from bitstep.data.libsvm import WidthError
@@ -33,6 +33,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         "a file of `bitstep quantize` with the model's bits and encoding")
     parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets")
     parser.add_argument("--out", metavar="FILE", help="write the predictions, one a line")
+    add_quiet_option(parser)
     return parser
 
 
@@ -71,7 +72,8 @@ def _pieces(arguments: argparse.Namespace,
     if is_quantized(arguments.data):
         pieces = _from_codes(arguments, model)
     else:
-        table = open_table(arguments.data, data_home=arguments.data_home, progress=True)
+        table = open_table(arguments.data, data_home=arguments.data_home,
+                           progress=not shown.quiet)
         if isinstance(table, LibsvmTable):
             # Columns beyond the last one that is not zero in any row of this file count, too.
             table.fix_columns(model.n_features)

@@ -13,7 +13,7 @@ from bitstep.cli.options import (
     is_quantized,
     task_of,
 )
-from bitstep.cli.progress import Bar
+from bitstep.cli.progress import Bar, shown
 from bitstep.cli.request import RowRequest, request_codes, request_rows
 from bitstep.cli.validation import check_features, hold_out
 from bitstep.data import Dataset, load, split
@@ -217,7 +217,7 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         return _from_codes(arguments)
     asked = {"refetch": arguments.refetch, "batch": arguments.batch}
     request_rows(arguments, **asked)        # an error now, since reading may take minutes
-    dataset = load(arguments.data, data_home=arguments.data_home, progress=True)
+    dataset = load(arguments.data, data_home=arguments.data_home, progress=not shown.quiet)
     task = task_of(arguments, dataset.name, dataset.task, dataset.labels)
     model = arguments.model or default_model(task, asked_encoding(arguments))
     request = request_rows(arguments, model=model, **asked)

@@ -17,7 +17,7 @@ from bitstep.cli.options import (
     task_of,
 )
 from bitstep.cli.problem import warn_of_waste
-from bitstep.cli.progress import Bar
+from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.cli.request import RowRequest, request_rows
 from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
@@ -48,6 +48,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         "bits a value, stored bit plane by bit plane, from which `bitstep train "
                         "--planes` and `--solver bit-centred` read as many bits as they want")
     parser.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
+    add_quiet_option(parser)
     return parser
 
 
@@ -57,7 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     request, _ = _resolved(arguments, arguments.model)      # an error now, not after a long pass
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
-    table = open_table(arguments.data, data_home=arguments.data_home, progress=True)
+    table = open_table(arguments.data, data_home=arguments.data_home,
+                       progress=not shown.quiet)
     survey, chosen = _survey(table, arguments.train_rows, request)
     own = table.task or task_of_labels(survey.labels)
     task = task_of(arguments, table.name, own, survey.labels)

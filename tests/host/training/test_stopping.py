@@ -296,13 +296,15 @@ def test_a_resumed_training_stops_at_the_same_epoch(tmp_path):
             except TrainingInterrupted:
                 assert after < 2 * len(problem.outputs) + 1
             resumed = load_checkpoint(path)
-            assert resumed.epochs_done == after and not resumed.finished
+            assert resumed.epochs_done == after
+            assert not resumed.finished
             stopped.after = math.inf
             found = train_model(*arguments, checkpoint=writer(problem, training, path, resumed))
             assert same(found, plain)
             assert stopped.epochs == count      # none twice, none too many
             again = load_checkpoint(path)
-            assert again.finished and again.stopped
+            assert again.finished
+            assert again.stopped
             assert same(plain, train_model(*arguments,
                                            checkpoint=writer(problem, training, path, again)))
             assert stopped.epochs == count
@@ -315,7 +317,8 @@ def test_interrupted():
     with open_device("golden", problem.config) as device:
         model = train_model(problem.outputs, Watched(device, 8), problem.config,
                             problem.objective, training)
-    assert model.interrupted and model.epochs_done == 2
+    assert model.interrupted
+    assert model.epochs_done == 2
     np.testing.assert_array_equal(model.coefs, plain.coefs[:2])
     assert model.best == 1
 

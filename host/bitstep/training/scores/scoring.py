@@ -25,6 +25,7 @@ MAX_VALUE = 64              # of a scaled feature; held-out rows may be outside 
 SCORED_ROWS = 16384         # of the rows to train on
 _LOSS_UNIT = 2.0 ** -24     # losses of classes: logarithms differ in their last digits by machine
 _EXACT_BITS = 53
+_LITTLE = 1 << 24           # products of a part
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,7 @@ class ScoredRows:
         halves = np.concatenate([words >> 16, words & 0xFFFF]).T.astype(np.float64)
         found = np.empty(self.targets.shape)
         for start, stop in _chunks(*self.values.shape):
-            high, low = np.split(self.values[start:stop].astype(np.float64) @ halves, 2, axis=1)
+            high, low = np.split(_product(self.values[start:stop], halves), 2, axis=1)
             found[start:stop] = high * 65536.0 + low
         units = [one.units for one in plans]
         found *= [UNIT * one.model_unit for one in units]
@@ -158,6 +159,14 @@ def spaced(n_rows: int, count: int) -> np.ndarray:
     """Numbers of at most ``count`` of so many rows, evenly spaced."""
     count = min(n_rows, count)
     return np.arange(count) * n_rows // count
+
+
+def _product(values: np.ndarray, halves: np.ndarray) -> np.ndarray:
+    """Matrix product; of little work without BLAS, whose threads would wait busily for more."""
+    floats = values.astype(np.float64)
+    if floats.size * halves.shape[1] <= _LITTLE:
+        return np.einsum("ij,jk->ik", floats, halves)
+    return floats @ halves
 
 
 def _labels(data: QuantizedDataset, pick: np.ndarray) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Progress of a training: epochs, loss, accuracy and rows a second, while it runs.
 
 A thread of its own looks twice a second at the last models that the device has shown, and scores
-them on a few of the rows that are trained on. So the training itself only counts epochs.
+them on a few of the rows that are trained on, for at most a hundredth of the time. So the training
+itself only counts epochs.
 """
 
 import threading
@@ -18,7 +19,8 @@ from bitstep.training.planning import Plan
 from bitstep.training.scores.scoring import ScoredRows
 
 LOOK_S = 0.5            # between two looks
-_LOOK_VALUES = 1 << 20  # features that a look reads: some milliseconds
+SHARE = 0.01            # of the time, that scores may take
+_LOOK_VALUES = 1 << 19  # features that a look reads: some milliseconds
 _LEAST_ROWS, _MOST_ROWS = 64, 4096
 
 
@@ -46,6 +48,7 @@ class TrainingWatch:
         self._began: float | None = None
         self._latest: dict[int, tuple[Plan, np.ndarray, int]] = {}
         self._seen: tuple[int, str] = (-1, "")
+        self._next_score = 0.0
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._started = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="bitstep-progress", daemon=True)
@@ -74,6 +77,7 @@ class TrainingWatch:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
+        self._next_score = 0.0
         self.look()
         self._progress.close()
 
@@ -88,8 +92,11 @@ class TrainingWatch:
             first = "; device cpu compiles its loops first, once on a machine" \
                 if self._device == "cpu" else ""
             return f"no epoch of {self._epochs} finished yet{first}"
-        if self._seen[0] != self._done:
+        began = time.monotonic()
+        if self._seen[0] != self._done and began >= self._next_score:
             self._seen = self._done, self._measures()
+            ended = time.monotonic()
+            self._next_score = ended + (ended - began) / SHARE
         parts = [f"epoch {self._done // self._n_models} of {self._epochs}", self._seen[1],
                  self._speed()]
         return ", ".join(filter(None, parts))
