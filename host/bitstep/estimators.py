@@ -12,11 +12,13 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bitstep.data.views import dense_blocks
 from bitstep.devices import default_device, device_class, open_device
 from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.pipeline.device import Device
@@ -72,6 +74,7 @@ from bitstep.training.train import (
     train_model,
 )
 from bitstep.training.trained import TrainedModel
+from bitstep.training.weights import checked_weights, pass_rows, row_weights
 
 # Parameters of candidates that are trained side by side: those that leave the rows as they are.
 CANDIDATE_PARAMETERS = ("step", "schedule", "l2", "l1", "box", "model_range")
@@ -83,7 +86,7 @@ CLASSIFIERS = {kind.sklearn_loss: kind for kind in MODELS.values()
 class _Prepared:
     """Data of a call as the device takes them."""
 
-    features: np.ndarray
+    features: Any               # ndarray, or RowView
     options: dict[str, Any]
     batch: int
     choice: RowChoice
@@ -138,7 +141,7 @@ class _LowPrecisionModel(BaseEstimator):
         self.n_iter_no_change = n_iter_no_change
         self.verbose = verbose
 
-    def _train(self, features: np.ndarray, targets: np.ndarray, *, epochs: int, resume: bool,
+    def _train(self, features: Any, targets: np.ndarray, *, epochs: int, resume: bool,
                classes: np.ndarray | None = None) -> None:
         """Train all outputs and set the learned attributes.
 
@@ -161,8 +164,11 @@ class _LowPrecisionModel(BaseEstimator):
         self._finish(prepared, trained, objective, training, before, classes)
         if trained.interrupted:
             raise KeyboardInterrupt
+        if short := trained.short_of(training.tol):
+            warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
+                          stacklevel=4)
 
-    def _prepare(self, features: np.ndarray, targets: np.ndarray, resume: bool) -> "_Prepared":
+    def _prepare(self, features: Any, targets: np.ndarray, resume: bool) -> "_Prepared":
         """Quantized rows and labels."""
         if not self.fit_intercept and self.scaler != "maxabs":
             raise ValueError("fit_intercept=False needs scaler='maxabs', which does not shift "
@@ -184,12 +190,6 @@ class _LowPrecisionModel(BaseEstimator):
     @property
     def _is_classifier(self) -> bool:
         return self._kind().task == "classification"
-
-    def _seed(self) -> int:
-        """The seed, or one that is drawn."""
-        if isinstance(self.random_state, (int, np.integer)):
-            return int(self.random_state)
-        return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _watched(self, prepared: "_Prepared", device: Device, epochs: int):
         """Progress of a training."""
@@ -228,13 +228,14 @@ class _LowPrecisionModel(BaseEstimator):
         self._learn(trained, entries, before, classes)
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
-    def fit_candidates(self, X, y, candidates: Sequence[dict[str, Any]]) -> list[Any]:
+    def fit_candidates(self, X, y, candidates: Sequence[dict[str, Any]],
+                       sample_weight=None) -> list[Any]:
         """Train an estimator for each of several candidates, in as few passes over the rows as the
         device needs.
 
         Parameters
         ----------
-        X, y
+        X, y, sample_weight
             See :meth:`fit`.
         candidates : sequence of dict
             Parameters of each, of those that leave the rows as they are: ``step``, ``schedule``,
@@ -264,7 +265,7 @@ class _LowPrecisionModel(BaseEstimator):
                                  for one, chosen in zip(copies, candidates, strict=True)]
         if not estimators:
             raise ValueError("There must be at least one candidate")
-        features, targets, classes = estimators[0]._checked(X, y)
+        features, targets, classes = estimators[0]._checked(X, y, sample_weight)
         for one in estimators[1:]:
             one._checked(X, y)          # names and number of the features
         prepared = estimators[0]._prepare(features, targets, False)
@@ -283,11 +284,26 @@ class _LowPrecisionModel(BaseEstimator):
             one._finish(prepared, model, *wishes[number], 0, classes)
         return estimators
 
-    def _checked(self, X, y) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Rows, targets of the outputs, and classes of a first call."""
+    def _checked(self, X, y, sample_weight=None) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """Rows of a pass, targets of the outputs, and classes of a first call."""
         raise NotImplementedError
 
-    def _columns(self, features: np.ndarray, kept: bool, resume: bool) -> Clipped:
+    def _weighted(self, X, targets, weights, resume, groups=None) -> tuple[Any, np.ndarray]:
+        """Rows of a pass with their targets; without a row only where a model stays as it is."""
+        features, targets = pass_rows(X, targets, weights, self._seed, groups)
+        if not len(targets) and not resume:
+            raise ValueError("The weights must leave at least one row to train on, but they add up "
+                             f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
+                             "a number")
+        return features, targets
+
+    def _seed(self) -> int:
+        """The seed, or one that is drawn."""
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+
+    def _columns(self, features: Any, kept: bool, resume: bool) -> Clipped:
         """Features within the ranges in effect."""
         given = given_bounds("feature_range", self.feature_range, features.shape[1])
         clip = None if given else self.clip_range_ if resume else self._own_clip(features)
@@ -295,7 +311,7 @@ class _LowPrecisionModel(BaseEstimator):
                        before=Bounds(*self.feature_range_) if kept else None,
                        rows_before=self.n_samples_seen_ if kept else 0, given=given, clip=clip)
 
-    def _own_clip(self, features: np.ndarray) -> np.ndarray | None:
+    def _own_clip(self, features: Any) -> np.ndarray | None:
         """The clip of the first rows, or a warning where one would help."""
         return scaler_of_columns(columns_of(features), self.scaler, lambda text: warnings.warn(
             f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=5)).clip
@@ -320,7 +336,7 @@ class _LowPrecisionModel(BaseEstimator):
             return self.step_
         return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss))
 
-    def _keep_ranges(self, features: np.ndarray, columns: Clipped, labels: Clipped,
+    def _keep_ranges(self, features: Any, columns: Clipped, labels: Clipped,
                      kept: bool) -> None:
         """Set the learned attributes that the next chunk needs."""
         if not kept:
@@ -372,17 +388,17 @@ class _LowPrecisionModel(BaseEstimator):
         """Refetching as asked for; None: wherever it is possible."""
         return False
 
-    def _quantized(self, features: np.ndarray, columns: Clipped, choice: RowChoice,
+    def _quantized(self, features: Any, columns: Clipped, choice: RowChoice,
                    bus_width: int, kept: bool) -> QuantizedRows | WovenRows:
         seed = self._seed()
         if isinstance(self.random_state, (int, np.integer)) and kept and seed >= 0:
             seed = chunk_seed(seed, features, self.first_rows_)
         scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self.scaler)
         if choice.encoding == WOVEN:
-            return weave_rows(columns.values, bus_width=bus_width, scaler=scaler, seed=int(seed))
+            return weave_rows(columns.values, bus_width=bus_width, scaler=scaler, seed=seed)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,
                              bus_width=bus_width, scaler=scaler, copies=self.copies,
-                             seed=int(seed), fine_rows=choice.refetch, levels=choice.levels)
+                             seed=seed, fine_rows=choice.refetch, levels=choice.levels)
 
     def _device_options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto"}
@@ -418,7 +434,7 @@ class _LowPrecisionModel(BaseEstimator):
 
     def _validated(self, X, y, resume: bool, **options) -> tuple[np.ndarray, np.ndarray]:
         checked: Any = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=not resume,
-                                     **options)
+                                     accept_sparse="csr", **options)
         return checked
 
     def save(self, path) -> None:
@@ -467,10 +483,16 @@ class _LowPrecisionModel(BaseEstimator):
     def _values(self, X) -> np.ndarray:
         """Output values, shape (n_rows, n_outputs)."""
         check_is_fitted(self)
-        rows: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        rows = clipped_features(rows, self.clip_range_)
-        return outputs(rows, np.atleast_2d(self.coef_)[None], np.atleast_1d(self.intercept_)[None])[
-            :, 0]
+        rows: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False,
+                                  accept_sparse="csr")
+        model = np.atleast_2d(self.coef_)[None], np.atleast_1d(self.intercept_)[None]
+        return np.concatenate([outputs(clipped_features(block, self.clip_range_), *model)[:, 0]
+                               for block in dense_blocks(rows)])
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
@@ -622,13 +644,17 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
 
     label_range_: Any
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Train on rows X and targets y; several targets read the same quantized rows.
 
         Parameters
         ----------
-        X : array of float, shape (n_rows, n_features)
+        X : array of float or sparse matrix of scipy, shape (n_rows, n_features)
+            Sparse rows become dense in blocks (:class:`bitstep.data.views.RowView`).
         y : array of float, shape (n_rows,) or (n_rows, n_targets)
+        sample_weight : array of float, shape (n_rows,), optional
+            How often a pass reads each row, on average (:mod:`bitstep.training.weights`): whole
+            weights repeat a row, bit for bit, and 0 leaves it out.
 
         Returns
         -------
@@ -643,15 +669,16 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         KeyboardInterrupt
             On Ctrl-C; the model is that of the last finished epoch.
         """
-        return self._fit(X, y, epochs=self.epochs,
+        return self._fit(X, y, sample_weight, epochs=self.epochs,
                          resume=self.warm_start and hasattr(self, "coef_"))
 
-    def partial_fit(self, X, y):
+    def partial_fit(self, X, y, sample_weight=None):
         """Train one epoch, from the model there is; parameters and errors as for :meth:`fit`.
 
         Each call may have other rows, one or more. The first rows fix the ranges that are not given
         (see ``feature_range`` and ``label_range``). To the schedule, each call is an epoch: many
-        short chunks want ``schedule="constant"`` or ``"inverse-sqrt"``.
+        short chunks want ``schedule="constant"`` or ``"inverse-sqrt"``. A call of whose rows small
+        weights leave none changes nothing.
 
         Warns
         -----
@@ -659,21 +686,24 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
             Once, if values lie beyond the ranges; ``clipped_`` counts them.
         """
         self._check_partial()
-        return self._fit(X, y, epochs=1, resume=hasattr(self, "coef_"))
+        return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"))
 
-    def _fit(self, X, y, *, epochs, resume):
-        X, targets, _ = self._checked(X, y, resume)
+    def _fit(self, X, y, sample_weight, *, epochs, resume):
+        X, targets, _ = self._checked(X, y, sample_weight, resume)
         known = len(np.atleast_2d(self.coef_)) if resume else targets.shape[1]
         if targets.shape[1] != known:
             raise ValueError(f"y must have {known} targets, as before, not {targets.shape[1]}")
-        self._train(X, targets, epochs=epochs, resume=resume)
+        if len(targets):
+            self._train(X, targets, epochs=epochs, resume=resume)
         return self
 
-    def _checked(self, X, y, resume=False):
+    def _checked(self, X, y, sample_weight=None, resume=False):
         X, y = self._validated(X, y, resume, y_numeric=True, multi_output=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
-        return X, np.asarray(y, np.float64).reshape(len(X), -1), None
+        targets = np.asarray(y, np.float64).reshape(X.shape[0], -1)
+        weights = checked_weights(sample_weight, len(targets))
+        return *self._weighted(X, targets, weights, resume), None
 
     def predict(self, X) -> np.ndarray:
         """Predicted targets of rows X, shape (n_rows,), or (n_rows, n_targets) if there are
@@ -755,6 +785,10 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         rows; with ``nearest``, ``stochastic`` and ``compensated`` up to 5 bits.
     epochs, step, schedule, batch, l2, l1, box, copies, scaler, feature_range, model_range
         See :class:`LowPrecisionRegressor`.
+    class_weight : dict, "balanced" or None, default=None
+        Weights by class (1 where it names none), by which those of the rows are multiplied: how
+        often a pass reads a row, see ``sample_weight`` of :meth:`fit`. ``balanced``: every class
+        has the same weight in a pass, which has as many rows as there are.
     fit_intercept
         See there.
     device, warm_start, random_state
@@ -812,7 +846,8 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
                  scaler="quantile", feature_range: Any = "auto", model_range: Any = "auto",
                  fit_intercept=True, device: Any = "auto", warm_start=False,
                  random_state: Any = None, solver="sgd", planes: Any = None, tol=0.0,
-                 early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, verbose=0):
+                 early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, verbose=0,
+                 class_weight: Any = None):
         super().__init__(
             bits=bits, encoding=encoding, levels=levels, epochs=epochs, step=step,
             schedule=schedule, batch=batch,
@@ -823,15 +858,17 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
             n_iter_no_change=n_iter_no_change, verbose=verbose)
         self.loss = loss
         self.refetch = refetch
+        self.class_weight = class_weight
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Train on rows X and labels y.
 
         Parameters
         ----------
-        X : array of float, shape (n_rows, n_features)
+        X, sample_weight
+            See :meth:`LowPrecisionRegressor.fit`.
         y : array, shape (n_rows,)
-            At least two different labels.
+            At least two different labels, in rows of weights above 0.
 
         Returns
         -------
@@ -846,9 +883,9 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
             is one. With more, it is unchanged unless the last class was in training.
         """
         resume = self.warm_start and hasattr(self, "coef_")
-        return self._fit(X, y, classes=None, epochs=self.epochs, resume=resume)
+        return self._fit(X, y, sample_weight, classes=None, epochs=self.epochs, resume=resume)
 
-    def partial_fit(self, X, y, classes=None):
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train one epoch, from the model there is; parameters and errors as for :meth:`fit`.
 
         Parameters
@@ -857,27 +894,38 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
             All labels; needed by the first call if y lacks some.
         """
         self._check_partial()
-        return self._fit(X, y, classes=classes, epochs=1, resume=hasattr(self, "coef_"))
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            raise ValueError(f"class_weight={self.class_weight!r} needs all rows at once, which "
+                             "partial_fit has not; give a dictionary of weights by class")
+        return self._fit(X, y, sample_weight, classes=classes, epochs=1,
+                         resume=hasattr(self, "coef_"))
 
-    def _fit(self, X, y, *, classes, epochs, resume):
-        X, targets, known = self._checked(X, y, classes, resume)
-        self._train(X, targets, epochs=epochs, resume=resume, classes=known)
+    def _fit(self, X, y, sample_weight, *, classes, epochs, resume):
+        X, targets, known = self._checked(X, y, sample_weight, classes, resume)
+        if len(targets):
+            self._train(X, targets, epochs=epochs, resume=resume, classes=known)
         return self
 
-    def _checked(self, X, y, classes=None, resume=False):
+    def _checked(self, X, y, sample_weight=None, classes=None, resume=False):
         X, y = self._validated(X, y, resume)
         check_classification_targets(y)
-        known = np.unique(self.classes_ if resume else y if classes is None else classes)
+        weights = row_weights(checked_weights(sample_weight, len(y)), self.class_weight, y,
+                              self.classes_ if resume else classes)
+        present = y if weights is None else y[weights > 0]      # 0 takes a row away
+        known = np.unique(self.classes_ if resume else present if classes is None else classes)
         if len(known) < 2:
+            where = "" if weights is None else ", in rows of weights above 0"
             raise ValueError("A classification must have two classes, but y has one class, "
-                             f"{known[0]!r}; give the first partial_fit all of them as classes")
-        unknown = np.setdiff1d(y, known)
+                             f"{known.tolist()[0]!r}{where}; give the first partial_fit all of "
+                             "them as classes")
+        unknown = np.setdiff1d(present, known)
         if len(unknown):
             raise ValueError(f"y must hold classes {known.tolist()} only, not {unknown.tolist()}")
         if resume and classes is not None and not np.array_equal(np.unique(classes), known):
             raise ValueError(f"classes must be those of the first call, {known.tolist()}, "
                              f"not {np.unique(classes).tolist()}")
-        return X, class_targets(y, known), known
+        groups = None if weights is None else np.searchsorted(known, y)
+        return *self._weighted(X, class_targets(y, known), weights, resume, groups), known
 
     def decision_function(self, X) -> np.ndarray:
         """Values whose sign, or largest, decides: shape (n_rows,) or (n_rows, n_classes)."""

@@ -10,6 +10,7 @@ from sklearn.utils import indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from bitstep.data.views import is_sparse
 from bitstep.pipeline.results import SaturationError
 
 
@@ -72,13 +73,13 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         self.scoring = scoring
         self.refit = refit
 
-    def fit(self, X, y):
+    def fit(self, X, y, sample_weight=None):
         """Train every candidate on every fold, then the best one on all rows.
 
         Parameters
         ----------
-        X, y
-            As of the estimator's ``fit``.
+        X, y, sample_weight
+            As of the estimator's ``fit``. Scores do not use the weights.
 
         Returns
         -------
@@ -92,22 +93,25 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         if not hasattr(self.estimator, "fit_candidates"):
             raise TypeError("The estimator must be a LowPrecisionRegressor or "
                             f"LowPrecisionClassifier, not {self.estimator!r}")
-        X, y = indexable(X, y)
+        X, y, sample_weight = indexable(X, y, sample_weight)
         candidates = list(ParameterGrid(self.param_grid))
         scorer = check_scoring(self.estimator, self.scoring)
         folds: Any = check_cv(5 if self.cv is None else self.cv, y,
                               classifier=is_classifier(self.estimator))
-        scores = [self._scores(X, y, split, candidates, scorer) for split in folds.split(X, y)]
+        scores = [self._scores(X, y, sample_weight, split, candidates, scorer)
+                  for split in folds.split(X, y)]
         self._learn(candidates, np.array(scores))
         if self.refit:
             best: Any = clone(self.estimator)
-            self.best_estimator_: Any = best.set_params(**self.best_params_).fit(X, y)
+            best.set_params(**self.best_params_)
+            self.best_estimator_: Any = best.fit(X, y, sample_weight=sample_weight)
         return self
 
-    def _scores(self, X, y, split, candidates, scorer) -> list[float]:
+    def _scores(self, X, y, weights, split, candidates, scorer) -> list[float]:
         """Score of every candidate on the rows that a fold leaves out."""
         train, test = ((_rows(X, part), _rows(y, part)) for part in split)
-        fitted = self.estimator.fit_candidates(*train, candidates)
+        fitted = self.estimator.fit_candidates(
+            *train, candidates, None if weights is None else _rows(weights, split[0]))
         return [np.nan if isinstance(one, SaturationError) else scorer(one, *test)
                 for one in fitted]
 
@@ -163,9 +167,12 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         own = self.estimator.__sklearn_tags__()
         tags.estimator_type, tags.classifier_tags = own.estimator_type, own.classifier_tags
         tags.regressor_tags, tags.target_tags = own.regressor_tags, own.target_tags
+        tags.input_tags = own.input_tags
         return tags
 
 
 def _rows(data: Any, part: np.ndarray) -> Any:
-    """Some rows of an array or a data frame."""
+    """Some rows of an array, a sparse matrix or a data frame."""
+    if is_sparse(data):
+        return data.tocsr()[part]
     return data.iloc[part] if hasattr(data, "iloc") else np.asarray(data)[part]

@@ -5,7 +5,7 @@ from amaranth.back import verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, PipelineConfig
+from bitstep.pipeline.config import AUX_WIDTH, WOVEN, PipelineConfig
 from bitstep.pipeline.registers import ADDRESS_WIDTH, COUNTERS
 from bitstep_hw.axi.buses import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
 from bitstep_hw.axi.read_master import ReadMaster
@@ -20,6 +20,9 @@ from bitstep_hw.shell.level_tables import LevelTables
 from bitstep_hw.shell.register_bank import RegisterBank
 from bitstep_hw.shell.run_check import REGISTERS_LAYOUT
 from bitstep_hw.shell.run_control import RunControl
+from bitstep_hw.woven.epoch_scale import EpochScale
+from bitstep_hw.woven.plane_feeder import PlaneFeeder
+from bitstep_hw.woven.unweaver import Unweaver
 
 _COUNTER_WIDTH = 48
 
@@ -105,14 +108,17 @@ class Top(wiring.Component):
         # A cycle late: the end of a run waits until it has been so for several.
         m.d.sync += control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all())
         m.submodules.labels = labels = LabelUnpacker()
+        beat_entered = pipeline.beat_entered
+        self._connect_pipeline(m, bank, control, pipeline, labels)
         if config.level_tables:
             self._connect_tables(m, control, rows, pipeline)
+        elif config.row_format == WOVEN:
+            beat_entered = self._connect_planes(m, control, rows, pipeline)
         else:
             wiring.connect(m, rows.o, pipeline.i_rows)
-        self._connect_pipeline(m, bank, control, pipeline, labels)
         self._connect_feeders(m, bank, control, rows, aux, models, labels)
         self._connect_model(m, control, pipeline, models)
-        self._count(m, bank, control, pipeline, readers)
+        self._count(m, bank, control, pipeline, readers, beat_entered)
         return m
 
     def _connect_tables(self, m, control, rows, pipeline):
@@ -126,6 +132,27 @@ class Top(wiring.Component):
             tables.beats.eq(control.run.beats_per_row),
             tables.words.eq(control.level_tables_beats), control.tables_done.eq(tables.done),
         ]
+
+    def _connect_planes(self, m, control, rows, pipeline):
+        """Planes of woven rows into the pipeline, in slots; returns the strobe that a beat entered.
+        """
+        m.submodules.unweaver = unweaver = Unweaver(config=self.config)
+        m.submodules.scale = scale = EpochScale(config=self.config)
+        wiring.connect(m, rows.o, unweaver.i)
+        wiring.connect(m, unweaver.o, pipeline.i_rows)
+        run, planes = control.run, control.steps.planes
+        m.d.comb += [
+            unweaver.start.eq(pipeline.start), unweaver.stop.eq(control.stop),
+            unweaver.planes.eq(planes), unweaver.rows.eq(run.rows),
+            unweaver.beats.eq(run.beats_per_row), unweaver.last_groups.eq(control.last_groups),
+            unweaver.plane_units.eq(control.plane_units), unweaver.units.eq(control.row_beats),
+            scale.planes.eq(planes), scale.label_shift.eq(run.label_shift),
+            scale.intercept_level.eq(run.intercept_level),
+            pipeline.run.label_shift.eq(scale.o_label_shift),
+            pipeline.run.intercept_level.eq(scale.o_intercept_level),
+            control.misaligned.eq(pipeline.misaligned | (control.epoch_start & scale.bad)),
+        ]
+        return unweaver.i.valid & unweaver.i.ready
 
     def _connect_pipeline(self, m, bank, control, pipeline, labels):
         """Labels and numbers into the pipeline."""
@@ -141,7 +168,7 @@ class Top(wiring.Component):
 
     def _connect_feeders(self, m, bank, control, rows, aux, models, labels):
         """Jobs of the readers and of the writer, and the auxiliary stream."""
-        m.submodules.row_feeder = row_feeder = RowFeeder()
+        row_feeder = self._connect_row_feeder(m, bank, control)
         m.submodules.aux_feeder = aux_feeder = AuxFeeder(level_tables=self.config.level_tables)
         if self.config.level_tables:
             m.d.comb += [aux_feeder.level_tables_address.eq(bank.level_tables_address),
@@ -155,10 +182,6 @@ class Top(wiring.Component):
         wiring.connect(m, control.job, models.i_job)
         begin = self._strobe(m, control.begin, "begin")
         m.d.comb += [
-            row_feeder.start.eq(begin), row_feeder.stop.eq(control.stop),
-            row_feeder.epochs.eq(bank.epochs), row_feeder.copies.eq(bank.copies),
-            row_feeder.address.eq(bank.rows_address), row_feeder.stride.eq(bank.copy_stride),
-            row_feeder.beats.eq(control.row_beats),
             aux_feeder.start.eq(begin), aux_feeder.stop.eq(control.stop),
             aux_feeder.epochs.eq(bank.epochs), aux_feeder.rows.eq(bank.rows),
             aux_feeder.label_format.eq(bank.label_format),
@@ -171,6 +194,24 @@ class Top(wiring.Component):
             aux_feeder.labels_address.eq(bank.labels_address),
             control.label_beats.eq(aux_feeder.label_beats),
         ]
+
+    def _connect_row_feeder(self, m, bank, control):
+        """Feeder of the rows; returns it."""
+        begin = self._strobe(m, control.begin, "begin_rows")
+        if self.config.row_format == WOVEN:
+            m.submodules.row_feeder = feeder = PlaneFeeder(config=self.config)
+            m.d.comb += [
+                feeder.begin.eq(begin), feeder.planes.eq(control.steps.planes),
+                feeder.start.eq(self._strobe(m, control.epoch_start, "start_rows")),
+                feeder.plane_units.eq(control.plane_units), feeder.units.eq(control.row_beats),
+            ]
+        else:
+            m.submodules.row_feeder = feeder = RowFeeder()
+            m.d.comb += [feeder.start.eq(begin), feeder.epochs.eq(bank.epochs),
+                         feeder.beats.eq(control.row_beats)]
+        m.d.comb += [feeder.stop.eq(control.stop), feeder.copies.eq(bank.copies),
+                     feeder.address.eq(bank.rows_address), feeder.stride.eq(bank.copy_stride)]
+        return feeder
 
     def _connect_model(self, m, control, pipeline, models):
         """Models between memory and the pipeline."""
@@ -190,12 +231,12 @@ class Top(wiring.Component):
         """``strobe`` as it arrives in another part of the hardware."""
         return delay(m, strobe, self.config.strobe_delay, name=name)
 
-    def _count(self, m, bank, control, pipeline, readers):
+    def _count(self, m, bank, control, pipeline, readers, beat_entered):
         """Counters of the register bank."""
         waits = pipeline.waits
         read = sum(reader.accepted * (reader.data_width // 8) for reader in readers)
         amounts = {
-            "CYCLES": control.busy, "BEATS": pipeline.beat_entered, "BYTES_READ": read,
+            "CYCLES": control.busy, "BEATS": beat_entered, "BYTES_READ": read,
             "STALL_ROWS": waits[0], "STALL_LABELS": waits[1], "STALL_LOOKAHEAD": waits[2],
             "STALL_RECURSION": waits[3], "STALL_CORRECTION": waits[4],
             "STALL_REFETCH": waits[5], "FLUSH": waits[6],

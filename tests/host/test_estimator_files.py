@@ -164,10 +164,29 @@ def test_wrong_files(tmp_path):
         LowPrecisionRegressor().save(path)
 
 
-@pytest.mark.parametrize("classes", [["no", "yes"], [2 ** 53, 2 ** 53 + 1]])
-def test_classes_that_are_no_numbers(tmp_path, classes):
+@pytest.mark.parametrize("kind", [str, object])
+def test_classes_that_are_strings(tmp_path, kind):
+    labels = np.array(["né", "yes"], kind)[(TWO > 0).astype(int)]
+    fitted = LowPrecisionClassifier(epochs=1, class_weight={"yes": 2}).fit(X, labels)
+    loaded = LowPrecisionClassifier.load(saved(fitted, tmp_path))
+    assert loaded.classes_.dtype == fitted.classes_.dtype
+    np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
+    assert loaded.class_weight == {"yes": 2}
+
+
+def test_class_weights_of_numbers(tmp_path):
+    weights = {int(one): 1 + 0.5 * at for at, one in enumerate(np.unique(CLASSES))}
+    fitted = LowPrecisionClassifier(epochs=1, class_weight=weights, random_state=0).fit(X, CLASSES)
+    loaded = LowPrecisionClassifier.load(saved(fitted, tmp_path))
+    assert loaded.class_weight == weights
+    np.testing.assert_array_equal(loaded.fit(X, CLASSES).coef_, fitted.coef_)
+
+
+@pytest.mark.parametrize("classes", [
+    [2 ** 53, 2 ** 53 + 1], np.array(["no", "yes\0"], object)])
+def test_classes_that_no_file_holds(tmp_path, classes):
     fitted = LowPrecisionClassifier(epochs=1).fit(X, np.array(classes)[(TWO > 0).astype(int)])
-    with pytest.raises(ModelFileError, match=r"classes must be numbers that fit .* number them"):
+    with pytest.raises(ModelFileError, match=r"classes must be strings, or .* number them"):
         fitted.save(tmp_path / "m.npz")
     assert not list(tmp_path.iterdir())
 

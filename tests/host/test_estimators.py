@@ -23,6 +23,11 @@ from bitstep.training.pipelines import pipeline_for
 LOSSES = ("squared_error", "squared_hinge", "hinge", "log_loss")
 
 
+ORDER = dict.fromkeys(("check_sample_weight_equivalence_on_dense_data",
+                       "check_sample_weight_equivalence_on_sparse_data"),
+                      "SGD visits rows in their order, and the check compares two orders")
+
+
 @parametrize_with_checks([
     LowPrecisionRegressor(), LowPrecisionRegressor(bits=32, l1=0.01, box=1e6),
     LowPrecisionRegressor(bits=1), LowPrecisionRegressor(bits=2, scaler="maxabs"),
@@ -31,7 +36,8 @@ LOSSES = ("squared_error", "squared_hinge", "hinge", "log_loss")
     LowPrecisionClassifier(loss="log_loss", bits=1, batch=1000, l2=0.01),
     *(LowPrecisionClassifier(loss=loss) for loss in LOSSES),
     LowPrecisionClassifier(loss="hinge", refetch=False, bits=32),
-    LowPrecisionClassifier(loss="log_loss", bits=32)])
+    LowPrecisionClassifier(loss="log_loss", bits=32)],
+    expected_failed_checks=lambda estimator: ORDER)
 def test_contract_of_scikit_learn(estimator, check):
     check(estimator)
 

@@ -4,6 +4,7 @@ import io
 import sys
 import time
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,11 +152,11 @@ class Recorder:
 
 
 def test_what_a_watch_says():
-    recorder = Recorder()
+    recorder: Any = Recorder()
     shown = TrainingWatch(recorder, 20, 3, 1000, device="cpu")
     shown.look()
     shown(3)
-    shown._began -= 1.0
+    shown._began = time.monotonic() - 1.0
     shown(33)
     shown.look()
     assert recorder.seen[0] == (0, ("no epoch of 20 finished yet; device cpu compiles its loops "
@@ -228,7 +229,7 @@ def test_devices_show_their_models():
     for name in ("golden", "cpu"):
         seen = []
         with open_device(name, config) as device:
-            results = device.train_models(
+            results: list[Any] = device.train_models(
                 jobs, on_words=lambda *state, seen=seen: seen.append(state))
         for number, result in enumerate(results):
             own = [(words.tolist(), intercept) for one, words, intercept in seen if one == number]

@@ -12,8 +12,10 @@ from bitstep.training.trained import TrainedModel
 
 
 def warning_of(request: Request, model: TrainedModel, losses: list[float]) -> str | None:
-    """A sentence on a training that learned nothing; None for others."""
+    """A sentence on a training that learned nothing, or ended before its goal; None for others."""
     objective, problem = request.objective, request.problem
+    if short := model.short_of(request.training.tol):
+        return short
     lost = None if objective.proximal else lost_updates(model, np.array(losses))
     loss, best = losses[model.kept], baseline(problem)
     if lost or loss <= 1.1 * best:      # nothing to learn gives a little above 1

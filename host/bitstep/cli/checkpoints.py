@@ -134,7 +134,8 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "model-range": training.model_range,
         "init": None if model is None else
         f"model {digest_of(model.coef, model.intercept, model.classes)[:16]}",
-        "planes": None if training.planes is None else [*training.planes],
+        "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
+        "solver": None if training.solver == "sgd" else training.solver,
         "lookahead": config.effective_lookahead(beats) if floats else None,
         **stopping_settings(arguments)}
 

@@ -114,10 +114,7 @@ class Problem:
             for epoch, (step, loss, share, held, held_share, metric) in enumerate(
                 zip(model.steps, losses, self._shares(model), *self._held_out(model),
                     self._metrics(self.test_set, model), strict=True), start=1)]
-        if model.planes is not None:
-            for entry, planes in zip(history, model.planes.tolist(), strict=True):
-                entry["planes"] = planes[0] if len(planes) == 1 else planes
-        return history
+        return [entry | facts for entry, facts in zip(history, model.facts(), strict=True)]
 
     def _metrics(self, dataset: Dataset | None, model: TrainedModel) -> list[Any]:
         """Accuracy, or loss of a regression, of each epoch's model; None if there are no rows."""

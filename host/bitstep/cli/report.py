@@ -105,6 +105,9 @@ def print_report(report: dict[str, Any]) -> None:
                "train loss": numbers([entry["train_loss"] for entry in history])}
     if "planes" in history[0]:
         columns["planes"] = [str(entry["planes"]) for entry in history]
+        columns["MB read"] = [f"{entry.get('bytes_read', 0) / 1e6:.3f}" for entry in history]
+    if "gradient" in history[0]:
+        columns["gradient"] = [f"{entry['gradient']:.2e}" for entry in history]
     columns |= _accuracies("train", [entry.get("train_accuracy") for entry in history])
     if dataset.get("validation_rows"):
         columns["held-out loss"] = numbers([entry["validation_loss"] for entry in history])
@@ -183,7 +186,9 @@ def check_plot(path: str) -> None:
 
 
 def plot(report: dict[str, Any], path: str) -> None:
-    """Draw loss and test metric of every epoch to an image file (see :func:`check_plot`)."""
+    """Draw loss, test metric and, of woven rows, planes of every epoch to an image file (see
+    :func:`check_plot`).
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -195,9 +200,10 @@ def plot(report: dict[str, Any], path: str) -> None:
     if tests and not accuracy:
         losses["test"] = tests
 
-    figure = Figure(figsize=(6.4, 5.6 if accuracy else 4.0), layout="constrained")
+    count = 1 + accuracy + ("planes" in history[0])
+    figure = Figure(figsize=(6.4, 2.4 + 1.6 * count), layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(2 if accuracy else 1, sharex=True, squeeze=False)[:, 0]
+    panels = figure.subplots(count, sharex=True, squeeze=False)[:, 0]
     styles = {"training": {"color": "#0072b2", "marker": "o"},      # Okabe and Ito's colours
               "test": {"color": "#d55e00", "marker": "s", "linestyle": "--"}}
     for name, values in losses.items():
@@ -214,6 +220,8 @@ def plot(report: dict[str, Any], path: str) -> None:
     if accuracy:
         panels[1].plot(epochs, [100 * share for share in tests], markersize=4, **styles["test"])
         panels[1].set_ylabel("test accuracy in %", fontsize=9)
+    if "planes" in history[0]:
+        _draw_planes(panels[-1], epochs, [entry["planes"] for entry in history])
     for axes in panels:
         axes.grid(alpha=0.3)
         axes.xaxis.set_major_locator(MaxNLocator(
@@ -222,3 +230,14 @@ def plot(report: dict[str, Any], path: str) -> None:
     panels[0].set_title(f"{report['dataset']['name']}: {config['model']}, {config['bits']} bits "
                         f"{config['encoding']}, {report['device']}", fontsize=11)
     figure.savefig(path, dpi=150)
+
+
+def _draw_planes(axes: Any, epochs: list[int], planes: list[Any]) -> None:
+    """Draw the planes of every epoch, a line for each class; one that has stopped ends."""
+    for values in np.reshape(planes, (len(epochs), -1)).T:
+        axes.plot(epochs, np.where(values > 0, values, np.nan), color="#009e73", marker="d",
+                  markersize=4, drawstyle="steps-mid", alpha=0.8)
+    axes.set_yscale("log", base=2)
+    axes.set_ylim(0.8, 20)
+    axes.set_yticks([1, 2, 4, 8, 16], ["1", "2", "4", "8", "16"])
+    axes.set_ylabel("bits read of a value", fontsize=9)

@@ -14,7 +14,6 @@ from bitstep.cli.checkpoints import (
     Start,
     add_checkpoint_options,
     check_paths,
-    checkpoint_path,
     initial_model,
     make_writer,
     read_start,
@@ -207,9 +206,6 @@ def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
         tol=arguments.tol or 0.0 if arguments.solver == "bit-centred" else 0.0,
         planes="auto" if rows.encoding == WOVEN and arguments.planes is None
         else arguments.planes)
-    if checkpoint_path(arguments) and (training.solver != "sgd" or training.planes == "auto"):
-        raise UsageError("--checkpoint and --resume do not go together with --solver bit-centred "
-                         "or --planes auto, which depend on epochs before; give a list of planes")
     try:
         config = pipeline_of(rows, objective, arguments.lookahead)
     except ValueError as error:

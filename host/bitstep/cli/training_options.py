@@ -65,7 +65,7 @@ def add_solver_options(training: Any) -> None:
     training : argument group
     """
     training.add_argument("--solver", choices=SOLVERS, default="sgd",
-                          help="sgd, or bit-centred: the exact optimum of linreg and ls-svm, with "
+                          help="sgd, or bit-centred: the exact optimum of all models but svm, with "
                           "--l2, from passes over few bits; its epochs are outer steps "
                           "(default: sgd)")
     training.add_argument("--planes", type=planes_list, metavar="B[,B...]", help="bit planes of "

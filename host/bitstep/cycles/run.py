@@ -13,6 +13,7 @@ from bitstep.cycles.shape import Shape
 from bitstep.cycles.streams.ample import AmpleStreams
 from bitstep.cycles.streams.memory import Memory
 from bitstep.cycles.streams.simulated import SimulatedStreams
+from bitstep.cycles.streams.woven import WovenStreams
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import COUNTER_NAMES
@@ -92,6 +93,8 @@ _counting = threading.Lock()
 
 def _streams(shape, memory, saturated):
     """Streams of a run. What a saturated run has read ahead depends on the whole run."""
+    if shape.planes:
+        return WovenStreams(shape, memory)
     if memory.is_ample(shape.config.beat_bytes) and not saturated:
         return AmpleStreams(shape, memory.latency)
     return SimulatedStreams(shape, memory)
@@ -142,7 +145,7 @@ class RunClock:
         """From the start to the first epoch: checks, then model, coefficients and tables of levels.
         """
         shape, streams = self.shape, self.streams
-        begin = shape.beats.bit_length()        # the check takes a cycle a bit
+        begin = shape.check_factor.bit_length()     # the check takes a cycle a bit
         streams.begin(begin + self.late)
         if shape.warm:
             end = streams.words(begin + 1 + self.late, shape.model_words)

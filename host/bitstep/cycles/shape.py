@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from bitstep.pipeline.config import PipelineConfig, ceil_div
+from bitstep.pipeline.config import WOVEN, PipelineConfig, ceil_div
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.shapes import label_bytes
+from bitstep.pipeline.woven import GROUP, WovenLayout
 
 WORD_BYTES = 8              # beat of the bus for labels, tables and models
 BURST = 16                  # most beats of a burst, which ends where so many are aligned
@@ -38,6 +39,10 @@ class Shape:
         The run reads an initial model.
     refetching : bool
         The run has a CELL_HALF_LEVELS.
+    woven : WovenLayout or None
+        Layout of woven rows.
+    planes : tuple of int
+        Planes that each epoch reads of woven rows; empty for others.
     """
 
     config: PipelineConfig
@@ -56,6 +61,8 @@ class Shape:
     table_words: int
     warm: bool
     refetching: bool
+    woven: WovenLayout | None = None
+    planes: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, job: TrainingJob, config: PipelineConfig, lookahead: int | None) -> "Shape":
@@ -78,7 +85,14 @@ class Shape:
             pairs=(beats - 1) * per_beat + ceil_div(last_lanes, 2),
             fine_words=config.fine_words(job.n_features) // 4,
             table_words=config.table_words(job.n_features) if config.level_tables else 0,
-            warm=bool(job.model.any() or job.intercept), refetching=job.cell_half_levels > 0)
+            warm=bool(job.model.any() or job.intercept), refetching=job.cell_half_levels > 0,
+            woven=WovenLayout(job.n_features) if config.row_format == WOVEN else None,
+            planes=tuple(steps.planes for steps in job.epochs if steps.planes))
+
+    @property
+    def check_factor(self) -> int:
+        """Factor of the number of rows when a run's registers are checked."""
+        return self.beats if self.woven is None else self.woven.row_bits // GROUP
 
     @property
     def row_beats(self) -> int:

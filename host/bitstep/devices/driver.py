@@ -7,7 +7,7 @@ import numpy as np
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import ModelLayout
+from bitstep.pipeline.memory import ModelLayout, beats_read
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -17,6 +17,7 @@ from bitstep.pipeline.results import (
     collect,
     run_error,
 )
+from bitstep.pipeline.shapes import label_bytes
 
 ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses; that is microseconds
 AUX_BYTES = 8               # beat of the bus that carries labels, tables and models
@@ -156,7 +157,7 @@ class Run:
         """Allocate, check and fill every buffer, then write the registers."""
         job, config = self.job, self.device.config
         rows = self._buffer("rows", sum(copy.nbytes for copy in job.rows), config.beat_bytes)
-        labels = self._buffer("labels", job.labels.nbytes)
+        labels = self._buffer("labels", label_bytes(job.n_rows, job.label_format))
         epoch_table = self._buffer("epoch table", 16 * len(job.epochs))
         self.models = self._buffer("models", len(job.epochs) * self.layout.n_bytes)
         warm = bool(job.model.any() or job.intercept)
@@ -170,6 +171,7 @@ class Run:
 
         for index, copy in enumerate(job.rows):
             rows.array[index * copy.nbytes:(index + 1) * copy.nbytes] = copy.reshape(-1)
+        labels.array[:] = 0         # there may be none
         labels.array[:job.labels.nbytes] = job.labels
         words = np.array([epoch.words() for epoch in job.epochs], "<u8").reshape(-1)
         epoch_table.array[:words.nbytes] = words.view(np.uint8)
@@ -227,7 +229,7 @@ class _Progress:
     def __init__(self, run, timeout_s, on_epoch, on_models, on_words):
         self.run, self.timeout_s = run, timeout_s
         self.on_epoch, self.on_models, self.on_words = on_epoch, on_models, on_words
-        self.total = len(run.job.epochs) * run.job.n_rows * run.job.beats
+        self.total = beats_read(run.job, len(run.job.epochs))
         self.epochs_done, self.seen = 0, None
         self.changed = time.monotonic()
         self.finished = False

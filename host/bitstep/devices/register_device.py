@@ -8,7 +8,10 @@ from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
 from bitstep.pipeline.device import Device, OnWords
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.results import RunResult, check_job
+from bitstep.pipeline.results import DeviceError, GradientSum, RunResult, check_job
+
+NO_CENTRED_STEPS = ("The pipeline of device '{}' {}, which solver 'bit-centred' needs; choose "
+                    "device 'cpu' or 'golden', or another solver")
 
 
 class RegisterDevice(RegisterAccess, Device):
@@ -34,10 +37,17 @@ class RegisterDevice(RegisterAccess, Device):
         """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_identity(self)
         check_job(job, self.config)
+        if job.constants is not None or job.constant_intercept:
+            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "adds no constants to corrections"))
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
             return run.finish(timeout_s, on_epoch, on_models,
                               on_words if self.shows_models else None)
+
+    def gradient(self, job: TrainingJob) -> GradientSum:
+        """Refuse: no pipeline sums the gradient of all rows."""
+        del job
+        raise DeviceError(NO_CENTRED_STEPS.format(self.name, "sums no gradient of all rows"))
 
 
 class ForwardingDevice(RegisterDevice):

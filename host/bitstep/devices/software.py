@@ -1,15 +1,19 @@
 """Devices that compute a job on the host's processor, epoch by epoch."""
 
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import EpochModel
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.golden.sigmoid import FINE_ARGUMENT
+from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
 from bitstep.pipeline.device import Device, OnWords
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.registers import Error
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.memory import beats_read
+from bitstep.pipeline.registers import Error, Loss
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
@@ -21,24 +25,30 @@ from bitstep.pipeline.results import (
     collect,
     run_error,
 )
-from bitstep.pipeline.woven import WovenLayout
+from bitstep.pipeline.woven import DERIVATIVE_FRACTION, has_derivatives
 
 
-def check_gradient(job: TrainingJob, config: PipelineConfig) -> None:
+def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: int = 0) -> None:
     """Raise DeviceError unless a job is one whose gradient a pipeline can sum."""
     check_job(job, config)
     if config.row_format != WOVEN or len(job.epochs) != 1:
         raise DeviceError("The gradient of all rows needs woven rows and a job of one epoch, not "
                           f"row format {config.row_format!r} and {len(job.epochs)} epochs")
-
-
-def _beats(job: TrainingJob, epochs: int) -> int:
-    """Beats of the rows of the first epochs of a job."""
-    if job.config.row_format != WOVEN:
-        return epochs * job.n_rows * job.beats
-    layout = WovenLayout(job.n_features)
-    return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
-        // job.config.beat_bytes
+    rule, planes = LOSSES[job.loss], job.epochs[0].planes
+    if has_derivatives(job):
+        raise DeviceError("The gradient of all rows needs labels, not derivatives at a centre")
+    left = WOVEN_BITS - planes
+    if job.loss == Loss.LOGISTIC and job.label_shift - left <= FINE_ARGUMENT:
+        raise DeviceError("The gradient of the logistic loss needs a label_shift of at least "
+                          f"{FINE_ARGUMENT + 1 + left} at {planes} planes, not {job.label_shift}")
+    if not derivative_planes:
+        return
+    least = DERIVATIVE_FRACTION + WOVEN_BITS - derivative_planes
+    if not (rule.signs and math.isfinite(rule.curvature) and 0 < derivative_planes <= planes
+            and job.label_shift >= least):
+        raise DeviceError(f"Derivatives need a smooth loss of signs, 1 to {planes} planes, as the "
+                          f"epoch has, and a label_shift of at least {least}, not "
+                          f"{job.loss.name}, {derivative_planes} and {job.label_shift}")
 
 
 class SoftwareDevice(Device):
@@ -68,7 +78,7 @@ class SoftwareDevice(Device):
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
         """Result of a run with these finished epochs, and maybe one that saturated after them."""
         counters = dict.fromkeys(COUNTER_NAMES) | {
-            "beats": _beats(job, len(epochs)), "saturations": int(saturated),
+            "beats": beats_read(job, len(epochs)), "saturations": int(saturated),
             "refetched_rows": sum(epoch.refetched_rows for epoch in epochs)}
         return collect([epoch.model for epoch in epochs], [epoch.intercept for epoch in epochs],
                        job.n_features, counters)
@@ -109,10 +119,10 @@ class SoftwareDevice(Device):
         except KeyboardInterrupt:
             raise TrainingInterrupted(result()) from None
 
-    def gradient(self, job: TrainingJob) -> GradientSum:
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
-        check_gradient(job, self.config)
-        return gradient(job)
+        check_gradient(job, self.config, derivative_planes)
+        return gradient(job, derivative_planes)
 
     portion = "an epoch"        # what is computed between two looks at the clock
 

@@ -4,33 +4,52 @@ The model does not change during the pass, so a row's update c is its derivative
 scale of the epoch's mantissa, and the sum over the rows is the gradient::
 
     z = q . x + level * intercept
-    c = the update of bitstep.golden.steps.update_rule
+    c = the update of bitstep.golden.steps.update_rule; of the logistic loss with the finer sigmoid
+        of bitstep.golden.sigmoid.fine_sigmoid
     gradient <- gradient + c q,   intercept's gradient <- it + c level
 
 Sums have 64 bits: in 32, c would have to be so small for the sum of many rows to fit that its
 rounding would hide the gradient near the optimum. The run saturates if the sum of all |c| times
 the largest level could leave them.
+
+The pass can also write the derivative of each row's loss at the first planes of its code, with
+which the inner passes begin: their dot product is a part of that of all planes.
 """
+
+from collections.abc import Callable
 
 import numpy as np
 
-from bitstep.golden.dither import dithers
+from bitstep.golden.dither import dithers, round_dithered
 from bitstep.golden.levels import levels_of
-from bitstep.golden.steps import Saturated, update_rule
-from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.registers import Saturation
+from bitstep.golden.rounding import fits, round_shift
+from bitstep.golden.sigmoid import FINE_ARGUMENT, FINE_VALUE, fine_sigmoid
+from bitstep.golden.steps import (
+    MAX_DERIVATIVE_STEP,
+    STEP_FRACTION,
+    Saturated,
+    derivative_label,
+    derivative_step,
+    update_rule,
+)
+from bitstep.pipeline.config import UPDATE_WIDTH
+from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import GradientSum
 
 SUM_WIDTH = 64              # bits of a word of the gradient, signed
 
 
-def gradient(job: TrainingJob) -> GradientSum:
+def gradient(job: TrainingJob, derivative_planes: int = 0) -> GradientSum:
     """Sum the updates of all rows, without making them.
 
     Parameters
     ----------
     job : TrainingJob
         Of woven rows and one epoch; its model, planes, mantissa, shift and key are used.
+    derivative_planes : int
+        See :meth:`bitstep.pipeline.device.Device.gradient`.
 
     Returns
     -------
@@ -38,17 +57,55 @@ def gradient(job: TrainingJob) -> GradientSum:
     """
     steps = job.epochs[0]
     then = job.at(steps)
-    update_of, level = update_rule(then, steps), then.intercept_level
-    levels, _ = levels_of(job, job.rows[0], steps.planes)
-    # As Python integers: a dot product of many features may have 64 bits and more.
-    offset, words = level * int(job.intercept), job.model.astype(np.int64)
+    level = then.intercept_level
+    words = job.model.astype(np.int64)
+    failed = GradientSum(np.zeros_like(words), 0, Saturation.UPDATE)
     updates = []
     try:
-        for row, target, dither in zip(levels, then.targets(0, job.n_rows).tolist(),
+        update_of = _rule(then, steps)
+        for dot, target, dither in zip(_dots(job, steps.planes),
+                                       then.targets(0, job.n_rows).tolist(),
                                        dithers(steps.key, job.n_rows).tolist(), strict=True):
-            updates.append(update_of(int(row.dot(words)) + offset, target, dither))
-    except Saturated as saturated:
-        return GradientSum(np.zeros_like(words), 0, saturated.kind)
+            updates.append(update_of(dot, target, dither))
+            if not fits(updates[-1], UPDATE_WIDTH):
+                return failed
+    except Saturated:
+        return failed
     if sum(map(abs, updates)) << steps.planes >= 1 << SUM_WIDTH - 1:
-        return GradientSum(np.zeros_like(words), 0, Saturation.UPDATE)
-    return GradientSum(np.array(updates, np.int64) @ levels, sum(updates) * level)
+        return failed
+    derivatives = None
+    if derivative_planes:
+        at_planes = job.at(EpochSteps(0, 1, planes=derivative_planes))
+        labels = [derivative_label(at_planes, dot, sign) for dot, sign in zip(
+            _dots(job, derivative_planes), job.stored_labels(0, job.n_rows).tolist(), strict=True)]
+        if not all(fits(label, 32) for label in labels):
+            return failed
+        derivatives = pack_labels(np.array(labels), LabelFormat.INT32)
+    levels, _ = levels_of(job, job.rows[0], steps.planes)
+    return GradientSum(np.array(updates, np.int64) @ levels, sum(updates) * level,
+                       derivatives=derivatives)
+
+
+def _dots(job: TrainingJob, planes: int) -> list[int]:
+    """Dot products of all rows, as Python integers: of many features they may have 64 bits."""
+    levels, _ = levels_of(job, job.rows[0], planes)
+    level = job.at(EpochSteps(0, 1, planes=planes)).intercept_level
+    words, offset = job.model.astype(np.int64), level * int(job.intercept)
+    return [int(row.dot(words)) + offset for row in levels]
+
+
+def _rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int], int]:
+    """The function from dot product, target and dither to the update."""
+    if job.loss != Loss.LOGISTIC:
+        return update_rule(job, steps)
+    largest = derivative_step(job, steps)
+    if largest >= MAX_DERIVATIVE_STEP:
+        raise Saturated(Saturation.UPDATE)
+
+    def logistic(dot: int, target: int, dither: int) -> int:
+        sign = 1 if target > 0 else -1
+        argument = round_shift(-sign * dot, job.label_shift - FINE_ARGUMENT)
+        return -sign * round_dithered(largest * fine_sigmoid(argument),
+                                      STEP_FRACTION + FINE_VALUE, dither)
+
+    return logistic

@@ -10,6 +10,7 @@ from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
 from bitstep.pipeline.config import COEFFICIENT_WIDTH, SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Loss, Saturation
+from bitstep.pipeline.woven import DERIVATIVE_FRACTION, has_derivatives
 
 STEP_FRACTION = DITHER_WIDTH        # fraction bits of K
 # A smaller K ends with zeros, since a mantissa has 18 bits: rounded up it still fits an update.
@@ -43,13 +44,17 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
 
     with K of :func:`derivative_step`, the piecewise-linear sigmoid of
     :mod:`bitstep.golden.sigmoid`, and R the rounding by the row's dither
-    (:func:`bitstep.golden.dither.round_dithered`).
+    (:func:`bitstep.golden.dither.round_dithered`). Where labels are derivatives d at a centre
+    (:func:`bitstep.pipeline.woven.has_derivatives`), the target holds y and d, and d is subtracted
+    from the derivative before it is scaled.
 
     Raises
     ------
     Saturated
         From the function, if the update does not fit; at once, if K does not.
     """
+    if has_derivatives(job):
+        return _centred_rule(job, steps)
     shift = SHIFT_UNIT * steps.shift
     limit = 1 << UPDATE_WIDTH - 1
 
@@ -86,6 +91,56 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         return -sign * round_dithered(exact, STEP_FRACTION + VALUE_FRACTION, dither)
 
     return hinge if job.loss == Loss.HINGE else logistic
+
+
+def derivative(job: TrainingJob, dot: int, sign: int) -> int:
+    """Derivative of a row's loss, in the units of its update.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        At the planes of its rows; with the logistic loss or the squared hinge.
+    dot : int
+        z.
+    sign : int
+        y, +1 or -1.
+
+    Returns
+    -------
+    int
+        Of the logistic loss times 2^16; of the squared hinge times 2^label_shift.
+    """
+    if job.loss == Loss.LOGISTIC:
+        return -sign * sigmoid(round_shift(-sign * dot, job.label_shift - SIGMOID_FRACTION))
+    return -sign * max(0, (1 << job.label_shift) - sign * dot)
+
+
+def derivative_label(job: TrainingJob, dot: int, sign: int) -> int:
+    """The label that holds y and the derivative at a centre, with 16 fraction bits."""
+    found = derivative(job, dot, sign)
+    if job.loss != Loss.LOGISTIC:
+        found = round_shift(found << 1, job.label_shift - DERIVATIVE_FRACTION + 1)
+    return 2 * found + (sign > 0)
+
+
+def _centred_rule(job, steps):
+    """:func:`update_rule` of labels that are derivatives at a centre."""
+    logistic = job.loss == Loss.LOGISTIC
+    factor = derivative_step(job, steps) if logistic else steps.mantissa
+    shift = STEP_FRACTION + VALUE_FRACTION if logistic else SHIFT_UNIT * steps.shift
+    left = 0 if logistic else job.label_shift - DERIVATIVE_FRACTION
+    limit = 1 << UPDATE_WIDTH - 1
+    if logistic and factor >= MAX_DERIVATIVE_STEP:
+        raise Saturated(Saturation.UPDATE)
+
+    def centred(dot, label, dither):
+        change = derivative(job, dot, 1 if label & 1 else -1) - (label >> 1 << left)
+        update = round_dithered(factor * change, shift, dither)
+        if not -limit <= update < limit:
+            raise Saturated(Saturation.UPDATE)
+        return update
+
+    return centred
 
 
 def proximal_step(model: np.ndarray, threshold: int, limit: int) -> np.ndarray:

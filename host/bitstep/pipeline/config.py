@@ -14,7 +14,7 @@ import numpy as np
 
 BUS_WIDTHS = (64, 128, 256, 512)
 ROW_FORMATS = ("one_level", "two_levels", "float32")
-WOVEN = "woven"             # row format of bit planes, which pipelines in RTL do not have yet
+WOVEN = "woven"             # row format of bit planes
 _SHORT = {"one_level": "one", "two_levels": "two", "float32": "f32",     # in names of files
           WOVEN: "woven"}
 SOLVERS = ("linear", "logistic")
@@ -30,6 +30,7 @@ LABEL_WIDTH = 32            # bits of a decoded label, signed
 MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
 FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
 WOVEN_BITS = 16             # stored bits of a value of row format ``woven``
+WOVEN_LANE_BITS = 4         # bits of a beat for each lane of such a pipeline
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
 FINE_WIDTH = 16             # bits of a value of a fine row, signed
 LOOKAHEAD_MARGIN_WIDTH = 63     # bits of what updates in flight may change, unsigned
@@ -166,13 +167,15 @@ class PipelineConfig:
 
     @property
     def decoded(self) -> "PipelineConfig":
-        """The pipeline behind the tables of levels: as many lanes, whose codes are levels of 8
-        bits. Without tables this configuration itself.
+        """The pipeline behind the tables of levels, or behind the planes of woven rows: as many
+        lanes, whose codes are levels of 8 bits, or halves of levels of 16. Without either this
+        configuration itself.
         """
-        if not self.level_tables:
+        if not self.level_tables and self.row_format != WOVEN:
             return self
-        choices = {**self.to_dict(), "level_tables": False, "bits": TABLE_LEVEL_BITS,
-                   "bus_width": self.lanes * TABLE_LEVEL_BITS}
+        bits = TABLE_LEVEL_BITS if self.level_tables else self.bits
+        choices = {**self.to_dict(), "level_tables": False, "bits": bits,
+                   "bus_width": self.lanes * bits}
         return _DecodedConfig(**choices)
 
     @property
@@ -195,12 +198,20 @@ class PipelineConfig:
     @property
     def level_width(self) -> int:
         """Bits of a decoded level, signed; of the stored value for row format ``float32``."""
+        if self.row_format == WOVEN:        # whose levels are below the limit
+            return self.bits + 1
         return FLOAT_BITS if self.row_format == "float32" else self.level_limit.bit_length() + 1
+
+    @property
+    def intercept_width(self) -> int:
+        """Bits of the intercept's level."""
+        return self.intercept_limit.bit_length() if self.row_format == WOVEN else 8
 
     @property
     def has_zero_code(self) -> bool:
         """True if the code 0 decodes to level 0, so that padding needs no mask."""
-        return self.level_tables or self.bits > (1 if self.row_format == "one_level" else 2)
+        return self.level_tables or (self.row_format != WOVEN and self.bits > (
+            1 if self.row_format == "one_level" else 2))
 
     @property
     def fine_fraction(self) -> int:
@@ -213,8 +224,10 @@ class PipelineConfig:
 
     @property
     def lanes(self) -> int:
-        """Codes in a beat; the remaining high bits of a beat are 0."""
-        return self.bus_width // self.bits
+        """Codes in a beat; the remaining high bits of a beat are 0. Of woven rows: values of a
+        row that the pipeline takes in a cycle, a quarter of a beat of one plane.
+        """
+        return self.bus_width // (WOVEN_LANE_BITS if self.row_format == WOVEN else self.bits)
 
     @property
     def beat_bytes(self) -> int:
@@ -460,11 +473,16 @@ class PipelineConfig:
 
 
 class _DecodedConfig(PipelineConfig):
-    """Configuration behind tables of levels, whose beats have any width."""
+    """Configuration behind tables of levels or planes, whose beats have any width."""
 
     @property
     def _bus_widths(self):
         return (self.bus_width,)
+
+    @property
+    def lanes(self):
+        """Codes in a beat."""
+        return self.bus_width // self.bits
 
 
 def level_limit(bits: int, row_format: str) -> int:

@@ -19,7 +19,8 @@ from bitstep.pipeline.results import (
 )
 
 NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes and solver "
-                 "'bit-centred' need; choose device 'cpu' or 'golden', or rows of fixed bits")
+                 "'bit-centred' need; choose device 'cpu', 'golden' or 'sim', or rows of fixed "
+                 "bits")
 
 _Self = TypeVar("_Self", bound="Device")
 # Called with the number of a job, and the model words and intercept word of its last epoch.
@@ -119,20 +120,23 @@ class Device(Protocol):
         """
         ...
 
-    def gradient(self, job: TrainingJob) -> GradientSum:
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
         """Sum the updates of all rows at the model of a job, without making them.
 
         Parameters
         ----------
         job : TrainingJob
             Of woven rows and one epoch.
+        derivative_planes : int
+            Planes of the codes at which the derivative of each row's loss is written; 0 for none.
+            For a smooth loss whose labels are signs, at most the planes of the epoch.
 
         Raises
         ------
         DeviceError
             If the device has no pipeline for woven rows.
         """
-        del job
+        del job, derivative_planes
         raise DeviceError(NO_WOVEN_ROWS.format(self.name))
 
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,

@@ -12,7 +12,6 @@ import numpy as np
 
 from bitstep.pipeline.config import (
     COEFFICIENT_WIDTH,
-    LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_CELL_HALF_LEVELS,
     MAX_SHIFT,
@@ -33,17 +32,18 @@ from bitstep.pipeline.shapes import (
     check_rows,
     check_words,
     check_woven,
+    has_derivatives,
 )
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
 KEY_WIDTH = 32                                # bits of an epoch's key
 WORD_WIDTH = 64                               # bits of a word of the epoch table
-PLANES_AT = 21                                # first bit of ``planes``, of which no RTL knows yet
 
 # Fields of an entry of the epoch table and their bits, lowest first, as in the memory that the
 # pipeline reads (docs/memory-layout.md); those of a leading underscore are 0.
 EPOCH_FIELDS = (
-    ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()), ("_unused", 11),
+    ("mantissa", MANTISSA_WIDTH), ("shift", MAX_SHIFT.bit_length()),
+    ("planes", WOVEN_BITS.bit_length()), ("_unused", 6),
     ("correction_mantissa", MANTISSA_WIDTH), ("correction_shift", MAX_SHIFT.bit_length()),
     ("_reserved", 11), ("threshold", MODEL_WIDTH - 1), ("_rest", 1), ("key", KEY_WIDTH))
 
@@ -83,7 +83,7 @@ class EpochSteps:
 
     def words(self) -> tuple[int, ...]:
         """The entry of the epoch table, two words of 64 bits (:data:`EPOCH_FIELDS`)."""
-        entry, position = self.planes << PLANES_AT, 0
+        entry, position = 0, 0
         for name, width in EPOCH_FIELDS:
             entry |= getattr(self, name, 0) << position
             position += width
@@ -111,7 +111,8 @@ class TrainingJob:
     labels : ndarray of uint8
         Packed labels, a whole number of 8-byte words; of woven rows none to count all as 0.
     label_format, label_shift : LabelFormat, int
-        A stored label L counts as ``L << label_shift`` in the units of a dot product.
+        A stored label L counts as ``L << label_shift`` in the units of a dot product, unless it
+        is a derivative (:func:`bitstep.pipeline.woven.has_derivatives`).
     intercept_level : int
         Level of the intercept's constant input, 0 for no intercept.
     batch : int
@@ -186,8 +187,9 @@ class TrainingJob:
         return unpack_labels(part, self.label_format, n_rows)
 
     def targets(self, first: int, n_rows: int) -> np.ndarray:
-        """:meth:`stored_labels` in the units of a dot product."""
-        return self.stored_labels(first, n_rows) << self.label_shift
+        """:meth:`stored_labels` in units of a dot product; derivatives as they are stored."""
+        stored = self.stored_labels(first, n_rows)
+        return stored if has_derivatives(self) else stored << self.label_shift
 
     def at(self, steps: EpochSteps) -> "TrainingJob":
         """The job as an epoch has it: labels and intercept in units of its planes' levels."""
@@ -225,8 +227,8 @@ class TrainingJob:
         if not 0 <= self.label_shift <= config.max_label_shift:
             raise ValueError(f"label_shift must be from 0 to {config.max_label_shift}, "
                              f"not {self.label_shift}")
-        magnitude = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: LABEL_WIDTH}
-        if magnitude[self.label_format] + self.label_shift >= config.dot_width:
+        bits = 1 if has_derivatives(self) else LABEL_BITS[self.label_format]
+        if bits + self.label_shift >= config.dot_width:
             raise ValueError(f"label_shift must leave labels within {config.dot_width} bits, "
                              f"not {self.label_shift}")
         if not 0 <= self.intercept_level <= config.intercept_limit:
@@ -265,7 +267,7 @@ class TrainingJob:
         if self.config.solver != rule.solver:
             raise ValueError(f"A loss {self.loss.name} needs a pipeline with solver "
                              f"{rule.solver!r}, not {self.config.solver!r}")
-        if rule.signs and self.label_format != LabelFormat.SIGN:
+        if rule.signs and self.label_format != LabelFormat.SIGN and not has_derivatives(self):
             raise ValueError(f"A loss {self.loss.name} needs labels of format SIGN, "
                              f"not {self.label_format.name}")
         if self.label_shift < rule.least_label_shift:

@@ -44,6 +44,8 @@ class LossFunction:
         refetching decides it.
     bounded : bool
         True if its derivative is at most 1 in magnitude.
+    curvature : float
+        Lipschitz constant of its derivative; infinite where that jumps.
     least_label_shift : int
         Least LABEL_SHIFT of its solver.
     max_derivative : float
@@ -68,6 +70,7 @@ class LossFunction:
     signs: bool = True
     one_sided: bool = False
     bounded: bool = False
+    curvature: float = 1.0
     least_label_shift: int = 0
     max_derivative: float
     model_range: float
@@ -135,11 +138,13 @@ LOSSES = {
     Loss.HINGE: LossFunction(
         name="hinge", text="1/K sum of max(0, 1 - y f(x))", value=_hinge,
         derivative=lambda values, targets: np.where(values * targets < 1, -targets, 0.0),
-        constant=_rarer_class, one_sided=True, bounded=True, max_derivative=2.0,
-        model_range=_MARGIN_RANGE, step_fraction=2.0, batch_growth=4.0, max_step=_BOUNDED_STEP),
+        constant=_rarer_class, one_sided=True, bounded=True, curvature=math.inf,
+        max_derivative=2.0, model_range=_MARGIN_RANGE, step_fraction=2.0, batch_growth=4.0,
+        max_step=_BOUNDED_STEP),
     Loss.LOGISTIC: LossFunction(
         name="log_loss", text="1/K sum of log(1 + exp(-y f(x)))", value=_log_loss,
         derivative=_log_derivative, constant=_entropy, solver="logistic", bounded=True,
+        curvature=0.25,
         # The sigmoid's argument is a dot product shifted right.
         least_label_shift=SIGMOID_FRACTION + 1, max_derivative=2.0, model_range=_MARGIN_RANGE,
         step_fraction=4.0, batch_growth=4.0, max_step=_BOUNDED_STEP),

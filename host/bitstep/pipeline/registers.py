@@ -116,7 +116,7 @@ REGISTERS = tuple([
     Register("LABEL_FORMAT", 0x054, "rw", 2, "0: 1 bit (1 is +1, 0 is -1), 1: int16, 2: int32"),
     Register("LABEL_SHIFT", 0x058, "rw", 6,
              "Left shift of a label, 0 to 40; to 62 for floating-point rows"),
-    Register("INTERCEPT_LEVEL", 0x05C, "rw", 8, "Level of the intercept's constant 1 (1 for "
+    Register("INTERCEPT_LEVEL", 0x05C, "rw", 17, "Level of the intercept's constant 1 (1 for "
              "floating-point rows); 0 for none"),
     Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's"),
     Register("CORRECTION_PERIOD", 0x064, "rw", 32,

@@ -57,12 +57,16 @@ class GradientSum:
     intercept : int
         Sum of c times the intercept's level.
     saturation : Saturation
-        Not 0 if an update left its range; the sums are then meaningless.
+        Not 0 if an update, or a derivative, left its range; all else is then meaningless.
+    derivatives : ndarray of uint8 or None
+        Packed labels of format INT32 for inner passes at the planes that were asked for: the
+        derivative of every row's loss (:func:`bitstep.pipeline.woven.has_derivatives`).
     """
 
     words: np.ndarray
     intercept: int
     saturation: Saturation = Saturation(0)  # noqa: RUF009 (an immutable flag)
+    derivatives: np.ndarray | None = None
 
 
 class RunError(DeviceError):

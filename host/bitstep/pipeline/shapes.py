@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from bitstep.pipeline.config import MODEL_WIDTH, WOVEN, PipelineConfig
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.woven import PLANES, WovenLayout
+from bitstep.pipeline.woven import DERIVATIVE_FRACTION, PLANES, WovenLayout, has_derivatives
 
 MAX_COPIES = 255            # of the rows, which the epochs read in turn
 LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
@@ -83,8 +84,10 @@ def check_woven(job: Any) -> None:
         raise ValueError(f"woven_rows must be rows of {len(job.rows[0])} blocks, "
                          f"not {job.woven_rows}")
     left = PLANES - min(steps.planes for steps in job.epochs)
-    if job.label_shift < left or job.intercept_level % (1 << left):
-        raise ValueError(f"label_shift must be at least {left}, and intercept_level a multiple of "
+    least = left + (DERIVATIVE_FRACTION if has_derivatives(job)
+                    else LOSSES[job.loss].least_label_shift)
+    if job.label_shift < least or job.intercept_level % (1 << left):
+        raise ValueError(f"label_shift must be at least {least}, and intercept_level a multiple of "
                          f"{1 << left}, for the least planes of an epoch, not {job.label_shift} "
                          f"and {job.intercept_level}; store labels with fewer bits")
     if (job.constants is not None or job.constant_intercept) and not job.correction_period:

@@ -6,14 +6,21 @@ Mutlu and Zhang, "Accelerating generalized linear models with MLWeaving", VLDB 1
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.registers import LabelFormat
 
 PLANES = 16                 # bits of a stored code
 GROUP = 4                   # bits that a row's plane is a multiple of
 MIN_PLANE_BYTES = 512       # least bytes of a plane of a block: 4 bursts of the narrowest bus
 ALIGNMENT = 64              # bytes of a beat of the widest bus, which planes are multiples of
+CHUNK_UNITS = 16            # most units of ``ALIGNMENT`` bytes of a plane that are read at a time
+DERIVATIVE_FRACTION = 16    # fraction bits of a derivative that is a label
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,24 @@ class WovenLayout:
         whole, rest = divmod(n_rows, self.block_rows)
         last = -(-rest * self.row_bits // (8 * ALIGNMENT)) * ALIGNMENT
         return planes * (whole * self.plane_bytes + last)
+
+    def chunks(self, n_rows: int) -> Iterator[tuple[int, int]]:
+        """Parts of the planes of all rows, in the order in which a pipeline reads them: so many
+        bytes of each plane that it wants, of one plane after the other.
+
+        Yields
+        ------
+        (int, int)
+            Place of the part of the first plane, and its bytes, which are at most 1,024. The part
+            of each further plane comes ``plane_bytes`` after that of the one before.
+        """
+        left = self.bytes_read(n_rows, 1)
+        for block in range(self.blocks(n_rows)):
+            end = min(left, self.plane_bytes)
+            for start in range(0, end, CHUNK_UNITS * ALIGNMENT):
+                yield (block * self.block_bytes + start,
+                       min(end - start, CHUNK_UNITS * ALIGNMENT))
+            left -= end
 
 
 def weave(codes: np.ndarray) -> np.ndarray:
@@ -140,3 +165,20 @@ def middle_levels(codes: np.ndarray, planes: int) -> np.ndarray:
         Odd numbers from 1 - 2^b to 2^b - 1.
     """
     return 2 * codes.astype(np.int64) + 1 - (1 << planes)
+
+
+def has_derivatives(job: Any) -> bool:
+    """True if the labels of a training job are derivatives of its loss at a centre.
+
+    Such a label is 2 d + (1 if y = +1 else 0), with d = l'(q.x, y) 2^16 at the centre x of
+    bit-centred training. A row's update is then that of l'(q.x, y) - d 2^-16
+    (:func:`bitstep.golden.steps.update_rule`). They are woven rows of a smooth loss, with labels of
+    format INT32.
+
+    Parameters
+    ----------
+    job : bitstep.pipeline.job.TrainingJob
+    """
+    rule = LOSSES[job.loss]
+    return job.config.row_format == "woven" and job.label_format == LabelFormat.INT32 \
+        and rule.signs and math.isfinite(rule.curvature)

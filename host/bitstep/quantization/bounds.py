@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.blocks import row_blocks
+from bitstep.data.views import RowView
+
 
 class ClippingWarning(UserWarning):
     """Values outside their range were replaced by its nearer end."""
@@ -37,22 +40,30 @@ class Bounds:
         high = np.maximum(-self.low, self.high)
         return Bounds(-high, high)
 
-    def clip(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def clip(self, values: Any) -> tuple[Any, np.ndarray]:
         """Values within the bounds, and how many of each column were not.
 
         Parameters
         ----------
-        values : ndarray of float, shape (n_rows, n_columns)
+        values : ndarray of float or RowView, shape (n_rows, n_columns)
 
         Returns
         -------
-        clipped : ndarray, same shape
+        clipped : ndarray or RowView, same shape
             ``values`` itself if all of them are within.
         outside : ndarray of int64, shape (n_columns,)
         """
-        outside = np.count_nonzero(values < self.low, axis=0) \
-            + np.count_nonzero(values > self.high, axis=0)
+        if isinstance(values, RowView):
+            outside = np.zeros(values.shape[1], np.int64)
+            for _, start, stop in row_blocks(*values.shape):
+                outside += self._outside(values[start:stop])
+            return (values.within(self.low, self.high) if outside.any() else values), outside
+        outside = self._outside(values)
         return (np.clip(values, self.low, self.high) if outside.any() else values), outside
+
+    def _outside(self, values: np.ndarray) -> np.ndarray:
+        return np.count_nonzero(values < self.low, axis=0) \
+            + np.count_nonzero(values > self.high, axis=0)
 
 
 def given_bounds(name: str, asked: Any, n_columns: int) -> Bounds | None:
@@ -127,12 +138,16 @@ def fixed_bounds(seen: Bounds, *, before: Bounds | None = None, given: Bounds | 
     return Bounds(np.where(free, wider.low, fixed.low), np.where(free, wider.high, fixed.high))
 
 
-def describe_outside(values: np.ndarray, bounds: Bounds, outside: np.ndarray, text: str) -> str:
+def describe_outside(count: int, seen: Bounds, bounds: Bounds, outside: np.ndarray,
+                     text: str) -> str:
     """Clause that says how many values are outside, and where most of them are.
 
     Parameters
     ----------
-    values : ndarray of float, shape (n_rows, n_columns)
+    count : int
+        All values.
+    seen : Bounds
+        Lowest and highest one of each column.
     bounds, outside
         See :meth:`Bounds.clip`.
     text : str
@@ -141,6 +156,6 @@ def describe_outside(values: np.ndarray, bounds: Bounds, outside: np.ndarray, te
     column = int(np.argmax(outside))
     name = f"column {column} (counted from 0)" if len(outside) > 1 else "they"
     verb = "holds" if len(outside) > 1 else "are"
-    return (f"{outside.sum()} of {values.size} {text} ({name} {verb} {values[:, column].min():g} "
-            f"to {values[:, column].max():g}, the range is {bounds.low[column]:g} to "
+    return (f"{outside.sum()} of {count} {text} ({name} {verb} {seen.low[column]:g} "
+            f"to {seen.high[column]:g}, the range is {bounds.low[column]:g} to "
             f"{bounds.high[column]:g})")

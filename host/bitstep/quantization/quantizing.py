@@ -7,6 +7,7 @@ import numpy as np
 
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
+from bitstep.data.views import RowView
 from bitstep.pipeline.config import MAX_FEATURES
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
@@ -17,7 +18,7 @@ from bitstep.quantization.scaling import Scaler, column_ranges, fit_scaler
 from bitstep.quantization.woven import WovenEncoder, WovenOptions, WovenRows
 
 
-def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensated",
+def quantize_rows(features: np.ndarray | RowView, *, bits: int, encoding: str = "compensated",
                   bus_width: int = 64, scaler: str | Scaler = "minmax", copies: int = 1,
                   seed: int = 0, fine_rows: bool = False, levels: str = "uniform",
                   progress: Callable[[int], None] | None = None) -> QuantizedRows:
@@ -29,7 +30,7 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
 
     Parameters
     ----------
-    features : ndarray of numbers, shape (n_rows, n_features)
+    features : ndarray of numbers or RowView, shape (n_rows, n_features)
         Finite; read in blocks, so it may be a memory map.
     bits : int
         Stored bits of a value, 1 to 8; at least 2 for the two ``double`` encodings; 32 for
@@ -72,8 +73,9 @@ def quantize_rows(features: np.ndarray, *, bits: int, encoding: str = "compensat
     return _encoded(features, options, _scaler(features, scaler), progress)
 
 
-def weave_rows(features: np.ndarray, *, bus_width: int = 64, scaler: str | Scaler = "minmax",
-               seed: int = 0, progress: Callable[[int], None] | None = None) -> WovenRows:
+def weave_rows(features: np.ndarray | RowView, *, bus_width: int = 64,
+               scaler: str | Scaler = "minmax", seed: int = 0,
+               progress: Callable[[int], None] | None = None) -> WovenRows:
     """Scale and weave rows: one copy, from which every precision of 1 to 16 bits is read.
 
     Parameters
@@ -105,7 +107,7 @@ def weave_rows(features: np.ndarray, *, bus_width: int = 64, scaler: str | Scale
                      scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed)
 
 
-def _encoded(features: np.ndarray, options: RowOptions, scaler: Scaler,
+def _encoded(features: Any, options: RowOptions, scaler: Scaler,
              progress: Callable[[int], None] | None) -> QuantizedRows:
     tables = None
     if options.levels != "uniform":
@@ -126,7 +128,7 @@ def _encoded(features: np.ndarray, options: RowOptions, scaler: Scaler,
         level_tables=encoder.level_tables)
 
 
-def _scaler(features: np.ndarray, scaler: str | Scaler) -> Scaler:
+def _scaler(features: Any, scaler: str | Scaler) -> Scaler:
     """Scaler of the features: fitted to them, or the given one."""
     if not isinstance(scaler, Scaler):
         return fit_scaler(features, scaler)
@@ -180,9 +182,10 @@ def quantize(features: np.ndarray, labels: np.ndarray, *, bits: int,
                             stream)
 
 
-def _checked(features: np.ndarray) -> np.ndarray:
-    """Features as an array of shape (n_rows, n_features); DataError if they are none."""
-    features = np.asarray(features)
+def _checked(features: Any) -> Any:
+    """Features as an array or a view of shape (n_rows, n_features); DataError for others."""
+    if not isinstance(features, RowView):
+        features = np.asarray(features)
     if features.ndim != 2 or features.dtype.kind not in "fiub":
         raise DataError("features must be numbers of shape (n_rows, n_features), not "
                         f"{features.dtype} of shape {features.shape}")

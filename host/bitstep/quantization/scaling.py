@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -200,7 +200,7 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax",
     return scaler_of_columns(columns_of(features), kind, on_waste)
 
 
-def columns_of(features: np.ndarray) -> Columns:
+def columns_of(features: Any) -> Columns:
     """Ranges and tails of the columns of rows; see :func:`column_ranges`."""
     low, high = column_ranges(features)
     tails = ColumnTails(len(features))
@@ -223,12 +223,12 @@ def scaler_of_columns(columns: Columns, kind: str,
     return scaler_of_ranges(columns.low, columns.high, kind)
 
 
-def column_ranges(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def column_ranges(features: Any) -> tuple[np.ndarray, np.ndarray]:
     """Least and largest value of each column.
 
     Parameters
     ----------
-    features : ndarray of numbers, shape (n_rows, n_features)
+    features : ndarray of numbers or RowView, shape (n_rows, n_features)
         Read in blocks, so it may be a memory map.
 
     Returns
@@ -246,7 +246,8 @@ def column_ranges(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, high = ranges.low, ranges.high
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         row, column = first_not_finite(features) or (0, 0)
-        raise DataError(f"features must be finite, not {features[row, column]} (row {row}, column "
+        found = features[row:row + 1][0, column]
+        raise DataError(f"features must be finite, not {found} (row {row}, column "
                         f"{column}, counted from 0); remove the row or fill in a value")
     return low, high
 

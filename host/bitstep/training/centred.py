@@ -1,6 +1,7 @@
-"""Bit-centred training of the outputs of a model, one after the other."""
+"""Bit-centred training of every output."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -8,12 +9,17 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
+    RunError,
     RunResult,
     SaturationError,
     TrainingInterrupted,
 )
 from bitstep.quantization import QuantizedDataset
-from bitstep.training.bit_centred import BitCentred, BitCentredRun, OuterStep
+from bitstep.training.bit_centred import BitCentredRun
+from bitstep.training.bit_centred_smooth import SmoothRun
+from bitstep.training.centred_passes import BitCentred, CentredRun, OuterStep
+from bitstep.training.checkpoint import CentredState
+from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import check_planes
 from bitstep.training.ranges import largest_stored
@@ -23,12 +29,14 @@ from bitstep.training.trained import TrainedModel, in_feature_units
 def train_centred(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
                   objective: Objective, training: Training, *,
                   starts: Sequence[tuple[np.ndarray, float] | None], first_epoch: int,
-                  timeout_s: float, on_epoch: Callable[[int], None] | None) -> TrainedModel:
-    """Train every output by :class:`bitstep.training.bit_centred.BitCentredRun`.
+                  timeout_s: float, on_epoch: Callable[[int], None] | None,
+                  checkpoint: CheckpointWriter | None = None) -> TrainedModel:
+    """Train every output: of least squares by :class:`bitstep.training.bit_centred.BitCentredRun`,
+    of other losses by :class:`bitstep.training.bit_centred_smooth.SmoothRun`.
 
     Parameters
     ----------
-    outputs, device, config, objective, training, first_epoch, timeout_s, on_epoch
+    outputs, device, config, objective, training, first_epoch, timeout_s, on_epoch, checkpoint
         See :func:`bitstep.training.train.train_model`; epochs are outer steps.
     starts : sequence of (ndarray of float64, float) or None
         Weights for scaled features and intercept that each output starts from.
@@ -48,18 +56,16 @@ def train_centred(outputs: Sequence[QuantizedDataset], device: Device, config: P
     choice = BitCentred(planes=training.planes[first_epoch:], step=float(training.steps[0]),
                         tol=training.tol,
                         fit_intercept=training.fit_intercept)
+    kind = BitCentredRun if objective.rule.quadratic else SmoothRun
     found: list[list[OuterStep]] = []
     interrupted = False
     for number, (data, start) in enumerate(zip(outputs, starts, strict=True)):
-        run = BitCentredRun(data, device, config, objective, choice, start, timeout_s)
-        found.append([])
+        run = kind(data, device, config, objective, choice, start, timeout_s)
+        found.append(run.found)
         try:
-            for state in run.steps():
-                found[-1].append(state)
-                if on_epoch:
-                    on_epoch(number * len(choice.planes) + len(found[-1]))
+            _run(run, number, checkpoint, on_epoch)
         except KeyboardInterrupt:
-            if number + 1 < len(outputs) or not found[-1]:
+            if number + 1 < len(outputs) or not run.found:
                 none = RunResult(np.empty((0, data.n_features), np.int32), np.empty(0, np.int32))
                 raise TrainingInterrupted(none) from None
             interrupted = True
@@ -67,23 +73,45 @@ def train_centred(outputs: Sequence[QuantizedDataset], device: Device, config: P
             of = f"Class {number + 1} of {len(outputs)}: " if len(outputs) > 1 else ""
             error.args = (f"{of}{error.args[0]}",)
             raise
+        except RunError as error:
+            error.args = (f"{error.args[0]} (in outer step {len(run.found) + 1})",)
+            raise
     return _collect(outputs, found, training, interrupted, config)
+
+
+def _run(run: CentredRun, number: int, checkpoint: CheckpointWriter | None,
+         on_epoch: Callable[[int], None] | None) -> None:
+    """Train an output, and keep its state in the checkpoint."""
+    kept = None if checkpoint is None else checkpoint.centred(number)
+    if kept is not None:
+        run.restore(kept.numbers, kept.arrays)
+    epochs = len(run.choice.planes)
+    for _ in run.steps():
+        if checkpoint is not None:
+            numbers, arrays = run.kept()
+            checkpoint.keep_centred(number, CentredState(
+                numbers, arrays, run.ended or len(run.found) == epochs))
+        if on_epoch:
+            on_epoch(number * epochs + len(run.found))
 
 
 def _collect(outputs, found, training, interrupted, config) -> TrainedModel:
     """The model of all outputs; one that stopped early keeps its last state."""
     epochs = len(found[-1]) if interrupted else max(map(len, found))
-    table = [[steps[min(epoch, len(steps) - 1)] for steps in found] for epoch in range(epochs)]
-    planes = [[steps[epoch].planes if epoch < len(steps) else 0 for steps in found]
-              for epoch in range(epochs)]
-    read = sum(steps[min(epochs, len(steps)) - 1].bytes_read for steps in found)
-    weights = np.array([[one.weights for one in row] for row in table])
-    intercepts = np.array([[one.intercept + data.label_offset for one, data in
-                            zip(row, outputs, strict=True)] for row in table])
+    # One that has stopped reads nothing more.
+    padded = [steps[:epochs] + [replace(steps[-1], planes=0)] * (epochs - len(steps))
+              for steps in found]
+    weights, intercepts, gradients, planes, read = (
+        np.array([[getattr(one, name) for one in steps] for steps in padded]).swapaxes(0, 1)
+        for name in ("weights", "intercept", "gradient", "planes", "bytes_read"))
+    bytes_read = np.diff(read.sum(axis=1), prepend=0)
     largest = max(data.label_scale * largest_stored(data) for data in outputs)
     return in_feature_units(
-        outputs[0].scaler, weights, intercepts, steps=np.full(epochs, training.steps[0]),
+        outputs[0].scaler, weights, intercepts + [data.label_offset for data in outputs],
+        steps=np.full(epochs, training.steps[0]),
         counters=dict.fromkeys(COUNTER_NAMES) | {
-            "beats": read // config.beat_bytes, "saturations": 0, "refetched_rows": 0},
+            "beats": int(read[-1].sum()) // config.beat_bytes, "saturations": 0,
+            "refetched_rows": 0},
         still=np.zeros(epochs, bool), step_error=0.0, interrupted=interrupted,
-        model_range=float(np.abs(weights).max(initial=0.0) / largest), planes=np.array(planes))
+        model_range=float(np.abs(weights).max(initial=0.0) / largest), planes=planes,
+        bytes_read=bytes_read, gradients=gradients)

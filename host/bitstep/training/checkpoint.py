@@ -29,6 +29,29 @@ KIND = FileKind("bitstep-checkpoint", 1, "a checkpoint", "`bitstep train --check
 
 
 @dataclass
+class CentredState:
+    """State of one output of a bit-centred training
+    (:meth:`bitstep.training.centred_passes.CentredRun.kept`).
+
+    Attributes
+    ----------
+    numbers : dict of str to Any
+    arrays : dict of str to ndarray
+    ended : bool
+        True if no outer step is left.
+    """
+
+    numbers: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    ended: bool
+
+    @property
+    def epochs_done(self) -> int:
+        """Finished outer steps."""
+        return len(self.arrays["gradients"])
+
+
+@dataclass
 class Checkpoint:
     """State of a training.
 
@@ -46,6 +69,8 @@ class Checkpoint:
         Integers of the jobs of the outputs begun (:func:`describe_job`).
     results : list of RunResult
         Models of the finished epochs of the outputs begun.
+    centred : list of CentredState
+        Of solver ``bit-centred``: states of the outputs begun, in place of jobs and results.
     seconds : float
         Time that was spent on them.
     stopped : bool
@@ -58,26 +83,34 @@ class Checkpoint:
     n_outputs: int
     jobs: list[dict[str, Any]] = field(default_factory=list)
     results: list[RunResult] = field(default_factory=list)
+    centred: list[CentredState] = field(default_factory=list)
     seconds: float = 0.0
     stopped: bool = False
 
     @property
     def epochs_done(self) -> int:
         """Finished epochs, summed over the outputs."""
-        return sum(result.epochs_done for result in self.results)
+        return sum(one.epochs_done for one in self._outputs)
+
+    @property
+    def _outputs(self) -> Sequence[RunResult | CentredState]:
+        """Those begun."""
+        return self.centred or self.results
 
     @property
     def finished(self) -> bool:
         """True if no epoch is left."""
+        if self.centred:
+            return len(self.centred) == self.n_outputs and self.centred[-1].ended
         return self.stopped or self.epochs_done == self.n_outputs * len(self.steps)
 
     def position(self) -> str:
         """Return the last finished epoch in words."""
-        last = self.results[-1].epochs_done if self.results else 0
+        last = self._outputs[-1].epochs_done if self._outputs else 0
         of = f"epoch {last} of {len(self.steps)}"
         if self.n_outputs == 1:
             return of
-        return f"{of} of class {max(len(self.results), 1)} of {self.n_outputs}"
+        return f"{of} of class {max(len(self._outputs), 1)} of {self.n_outputs}"
 
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all.
@@ -90,15 +123,21 @@ class Checkpoint:
         arrays = {}
         for number, result in enumerate(self.results):
             arrays |= {f"models_{number}": result.models, f"intercepts_{number}": result.intercepts}
+        for number, state in enumerate(self.centred):
+            arrays |= {f"centred_{number}_{name}": array for name, array in state.arrays.items()}
         KIND.write(path, {
             "settings": self.settings, "data": self.data, "steps": self.steps,
             "n_outputs": self.n_outputs, "jobs": self.jobs, "seconds": self.seconds,
             "stopped": self.stopped,
-            "counters": [result.counters for result in self.results]}, arrays)
+            "counters": [result.counters for result in self.results],
+            "centred": [[state.numbers, [*state.arrays], state.ended] for state in self.centred]},
+            arrays)
 
     def final_bytes(self) -> int:
         """Return about the size of the file after the last epoch."""
-        model = 4 * (self.data["features"] + 1)
+        # Of a word; of a bit-centred training the model, its move and its change of the gradient.
+        size = 24 if self.settings.get("solver") else 4
+        model = size * (self.data["features"] + 1)
         header = 16384 + 32 * len(self.steps) + self.n_outputs * 2048
         return self.n_outputs * len(self.steps) * model + header
 
@@ -115,11 +154,15 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     try:
         results = [RunResult(arrays[f"models_{number}"], arrays[f"intercepts_{number}"], counters)
                    for number, counters in enumerate(header["counters"])]
+        centred = [CentredState(numbers, {
+            name: arrays[f"centred_{number}_{name}"] for name in names}, ended)
+            for number, (numbers, names, ended) in enumerate(header.get("centred", []))]
         found = {name: header[name] for name in (
             "settings", "data", "steps", "n_outputs", "jobs", "seconds")}
     except KeyError as error:
         raise CheckpointError(f"{path}: the checkpoint lacks {error}; {KIND.remedy}") from error
-    return Checkpoint(**found, results=results, stopped=header.get("stopped", False))
+    return Checkpoint(**found, results=results, centred=centred,
+                      stopped=header.get("stopped", False))
 
 
 def remaining_job(job: TrainingJob, earlier: RunResult) -> TrainingJob:

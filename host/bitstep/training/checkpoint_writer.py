@@ -11,6 +11,7 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import RunError, RunResult, SaturationError, TrainingInterrupted
 from bitstep.training.checkpoint import (
     KIND,
+    CentredState,
     Checkpoint,
     CheckpointError,
     describe_job,
@@ -105,7 +106,7 @@ class CheckpointWriter:
         if self.checkpoint.stopped:
             return
         self.checkpoint.stopped = True
-        self._save()
+        self._try_to_save()
 
     def kept(self) -> str:
         """Return a sentence, without its stop, that says what is kept of a training that ended."""
@@ -123,6 +124,10 @@ class CheckpointWriter:
         """
         self.checkpoint.save(self.path)
         self.complete, self._saved = True, self.checkpoint.position()
+
+    def done(self, number: int, job: TrainingJob) -> RunResult:
+        """Result of the epochs of an output's job that the checkpoint holds."""
+        return self._begun(number, job)
 
     def _begun(self, number, job):
         """Result of an output so far."""
@@ -145,11 +150,22 @@ class CheckpointWriter:
         if self.complete and before.epochs_done == result.epochs_done \
                 and before.counters == result.counters:
             return
-        self._save()
+        self._try_to_save()
 
-    def _save(self):
-        """Write the file; a warning if that fails."""
-        self.checkpoint.seconds = self._earlier_s + time.monotonic() - self._started
+    def centred(self, number: int) -> CentredState | None:
+        """State of an output of a bit-centred training; None of one that is not begun."""
+        found = self.checkpoint.centred
+        return found[number] if number < len(found) else None
+
+    def keep_centred(self, number: int, state: CentredState) -> None:
+        """Keep the state of an output of a bit-centred training; those before are finished."""
+        self.checkpoint.centred[number:] = [state]
+        self._try_to_save()
+
+    def _try_to_save(self) -> None:
+        """Write the file; if that fails, warn once."""
+        state = self.checkpoint
+        state.seconds = self._earlier_s + time.monotonic() - self._started
         was_complete, self.complete = self.complete, False      # Ctrl-C may come while it is saved
         try:
             self.save()

@@ -3,6 +3,7 @@
 Estimators, the command line and races resolve their parameters here.
 """
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -176,7 +177,7 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
         if not isinstance(rows, WovenRows):
             raise ValueError("Solver 'bit-centred' needs woven rows (`bitstep quantize --woven`, "
                              f"bitstep.quantization.weave_rows), not encoding {rows.encoding!r}")
-        step = centred_step(rows) if step == "auto" else step
+        step = centred_step(rows, objective.loss, objective.l2) if step == "auto" else step
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f"step must be 'auto' or a positive number, not {step!r}")
@@ -191,10 +192,11 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
 
 def check_centred(objective: Objective, batch: int, schedule: Any) -> None:
     """Raise ValueError unless an objective can be trained by solver ``bit-centred``."""
-    if not objective.rule.quadratic or objective.proximal:
-        raise ValueError("Solver 'bit-centred' is for the squared error, with l2 alone; choose "
-                         "solver 'sgd' for another loss, l1 or box, not "
-                         f"{objective.rule.name!r}, l1={objective.l1:g} and box={objective.box}")
+    if not math.isfinite(objective.rule.curvature) or objective.proximal:
+        raise ValueError("Solver 'bit-centred' is for smooth losses (squared_error, squared_hinge "
+                         "and log_loss), with l2 alone; choose solver 'sgd' for the hinge, l1 or "
+                         f"box, not {objective.rule.name!r}, l1={objective.l1:g} and "
+                         f"box={objective.box}")
     if batch != 1 or not (isinstance(schedule, str) and schedule in ("inverse", "constant")):
         raise ValueError("Solver 'bit-centred' has batches of 1 and one step for all outer steps; "
                          f"leave batch and schedule out, not {batch} and {schedule!r}")

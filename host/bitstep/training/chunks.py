@@ -5,9 +5,11 @@ that differ.
 import warnings
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from bitstep.data.blocks import row_blocks
 from bitstep.quantization import column_ranges
 from bitstep.quantization.bounds import Bounds, ClippingWarning, describe_outside, fixed_bounds
 
@@ -20,7 +22,7 @@ class Clipped:
 
     Attributes
     ----------
-    values : ndarray of float, shape (n_rows, n_columns)
+    values : ndarray of float or RowView, shape (n_rows, n_columns)
     bounds : Bounds
         Those in effect.
     count : int
@@ -31,21 +33,21 @@ class Clipped:
         Of a scaler, see :class:`bitstep.quantization.Scaler`.
     """
 
-    values: np.ndarray
+    values: Any
     bounds: Bounds
     count: int
     outside: str
     clip: np.ndarray | None = None
 
 
-def clipped(values: np.ndarray, name: str, *, before: Bounds | None = None,
+def clipped(values: Any, name: str, *, before: Bounds | None = None,
             given: Bounds | None = None, rows_before: int = 0,
             symmetric: bool = False, clip: np.ndarray | None = None) -> Clipped:
     """Settle the bounds of columns, and clip the columns to them.
 
     Parameters
     ----------
-    values : ndarray of float, shape (n_rows, n_columns)
+    values : ndarray of float or RowView, shape (n_rows, n_columns)
         Finite.
     name : str
         Name of the values in messages.
@@ -60,10 +62,12 @@ def clipped(values: np.ndarray, name: str, *, before: Bounds | None = None,
     if clip is not None:
         values, cut = Bounds(*clip).clip(values)
         beyond = int(cut.sum())
-    bounds = fixed_bounds(Bounds(*column_ranges(values)), before=before, given=given,
-                          growing=rows_before < RANGE_ROWS, symmetric=symmetric)
+    seen = Bounds(*column_ranges(values))
+    bounds = fixed_bounds(seen, before=before, given=given, growing=rows_before < RANGE_ROWS,
+                          symmetric=symmetric)
     within, outside = bounds.clip(values)
-    text = describe_outside(values, bounds, outside, name) if outside.any() else ""
+    text = describe_outside(values.size, seen, bounds, outside, name) if outside.any() \
+        else ""
     return Clipped(within, bounds, beyond + int(outside.sum()), text, clip)
 
 
@@ -107,12 +111,20 @@ def opened_model(coef: np.ndarray, intercept: np.ndarray, before: Bounds,
     return np.where(opened, 0.0, coef), intercept + moved
 
 
-def fingerprint(features: np.ndarray) -> int:
-    """A number from 0 to 2**32 - 1 that equal rows share."""
-    return zlib.crc32(np.ascontiguousarray(features).data)
+def fingerprint(features: Any) -> int:
+    """A number from 0 to 2**32 - 1 that equal rows share.
+
+    Parameters
+    ----------
+    features : ndarray of float or RowView, shape (n_rows, n_features)
+    """
+    found = 0
+    for _, start, stop in row_blocks(*features.shape):
+        found = zlib.crc32(np.ascontiguousarray(features[start:stop]).data, found)
+    return found
 
 
-def chunk_seed(seed: int, features: np.ndarray, first: int) -> int:
+def chunk_seed(seed: int, features: Any, first: int) -> int:
     """Seed for the draws of a chunk.
 
     With one seed for all of them, row i of every chunk would be rounded by the same random numbers,
@@ -123,7 +135,7 @@ def chunk_seed(seed: int, features: np.ndarray, first: int) -> int:
     ----------
     seed : int
         At least 0.
-    features : ndarray of float, shape (n_rows, n_features)
+    features : ndarray of float or RowView, shape (n_rows, n_features)
     first : int
         :func:`fingerprint` of the first rows.
     """

@@ -34,13 +34,13 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
     Raises
     ------
     ModelFileError
-        If its classes are not numbers, which is all that a file holds.
+        If its classes are neither numbers nor strings, which is all that a file holds.
     """
     classes = np.asarray(getattr(estimator, "classes_", np.zeros(0)))
-    numbers = classes.astype(np.float64) if classes.dtype.kind in "iufb" else None
-    if numbers is None or not np.array_equal(numbers.astype(classes.dtype), classes):
-        raise ModelFileError("The classes must be numbers that fit 64-bit floating point to be "
-                             f"saved in a model file, not {classes[0]!r}; number them")
+    stored = classes.astype(np.float64) if classes.dtype.kind in "iufb" else _names(classes)
+    if stored is None or not np.array_equal(stored.astype(classes.dtype), classes):
+        raise ModelFileError("The classes must be strings, or numbers that fit 64-bit floating "
+                             f"point, to be saved in a model file, not {classes[0]!r}; number them")
     learned = {name: value for name, value in vars(estimator).items()
                if name.endswith("_") and not name.startswith("_") and name not in ARRAYS}
     config = {
@@ -52,9 +52,9 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
             "parameters": {name: _stored(value) for name, value in estimator.get_params().items()
                            if _is_plain(value)},
             "learned": {name: _stored(value) for name, value in learned.items()},
-            "class_type": classes.dtype.name,
+            "class_type": classes.dtype.str if classes.dtype.kind == "U" else classes.dtype.name,
             "rows": [rows.bits, rows.encoding, rows.refetch, rows.levels]}}
-    return LinearModel(np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_), numbers,
+    return LinearModel(np.atleast_2d(estimator.coef_), np.atleast_1d(estimator.intercept_), stored,
                        config, estimator.clip_range_)
 
 
@@ -97,11 +97,17 @@ def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, R
     for name, value in learned.items():
         setattr(estimator, name, _restored(value))
     if task == "classification":
-        estimator.classes_ = model.classes.astype(own["class_type"] if own else np.float64)
+        estimator.classes_ = model.classes.astype(own["class_type"]) if own else model.classes
     rows: Any = own["rows"] if own else [config.get(name) for name in (
         "bits", "encoding", "refetch", "levels")]
     return model, RowChoice(bits=rows[0], encoding=rows[1], refetch=bool(rows[2]),
                             levels=rows[3] or "uniform")
+
+
+def _names(classes: np.ndarray) -> np.ndarray | None:
+    """Classes as an array of strings; None if they are none."""
+    strings = all(isinstance(one, str) and not one.endswith("\0") for one in classes.tolist())
+    return classes.astype(str) if strings else None
 
 
 def _parameters(config):
@@ -123,7 +129,7 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(_is_plain(item) for item in value)
     if isinstance(value, dict):
-        return all(isinstance(name, str) and _is_plain(item) for name, item in value.items())
+        return all(_is_plain(part) for item in value.items() for part in item)
     return value is None or isinstance(value, (bool, int, float, str, np.generic, np.ndarray))
 
 
@@ -138,6 +144,8 @@ def _stored(value: Any) -> Any:
     if isinstance(value, list):
         return [_stored(item) for item in value]
     if isinstance(value, dict):
+        if not all(isinstance(name, str) for name in value):    # as JSON's names must be
+            return {"items": [[_stored(part) for part in item] for item in value.items()]}
         return {name: _stored(item) for name, item in value.items()}
     return value
 
@@ -149,5 +157,7 @@ def _restored(value: Any) -> Any:
             return np.array(value["array"], value["type"])
         if set(value) == {"tuple"}:
             return tuple(_restored(item) for item in value["tuple"])
+        if set(value) == {"items"} and isinstance(value["items"], list):
+            return {_restored(name): _restored(item) for name, item in value["items"]}
         return {name: _restored(item) for name, item in value.items()}
     return [_restored(item) for item in value] if isinstance(value, list) else value

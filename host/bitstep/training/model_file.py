@@ -30,7 +30,7 @@ class LinearModel:
     ----------
     coef : ndarray of float64, shape (n_outputs, n_features)
     intercept : ndarray of float64, shape (n_outputs,)
-    classes : ndarray of float64, shape (n_classes,)
+    classes : ndarray of float64 or str, shape (n_classes,)
         Labels of a classification; empty for a regression, which has an output for each target.
         Two classes have one output, whose positive values mean ``classes[1]``; more have one
         output each.
@@ -78,7 +78,8 @@ class LinearModel:
 
         Returns
         -------
-        ndarray of float64, shape (n_rows,), or (n_rows, n_outputs) of several targets
+        ndarray of float64, shape (n_rows,), or (n_rows, n_outputs) of several targets; of classes
+        their type
 
         Raises
         ------
@@ -97,8 +98,14 @@ class LinearModel:
     def save(self, path: str | Path) -> None:
         """Write a model file (NumPy's .npz; whole, or not at all)."""
         KIND.write(path, {"n_features": self.n_features, "config": self.config},
-                   {name: np.asarray(getattr(self, name), np.float64)
+                   {name: _stored(getattr(self, name))
                     for name in (*ARRAYS, *(["clip"] if self.clip is not None else []))})
+
+
+def _stored(array: Any) -> np.ndarray:
+    """An array as a file holds it: of strings, or of float64."""
+    array = np.asarray(array)
+    return array if array.dtype.kind == "U" else array.astype(np.float64)
 
 
 def is_model(path: str | Path) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.results import RunResult
+from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import QuantizedDataset, Scaler
 from bitstep.training.counters import sum_counters
 from bitstep.training.objective import Objective, Training
@@ -41,6 +42,8 @@ def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], i
     of each output's epochs.
     """
     runs = list(zip(plans, results, strict=True))
+    first = plans[0].job
+    layout = WovenLayout(first.n_features)
     epochs = min(result.epochs_done for result in results)
     weights = np.stack([made.units.weights(result.models)[:epochs] for made, result in runs],
                        axis=1)
@@ -54,7 +57,10 @@ def collect_model(scaler: Scaler, plans: list[Plan], results: list[RunResult], i
         model_range=max(made.model_range for made in plans), interrupted=interrupted,
         epoch_cycles=_epoch_cycles(results, epochs),
         planes=None if planes is None
-        else np.array([one[:epochs] for one in planes]).T.reshape(epochs, -1))
+        else np.array([one[:epochs] for one in planes]).T.reshape(epochs, -1),
+        bytes_read=None if planes is None else np.array([
+            [layout.bytes_read(first.n_rows, taken) for taken in one[:epochs]]
+            for one in planes], np.int64).sum(axis=0))
 
 
 def _epoch_cycles(results, epochs):

@@ -71,21 +71,36 @@ class PrecisionRunner(Device):
     Attributes
     ----------
     planes : list of int
-        Planes of the finished epochs. A later job goes on after them.
+        Planes of the finished epochs, of those of :meth:`go_on`, too.
     """
 
     def __init__(self, device: Device, entries: Mapping[int, tuple[EpochSteps, ...]]):
         self.device, self._entries = device, entries
         self.name, self.config, self.clock_hz = device.name, device.config, device.clock_hz
         self.planes: list[int] = []
-        self._rule = PlaneRule()
+        self._rule, self._earlier = PlaneRule(), 0
+
+    def go_on(self, job: TrainingJob, earlier: RunResult) -> None:
+        """Take in the epochs that a job has had, before :meth:`train` gets those that are left."""
+        self.planes, self._rule, self._earlier = [], PlaneRule(), earlier.epochs_done
+        words = [*job.model.tolist(), int(job.intercept)]
+        for model, intercept in zip(earlier.models, earlier.intercepts, strict=True):
+            words = self._see(words, model, intercept)
+
+    def _see(self, before: list[int], model: np.ndarray, intercept: int) -> list[int]:
+        """Take in an epoch's model; its words."""
+        after = [*model.tolist(), int(intercept)]
+        self.planes.append(self._rule.planes)
+        self._rule.see([new - old for new, old in zip(after, before, strict=True)])
+        return after
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
               on_models: Callable[[RunResult], None] | None = None,
               on_words: OnWords | None = None) -> RunResult:
         """Run a job; see :meth:`bitstep.pipeline.device.Device.train`."""
-        first, rule = len(self.planes), self._rule
+        if not self._earlier:
+            self.planes, self._rule = [], PlaneRule()
         done: list[RunResult] = []
         words = [*job.model.tolist(), int(job.intercept)]
 
@@ -95,7 +110,8 @@ class PrecisionRunner(Device):
 
         try:
             for number in range(len(job.epochs)):
-                one = replace(job, epochs=(self._entries[rule.planes][first + number],),
+                entry = self._entries[self._rule.planes][self._earlier + number]
+                one = replace(job, epochs=(entry,),
                               model=np.array(words[:-1], np.int32), intercept=words[-1])
                 try:
                     done.append(self.device.train(one, timeout_s=timeout_s))
@@ -104,10 +120,7 @@ class PrecisionRunner(Device):
                 except RunError as error:
                     error.result = result()
                     raise
-                after = [*done[-1].models[-1].tolist(), int(done[-1].intercepts[-1])]
-                self.planes.append(rule.planes)
-                rule.see([new - old for new, old in zip(after, words, strict=True)])
-                words = after
+                words = self._see(words, done[-1].models[-1], done[-1].intercepts[-1])
                 if on_epoch:
                     on_epoch(len(done))
                 if on_models:

@@ -14,6 +14,7 @@ from bitstep.quantization import QuantizedRows, WovenRows
 
 SCHEDULES = ("constant", "inverse", "inverse-sqrt")
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
+CENTRED_PERIOD = 8          # T, rows between two corrections of bit-centred inner passes
 
 
 def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float | None,
@@ -151,18 +152,24 @@ def automatic_step(rows: QuantizedRows | WovenRows, batch: int = 1, fit_intercep
     return min(step, rule.max_step)
 
 
-def centred_step(rows: WovenRows) -> float:
+def centred_step(rows: WovenRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0.0) -> float:
     """A step that suits the inner passes of bit-centred training, in scaled feature space.
 
-    It is 0.5 / R, with R the mean of |u|^2 over no more than 2,048 rows, and the intercept's 1.
+    It is 0.5 / (L R), with R the mean of |u|^2 over no more than 2,048 rows, and the intercept's 1,
+    and L the Lipschitz constant of the loss's derivative: 1, or 1/4 of the logistic loss. It is at
+    most 0.5 / (T l2), with T the rows between two corrections, which take l2 in.
 
     Parameters
     ----------
     rows : WovenRows
+    loss : Loss
+        A smooth one.
+    l2 : float
     """
     pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
     sample, _ = rows.levels(pick)
-    return 0.5 / (float((sample ** 2).sum(axis=1).mean()) + 1)
+    bend = LOSSES[loss].curvature * (float((sample ** 2).sum(axis=1).mean()) + 1)
+    return 0.5 / max(bend, CENTRED_PERIOD * l2)
 
 
 def _largest_eigenvalue(sample):

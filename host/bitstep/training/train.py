@@ -82,12 +82,12 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :func:`bitstep.training.planning.plan`.
     """
     if training.solver == "bit-centred":
-        _check_whole(training, first_epoch, checkpoint)
         return train_centred(outputs, device, config, objective, training,
                              starts=starts_of(outputs, initial), first_epoch=first_epoch,
-                             timeout_s=timeout_s, on_epoch=on_epoch)
-    if training.planes == "auto":
-        _check_whole(training, first_epoch, checkpoint)
+                             timeout_s=timeout_s, on_epoch=on_epoch, checkpoint=checkpoint)
+    if training.planes == "auto" and first_epoch:
+        raise ValueError("Planes 'auto' depend on the epochs before, which a training that goes on "
+                         "from a model does not know; give it a list of planes")
     plans, runners = _runners(device, partial(plans_of, outputs, config, objective,
                                               initial=initial, first_epoch=first_epoch), training)
     on_words, best = words_shown(on_epoch, plans), None
@@ -131,14 +131,6 @@ def _planes_of(runners: Sequence[Device], training: Any, first_epoch: int) -> li
         return None
     return [runner.planes if isinstance(runner, PrecisionRunner) else training.planes[first_epoch:]
             for runner in runners]
-
-
-def _check_whole(training, first_epoch, checkpoint):
-    """Raise ValueError for a training that is not one run from its first epoch to its last."""
-    if checkpoint is not None or (first_epoch and training.planes == "auto"):
-        raise ValueError("Solver 'bit-centred' and planes 'auto' need a training that runs at one "
-                         "go, since they depend on epochs before; give no checkpoint, and a list "
-                         "of planes to a training that goes on")
 
 
 def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,

@@ -40,6 +40,12 @@ class TrainedModel:
     best : int or None
         Epoch, counted from 0, whose model is to be kept; None: the last one
         (:mod:`bitstep.training.scores.stopping`).
+    bytes_read : ndarray of int64, shape (epochs_done,), or None
+        Bytes of woven rows that each epoch read, the sum over the outputs, without labels; None
+        for other rows. Of solver ``bit-centred`` with all its full passes.
+    gradients : ndarray of float64, shape (epochs_done, n_outputs), or None
+        Of solver ``bit-centred``: largest component of the gradient after each outer step, as a
+        multiple of that at the model which training started from.
     """
 
     coefs: np.ndarray
@@ -54,6 +60,8 @@ class TrainedModel:
     interrupted: bool = False
     epoch_cycles: np.ndarray | None = None
     planes: np.ndarray | None = None
+    bytes_read: np.ndarray | None = None
+    gradients: np.ndarray | None = None
     best: int | None = None
 
     @property
@@ -65,6 +73,32 @@ class TrainedModel:
     def kept(self) -> int:
         """Epoch of the model to keep, counted from 0."""
         return self.epochs_done - 1 if self.best is None else self.best
+    def facts(self) -> list[dict[str, Any]]:
+        """One entry an epoch, empty for rows that are not woven: ``planes`` and ``bytes_read``,
+        and of solver ``bit-centred`` ``gradient``, the largest of the outputs.
+        """
+        entries: list[dict[str, Any]] = [{} for _ in range(self.epochs_done)]
+        if self.planes is not None and self.bytes_read is not None:
+            for entry, planes, read in zip(entries, self.planes.tolist(), self.bytes_read.tolist(),
+                                           strict=True):
+                entry |= {"planes": planes[0] if len(planes) == 1 else planes, "bytes_read": read}
+        if self.gradients is not None:
+            for entry, gradients in zip(entries, self.gradients, strict=True):
+                entry["gradient"] = float(gradients.max())
+        return entries
+
+    def short_of(self, tol: float) -> str | None:
+        """A sentence if solver ``bit-centred`` ended before the gradient was as small as asked
+        for; None if it did not, or if nothing was asked for.
+        """
+        if not tol or self.gradients is None or self.interrupted:
+            return None
+        gradient = float(self.gradients[-1].max())
+        if gradient <= tol:
+            return None
+        return (f"the gradient is {gradient:.2g} times that of the first model after "
+                f"{self.epochs_done} outer steps, not {tol:g} times (tol): give more epochs or "
+                "more planes, a larger l2 where a plane separates the classes, or a larger tol")
 
 
 def in_feature_units(scaler: Scaler, weights: np.ndarray, intercepts: np.ndarray,

@@ -14,7 +14,8 @@ from bitstep.cli.options import (
 )
 from bitstep.cli.progress import StatusLine
 from bitstep.cli.request import usage_error
-from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.config import CYCLES_PER_UPDATE, FLOAT_BITS
+from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import ENCODINGS
 from bitstep.training.choices import ChoiceError, resolve_rows
 from bitstep.training.models import MODELS
@@ -66,6 +67,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     racers.add_argument("--refetch", action="store_true",
                         help="svm: rows are fetched again where their codes leave them open")
     add_lookahead_option(racers)        # type: ignore[arg-type]
+    racers.add_argument("--cycles-per-update", type=int, metavar="N", help="of the quantized "
+                        "pipelines: 2, or 4 for a fast clock; logistic: 6 (default: the least)")
     racers.add_argument("--float", action=argparse.BooleanOptionalAction, default=True,
                         help="the pipeline of floating-point rows takes part (default: yes)")
     racers.add_argument("--cpu", nargs="*", choices=CPU_METHODS, metavar="C",
@@ -147,6 +150,11 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
     from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
     from bitstep_lab.races.run_store import machine
     kind = MODELS[model]
+    allowed = CYCLES_PER_UPDATE[LOSSES[kind.loss].solver]
+    if arguments.cycles_per_update not in (None, *allowed):
+        raise UsageError(f"--cycles-per-update of --model {model} must be "
+                         f"{'one of ' * (len(allowed) > 1)}{', '.join(map(str, allowed))}, not "
+                         f"{arguments.cycles_per_update}")
     found: list[Any] = [FLOAT] if arguments.float else []
     encodings = arguments.encoding or [kind.encoding]
     for encoding in encodings:
@@ -159,7 +167,8 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
             except ChoiceError as error:
                 raise usage_error(error, arguments, encoding=encoding, model=model) from error
             found.append(Pipeline(bits=bits, encoding=encoding, refetch=rows.refetch,
-                                  lookahead=arguments.lookahead))
+                                  lookahead=arguments.lookahead,
+                                  cycles_per_update=arguments.cycles_per_update))
     threads = arguments.threads or sorted({1, machine()["cores"]})
     for method in arguments.cpu:
         if method == "sklearn":

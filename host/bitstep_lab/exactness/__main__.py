@@ -4,24 +4,32 @@ import argparse
 
 import numpy as np
 
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.registers import Loss
 from bitstep_lab.exactness.curves import GOAL, MARKS, Curve, curves
-from bitstep_lab.exactness.problems import HELD_OUT, SETS, problem
+from bitstep_lab.exactness.problems import CLASS_SETS, HELD_OUT, SETS, problem
 
 
 def main() -> None:
     """Print a Markdown table for each set."""
     parser = argparse.ArgumentParser(
         prog="python -m bitstep_lab.exactness",
-        description="Distance to the optimum of least squares by bytes of rows read, of "
-        "bit-centred training, of scheduled precision, of fixed bits, and of SGD and SVRG in "
-        "float. Needs numba.")
-    parser.add_argument("--sets", nargs="+", metavar="SET", default=SETS,
-                        help=f"of {', '.join((*SETS, *HELD_OUT))} (default: the first "
-                        f"{len(SETS)})")
+        description="Distance to the optimum by bytes of rows read, of bit-centred training, of "
+        "scheduled precision, of fixed bits, and of SGD, SVRG and SAGA in float. Needs numba.")
+    losses = [LOSSES[loss].name for loss in (
+        Loss.LEAST_SQUARES, Loss.LOGISTIC, Loss.SQUARED_HINGE)]
+    parser.add_argument("--loss", choices=losses, default=losses[0],
+                        help=f"default: {losses[0]}; the others have l2 = 1 / rows")
+    parser.add_argument("--sets", nargs="+", metavar="SET",
+                        help=f"of {', '.join((*SETS, *HELD_OUT))}; with another loss of "
+                        f"{', '.join(CLASS_SETS)} (default: the first {len(SETS)}, or these)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N",
+                        help="of the order of rows, and of generated ones (default: 0)")
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets")
     options = parser.parse_args()
-    for name in options.sets:
-        chosen = problem(name, options.data_home)
+    loss = next(one for one, rule in LOSSES.items() if rule.name == options.loss)
+    for name in options.sets or (CLASS_SETS if LOSSES[loss].signs else SETS):
+        chosen = problem(name, options.data_home, options.seed, loss)
         rows, features = chosen.features.shape
         print(f"\n**{name}** ({rows:,} x {features:,}"
               + (f", {chosen.targets.shape[1]} classes" if chosen.targets.shape[1] > 1 else "")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.devices import default_device, open_device
+from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import (
     QuantizedDataset,
@@ -16,7 +17,9 @@ from bitstep.quantization import (
     sign_labels,
     weave_rows,
 )
-from bitstep.training.bit_centred import BitCentred, BitCentredRun
+from bitstep.training.bit_centred import BitCentredRun
+from bitstep.training.bit_centred_smooth import SmoothRun
+from bitstep.training.centred_passes import BitCentred
 from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
@@ -75,16 +78,18 @@ def curves(problem: Problem, *, float_baselines: bool = True) -> Iterator[Curve]
         True for SGD and SVRG in float, whose steps are chosen by their result.
     """
     woven = weave_rows(problem.features)
-    outer = 30
+    outer = 30 if LOSSES[problem.loss].quadratic else 60
     for planes in (2, 3, 4):
         yield centred(problem, woven, f"bit-centred, {planes} bits", [planes] * outer)
     yield centred(problem, woven, "bit-centred, 2, 2, then 4 bits", [2, 2] + [4] * (outer - 2))
     yield schedule(problem, woven)
-    for bits in (4, 8):
+    for bits in (4, 8) if LOSSES[problem.loss].quadratic else (8,):
         yield fixed(problem, bits)
     if float_baselines:
         yield best_sgd(problem)
         yield best_svrg(problem)
+        if not LOSSES[problem.loss].quadratic:
+            yield best_saga(problem)
 
 
 def _outputs(problem: Problem, rows: QuantizedRows | WovenRows) -> list[QuantizedDataset]:
@@ -92,16 +97,22 @@ def _outputs(problem: Problem, rows: QuantizedRows | WovenRows) -> list[Quantize
                              else sign_labels(column)) for column in problem.targets.T]
 
 
+def _objective(problem: Problem) -> Objective:
+    return Objective(loss=problem.loss, l2=problem.l2)
+
+
 def centred(problem: Problem, rows: WovenRows, name: str, planes: Sequence[int]) -> Curve:
     """Bit-centred training with default step, until far below the goal."""
-    outputs, objective = _outputs(problem, rows), Objective()
+    outputs, objective = _outputs(problem, rows), _objective(problem)
     config = pipeline_of(rows, objective)
+    kind = BitCentredRun if objective.rule.quadratic else SmoothRun
     found: list[list[np.ndarray]] = []
     read: list[list[int]] = []
     with open_device(default_device(), config) as device:
         for data in outputs:
-            choice = BitCentred(planes=planes, step=centred_step(rows), tol=1e-9)
-            states = list(BitCentredRun(data, device, config, objective, choice).steps())
+            choice = BitCentred(planes=planes, tol=1e-9,
+                                step=centred_step(rows, problem.loss, problem.l2))
+            states = list(kind(data, device, config, objective, choice).steps())
             found.append([np.append(one.weights, one.intercept + data.label_offset)
                           for one in states])
             read.append([one.bytes_read for one in states])
@@ -114,7 +125,7 @@ def centred(problem: Problem, rows: WovenRows, name: str, planes: Sequence[int])
 
 def schedule(problem: Problem, rows: WovenRows) -> Curve:
     """SGD whose planes are chosen as it goes, with the automatic step."""
-    outputs, objective = _outputs(problem, rows), Objective()
+    outputs, objective = _outputs(problem, rows), _objective(problem)
     training = resolve_training(rows, objective, epochs=FLOAT_EPOCHS, planes="auto")
     config = pipeline_of(rows, objective)
     with open_device(default_device(), config) as device:
@@ -127,8 +138,12 @@ def schedule(problem: Problem, rows: WovenRows) -> Curve:
 
 
 def fixed(problem: Problem, bits: int) -> Curve:
-    """SGD on compensated codes of fixed bits, with the automatic step."""
-    rows, objective = quantize_rows(problem.features, bits=bits), Objective()
+    """SGD on codes of fixed bits, compensated or of the loss's default encoding, with the automatic
+    step.
+    """
+    objective = _objective(problem)
+    encoding = "compensated" if objective.rule.quadratic else "stochastic"
+    rows = quantize_rows(problem.features, bits=bits, encoding=encoding)
     training = resolve_training(rows, objective, epochs=FLOAT_EPOCHS)
     config = pipeline_of(rows, objective)
     with open_device(default_device(), config) as device:
@@ -143,11 +158,12 @@ def best_sgd(problem: Problem) -> Curve:
     found = []
     for step in floats.STEPS:
         for decay in (False, True):
-            models = floats.sgd(problem.design, problem.targets, step / _mean_square(problem),
-                                decay=decay, epochs=FLOAT_EPOCHS)
+            models = floats.sgd(problem.design, problem.targets, step / _bend(problem),
+                                decay=decay, epochs=FLOAT_EPOCHS, loss=problem.loss,
+                                l2=problem.l2)
             excess = problem.excess(models)
             found.append(Curve("float SGD", np.arange(1.0, FLOAT_EPOCHS + 1), excess,
-                               f"step {step:g} / R{' / epoch' if decay else ''}"))
+                               f"step {step:g} / {_norm(problem)}{' / epoch' if decay else ''}"))
     return min(found, key=lambda curve: np.nan_to_num(curve.at(20), nan=np.inf))
 
 
@@ -156,19 +172,42 @@ def best_svrg(problem: Problem) -> Curve:
     found = []
     for step in floats.STEPS:
         for inner in floats.INNER:
-            models = floats.svrg(problem.design, problem.targets, step / _mean_square(problem),
-                                 inner=inner, epochs=SVRG_EPOCHS)
+            models = floats.svrg(problem.design, problem.targets, step / _bend(problem),
+                                 inner=inner, epochs=SVRG_EPOCHS, loss=problem.loss,
+                                 l2=problem.l2)
             found.append(Curve("float SVRG", (1.0 + inner) * np.arange(1, len(models) + 1),
-                               problem.excess(models), f"step {step:g} / R, {inner} inner passes"))
+                               problem.excess(models),
+                               f"step {step:g} / {_norm(problem)}, {inner} inner passes"))
+    return _first(found)
+
+
+def best_saga(problem: Problem) -> Curve:
+    """Float SAGA, of all steps that which reaches the goal first."""
+    # The derivative of every row is read and written, too.
+    epoch = 1 + 2 / problem.features.shape[1]
+    return _first([Curve("float SAGA", epoch * np.arange(1, SVRG_EPOCHS + 1), problem.excess(
+        floats.saga(problem.design, problem.targets, step / _bend(problem), epochs=SVRG_EPOCHS,
+                    loss=problem.loss, l2=problem.l2)), f"step {step:g} / {_norm(problem)}")
+        for step in floats.STEPS])
+
+
+def _first(found: list[Curve]) -> Curve:
+    """The curve that reaches the goal first."""
     return min(found, key=lambda curve: (curve.goal(), np.nan_to_num(curve.at(20), nan=np.inf)))
+
+
+def _norm(problem: Problem) -> str:
+    bend = LOSSES[problem.loss].curvature
+    return "R" if bend == 1 else f"({bend:g} R)"
 
 
 def _models(model) -> np.ndarray:
     return np.concatenate([model.weights, model.scaled_intercepts[..., None]], axis=2)
 
 
-def _mean_square(problem: Problem) -> float:
-    return float((problem.design ** 2).sum(axis=1).mean())
+def _bend(problem: Problem) -> float:
+    """Curvature of the loss times the mean squared norm of a row."""
+    return LOSSES[problem.loss].curvature * float((problem.design ** 2).sum(axis=1).mean())
 
 
 def _float_bytes(problem: Problem) -> float:

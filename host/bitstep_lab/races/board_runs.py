@@ -136,7 +136,7 @@ class _Entry:
                              seed=race.seed, fine_rows=contestant.refetch,
                              levels=contestant.levels)
         objective = Objective(loss=race.kind.loss, l2=race.l2, refetch=contestant.refetch)
-        return cls(race.outputs(rows), objective, _config(rows, objective, contestant.lookahead),
+        return cls(race.outputs(rows), objective, _config(rows, objective, contestant),
                    # The clock times the epochs of one run, so corrections stay within them.
                    Training(steps=task.steps, batch=contestant.batch or task.batch,
                             correction_period="within"),
@@ -173,13 +173,15 @@ def _measured(counters: dict[str, Any], cycles: np.ndarray, clock_hz: float) -> 
             "gbps": counters["bytes_read"] / (cycles[-1] / clock_hz) / 1e9}
 
 
-def _config(rows: QuantizedRows, objective: Objective, lookahead: int | str) -> PipelineConfig:
+def _config(rows: QuantizedRows, objective: Objective, contestant: Pipeline) -> PipelineConfig:
     """Pipeline of a contestant; ``auto`` has the look-ahead for rows of any length, so that there
     are fewer boards to compile.
     """
-    if lookahead == "auto":
-        return pipeline_of(rows, objective, 0).with_lookahead()
-    return pipeline_of(rows, objective, lookahead)
+    ahead, cycles = contestant.lookahead, contestant.cycles_per_update
+    config = pipeline_of(rows, objective, 0 if ahead == "auto" else ahead)
+    if cycles is not None:
+        config = replace(config, cycles_per_update=cycles)
+    return config.with_lookahead() if ahead == "auto" else config
 
 
 def _bytes_moved(outputs: list[QuantizedDataset]) -> int:

@@ -41,6 +41,8 @@ class Pipeline:
         None: the race's.
     refetch : bool
     levels : {"uniform", "optimal"}
+    cycles_per_update : int or None
+        None: the least that the pipeline's solver has.
     """
 
     bits: int
@@ -49,6 +51,7 @@ class Pipeline:
     batch: int | None = None
     refetch: bool = False
     levels: str = "uniform"
+    cycles_per_update: int | None = None
 
     @property
     def name(self) -> str:
@@ -61,6 +64,8 @@ class Pipeline:
             text += ", refetching"
         if self.lookahead != "auto":
             text += f", look-ahead {self.lookahead}"
+        if self.cycles_per_update is not None:
+            text += f", {self.cycles_per_update} cycles an update"
         return text if self.batch is None else f"{text}, batch {self.batch}"
 
 

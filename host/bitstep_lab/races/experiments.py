@@ -269,6 +269,7 @@ def pipelines_of(chosen: Sequence[Experiment], *, rtl: bool) -> int:
             if isinstance(one, Pipeline):
                 kinds.add((profile(experiment.profile).bus_width, one.bits,
                            ENCODINGS[one.encoding].row_format, one.lookahead, one.refetch,
-                           one.levels, LOSSES[MODELS[experiment.model].loss].solver,
+                           one.levels, one.cycles_per_update,
+                           LOSSES[MODELS[experiment.model].loss].solver,
                            COLUMNS.get(experiment.data, 0) > 4096))
     return len(kinds)

@@ -13,7 +13,10 @@ from bitstep.pipeline.config import (
     MODEL_WIDTH,
 )
 from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.woven import PLANES
 from bitstep_hw.parts.dither import KEY_WIDTH
+
+INTERCEPT_WIDTH = 17        # bits of the register INTERCEPT_LEVEL
 
 
 class RunRegisters(wiring.Signature):
@@ -38,7 +41,7 @@ class RunRegisters(wiring.Signature):
             "batch": Out(32), "lookahead": Out(range(MAX_LOOKAHEAD + 1)),
             "correction_period": Out(32), "proximal_period": Out(32),
             "loss": Out(Loss), "label_shift": Out(range(MAX_LABEL_SHIFT + 1)),
-            "intercept_level": Out(8), "box_limit": Out(MODEL_WIDTH - 1),
+            "intercept_level": Out(INTERCEPT_WIDTH), "box_limit": Out(MODEL_WIDTH - 1),
             "cell_half_levels": Out(range(MAX_CELL_HALF_LEVELS + 1)), "lookahead_margin": Out(32),
             "fine_address": Out(64),
         })
@@ -57,6 +60,8 @@ class EpochSteps(wiring.Signature):
         Soft threshold of a proximal step, in units of a model word.
     key : Out
         Key of the epoch's dither.
+    planes : Out
+        Bit planes that are read of woven rows; 0 for others.
     """
 
     def __init__(self):
@@ -65,4 +70,5 @@ class EpochSteps(wiring.Signature):
             "correction_mantissa": Out(MANTISSA_WIDTH),
             "correction_shift": Out(range(MAX_SHIFT + 1)),
             "threshold": Out(MODEL_WIDTH - 1), "key": Out(KEY_WIDTH),
+            "planes": Out(range(PLANES + 1)),
         })

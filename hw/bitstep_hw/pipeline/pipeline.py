@@ -177,10 +177,11 @@ class Pipeline(wiring.Component):
         """Products with the rows before and with the model."""
         correlator, dot_product, levels = self.correlator, self.dot_product, self.levels
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
-        level, square = Signal(FLOAT_GUARD + 1), Signal(FLOAT_GUARD + 1)
+        level, square = Signal(FLOAT_GUARD + 1), Signal.like(correlator.intercept_square)
+        one = self.run.intercept_level[:self.config.intercept_width]
         fraction = FLOAT_GUARD if self.config.row_format == "float32" else 0
-        m.d.comb += level.eq(self.run.intercept_level << fraction)
-        m.d.sync += square.eq(self.run.intercept_level[:7] * level)
+        m.d.comb += level.eq(one << fraction)
+        m.d.sync += square.eq((one if self.config.row_format == "woven" else one[:7]) * level)
         m.d.comb += [
             correlator.valid.eq(slot.valid), correlator.first.eq(slot.first),
             correlator.last.eq(slot.last), correlator.skip.eq(slot.skip),

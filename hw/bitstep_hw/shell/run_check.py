@@ -5,12 +5,21 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_CELL_HALF_LEVELS
+from bitstep.pipeline.config import MAX_CELL_HALF_LEVELS, WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.woven import GROUP
 from bitstep_hw.shell.register_bank import WRITABLE
+from bitstep_hw.woven.sizes import GROUPS_WIDTH, UNIT_GROUPS, WovenSizes
 
 REGISTERS_LAYOUT = data.StructLayout({
     name: sum(part.width for part in parts) for name, parts in WRITABLE.items()})
+
+
+def woven_sizes(config):
+    """Return the members with sizes of woven rows, if these are what a pipeline reads."""
+    if config.row_format != WOVEN:
+        return {}
+    return {"plane_units": Out(GROUPS_WIDTH), "last_groups": Out(range(config.lanes // GROUP + 1))}
 
 
 class RunCheck(wiring.Component):
@@ -35,11 +44,15 @@ class RunCheck(wiring.Component):
     bad : Out(1)
         This pipeline cannot run what the registers ask for.
     row_beats, model_beats : Out(32)
-        Beats of an epoch's rows; 64-bit beats of a model.
+        Beats of an epoch's rows, of woven rows units of 64 bytes in one of their planes; 64-bit
+        beats of a model.
     level_tables_beats : Out(32)
         64-bit beats of the tables of levels; 0 for a pipeline without.
     corrects : Out(1)
         The run has corrections.
+    plane_units, last_groups : Out
+        Of woven rows: units of 64 bytes in a plane of a block, and groups of 4 values in a row's
+        last slot.
     """
 
     def __init__(self, *, config):
@@ -48,6 +61,7 @@ class RunCheck(wiring.Component):
             "registers": In(REGISTERS_LAYOUT), "start": In(1), "ready": Out(1), "bad": Out(1),
             "row_beats": Out(32), "model_beats": Out(32), "level_tables_beats": Out(32),
             "corrects": Out(1),
+            **woven_sizes(config),
         })
 
     def elaborate(self, platform):
@@ -63,9 +77,22 @@ class RunCheck(wiring.Component):
         if self.config.level_tables:
             words = self.config.table_row_words << self.config.bits     # of a beat
             m.d.sync += self.level_tables_beats.eq(registers.beats_per_row * words)
-        total = self._product(m)
+        if self.config.row_format == WOVEN:
+            total = self._count_units(m)
+        else:
+            total = self._product(m, registers.beats_per_row)
         m.d.comb += [self.row_beats.eq(total), self.bad.eq(bad | total[32:].any())]
         return m
+
+    def _count_units(self, m):
+        """Sizes of woven rows; returns the units of a plane of all rows."""
+        m.submodules.sizes = sizes = WovenSizes(config=self.config)
+        m.d.comb += [
+            sizes.beats.eq(self.registers.beats_per_row),
+            sizes.last_lanes.eq(self.registers.last_lanes),
+            self.plane_units.eq(sizes.plane_units), self.last_groups.eq(sizes.last_groups),
+        ]
+        return (self._product(m, sizes.groups) + (UNIT_GROUPS - 1)) // UNIT_GROUPS
 
     def _wrong_numbers(self):
         """Flags of numbers that no run or not this pipeline can have."""
@@ -110,13 +137,13 @@ class RunCheck(wiring.Component):
             wrong.append(refetching)
         return wrong
 
-    def _product(self, m):
-        """Multiply rows by beats per row, a bit a cycle; returns the product."""
+    def _product(self, m, length):
+        """Multiply rows by the length of one, a bit a cycle; returns the product."""
         total, addend, factor = Signal(53), Signal(52), Signal(20)
         m.d.sync += self.ready.eq(factor[1:] == 0)
         with m.If(self.start):
             m.d.sync += [self.ready.eq(0), total.eq(0), addend.eq(self.registers.rows),
-                         factor.eq(self.registers.beats_per_row)]
+                         factor.eq(length)]
         with m.Elif(factor != 0):
             m.d.sync += [total.eq(total + Mux(factor[0], addend, 0)), addend.eq(addend << 1),
                          factor.eq(factor >> 1)]

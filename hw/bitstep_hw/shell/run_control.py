@@ -10,7 +10,7 @@ from bitstep.pipeline.registers import Error
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
-from bitstep_hw.shell.run_check import REGISTERS_LAYOUT, RunCheck
+from bitstep_hw.shell.run_check import REGISTERS_LAYOUT, RunCheck, woven_sizes
 
 TABLE_LAYOUT = data.StructLayout(dict(EPOCH_FIELDS))
 _SETTLE = 64    # cycles: longer than anything may still move in the pipeline once inputs have ended
@@ -40,7 +40,7 @@ class RunControl(wiring.Component):
         Strobes of what can go wrong.
     buses_idle, write_idle : In(1)
         Nothing under way on any bus; nothing on the writing one.
-    row_beats, model_beats, level_tables_beats : Out(32), corrects : Out(1)
+    row_beats, model_beats, level_tables_beats : Out(32), corrects : Out(1), ...
         From :class:`bitstep_hw.shell.run_check.RunCheck`.
     label_beats : In(32)
         64-bit beats of an epoch's labels.
@@ -70,7 +70,7 @@ class RunControl(wiring.Component):
             "row_error": In(1), "aux_error": In(1), "write_error": In(1), "misaligned": In(1),
             "saturated": In(3), "buses_idle": In(1), "write_idle": In(1),
             "row_beats": Out(32), "model_beats": Out(32), "level_tables_beats": Out(32),
-            "corrects": Out(1), "label_beats": In(32),
+            "corrects": Out(1), "label_beats": In(32), **woven_sizes(config),
             "i": In(stream.Signature(AUX_WIDTH)),
             "o_labels": Out(stream.Signature(AUX_WIDTH)),
             "o_model": Out(stream.Signature(AUX_WIDTH)),
@@ -102,6 +102,7 @@ class RunControl(wiring.Component):
             self.row_beats.eq(check.row_beats), self.model_beats.eq(check.model_beats),
             self.level_tables_beats.eq(check.level_tables_beats),
             self.corrects.eq(check.corrects),
+            *(getattr(self, name).eq(getattr(check, name)) for name in woven_sizes(self.config)),
             *(getattr(self.run, name).eq(self.registers[name])
               for name in self.run.signature.members),
             *(getattr(self.steps, name).eq(entry[name]) for name in self.steps.signature.members),

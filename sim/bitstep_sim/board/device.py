@@ -96,6 +96,7 @@ class SimDevice(RegisterDevice):
     """
 
     name = "sim"
+    woven = True
 
     def __init__(self, config: PipelineConfig, *, clock_hz: float = 100e6,
                  memory_latency: int = 20, memory_gbps: float | None = None,

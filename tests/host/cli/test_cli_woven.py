@@ -8,6 +8,7 @@ from command_line import train
 
 from bitstep.cli import main
 from bitstep.estimators import LowPrecisionRegressor
+from bitstep.training.checkpoint import load_checkpoint
 
 
 @pytest.fixture(name="rows")
@@ -67,6 +68,94 @@ def test_planes_resume(tmp_path, rows):
     assert report_of(tmp_path, *options, "--epochs", 4, "--resume", kept)["coef"] == whole["coef"]
 
 
+@pytest.mark.parametrize("data, options", [
+    ("diabetes", ["--solver", "bit-centred", "--planes", "1,2,4", "--l2", 0.01]),
+    ("diabetes", ["--planes", "auto", "--schedule", "constant"]),
+    ("three", ["--solver", "bit-centred", "--model", "logistic", "--l2", 0.01, "--tol", 1e-3]),
+    ("three", ["--solver", "bit-centred", "--model", "ls-svm", "--tol", 1e-4]),
+    ("three", ["--planes", "auto", "--model", "l2-svm"])])
+def test_resumed_runs_are_those_of_one_piece(tmp_path, monkeypatch, numbers, data, options):
+    """Stopped after the first epoch, after one in the middle and before the last."""
+    data = numbers[2] if data == "three" else data
+    epochs = [data, "--epochs", 7, *options]
+    whole = report_of(tmp_path, *epochs, "--out", tmp_path / "whole.npz")
+    outputs = 3 if "three" in str(data) else 1
+    done = len(whole["history"]) * outputs
+    for stop in (1, done // 2, done - 1):
+        kept = tmp_path / f"{stop}.ckpt"
+        monkeypatch.setattr("bitstep.cli.train.epoch_bar", lambda _, stop=stop: Stop(stop))
+        train(*epochs, "--checkpoint", kept)
+        monkeypatch.undo()
+        assert 0 < load_checkpoint(kept).epochs_done < done
+        again = report_of(tmp_path, *epochs, "--resume", kept, "--out", tmp_path / "parts.npz")
+        assert (tmp_path / "whole.npz").read_bytes() == (tmp_path / "parts.npz").read_bytes()
+        assert again["history"] == whole["history"]
+        assert again["counters"]["beats"] == whole["counters"]["beats"]
+        assert load_checkpoint(kept).finished
+    monkeypatch.setattr("bitstep.cli.train.open_device", None)
+    again = report_of(tmp_path, *epochs, "--resume", kept)      # nothing is left to train
+    assert again["coef"] == whole["coef"]
+
+
+class Stop:
+    """Ctrl-C once so many epochs have been seen, in place of the progress bar."""
+
+    def __init__(self, stop):
+        self.left = stop
+
+    def __enter__(self):
+        return self.count
+
+    def __exit__(self, *_):
+        pass
+
+    def count(self, done):
+        if done >= self.left:
+            raise KeyboardInterrupt
+
+
+def test_a_checkpoint_of_another_solver_is_refused(tmp_path, monkeypatch, capsys):
+    kept = tmp_path / "run.ckpt"
+    options = ("diabetes", "--planes", 4, "--epochs", 3)
+    monkeypatch.setattr("bitstep.cli.train.epoch_bar", lambda _: Stop(1))
+    train(*options, "--solver", "bit-centred", "--tol", 0.1, "--checkpoint", kept)
+    monkeypatch.undo()
+    refused(train, *options, "--resume", kept)
+    text = capsys.readouterr().err
+    assert "--solver is not given, the checkpoint's bit-centred" in text
+    assert "--tol is not given, the checkpoint's 0.1" in text
+
+
+def test_planes_bytes_and_gradient_are_reported(tmp_path, capsys, numbers):
+    """A class each has planes; bytes are those of an epoch, all classes together."""
+    plot = tmp_path / "run.svg"
+    found = report_of(tmp_path, numbers[2], "--solver", "bit-centred", "--model", "logistic",
+                      "--l2", 0.01, "--planes", "2,4", "--epochs", 3, "--plot", plot)
+    assert [entry["planes"] for entry in found["history"]] == [[2] * 3, [4] * 3, [4] * 3]
+    rows = 64       # 60 rows of 4 bits a plane, in beats of 64 bytes
+    assert [entry["bytes_read"] for entry in found["history"]] == [
+        3 * rows * (32 + 4), 3 * rows * (16 + 8), 3 * rows * (16 + 8)]
+    assert sum(entry["bytes_read"] for entry in found["history"]) == 8 * found["counters"]["beats"]
+    gradients = [entry["gradient"] for entry in found["history"]]
+    assert 1 > gradients[0] > gradients[-1] > 0
+    text = capsys.readouterr().out
+    assert "gradient" in text
+    assert "MB read" in text
+    assert "bits read of a value" in plot.read_text()
+    found = report_of(tmp_path, numbers[0], "--planes", "1,8", "--epochs", 2)
+    assert [entry["bytes_read"] for entry in found["history"]] == [rows, 8 * rows]
+    assert "gradient" not in found["history"][0]
+
+
+def test_a_goal_that_is_not_reached_is_said(tmp_path, capsys):
+    options = ("diabetes", "--solver", "bit-centred", "--epochs", 2)
+    assert train(*options, "--tol", 1e-9) == 0
+    assert "warning: the gradient is 0.0" in (text := capsys.readouterr().err)
+    assert "after 2 outer steps, not 1e-09 times (tol): give more epochs" in text
+    assert train(*options) == 0
+    assert "tol" not in capsys.readouterr().err
+
+
 def refused(run, *arguments):
     """Run a command that must fail."""
     try:
@@ -77,8 +166,6 @@ def refused(run, *arguments):
 
 
 @pytest.mark.parametrize("options, message", [
-    (("--solver", "bit-centred", "--checkpoint", "kept.npz"), "do not go together"),
-    (("--planes", "auto", "--checkpoint", "kept.npz"), "give a list of planes"),
     (("--planes", "17"), "must be an integer from 1 to 16, not '17'"),
     (("--planes", "4", "--encoding", "nearest"), "leave --encoding and --copies out"),
     (("--planes", "4", "--bits", "4"), "leave --bits, --levels and --refetch out"),

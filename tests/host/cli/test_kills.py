@@ -28,8 +28,12 @@ CASES = {
     "svm": ["--model", "svm", "--bits", 4, "--copies", 2],
     "l2-svm": ["--model", "l2-svm", "--batch", 4],
     "logistic": ["--model", "logistic", "--l1", 0.001],
+    "automatic planes": ["--planes", "auto", "--schedule", "constant"],
+    "bit-centred": ["--solver", "bit-centred", "--planes", "1,2,4"],
+    "bit-centred classes": ["--model", "logistic", "--solver", "bit-centred", "--l2", 0.01],
 }
-LOSSES = {"svm", "l2-svm", "logistic"}      # those of the file of three classes
+# Those of the file of three classes.
+LOSSES = {"svm", "l2-svm", "logistic", "bit-centred classes"}
 
 
 @pytest.fixture(scope="session")
@@ -58,9 +62,11 @@ def command(files, case, device, *options):
 
 
 def words(path):
-    """Model words after every epoch of every output."""
-    return [(result.models.tolist(), result.intercepts.tolist())
-            for result in load_checkpoint(path).results]
+    """Model words after every epoch of every output; of bit-centred training its whole state."""
+    found = load_checkpoint(path)
+    return [(result.models.tolist(), result.intercepts.tolist()) for result in found.results] + [
+        (state.numbers, {name: array.tolist() for name, array in state.arrays.items()})
+        for state in found.centred]
 
 
 def run_whole(files, whole, case, device):

@@ -10,12 +10,14 @@ import pytest
 from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
+from bitstep.golden.sigmoid import FINE_ERROR_BOUND, fine_sigmoid
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_codes, pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import DeviceError
-from bitstep.pipeline.woven import middle_levels, unweave, weave
+from bitstep.pipeline.woven import has_derivatives, middle_levels, unweave, weave
 from bitstep.training.stepping import step_mantissa
 
 needs_cpu = pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="needs numba")
@@ -117,6 +119,83 @@ def test_cpu_is_golden_for_every_loss(loss, batch):
                       planes=(1, 16, 3, 8), n_rows=50, **options))
 
 
+def centred(job, planes):
+    """A job whose labels are the derivatives of another at its model."""
+    found = gradient(replace(job, epochs=job.epochs[:1]), planes)
+    assert found.derivatives is not None
+    mantissa, shift = step_mantissa(0.5 * 4.0 ** -planes / (job.n_features + 1), 1.0)
+    return replace(job, labels=found.derivatives, label_format=LabelFormat.INT32,
+                   epochs=tuple(replace(one, mantissa=mantissa, shift=shift, planes=planes)
+                                for one in job.epochs))
+
+
+@needs_cpu
+@pytest.mark.parametrize("loss", [Loss.LOGISTIC, Loss.SQUARED_HINGE])
+@pytest.mark.parametrize("planes", [1, 2, 5, 16])
+def test_cpu_is_golden_for_derivatives_at_a_centre(loss, planes):
+    job = make_job(planes, loss=loss, planes=(16, 16), n_rows=60)
+    _compare(centred(job, planes))
+    other = replace(job, model=-job.model, intercept=99)     # far from where the labels are from
+    labels = centred(job, planes).labels
+    _compare(replace(centred(other, planes), labels=labels))
+
+
+@pytest.mark.parametrize("loss", [Loss.LOGISTIC, Loss.SQUARED_HINGE])
+@pytest.mark.parametrize("planes", [1, 4, 16])
+def test_at_the_centre_only_corrections_move(loss, planes):
+    """Updates are differences to the derivatives at the centre, which are 0 there."""
+    job = make_job(9, loss=loss, planes=(16,), constants=None, constant_intercept=0,
+                   correction_period=0, n_features=3)
+    if loss == Loss.SQUARED_HINGE:      # derivatives in whole units of a label
+        job = replace(job, model=job.model >> 8 << 18, intercept=0)
+    (after,) = train(centred(job, planes))
+    assert (after.model.tolist(), after.intercept) == (job.model.tolist(), job.intercept)
+    (moved,) = train(replace(centred(job, planes), model=job.model + (1 << 22)))
+    assert moved.model.tolist() != (job.model + (1 << 22)).tolist()
+
+
+def test_derivatives_by_hand():
+    """Squared hinge, one feature, 2 planes: level 3 of 4 and y = -1."""
+    config = PipelineConfig(bits=16, row_format="woven", max_features=1)
+    job = TrainingJob(
+        config=config, n_features=1, rows=(weave(np.array([[0xFFFF]], np.uint16)),), woven_rows=1,
+        labels=pack_labels(np.array([-1]), LabelFormat.SIGN), label_format=LabelFormat.SIGN,
+        label_shift=40, intercept_level=0, batch=1, correction_period=0, loss=Loss.SQUARED_HINGE,
+        coefficients=np.zeros(1, np.int32), epochs=(EpochSteps(1, 4, planes=16),),
+        model=np.array([1 << 24], np.int32))
+    # 1 counts 2^(40 - 14) = 2^26 at 2 planes, and z = 3 * 2^24: l' = 1 + 3/4, so d = 1.75 * 2^16.
+    found = gradient(job, 2)
+    assert unpack_labels(found.derivatives, LabelFormat.INT32, 1).tolist() == [2 * 7 * (1 << 14)]
+    # With all planes it is (2^17 - 1) 2^24; times 2^-32 that is 511.996, rounded up by the dither.
+    assert found.words.tolist() == [512 * ((1 << 16) - 1)]
+    inner = replace(job, labels=found.derivatives, label_format=LabelFormat.INT32,
+                    epochs=(EpochSteps(1, 2, planes=2),), model=np.array([1 << 23], np.int32))
+    # z = 3 * 2^23: the derivative falls by 3/8 of 2^26; c = -3 * 2^23 / 2^16
+    (after,) = train(inner)
+    assert after.model.tolist() == [(1 << 23) + 3 * 3 * (1 << 7)]
+
+
+@pytest.mark.parametrize("change, planes, message", [
+    ({"loss": Loss.LEAST_SQUARES}, 4, "Derivatives need a smooth loss of signs, 1 to 16 planes"),
+    ({"loss": Loss.HINGE}, 4, "Derivatives need a smooth loss"),
+    ({"label_shift": 25}, 2, "a label_shift of at least 30, not LOGISTIC, 2 and 25"),
+    ({}, 17, "1 to 16 planes, as the epoch has"),
+    ({"label_shift": 16}, 0, "a label_shift of at least 17 at 16 planes, not 16"),
+])
+def test_derivatives_that_cannot_be(change, planes, message):
+    job = make_job(0, loss=change.pop("loss", Loss.LOGISTIC), planes=(16,))
+    with pytest.raises(DeviceError, match=message):
+        GoldenDevice(job.config).gradient(replace(job, **change), derivative_planes=planes)
+
+
+def test_fine_sigmoid():
+    arguments = [*range(-17 << 16, 17 << 16, 9973), -(1 << 60), 1 << 60, 0]
+    found = np.array([fine_sigmoid(one) for one in arguments]) / 2 ** 24
+    exact = 1 / (1 + np.exp(-np.clip(np.array(arguments) / 65536.0, -40, 40)))
+    assert np.abs(found - exact).max() < FINE_ERROR_BOUND
+    assert fine_sigmoid(0) == 1 << 23
+
+
 @needs_cpu
 def test_cpu_is_golden_without_labels():
     _compare(replace(make_job(3, planes=(2, 4)), labels=np.empty(0, np.uint8)))
@@ -147,11 +226,17 @@ def _compare(job):
         if not other.saturation:
             np.testing.assert_array_equal(one.model, other.model)
             assert one.intercept == other.intercept
-    for steps in job.epochs:
+    for steps in () if has_derivatives(job) else job.epochs:
         one = replace(job, epochs=(steps,))
-        sums, exact = cpu.gradient(one), gradient(one)
+        smooth = job.loss in (Loss.LOGISTIC, Loss.SQUARED_HINGE)
+        planes = max(1, steps.planes // 2) if smooth else 0
+        sums, exact = cpu.gradient(one, derivative_planes=planes), gradient(one, planes)
         assert (sums.saturation, sums.intercept) == (exact.saturation, exact.intercept)
         np.testing.assert_array_equal(sums.words, exact.words)
+        assert (sums.derivatives is None) == (exact.derivatives is None) == (
+            not planes or bool(exact.saturation))
+        if exact.derivatives is not None:
+            np.testing.assert_array_equal(sums.derivatives, exact.derivatives)
 
 
 @pytest.mark.parametrize("change, message", [

@@ -11,7 +11,8 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import DeviceError, SaturationError, TrainingInterrupted
 from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels, weave_rows
-from bitstep.training.bit_centred import BitCentred, BitCentredRun
+from bitstep.training.bit_centred import BitCentredRun
+from bitstep.training.centred_passes import BitCentred
 from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
@@ -168,10 +169,10 @@ def test_interrupted_training_keeps_its_steps():
         with open_device("golden", data.rows.config) as device:
             gradient = device.gradient
 
-            def count(job):
+            def count(job, **options):
                 if stop == 0:
                     raise KeyboardInterrupt
-                return gradient(job)
+                return gradient(job, **options)
             device.gradient = count
             return train_model([data], device, data.rows.config, objective, training,
                                on_epoch=on_epoch)
@@ -185,7 +186,7 @@ def test_interrupted_training_keeps_its_steps():
 
 
 def test_a_step_that_no_room_can_hold_is_an_error(monkeypatch):
-    monkeypatch.setattr("bitstep.training.bit_centred.MAX_TRIES", 2)
+    monkeypatch.setattr("bitstep.training.centred_passes.MAX_TRIES", 2)
     with pytest.raises(SaturationError, match="left the number range"):
         fit(make(), step=40.0)
 
@@ -202,10 +203,10 @@ def test_bad_options(options, message):
         fit(make(30, 2), **options)
 
 
-@pytest.mark.parametrize("objective", [Objective(loss=Loss.LOGISTIC), Objective(l1=0.1),
+@pytest.mark.parametrize("objective", [Objective(loss=Loss.HINGE), Objective(l1=0.1),
                                        Objective(box=1.0)])
 def test_other_objectives_are_refused(objective):
-    with pytest.raises(ValueError, match="Solver 'bit-centred' is for the squared error"):
+    with pytest.raises(ValueError, match="Solver 'bit-centred' is for smooth losses"):
         resolve_training(make(30, 2).rows, objective, epochs=1, solver="bit-centred", planes=4)
     assert LOSSES[Loss.LEAST_SQUARES].quadratic
 

@@ -240,6 +240,8 @@ def test_woven_rows_whose_planes_are_chosen():
     stopped = problem.train(problem.training(stopping=stopping, **options), "cpu")
     assert stopped.epochs_done < 20
     np.testing.assert_array_equal(stopped.coefs, whole.coefs[:stopped.epochs_done])
+    assert stopped.planes is not None
+    assert whole.planes is not None
     np.testing.assert_array_equal(stopped.planes, whole.planes[:stopped.epochs_done])
 
 

@@ -192,7 +192,10 @@ def test_run_curves(tmp_path, monkeypatch):
     (["breast_cancer", "--model", "svm", "--encoding", "compensated"],
      "--model svm does not go together with --encoding compensated, which is corrected"),
     (["noisy-8", "--refetch"], "--refetch needs --model svm"),
-    (["noisy-8", "--no-float", "--bits", "32", "--cpu"], "Nobody takes part")])
+    (["noisy-8", "--no-float", "--bits", "32", "--cpu"], "Nobody takes part"),
+    (["noisy-8", "--cycles-per-update", "6"], "must be one of 2, 4, not 6"),
+    (["breast_cancer", "--model", "logistic", "--cycles-per-update", "2"],
+     "of --model logistic must be 6, not 2")])
 def test_wrong_use_of_bench(options, message, capsys):
     with pytest.raises(SystemExit) as caught:
         main(["bench", *options])

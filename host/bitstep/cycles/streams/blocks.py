@@ -7,8 +7,10 @@ from bitstep.cycles.shape import Shape
 
 def row_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
     """Yield the blocks of the rows, an epoch's copy each, for
-    :class:`bitstep.cycles.streams.bus.Address`.
+    :class:`bitstep.cycles.streams.bus.Address`. Those of woven rows come with each epoch.
     """
+    if shape.planes:
+        return
     for epoch in range(shape.epochs):
         yield 2 if epoch else 1, epoch % shape.copies * shape.row_beats, shape.row_beats
 

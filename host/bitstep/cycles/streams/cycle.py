@@ -73,7 +73,7 @@ class StreamCycle:
         looked_up = self.table_stage.takes(self.rows.out, entered)
         self.row_stage.step(entered, beat, self.shape.beats * released)
         self.table_stage.step(looked_up, entered, 0)
-        self.beats_entered += entered
+        self.beats_entered += looked_up if self.shape.planes else entered
         self.rows.step(time, looked_up)
         restart = time == self.restart
         # From the last stage to the first, since each asks the one behind it for room.

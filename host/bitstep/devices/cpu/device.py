@@ -15,12 +15,14 @@ from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.woven import WovenModel, add_gradients, woven_shape
 from bitstep.devices.software import SoftwareDevice, check_gradient
+from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
 from bitstep.machine import available_cores
 from bitstep.pipeline.config import SHIFT_UNIT, WOVEN, PipelineConfig
 from bitstep.pipeline.device import OnWords, share_rows
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.pipeline.results import GradientSum, Outcome, RunResult, check_job
 
 MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
@@ -81,7 +83,7 @@ class CpuDevice(SoftwareDevice):
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
         """Result of a run, with the pipeline's counters unless it saturated."""
         known = super().result(job, epochs, saturated=saturated)
-        if saturated or job.config.row_format == WOVEN:     # of which there is no model of cycles
+        if saturated or job.constants is not None:      # which no pipeline in RTL adds
             return known
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
@@ -115,26 +117,30 @@ class CpuDevice(SoftwareDevice):
         if self._interrupted.is_set():
             raise KeyboardInterrupt
 
-    def gradient(self, job: TrainingJob) -> GradientSum:
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
-        check_gradient(job, self.config)
+        check_gradient(job, self.config, derivative_planes)
         steps = job.epochs[0]
         then = job.at(steps)
         length = padded(job.n_features)
         sums, model = np.zeros(length + 2, np.int64), np.zeros(length + 1, np.int64)
         model[:job.n_features], model[length] = job.model, job.intercept
+        written = np.zeros(job.n_rows if derivative_planes else 0, np.int64)
         rule, saturation = rule_of(then, steps), int(Saturation.UPDATE)
         for first, n_rows in portions(job) if rule else ():
             saturation = add_gradients(
                 read_only(job.rows[0]), woven_shape(job, steps.planes), rule,
                 then.intercept_level, model, np.zeros(length, np.int32), sums,
-                then.targets(first, n_rows), dithers_of(steps.key, first, n_rows), first)
+                then.targets(first, n_rows), dithers_of(steps.key, first, n_rows), first,
+                derivative_planes, written[first:first + n_rows])
             self._look()
             if saturation:
                 break
-        if saturation:
-            sums[:] = 0
-        return GradientSum(sums[:job.n_features], int(sums[length]), Saturation(saturation))
+        if saturation or (written.size and not fits(written, 32)):
+            return GradientSum(np.zeros(job.n_features, np.int64), 0, Saturation.UPDATE)
+        return GradientSum(
+            sums[:job.n_features], int(sums[length]),
+            derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None)
 
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,

@@ -3,11 +3,13 @@
 import numpy as np
 
 from bitstep.devices.cpu.arithmetic import Rule
+from bitstep.devices.cpu.derivatives import CENTRED
 from bitstep.devices.cpu.rows import Epoch
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
 from bitstep.pipeline.config import SHIFT_UNIT
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.woven import has_derivatives
 
 
 def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
@@ -16,7 +18,8 @@ def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
     linear = job.loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE)
     if step >= MAX_DERIVATIVE_STEP and not linear:
         return None
-    return Rule(int(job.loss), steps.mantissa, SHIFT_UNIT * steps.shift, 0 if linear else step,
+    loss = int(job.loss) + (CENTRED if has_derivatives(job) else 0)
+    return Rule(loss, steps.mantissa, SHIFT_UNIT * steps.shift, 0 if linear else step,
                 job.label_shift)
 
 

@@ -9,6 +9,13 @@ from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu import words
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, Rule, update_of
 from bitstep.devices.cpu.decoding import padded
+from bitstep.devices.cpu.derivatives import (
+    CENTRED,
+    LOGISTIC,
+    centred_update,
+    derivative_label,
+    fine_update,
+)
 from bitstep.devices.cpu.numbers import epoch_numbers
 from bitstep.devices.cpu.rows import Arrays, correct, uncounted_arrays
 from bitstep.golden.gradient import SUM_WIDTH
@@ -107,7 +114,11 @@ def take_woven_rows(blocks, shape, rule, epoch, arrays, targets, dithers, first)
             state[words.SEEN_INTERCEPT] = state[words.INTERCEPT]
         _unweave_row(blocks, row, shape, levels)
         product = words.dot(levels, seen) + epoch.level * state[words.SEEN_INTERCEPT]
-        update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, targets[i], dithers[i])
+        high, low = product >> PAIR_BITS, product & LOW_MASK
+        if rule.loss >= CENTRED:
+            update = centred_update(rule, high, low, targets[i], dithers[i])
+        else:
+            update = update_of(rule, high, low, targets[i], dithers[i])
         wrong = words.apply(epoch, model, levels, update, state)
         if wrong:
             return wrong
@@ -118,7 +129,8 @@ def take_woven_rows(blocks, shape, rule, epoch, arrays, targets, dithers, first)
 
 
 @kernel
-def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dithers, first):
+def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dithers, first,
+                  planes, written):
     """Add the gradients of rows from ``first`` on; :mod:`bitstep.golden.gradient`.
 
     Parameters
@@ -133,6 +145,10 @@ def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dith
         Overwritten.
     sums : ndarray of int64, shape (padded(n_features) + 2,)
         Changed: sums of the features, of the intercept, and of all magnitudes of updates.
+    planes : int
+        Planes at which derivatives are written, or 0.
+    written : ndarray of int64, shape (rows,) or (0,)
+        Overwritten by them (:func:`bitstep.golden.steps.derivative_label`).
 
     Returns
     -------
@@ -145,7 +161,11 @@ def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dith
     for i in range(targets.size):
         _unweave_row(blocks, first + i, shape, levels)
         product = level * model[levels.size] + words.dot(levels, model)
-        update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, targets[i], dithers[i])
+        high, low = product >> PAIR_BITS, product & LOW_MASK
+        if rule.loss == LOGISTIC:
+            update = fine_update(rule, high, low, targets[i], dithers[i])
+        else:
+            update = update_of(rule, high, low, targets[i], dithers[i])
         if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
             return words.UPDATE
         sums[levels.size + 1] += abs(update)
@@ -154,6 +174,15 @@ def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dith
         for j in range(levels.size):
             sums[j] += update * np.int64(levels[j])
         sums[levels.size] += update * level
+        if written.size:
+            # The first planes of a code are the code of fewer bits; a level is 2 k + 1 - 2^b.
+            left = shape.planes - planes
+            product = (level >> left) * model[levels.size]
+            for j in range(shape.n_features):
+                code = (np.int64(levels[j]) - 1 + (1 << shape.planes)) >> left + 1
+                product += (2 * code + 1 - (1 << planes)) * model[j]
+            written[i] = derivative_label(rule, product >> PAIR_BITS, product & LOW_MASK,
+                                          targets[i], left)
     return 0
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bitstep.checks import is_integer
+from bitstep.data.views import RowView, rows_at
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.registers import Loss
 from bitstep.progress import Progress, StatusLine
@@ -26,7 +27,7 @@ class Held(NamedTuple):
 
     Attributes
     ----------
-    features : ndarray of float, shape (n_rows, n_features)
+    features : ndarray of float or RowView, shape (n_rows, n_features)
     targets : ndarray of float64, shape (n_rows, n_outputs)
     """
 
@@ -40,7 +41,7 @@ def hold_out(features: Any, targets: np.ndarray, estimator: Any, *, classes: boo
 
     Parameters
     ----------
-    features : ndarray of float, shape (n_rows, n_features)
+    features : ndarray of float or RowView, shape (n_rows, n_features)
     targets : ndarray of float64, shape (n_rows, n_outputs)
     estimator : estimator
         Its parameters say what is asked for.
@@ -64,9 +65,13 @@ def hold_out(features: Any, targets: np.ndarray, estimator: Any, *, classes: boo
         raise ValueError(f"early_stopping=True needs solver='sgd', not {estimator.solver!r}, which "
                          "goes to the optimum of the rows and stops by tol; a larger l2 makes the "
                          "model smaller")
-    train, held = held_out(len(targets), estimator.validation_fraction, draw_seed(),
-                           decide(targets) if classes else None)
-    return features[train], targets[train], Held(features[held], targets[held])
+    # Copies of a row, which weights make, stay together.
+    sources = features.sources() if isinstance(features, RowView) else np.arange(len(targets))
+    _, first, number = np.unique(sources, return_index=True, return_inverse=True)
+    chosen = held_out(len(first), estimator.validation_fraction, draw_seed(),
+                      decide(targets[first]) if classes else None)
+    train, held = (np.flatnonzero(np.isin(number.reshape(-1), part)) for part in chosen)
+    return rows_at(features, train), targets[train], Held(rows_at(features, held), targets[held])
 
 
 def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.ndarray,
@@ -96,7 +101,7 @@ def scored_rows(features: Any, targets: np.ndarray, scaler: Scaler, loss: Loss, 
     :func:`bitstep.training.scores.scoring.scored_features`.
     """
     pick = spaced(len(targets), count)
-    return scored_features(features[pick], targets[pick], scaler, loss, classes=classes)
+    return scored_features(rows_at(features, pick), targets[pick], scaler, loss, classes=classes)
 
 
 def check_verbose(verbose: Any) -> None:
@@ -164,10 +169,7 @@ def history_entries(trained: TrainedModel, loss: Loss, features: Any, targets: n
         {"epoch": before + epoch + 1,
          **{name: float(values[epoch]) for name, values in columns.items()}}
         for epoch in range(trained.epochs_done)]
-    if trained.planes is not None:
-        for entry, planes in zip(entries, trained.planes.tolist(), strict=True):
-            entry["planes"] = planes[0] if len(planes) == 1 else planes
-    return entries
+    return [entry | facts for entry, facts in zip(entries, trained.facts(), strict=True)]
 
 
 def print_history(entries: list[dict[str, Any]]) -> None:

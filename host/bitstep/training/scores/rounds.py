@@ -23,6 +23,7 @@ from bitstep.training.checkpoint import joined, remaining_job
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.output_runs import EpochReport, Pass, Runs, passes_of, run_passes
 from bitstep.training.planning import Plan
+from bitstep.training.precision import PrecisionRunner
 from bitstep.training.scores.stopping import Stopping, StopRule
 
 
@@ -96,6 +97,9 @@ class Rounds:
         report = (lambda done: on_epoch(before * count + done)) if on_epoch else None
         if self.checkpoint is None:
             earlier: list = list(runs.outcomes)
+            for runner, one, done in zip(self.runners, self.plans, earlier, strict=True):
+                if isinstance(runner, PrecisionRunner) and done is not None:
+                    runner.go_on(one.job, done)
             jobs = [_part(one.job, done, until)
                     for one, done in zip(self.plans, earlier, strict=True)]
             passes = [_joining(one, earlier) for one in passes_of(
@@ -176,6 +180,8 @@ def train_kept(checkpoint: CheckpointWriter, runner: Device, number: int, job: T
     checkpoint; reports count from epoch ``before``.
     """
     report = (lambda done: on_epoch(max(done - before, 0))) if on_epoch else None
+    if isinstance(runner, PrecisionRunner):
+        runner.go_on(job, checkpoint.done(number, job))
     try:
         return [checkpoint.train(runner, number, job, timeout_s=timeout_s, on_epoch=report,
                                  on_words=on_words, until=until)]

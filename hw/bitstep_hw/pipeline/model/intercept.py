@@ -19,13 +19,13 @@ class Intercept(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``product_stages`` and ``minibatch``.
+        Gives ``product_stages``, ``intercept_width`` and ``minibatch``.
 
     Members
     -------
     slot_1, slot_2 : In(slot_layout)
         A slot one and two cycles after its words are read.
-    update : In(signed(32)), level : In(8)
+    update : In(signed(32)), level : In
         c of the row to apply, ``product_stages`` cycles before ``slot_1``; the intercept's level.
     write : In(1), i : In(signed(32))
         Write the word; only between slots.
@@ -39,7 +39,7 @@ class Intercept(wiring.Component):
         self.config = config
         super().__init__({
             "slot_1": In(slot_layout(config)), "slot_2": In(slot_layout(config)),
-            "update": In(signed(UPDATE_WIDTH)), "level": In(8),
+            "update": In(signed(UPDATE_WIDTH)), "level": In(config.intercept_width),
             "write": In(1), "i": In(signed(MODEL_WIDTH)),
             "word": Out(signed(MODEL_WIDTH)), "o": Out(signed(MODEL_WIDTH)), "overflow": Out(1),
         })
@@ -47,10 +47,10 @@ class Intercept(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         slot_1, slot_2 = self.slot_1, self.slot_2
-        updated = Signal(signed(UPDATE_WIDTH + 10))
+        updated = Signal(signed(UPDATE_WIDTH + self.config.intercept_width + 2))
         frozen = Signal(signed(MODEL_WIDTH), reset_less=True)
         delta = multiply(m, self.update, self.level, stages=self.config.product_stages,
-                         valid=None, name="delta", width=UPDATE_WIDTH + 9)
+                         valid=None, name="delta", width=UPDATE_WIDTH + self.config.intercept_width + 1)
         m.d.comb += updated.eq(self.word - delta)
         m.d.sync += self.overflow.eq(0)
         with m.If(slot_1.valid & slot_1.first):

@@ -44,7 +44,7 @@ class ModelStore(wiring.Component):
     levels : In(signed(level_width)).array(lanes), update : In(signed(32))
         Gradient levels and c of the row to apply; the levels
         ``config.product_stages - config.term_stages`` cycles after the slot.
-    intercept_level : In(8)
+    intercept_level : In
         Level of the intercept's constant input.
     correction : In(ArrayLayout(signed(32), lanes))
         Pending corrections of the slot's words, ``product_stages`` cycles after the slot.
@@ -64,7 +64,7 @@ class ModelStore(wiring.Component):
             "slot": In(slot_layout(config)),
             "levels": In(signed(config.level_width)).array(config.lanes),
             "update": In(signed(UPDATE_WIDTH)),
-            "intercept_level": In(8),
+            "intercept_level": In(config.intercept_width),
             "correction": In(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
             "slot_words": Out(signed(MODEL_WIDTH + 1)).array(config.lanes),
             "intercept": Out(signed(MODEL_WIDTH)),

@@ -9,6 +9,11 @@ from bitstep_hw.parts.arithmetic import adder_tree, delay, delay_enable, enable_
 from bitstep_hw.parts.lane_product import level_product, level_product_stages
 
 
+def square_width(config):
+    """Return the bits of the square of the intercept's level."""
+    return FLOAT_GUARD + 1 if config.row_format != "woven" else 2 * config.intercept_width - 1
+
+
 class Correlator(wiring.Component):
     """Sums over a row of q_i (row i) times g_(i-d), one for each d from 1 to ``lookahead``.
 
@@ -37,7 +42,7 @@ class Correlator(wiring.Component):
         Rows before this one whose updates it does not see: those of its own batch.
     lookahead : In
         Look-ahead of this run; sums beyond are 0.
-    intercept_square : In(23)
+    intercept_square : In
         The intercept's contribution to every product.
     o_valid : Out(1)
         Strobe: ``products`` are those of a row.
@@ -56,7 +61,7 @@ class Correlator(wiring.Component):
             "previous_levels": level.array(config.lookahead, config.lanes),
             "skip": In(range(MAX_LOOKAHEAD + 1)),
             "lookahead": In(range(MAX_LOOKAHEAD + 1)),
-            "intercept_square": In(FLOAT_GUARD + 1),
+            "intercept_square": In(square_width(config)),
             "o_valid": Out(1),
             "products": Out(signed(config.gram_width)).array(config.lookahead),
         })

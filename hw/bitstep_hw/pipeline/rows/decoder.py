@@ -1,6 +1,6 @@
 """Decoder of codes: their levels."""
 
-from amaranth import Const, Module, Mux, signed
+from amaranth import Cat, Const, Module, Mux, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,6 +13,8 @@ def decode(code, *, bits, row_format, sample):
     """
     if row_format == "float32":
         return code.as_signed()     # the number's bits; products take them apart
+    if row_format == "woven":
+        return Cat(Const(1, 1), code).as_signed()       # all levels are odd
     if row_format == "one_level":
         return Mux(code, Const(1, signed(2)), Const(-1, signed(2))) if bits == 1 \
             else code.as_signed()

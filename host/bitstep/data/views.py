@@ -1,0 +1,96 @@
+"""Views of rows: sparse, repeated or clipped rows, made a block at a time when they are read."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bitstep.data.blocks import row_blocks
+
+
+class RowView:
+    """Rows of a matrix that exist as dense values only while a block of them is read.
+
+    It needs 8 bytes a row for an order, and nothing else beside its source. A block of a sparse
+    matrix is made anew in every pass.
+
+    Parameters
+    ----------
+    source : ndarray or sparse matrix of scipy, shape (any, n_features)
+        Of float64 or float32.
+    order : ndarray of int64, shape (n_rows,), or None
+        Row of the source for each row of the view; None: the rows of the source.
+    ends : sequence of (ndarray, ndarray)
+        Lowest and highest value of each column that counts as such, applied one after the other.
+
+    Attributes
+    ----------
+    shape : (int, int)
+    dtype : dtype
+        Of the blocks.
+    """
+
+    ndim = 2
+
+    def __init__(self, source: Any, order: np.ndarray | None = None,
+                 ends: tuple[tuple[np.ndarray, np.ndarray], ...] = ()):
+        self._source = source.tocsr() if is_sparse(source) else source
+        self._order, self._ends = order, ends
+        n_rows = source.shape[0] if order is None else len(order)
+        self.shape = (int(n_rows), int(source.shape[1]))
+        self.dtype = np.dtype(np.float64) if ends else source.dtype
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return self.shape[0] * self.shape[1]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """The values of some rows that follow each other."""
+        block = self._source[rows if self._order is None else self._order[rows]]
+        if is_sparse(block):
+            block = block.toarray()
+        for low, high in self._ends:
+            block = np.clip(block, low, high)
+        return block
+
+    def take(self, rows: np.ndarray) -> "RowView":
+        """Some of the rows, by their numbers, as a view."""
+        return RowView(self._source, rows if self._order is None else self._order[rows],
+                       self._ends)
+
+    def sources(self) -> np.ndarray:
+        """Number of the source's row of each row, shape (n_rows,)."""
+        return np.arange(len(self)) if self._order is None else self._order
+
+    def within(self, low: np.ndarray, high: np.ndarray) -> "RowView":
+        """The same rows, in which what is beyond two ends counts as the nearer one."""
+        return RowView(self._source, self._order, (*self._ends, (low, high)))
+
+
+def rows_at(matrix: Any, rows: np.ndarray) -> Any:
+    """Some rows of an array or a :class:`RowView`, by their numbers."""
+    return matrix.take(rows) if isinstance(matrix, RowView) else matrix[rows]
+
+
+def is_sparse(matrix: Any) -> bool:
+    """Return True for a sparse matrix or array of scipy, which need not be installed."""
+    return hasattr(matrix, "tocsr") and hasattr(matrix, "toarray")
+
+
+def dense_blocks(matrix: Any) -> Iterator[np.ndarray]:
+    """Dense rows of a matrix: all of an array at once, blocks of a sparse matrix.
+
+    Parameters
+    ----------
+    matrix : ndarray or sparse matrix of scipy, shape (n_rows, n_features)
+    """
+    if not is_sparse(matrix):
+        yield matrix
+        return
+    view = RowView(matrix)
+    for _, start, stop in row_blocks(*view.shape):
+        yield view[start:stop]

@@ -1,0 +1,102 @@
+"""Derivatives of smooth losses, for bit-centred training: :mod:`bitstep.golden.steps` and
+:mod:`bitstep.golden.gradient` for machine integers.
+"""
+
+import numpy as np
+
+from bitstep.compiling import compiled
+from bitstep.devices.cpu.arithmetic import (
+    LOW_MASK,
+    PAIR_BITS,
+    TOO_LARGE,
+    dither_addend,
+    scaled,
+    sigmoid,
+)
+from bitstep.golden.sigmoid import (
+    BOWS,
+    FINE_ARGUMENT,
+    FINE_NODES,
+    FINE_RANGE,
+    FINE_SEGMENT,
+    FINE_VALUE,
+)
+from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH
+from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.woven import DERIVATIVE_FRACTION
+
+CENTRED = 16                # added to the loss of a rule whose labels are derivatives at a centre
+LOGISTIC = int(Loss.LOGISTIC)
+
+_UPDATE_LIMIT = 1 << UPDATE_WIDTH - 1
+_NODES, _BOWS = np.array(FINE_NODES, np.int64), np.array(BOWS, np.int64)
+_FINE_LIMIT = FINE_RANGE << FINE_ARGUMENT
+_FINE_SHIFT = 16 + FINE_VALUE
+
+
+@compiled
+def _fine_sigmoid(argument):
+    """:func:`bitstep.golden.sigmoid.fine_sigmoid`."""
+    place = min(max(argument, -_FINE_LIMIT), _FINE_LIMIT - 1) + _FINE_LIMIT
+    segment, within = place >> FINE_SEGMENT, place & (1 << FINE_SEGMENT) - 1
+    rise = (_NODES[segment + 1] - _NODES[segment]) << FINE_SEGMENT
+    bow = _BOWS[segment] * ((1 << FINE_SEGMENT) - within)
+    half = np.int64(1) << 2 * FINE_SEGMENT - 1
+    return _NODES[segment] + ((within * (rise + bow) + half) >> 2 * FINE_SEGMENT)
+
+
+@compiled
+def fine_update(rule, high, low, target, dither):
+    """The update of a row in the gradient of the logistic loss, whose dot product is a pair."""
+    sign = 1 if target > 0 else -1
+    shift = rule.label_shift - FINE_ARGUMENT
+    argument = scaled(-sign, high, low, np.int64(1) << shift - 1, shift)
+    addend = dither_addend(dither, _FINE_SHIFT)
+    return -sign * scaled(rule.derivative_step, 0, _fine_sigmoid(argument), addend, _FINE_SHIFT)
+
+
+@compiled
+def _logistic_derivative(label_shift, high, low, sign):
+    shift = label_shift - SIGMOID_FRACTION
+    return -sign * sigmoid(scaled(-sign, high, low, np.int64(1) << shift - 1, shift))
+
+
+@compiled
+def _hinge_derivative(label_shift, high, low, sign):
+    """Of the squared hinge, as a pair."""
+    low -= (np.int64(sign) << label_shift) & LOW_MASK
+    high += (low >> PAIR_BITS) - ((np.int64(sign) << label_shift) >> PAIR_BITS)
+    low &= LOW_MASK
+    active = high < 0 if sign > 0 else high > 0 or (high == 0 and low > 0)
+    return (high, low) if active else (np.int64(0), np.int64(0))
+
+
+@compiled
+def centred_update(rule, high, low, label, dither):
+    """The update of a row whose label is a derivative at a centre, or TOO_LARGE."""
+    sign, derivative = 1 if label & 1 else -1, label >> 1
+    if rule.loss == CENTRED + LOGISTIC:
+        change = _logistic_derivative(rule.label_shift, high, low, sign) - derivative
+        update = scaled(rule.derivative_step, 0, change, dither_addend(dither, 32), 32)
+    else:
+        high, low = _hinge_derivative(rule.label_shift, high, low, sign)
+        derivative <<= rule.label_shift - DERIVATIVE_FRACTION
+        low -= derivative & LOW_MASK
+        high += (low >> PAIR_BITS) - (derivative >> PAIR_BITS)
+        update = scaled(rule.mantissa, high, low & LOW_MASK, dither_addend(dither, rule.shift),
+                        rule.shift)
+    return update if -_UPDATE_LIMIT <= update < _UPDATE_LIMIT else TOO_LARGE
+
+
+@compiled
+def derivative_label(rule, high, low, target, left):
+    """:func:`bitstep.golden.steps.derivative_label` at ``left`` planes less than the rule's."""
+    sign = 1 if target > 0 else -1
+    label_shift = rule.label_shift - left
+    if rule.loss == LOGISTIC:
+        found = _logistic_derivative(label_shift, high, low, sign)
+    else:
+        high, low = _hinge_derivative(label_shift, high, low, sign)
+        shift = label_shift - DERIVATIVE_FRACTION + 1
+        found = scaled(2, high, low, np.int64(1) << shift - 1, shift)
+    return 2 * found + (1 if sign > 0 else 0)

@@ -1,0 +1,140 @@
+"""Bit-centred training of the smooth losses of classes: logistic, and squared hinge.
+
+With the derivative l' of a row's loss, the inner passes of an outer step from the centre c are
+
+    x <- x - step ((l'(q.x) - l'(q.c)) q + l2 (x - c) + v)
+
+The first term is 0 at the centre whatever the codes q are. l'(q.c) is one number a row, the label
+of the inner passes: the full pass, which sums the gradient g at the centre from all planes, writes
+it. So with v = g nothing moves at the optimum.
+
+The change of the gradient by a move is not linear, so there is no combination of earlier moves that
+is best for sure. Instead the inner passes are the first guess of the inverse Hessian in the BFGS
+method of limited memory (Liu and Nocedal, Mathematical Programming 45, 1989): v is g less what the
+last moves explain, and these moves are added again. A full pass at the new point decides. The loss
+is convex, so it has not grown if the slope along the move is still negative; a slope of up to
+:data:`RISE` of that at its start is accepted, too, and else the move is shortened to where the
+slope would be 0.
+
+Steps are divided by the Lipschitz constant of l' (1/4 of the logistic loss, 1 of the squared
+hinge; :func:`bitstep.training.schedules.centred_step`).
+"""
+
+import numpy as np
+
+from bitstep.pipeline.registers import LabelFormat
+from bitstep.training.centred_passes import CentredRun, FullPass
+
+MEMORY = 20                 # moves that are remembered
+RISE = 0.5                  # accepted slope along a move, as a share of the one at its start
+MAX_SEARCHES = 6            # full passes of an outer step
+MAX_STALLED = 3             # outer steps without a move after which training ends
+FIRST_ROOM = 32.0           # largest weight that the first words have room for
+ROOM = 4.0                  # times the largest weight
+LARGEST_WEIGHT = 1024.0     # beyond it training ends: there is no optimum, or none in words
+
+
+class SmoothRun(CentredRun):
+    """Bit-centred training of one output of a smooth loss of classes; parameters as of
+    :class:`bitstep.training.centred_passes.CentredRun`.
+    """
+
+    NUMBERS = (*CentredRun.NUMBERS, "room")
+
+    _last: FullPass | None = None       # pass at the present point
+    _written = 0                        # planes of its derivatives
+    _reach = 0.0                        # ``reach`` of its words
+    _room = 0.0                         # largest weight that the last words have room for
+    room = 0.0                          # the same of the present point
+
+    @property
+    def ended(self) -> bool:
+        """True if the gradient is as small as asked for, or the words cannot make it smaller."""
+        return super().ended or self.stalled >= MAX_STALLED
+
+    def begin(self, planes: int) -> None:
+        """Take the full pass before the first outer step."""
+        self.reach = self.reach or 1.0
+        self._take(self._measured(self.point, planes), planes)
+
+    def outer_step(self, planes: int, following: int) -> None:
+        """Take an outer step."""
+        if not self.slope.any():
+            return
+        direction = self._direction(planes)
+        before = float(self.slope @ direction)
+        if before >= 0:         # the memory, or the passes, point uphill
+            self.moves, self.changes = [], []
+            direction = self.gradient_step(self.slope)
+            before = float(self.slope @ direction)
+        for _ in range(MAX_SEARCHES):
+            found = self._measured(self.point + direction, following)
+            after = float(found.slope @ direction)
+            if after <= RISE * -before:
+                break
+            shorter = min(max(before / (before - after), 0.1), 0.7)
+            direction, before = shorter * direction, shorter * before
+        else:
+            self.stalled += 1
+            self.moves, self.changes = [], []
+            self.least = min(2 * max(planes, self.least), 16)
+            return
+        move, change = found.point - self.point, found.slope - self.slope
+        self.stalled = 0 if move.any() else self.stalled + 1
+        if move @ change > 1e-12 * (move @ move):
+            self.moves, self.changes = [*self.moves, move], [*self.changes, change]
+            self.moves, self.changes = self.moves[-MEMORY:], self.changes[-MEMORY:]
+        self._take(found, following)
+        if np.abs(self.point).max() > LARGEST_WEIGHT:
+            self.stalled = MAX_STALLED
+
+    def _take(self, found: FullPass, planes: int) -> None:
+        """Make a full pass's point the centre."""
+        self._last, self._written, self._reach = found, planes, self.reach
+        self.room = self._room
+        self.point, self.slope = found.point, found.slope
+
+    def _direction(self, planes: int) -> np.ndarray:
+        """The move of limited-memory BFGS whose first guess is that of the inner passes."""
+        rest, shares = self.slope.copy(), []
+        pairs = list(zip(self.moves, self.changes, strict=True))
+        for move, change in reversed(pairs):
+            shares.append(float(move @ rest) / float(move @ change))
+            rest -= shares[-1] * change
+        if self.few_rows:
+            self.planes = planes
+            found = self.gradient_step(rest)
+        else:
+            found = self.tried(planes, lambda taken: self._inner(taken, rest))
+        for (move, change), share in zip(pairs, reversed(shares), strict=True):
+            found = found - (share + float(change @ found) / float(move @ change)) * move
+        return found
+
+    def _measured(self, point: np.ndarray, planes: int) -> FullPass:
+        """The full pass at a point, which writes the derivatives at these planes."""
+        self._room = self.reach * max(FIRST_ROOM, ROOM * float(np.abs(point).max()))
+        return self._pass(point, planes)
+
+    def _pass(self, point: np.ndarray, planes: int) -> FullPass:
+        bound = 1.0 if self.objective.rule.bounded else 1.0 + float(np.abs(point).sum())
+        return self.full_pass(point, self._room, bound, 0 if self.few_rows else planes)
+
+    def _inner(self, planes: int, slope: np.ndarray) -> np.ndarray:
+        """Run the inner passes from the centre, with other derivatives if these planes need them.
+        """
+        centre = self._centre(planes)
+        weights = np.full(self.data.n_features, -self.objective.l2)
+        return self.train(planes, centre.unit, weights, slope, np.rint(self.point / centre.unit),
+                          labels=centre.derivatives, label_format=LabelFormat.INT32,
+                          label_shift=centre.shift, loss=self.objective.loss)
+
+    def _centre(self, planes: int) -> FullPass:
+        """The full pass at the centre, made again for other planes or another room."""
+        if self._last is None:          # of a training that goes on: it was counted
+            counts = self.passes, self.bytes_read
+            self._room = self.room
+            self._last, self._written = self._pass(self.point, planes), planes
+            self.passes, self.bytes_read, self._reach = *counts, self.reach
+        elif self._written != planes or self._reach != self.reach:
+            self._take(self._measured(self.point, planes), planes)
+        return self._last

@@ -1,0 +1,56 @@
+"""Numbers of a run that depend on the planes of the epoch."""
+
+from amaranth import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import MAX_LABEL_SHIFT
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.woven import PLANES
+
+
+class EpochScale(wiring.Component):
+    """Label shift and level of the intercept in units of an epoch's levels; the registers have
+    them in those of 16 planes.
+
+    A cycle long. Golden model: :meth:`bitstep.pipeline.job.TrainingJob.at`.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Gives ``solver`` and ``intercept_width``.
+
+    Members
+    -------
+    planes : In(5)
+        Planes of the epoch.
+    label_shift, intercept_level : In
+        As the registers of these names.
+    o_label_shift, o_intercept_level : Out
+        The same in units of the epoch's levels.
+    bad : Out(1)
+        There is no such number of planes, or it is too small for the registers.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        shift, level = range(MAX_LABEL_SHIFT + 1), config.intercept_width
+        super().__init__({
+            "planes": In(5), "label_shift": In(shift), "intercept_level": In(level),
+            "o_label_shift": Out(shift), "o_intercept_level": Out(level), "bad": Out(1),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        left = Signal(range(PLANES + 1))        # planes that are not read
+        least = max(rule.least_label_shift for rule in LOSSES.values()
+                    if rule.solver == self.config.solver)
+        lost = self.intercept_level & ((1 << left) - 1)[:len(self.intercept_level)]
+        m.d.comb += left.eq(PLANES - self.planes)
+        m.d.sync += [
+            self.o_label_shift.eq(self.label_shift - left),
+            self.o_intercept_level.eq(self.intercept_level >> left),
+            self.bad.eq((self.planes == 0) | (self.planes > PLANES)
+                        | (self.label_shift < left + least) | lost.any()),
+        ]
+        return m

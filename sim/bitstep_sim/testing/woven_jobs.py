@@ -1,0 +1,60 @@
+"""Random jobs on woven rows."""
+
+import numpy as np
+
+from bitstep.golden.dither import epoch_key
+from bitstep.pipeline.config import COEFFICIENT_WIDTH, PipelineConfig
+from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
+from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.woven import weave
+from bitstep.training.stepping import step_mantissa
+
+_LABELS = {LabelFormat.SIGN: (1, 36), LabelFormat.INT16: (1000, 26),
+           LabelFormat.INT32: (1 << 20, 16)}        # magnitude and shift
+
+
+def random_woven_job(config: PipelineConfig, *, n_features: int, n_rows: int, seed: int = 0,
+                     planes: tuple[int, ...] = (4,), speed: float = 0.5, copies: int = 1,
+                     **options) -> TrainingJob:
+    """Draw a job on woven rows with every code; its epochs have the planes asked for.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+    n_features, n_rows, seed : int
+    planes : tuple of int
+        Planes of each epoch.
+    speed : float
+        Step, relative to the largest that converges.
+    copies : int
+        Copies of the rows.
+    **options
+        Fields of the job: ``batch``, ``correction_period``, ``loss``, ``label_format``,
+        ``proximal_period``, ``intercept_level`` and others.
+    """
+    rng = np.random.default_rng(seed)
+    loss, batch = options.get("loss", Loss.LEAST_SQUARES), options.get("batch", 1)
+    kind = LabelFormat.SIGN if loss != Loss.LEAST_SQUARES \
+        else options.pop("label_format", LabelFormat.INT16)
+    magnitude, shift = _LABELS[kind]
+    labels = rng.choice([-1, 1], n_rows) if kind == LabelFormat.SIGN \
+        else rng.integers(-magnitude, magnitude + 1, n_rows)
+    limit, proximal = 1 << COEFFICIENT_WIDTH - 1, options.get("proximal_period", 0)
+    entries = []
+    for number, one in enumerate(planes):
+        step = speed / (n_features + 1) / batch / (number + 1)
+        entries.append(EpochSteps(
+            *step_mantissa(step * 4.0 ** -one, 1.0), correction_mantissa=1000 // (number + 1),
+            correction_shift=4, threshold=900 * bool(proximal), planes=one,
+            key=epoch_key(seed & 0xFFFF_FFFF, number)))
+    rows = tuple(weave(rng.integers(0, 1 << 16, (n_rows, n_features), np.uint16))
+                 for _ in range(copies))
+    choices = {"intercept_level": config.intercept_limit, "batch": 1, "correction_period": 0,
+               "model": rng.integers(-1 << 18, 1 << 18, n_features).astype(np.int32),
+               "intercept": -777, "box_limit": 1 << 19 if proximal else MODEL_LIMIT} | options
+    return TrainingJob(
+        config=config, n_features=n_features, rows=rows, woven_rows=n_rows,
+        labels=pack_labels(labels, kind), label_format=kind, label_shift=shift,
+        coefficients=rng.integers(-limit, limit, n_features).astype(np.int32),
+        epochs=tuple(entries), **choices)

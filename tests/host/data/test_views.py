@@ -1,0 +1,46 @@
+"""Views of rows: dense blocks of sparse, reordered and clipped rows."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from bitstep.data.views import RowView, dense_blocks, is_sparse
+from bitstep.quantization.bounds import Bounds
+
+ROWS = np.where(np.random.default_rng(0).random((40, 3)) < 0.3,
+                np.random.default_rng(1).standard_normal((40, 3)), 0.0)
+FORMATS: list[Any] = [scipy.sparse.csr_array, scipy.sparse.csc_matrix, scipy.sparse.coo_array,
+                      scipy.sparse.lil_matrix, np.asarray]
+
+
+@pytest.mark.parametrize("made", FORMATS)
+def test_blocks(made):
+    order = np.array([3, 3, 0, 39, 3])
+    view = RowView(made(ROWS), order)
+    assert (view.shape, view.size, len(view), view.dtype) == ((5, 3), 15, 5, np.float64)
+    np.testing.assert_array_equal(view[1:4], ROWS[order[1:4]])
+    np.testing.assert_array_equal(view[3:99], ROWS[order[3:]])
+    np.testing.assert_array_equal(RowView(made(ROWS))[0:40], ROWS)
+
+
+def test_clipped_blocks_are_those_of_an_array():
+    rows = scipy.sparse.csr_array(ROWS.astype(np.float32))
+    bounds = Bounds(np.array([-0.5, 0.1, -9.0]), np.array([0.5, 0.2, 9.0]))
+    view, outside = bounds.clip(RowView(rows))
+    dense, expected = bounds.clip(ROWS.astype(np.float32))
+    np.testing.assert_array_equal(outside, expected)
+    np.testing.assert_array_equal(view[0:40], dense)
+    assert view.dtype == view[0:1].dtype == dense.dtype
+    assert bounds.clip(view)[0] is view
+
+
+def test_dense_blocks():
+    wide = scipy.sparse.random_array((70, 1 << 14), density=0.01, format="csc",
+                                     rng=np.random.default_rng(0))
+    blocks = list(dense_blocks(wide))
+    assert max(block.size for block in blocks) <= 1 << 15
+    np.testing.assert_array_equal(np.concatenate(blocks), wide.toarray())
+    assert next(dense_blocks(ROWS)) is ROWS
+    assert not is_sparse(ROWS)

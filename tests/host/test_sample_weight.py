@@ -1,0 +1,145 @@
+"""``sample_weight`` and ``class_weight`` of the estimators and of the search."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import balanced_accuracy_score
+
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
+from bitstep.training.weights import weighted_order
+
+rng = np.random.default_rng(3)
+X = rng.standard_normal((240, 6))
+X[7] = 40.0                                 # a row that decides on clips and ranges
+CLASSES = np.digitize(X[:, 0] + 0.4 * rng.standard_normal(240), [-0.7, 0.7])
+TARGETS = X @ rng.standard_normal((6, 2)) + 0.1 * rng.standard_normal((240, 2))
+WHOLE = rng.integers(0, 4, 240).astype(float)
+RANGES: dict[str, Any] = {"feature_range": (-50, 50), "label_range": (-500, 500)}
+ORDER = weighted_order(WHOLE, lambda: 0)
+
+
+def learned(model):
+    return {name: value for name, value in vars(model).items()
+            if name.endswith("_") and name not in ("counters_", "n_features_in_")}
+
+
+def assert_same(first, second):
+    one, other = learned(first), learned(second)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"batch": 64}, {"encoding": "stochastic", "copies": 2}, {"scaler": "minmax", "bits": 2},
+    {"bits": 32, "batch": 256}, {"levels": "optimal", "bits": 3}, {"solver": "bit-centred"}])
+def test_whole_weights_are_repeated_rows(options):
+    """Bit for bit, with two targets."""
+    weighted = LowPrecisionRegressor(epochs=3, random_state=0, **options)
+    weighted.fit(X, TARGETS, sample_weight=WHOLE)
+    assert_same(weighted, LowPrecisionRegressor(epochs=3, random_state=0, **options).fit(
+        X[ORDER], TARGETS[ORDER]))
+    assert weighted.n_samples_seen_ == WHOLE.sum()
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"loss": "hinge"}, {"loss": "squared_error", "batch": 64}, {"planes": 3}])
+def test_whole_weights_of_classes(options):
+    weighted = LowPrecisionClassifier(epochs=3, random_state=0, class_weight={0: 2, 2: 0.5},
+                                      **options)
+    weighted.fit(X, CLASSES, sample_weight=WHOLE * 2)
+    order = weighted_order(WHOLE * np.array([4, 2, 1])[CLASSES], lambda: 0)
+    assert_same(weighted, LowPrecisionClassifier(epochs=3, random_state=0, **options).fit(
+        X[order], CLASSES[order]))
+
+
+def test_weights_of_one_change_nothing():
+    assert_same(LowPrecisionClassifier(epochs=2, random_state=0).fit(X, CLASSES, [1] * len(X)),
+                LowPrecisionClassifier(epochs=2, random_state=0).fit(X, CLASSES))
+
+
+def test_weight_0_is_removal():
+    """Also of a class, of an outlier, and where weights are drawn."""
+    weights = np.where(CLASSES == 1, 0.0, rng.uniform(0.3, 2, len(X)))
+    weights[7] = 0
+    rest = weights > 0
+    weighted = LowPrecisionClassifier(epochs=2, random_state=0).fit(X, CLASSES, weights)
+    assert_same(weighted, LowPrecisionClassifier(epochs=2, random_state=0).fit(
+        X[rest], CLASSES[rest], weights[rest]))
+    assert weighted.classes_.tolist() == [0, 2]
+    assert weighted.feature_range_[1].max() < 5
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_same_bits_on_every_device(calls):
+    """Of drawn weights, and of a second fit."""
+    weights = rng.uniform(0, 2, len(X))
+    models = []
+    for device in ("golden", "cpu"):
+        model = LowPrecisionClassifier(epochs=2, random_state=0, device=device,
+                                       class_weight="balanced", warm_start=True)
+        for _ in range(calls):
+            model.fit(X, CLASSES, sample_weight=weights)
+        models.append(model)
+    assert_same(*models)
+    # Every class has the same weight in a pass, up to a row each.
+    assert abs(models[0].n_samples_seen_ - calls * weights.sum()) <= 3 * calls
+
+
+def test_balanced_finds_the_rare_class():
+    rows = rng.standard_normal((3000, 256))
+    labels = np.where(rows[:, 0] + rng.standard_normal(3000) > 2.3, "rare", "common")
+    plain, balanced = (LowPrecisionClassifier(class_weight=weight, random_state=0, batch=64).fit(
+        rows[:2000], labels[:2000]) for weight in (None, "balanced"))
+    scores = [balanced_accuracy_score(labels[2000:], model.predict(rows[2000:]))
+              for model in (plain, balanced)]
+    assert scores[1] > scores[0] + 0.05
+
+
+def test_partial_fit():
+    whole, repeated = (LowPrecisionRegressor(random_state=0, schedule="constant", **RANGES)
+                       for _ in range(2))
+    for part in np.split(np.arange(len(X)), 4):
+        order = weighted_order(WHOLE[part], lambda: 0)
+        whole.partial_fit(X[part], TARGETS[part], sample_weight=WHOLE[part])
+        repeated.partial_fit(X[part][order], TARGETS[part][order])
+    assert_same(whole, repeated)
+
+
+def test_stream_of_single_rows_of_small_weight():
+    model = LowPrecisionRegressor(random_state=0, schedule="constant", **RANGES)
+    model.partial_fit(X[:20], TARGETS[:20])
+    for row in range(20, 120):
+        model.partial_fit(X[row:row + 1], TARGETS[row:row + 1], sample_weight=[0.3])
+    assert model.n_iter_ == model.n_samples_seen_ - 19
+    assert 12 <= model.n_iter_ <= 50            # 31 on average, 5 deviations are 23
+
+
+def test_partial_fit_with_class_weights():
+    model = LowPrecisionClassifier(class_weight={2: 3}, random_state=0)
+    model.partial_fit(X[:50], CLASSES[:50], classes=[0, 1, 2])
+    assert model.n_samples_seen_ == 50 + 2 * (CLASSES[:50] == 2).sum()
+    with pytest.raises(ValueError, match=r"needs all rows at once, .* a dictionary"):
+        model.set_params(class_weight="balanced").partial_fit(X, CLASSES)
+
+
+def test_search_passes_weights_on():
+    grid = {"l2": [0.0, 0.01]}
+    search = LowPrecisionSearchCV(LowPrecisionClassifier(epochs=2, random_state=0), grid, cv=3)
+    search.fit(X, CLASSES, sample_weight=WHOLE)
+    best = LowPrecisionClassifier(epochs=2, random_state=0, **search.best_params_)
+    assert_same(search.best_estimator_, best.fit(X, CLASSES, WHOLE))
+    plain = LowPrecisionSearchCV(LowPrecisionClassifier(epochs=2, random_state=0), grid, cv=3)
+    plain.fit(X, CLASSES)
+    assert (plain.cv_results_["split0_test_score"] != search.cv_results_["split0_test_score"]).any()
+
+
+def test_one_class_is_left():
+    with pytest.raises(ValueError, match="y has one class, 2, in rows of weights above 0"):
+        LowPrecisionClassifier().fit(X, CLASSES, sample_weight=CLASSES == 2)
+
+
+def test_no_row_is_left():
+    with pytest.raises(ValueError, match=r"must leave at least one row to train on, .* multiply"):
+        LowPrecisionRegressor(random_state=0).fit(X, TARGETS, np.full(len(X), 1e-6))

@@ -1,0 +1,85 @@
+"""Sparse rows: the same models as of dense ones, without a dense matrix."""
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.datasets import load_digits
+
+from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
+
+DIGITS, NUMBERS = map(np.asarray, load_digits(return_X_y=True))
+DIGITS, NUMBERS = DIGITS[:400], NUMBERS[:400]
+FORMATS: list[Any] = [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array]
+
+
+@pytest.mark.parametrize("made", FORMATS)
+@pytest.mark.parametrize("options", [
+    {}, {"scaler": "maxabs", "fit_intercept": False, "batch": 64}, {"loss": "hinge", "bits": 4},
+    {"planes": 4, "loss": "squared_error"}])
+def test_same_classifier(made, options):
+    sparse = made(DIGITS)
+    first, second = (LowPrecisionClassifier(epochs=2, random_state=0, **options).fit(
+        rows, NUMBERS) for rows in (sparse, DIGITS))
+    np.testing.assert_array_equal(first.coef_, second.coef_)
+    np.testing.assert_array_equal(first.intercept_, second.intercept_)
+    assert first.history_[-1]["train_loss"] == pytest.approx(second.history_[-1]["train_loss"])
+    np.testing.assert_array_equal(first.predict(sparse), second.predict(DIGITS))
+    np.testing.assert_allclose(first.decision_function(sparse), second.decision_function(DIGITS),
+                               atol=1e-9)
+    assert first.score(sparse, NUMBERS) == second.score(DIGITS, NUMBERS)
+
+
+def test_clips_and_chunks():
+    """Columns are clipped at quantiles, later chunks have values beyond, rows have weights."""
+    rng = np.random.default_rng(0)
+    rows = np.where(rng.random((2000, 5)) < 0.6, np.sinh(3 * rng.standard_normal((2000, 5))), 0)
+    targets, weights = np.tanh(rows).sum(axis=1), rng.uniform(0, 2, 2000)
+    models = []
+    for made in (np.asarray, scipy.sparse.csr_array):
+        model = LowPrecisionRegressor(random_state=0)
+        model.fit(made(rows[:1000]), targets[:1000], weights[:1000])
+        models.append(model.partial_fit(made(100 * rows[1000:]), targets[1000:] / 2))
+    assert models[0].clip_range_ is not None
+    for name in ("coef_", "clip_range_", "feature_range_", "first_rows_", "n_samples_seen_"):
+        np.testing.assert_array_equal(getattr(models[0], name), getattr(models[1], name))
+    assert models[0].clipped_ == models[1].clipped_
+    assert models[0].clipped_["features"] > 500
+
+
+def test_search():
+    search = LowPrecisionSearchCV(LowPrecisionClassifier(epochs=2, random_state=0),
+                                  {"l2": [0.0, 0.01]}, cv=2)
+    scores = [search.fit(made(DIGITS), NUMBERS).cv_results_["mean_test_score"]
+              for made in (np.asarray, scipy.sparse.csc_matrix)]
+    np.testing.assert_array_equal(*scores)
+    assert search.predict(scipy.sparse.coo_array(DIGITS)).shape == (400,)
+
+
+def test_memory():
+    """4,096 columns: training holds codes, not values; prediction holds blocks. An automatic step
+    would look at up to 2,048 dense rows.
+    """
+    n_rows, n_features = 2000, 4096
+    rows = scipy.sparse.random_array((n_rows, n_features), density=0.005, format="csr",
+                                     rng=np.random.default_rng(0))
+    labels = np.asarray(rows.sum(axis=1)).ravel() > 10
+    model = LowPrecisionClassifier(bits=4, epochs=1, batch=256, step=0.1, random_state=0)
+    model.fit(rows[:300], labels[:300])         # compiles
+    tracemalloc.start()
+    try:
+        model.fit(rows, labels)
+        model.predict(rows)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < n_rows * n_features * 8 / 3     # a dense matrix has 66 MB, codes have 4
+
+
+def test_infinite_values_are_refused():
+    rows = scipy.sparse.csr_array(DIGITS)
+    rows.data[5] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        LowPrecisionClassifier().fit(rows, NUMBERS)

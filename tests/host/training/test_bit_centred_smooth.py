@@ -1,0 +1,268 @@
+"""Bit-centred training of the logistic loss and the squared hinge."""
+
+import numpy as np
+import pytest
+from tests.host.fakes import DEVICES
+
+from bitstep.devices import default_device, open_device
+from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.results import SaturationError
+from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
+from bitstep.training import bit_centred_smooth
+from bitstep.training.bit_centred_smooth import SmoothRun
+from bitstep.training.centred_passes import BitCentred
+from bitstep.training.choices import resolve_training
+from bitstep.training.objective import Objective
+from bitstep.training.pipelines import pipeline_of
+from bitstep.training.schedules import centred_step
+from bitstep.training.train import train_model
+
+SOFTWARE = [name for name in ("golden", "cpu") if name in DEVICES]
+SMOOTH = [Loss.LOGISTIC, Loss.SQUARED_HINGE]
+
+
+def make(n_rows=300, n_features=6, seed=0, noise=1.0):
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((n_rows, n_features)) @ rng.standard_normal((n_features,) * 2)
+    margins = features @ rng.standard_normal(n_features)
+    signs = np.where(margins + noise * margins.std() * rng.standard_normal(n_rows) > 0, 1.0, -1.0)
+    return QuantizedDataset(weave_rows(features), sign_labels(signs))
+
+
+def objective_of(data, loss, l2):
+    """The objective on all planes, as a function of weights and intercept, with its gradient."""
+    u = data.rows.values(slice(None))[0]
+    design = np.hstack([u, np.ones((len(u), 1))])
+    y, rule = data.labels.part(0, data.n_rows).astype(float), LOSSES[loss]
+    ridge = np.append(np.full(u.shape[1], l2), 0)
+
+    def value(x):
+        return rule.value(design @ x, y).mean() + ridge @ x ** 2 / 2
+
+    def slope(x):
+        return design.T @ rule.derivative(design @ x, y) / len(y) + ridge * x
+
+    return design, y, ridge, value, slope
+
+
+def least(data, loss, l2):
+    """The optimum, by Newton's method with halved steps."""
+    design, y, ridge, value, slope = objective_of(data, loss, l2)
+    x = np.zeros(design.shape[1])
+    for _ in range(200):
+        margins = y * (design @ x)
+        bend = 1 / (2 + np.exp(-margins) + np.exp(margins)) if loss == Loss.LOGISTIC \
+            else (margins < 1).astype(float)
+        move = np.linalg.solve(design.T @ (bend[:, None] * design) / len(y) + np.diag(ridge)
+                               + 1e-13 * np.eye(len(x)), -slope(x))
+        share = 1.0
+        while value(x + share * move) > value(x) and share > 1e-9:
+            share /= 2
+        x = x + share * move
+    assert np.abs(slope(x)).max() < 1e-7
+    return value(x)
+
+
+def excess(data, loss, l2, weights, intercept):
+    value = objective_of(data, loss, l2)[3]
+    return value(np.append(weights, intercept)) / least(data, loss, l2) - 1
+
+
+def fit(data, loss, l2, device=None, epochs=25, planes=4, **options):
+    objective = Objective(loss=loss, l2=l2)
+    training = resolve_training(data.rows, objective, epochs=epochs, solver="bit-centred",
+                                planes=planes, **options)
+    config = pipeline_of(data.rows, objective)
+    with open_device(device or default_device(), config) as opened:
+        return train_model([data], opened, config, objective, training)
+
+
+def last_excess(data, loss, l2, model):
+    return excess(data, loss, l2, model.weights[-1, 0], model.scaled_intercepts[-1, 0])
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+@pytest.mark.parametrize("planes", [1, 3, 4, 16, [2, 4, 8]])
+def test_reaches_the_optimum(loss, planes):
+    data = make()
+    model = fit(data, loss, 1e-2, planes=planes)
+    assert last_excess(data, loss, 1e-2, model) < 1e-6
+    assert model.planes is not None
+    assert model.planes[:3, 0].tolist() == (planes if isinstance(planes, list) else [planes] * 3)
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_little_ridge_on_separable_classes(loss):
+    data = make(seed=3, noise=0.0)
+    model = fit(data, loss, 1e-3, epochs=60, tol=1e-6)
+    assert last_excess(data, loss, 1e-3, model) < 1e-4
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+@pytest.mark.skipif(len(SOFTWARE) < 2, reason="needs numba")
+def test_devices_agree(loss):
+    data = make(90, 5)
+    first, second = (fit(data, loss, 1e-2, device, epochs=4, planes=[1, 4]) for device in SOFTWARE)
+    np.testing.assert_array_equal(first.weights, second.weights)
+    np.testing.assert_array_equal(first.scaled_intercepts, second.scaled_intercepts)
+    np.testing.assert_array_equal(first.gradients, second.gradients)
+    assert first.counters == second.counters
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_gradient_is_that_of_the_objective(loss):
+    """What training stops on: the largest component of the gradient, over the first."""
+    data = make(seed=5)
+    slope = objective_of(data, loss, 1e-2)[4]
+    model = fit(data, loss, 1e-2, epochs=5)
+    first = np.abs(slope(np.zeros(7))).max()
+    expected = [np.abs(slope(np.append(weights[0], intercept[0]))).max() / first
+                for weights, intercept in zip(model.weights, model.scaled_intercepts, strict=True)]
+    # The sigmoid is one of parabolas, within 1.7e-5.
+    assert model.gradients is not None
+    np.testing.assert_allclose(model.gradients[:, 0], expected, rtol=1e-3,
+                               atol=2e-5 / first if loss == Loss.LOGISTIC else 1e-7)
+
+
+def test_tol_ends_it_and_says_where_it_did_not():
+    data = make()
+    model = fit(data, Loss.LOGISTIC, 1e-2, epochs=40, tol=1e-3)
+    assert model.epochs_done < 15
+    assert model.gradients is not None
+    assert model.gradients[-1, 0] <= 1e-3 < model.gradients[-2, 0]
+    assert model.short_of(1e-3) is None
+    short = fit(data, Loss.LOGISTIC, 1e-2, epochs=2, tol=1e-6)
+    assert "after 2 outer steps, not 1e-06 times (tol)" in str(short.short_of(1e-6))
+    assert short.short_of(0.0) is None
+
+
+def test_separable_classes_without_ridge_have_no_optimum():
+    """Weights grow as long as there are epochs, and the end says what to do."""
+    features = np.array([[-1.0], [-0.9], [0.9], [1.0]] * 5)
+    data = QuantizedDataset(weave_rows(features), sign_labels(np.sign(features[:, 0])))
+    model = fit(data, Loss.LOGISTIC, 0.0, epochs=30, tol=1e-9)
+    assert model.epochs_done == 30
+    value = objective_of(data, Loss.LOGISTIC, 0.0)[3]
+    losses = [value(np.append(weights[0], intercept[0])) for weights, intercept in zip(
+        model.weights, model.scaled_intercepts, strict=True)]
+    assert losses[-1] < 1e-3 < losses[0]
+    assert np.isfinite(model.weights).all()
+    assert "a larger l2 where a plane separates the classes" in str(model.short_of(1e-9))
+
+
+def test_weights_beyond_the_words_end_it(monkeypatch):
+    monkeypatch.setattr(bit_centred_smooth, "LARGEST_WEIGHT", 0.5)
+    model = fit(make(60, 2), Loss.LOGISTIC, 1e-3, epochs=30)
+    assert model.epochs_done < 5
+    assert np.abs(model.weights[-1]).max() > 0.5
+
+
+@pytest.mark.parametrize("loss", [*SMOOTH, Loss.LEAST_SQUARES])
+@pytest.mark.parametrize("n_rows, n_features", [(1, 1), (2, 3), (8, 2), (9, 20), (30, 60)])
+def test_few_rows(loss, n_rows, n_features):
+    rng = np.random.default_rng(n_rows)
+    features = rng.standard_normal((n_rows, n_features))
+    signs = np.where(np.arange(n_rows) % 2, 1.0, -1.0)
+    data = QuantizedDataset(weave_rows(features), sign_labels(signs))
+    model = fit(data, loss, 0.05, epochs=40)
+    value, slope = objective_of(data, loss, 0.05)[3:]
+    last = np.append(model.weights[-1, 0], model.scaled_intercepts[-1, 0])
+    zeros = np.zeros(n_features + 1)
+    assert np.abs(slope(last)).max() < 1e-3 * np.abs(slope(zeros)).max()
+    assert value(last) < value(zeros)
+
+
+@pytest.mark.parametrize("loss", [*SMOOTH, Loss.LEAST_SQUARES])
+@pytest.mark.parametrize("l2, tol", [(3.0, 1e-5), (1e3, 1e-3)])
+def test_strong_ridge(loss, l2, tol):
+    """Corrections, which take the ridge in, act on weights as they were T rows before. Words have
+    24 fraction bits, and l2 times half of the last one is left of the gradient.
+    """
+    assert fit(make(), loss, l2, epochs=20, tol=tol).short_of(tol) is None
+
+
+@pytest.mark.parametrize("loss", [*SMOOTH, Loss.LEAST_SQUARES])
+def test_constant_columns(loss):
+    rng = np.random.default_rng(2)
+    features = rng.standard_normal((120, 4))
+    features[:, [0, 3]] = 5.0
+    signs = np.where(features[:, 1] + rng.standard_normal(120) > 0, 1.0, -1.0)
+    data = QuantizedDataset(weave_rows(features), sign_labels(signs))
+    model = fit(data, loss, 0.01, epochs=20, tol=1e-6)
+    assert model.short_of(1e-6) is None
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_passes_that_diverge_get_more_planes(loss):
+    """A step far beyond what is stable still ends at the optimum."""
+    data = make(400, 8, seed=6)
+    step = 40 * centred_step(data.rows, loss)
+    model = fit(data, loss, 1e-2, epochs=60, step=step, planes=1)
+    assert last_excess(data, loss, 1e-2, model) < 1e-4
+
+
+def test_words_without_room_are_made_again(monkeypatch):
+    """Inner passes that leave the range begin again with more room; the result is as good."""
+    data, shifts = make(200, 4, seed=7), []
+    inner = SmoothRun._inner
+
+    def narrow(run, planes, slope):
+        shifts.append(run._centre(planes).shift)
+        if run.reach < 16:
+            raise SaturationError(1, 1, None)       # type: ignore[arg-type]
+        return inner(run, planes, slope)
+
+    monkeypatch.setattr(SmoothRun, "_inner", narrow)
+    model = fit(data, Loss.LOGISTIC, 1e-2, epochs=25)
+    assert shifts[:2] == [40, 37]
+    assert last_excess(data, Loss.LOGISTIC, 1e-2, model) < 1e-4
+
+
+def test_tries_after_a_saturation():
+    """More room, then more planes, then shorter steps."""
+    data = make(60, 2)
+    objective = Objective(loss=Loss.LOGISTIC)
+    run = SmoothRun(data, None, data.rows.config, objective,     # type: ignore[arg-type]
+                    BitCentred(planes=[4], step=1.0))
+    run.reach, seen = 1.0, []
+
+    def fails(planes):
+        seen.append((planes, run.reach, run.step))
+        if len(seen) < 8:
+            raise SaturationError(1, 1, None)       # type: ignore[arg-type]
+        return "moved"
+
+    assert run.tried(4, fails) == "moved"
+    assert seen == [(4, 1, 1), (4, 16, 1), (8, 1, 1), (8, 16, 1), (16, 1, 1), (16, 16, 1),
+                    (16, 1, 0.5), (16, 16, 0.5)]
+    assert (run.planes, run.least) == (16, 16)
+
+
+def test_a_range_that_is_never_enough_is_an_error(monkeypatch):
+    def never(run, planes, slope):
+        raise SaturationError(1, 1, None)       # type: ignore[arg-type]
+
+    monkeypatch.setattr(SmoothRun, "_inner", never)
+    with pytest.raises(SaturationError):
+        fit(make(60, 2), Loss.LOGISTIC, 1e-2, epochs=1)
+
+
+def test_states_go_on_bit_for_bit():
+    """From the state after any outer step, also where the planes change."""
+    data, loss = make(120, 4, seed=8), Loss.LOGISTIC
+    objective = Objective(loss=loss, l2=1e-2)
+    config = pipeline_of(data.rows, objective)
+    choice = BitCentred(planes=[1, 1, 2, 4, 4, 4], step=centred_step(data.rows, loss))
+    with open_device(default_device(), config) as device:
+        whole = SmoothRun(data, device, config, objective, choice)
+        states = [whole.kept() for _ in whole.steps()]
+        for numbers, arrays in states:
+            again = SmoothRun(data, device, config, objective, choice)
+            again.restore(numbers, arrays)
+            assert all(again.steps())
+            for one, other in zip(again.found, whole.found, strict=True):
+                np.testing.assert_array_equal(one.weights, other.weights)
+                assert (one.intercept, one.gradient, one.bytes_read, one.planes) == (
+                    other.intercept, other.gradient, other.bytes_read, other.planes)
+            assert again.kept()[0] == states[-1][0]

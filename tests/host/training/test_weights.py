@@ -1,0 +1,122 @@
+"""Weights of rows: repetitions, their order, and what is drawn."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitstep.data.views import RowView
+from bitstep.training.weights import (
+    checked_weights,
+    class_factors,
+    pass_rows,
+    row_weights,
+    weighted_order,
+)
+
+
+def never() -> int:
+    raise AssertionError("Whole weights draw nothing")
+
+
+def test_order_by_hand():
+    # Copies of row 0 at 0 and 1/2, of row 1 at 1/3, row 2 at 2/3.
+    assert weighted_order(np.array([2.0, 1, 1]), never).tolist() == [0, 1, 0, 2]
+    # A row of weight 0 is as good as none: rows 0, 2, 3 are at 0, 1/3, 2/3.
+    assert weighted_order(np.array([2.0, 0, 1, 1]), never).tolist() == [0, 2, 0, 3]
+    assert weighted_order(np.ones(4), never).tolist() == [0, 1, 2, 3]
+    # Row 0 at 0, 1/3, 2/3, row 1 at 1/2, 1/2 + 1/2 = 0.
+    assert weighted_order(np.array([3.0, 2]), never).tolist() == [0, 1, 0, 1, 0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_whole_weights_repeat(seed):
+    weights = np.random.default_rng(seed).integers(0, 9, 500).astype(float)
+    order = weighted_order(weights, never)
+    np.testing.assert_array_equal(np.bincount(order, minlength=500), weights)
+    # A row's copies are apart: none follows its like.
+    assert (np.diff(order) != 0).all()
+
+
+def test_draws_have_the_weights_as_their_mean():
+    weights = np.array([0.25, 2.0, 0.0, 1.5, 0.1, 3.75, 1.0])
+    counts = np.array([np.bincount(weighted_order(weights, lambda seed=seed: seed), minlength=7)
+                       for seed in range(4000)])
+    assert (counts[:, [1, 2, 6]] == [2, 0, 1]).all()
+    assert (counts >= np.floor(weights)).all()
+    assert (counts <= np.ceil(weights)).all()
+    np.testing.assert_allclose(counts.mean(axis=0), weights, atol=0.04)     # 5 deviations
+    assert set(counts.sum(axis=1)) == {8, 9}            # 8.6 on average
+
+
+def test_draws_are_balanced_within_classes():
+    groups = np.arange(1000) % 2            # in turn: every second row would be one class
+    weights = np.where(groups == 0, 0.5, 0.251)
+    for seed in range(20):
+        found = groups[weighted_order(weights, lambda seed=seed: seed, groups)]
+        assert np.bincount(found).tolist() in ([250, 125], [250, 126])
+
+
+def test_same_draws_for_the_same_rows():
+    rows, weights = np.random.default_rng(0).random((50, 3)), np.full(50, 0.5)
+    targets = np.arange(50)[:, None]
+    one, again, other, seeded = (
+        pass_rows(values, targets, weights, lambda seed=seed: seed)[1].ravel().tolist()
+        for values, seed in ((rows, 1), (rows.copy(), 1), (rows + 1, 1), (rows, 2)))
+    assert one == again
+    assert len({tuple(one), tuple(other), tuple(seeded)}) == 3
+
+
+def test_rows_of_a_pass_are_no_copy():
+    rows, targets = np.random.default_rng(0).random((5, 3)), np.arange(5.0)[:, None]
+    view, labels = pass_rows(rows, targets, np.array([0.0, 2, 1, 1, 0]), never)
+    assert isinstance(view, RowView)
+    assert view.shape == (4, 3)
+    np.testing.assert_array_equal(view[0:4], rows[[1, 2, 1, 3]])
+    np.testing.assert_array_equal(labels.ravel(), [1, 2, 1, 3])
+    assert pass_rows(rows, targets, np.ones(5), never)[0] is rows
+    assert pass_rows(rows, targets, None, never)[0] is rows
+
+
+def test_balanced():
+    labels = np.array(["a", "b", "b", "b", "c", "c"])
+    classes = np.unique(labels)
+    found: Any = class_factors("balanced", classes, labels)
+    np.testing.assert_allclose(found, [2, 2 / 3, 1])
+    # A row of weight 2 counts as two rows.
+    weights = np.array([2.0, 1, 0, 1, 1, 1])
+    found = class_factors("balanced", classes, labels, weights)
+    np.testing.assert_allclose(found, [1, 1, 1])
+    found = row_weights(weights, {"a": 0.5, "c": 3}, labels)
+    np.testing.assert_allclose(found, [1, 1, 0, 1, 3, 3])
+
+
+@pytest.mark.parametrize("weights, message", [
+    ([1, 2], r"must have shape \(3,\), one weight a row, not \(2,\)"),
+    (1.0, r"must have shape \(3,\), one weight a row, not \(\)"),
+    ([[1], [1], [1]], r"must have shape \(3,\), one weight a row, not \(3, 1\)"),
+    ([1, -0.5, 1], r"of at least 0, not -0.5 \(row 1, counted from 0\)"),
+    ([1, 1, np.nan], r"finite numbers .* not nan \(row 2"),
+    ([np.inf, 1, 1], r"finite numbers .* not inf \(row 0"),
+    (["a", "b", "c"], "must hold numbers, one a row"),
+    ([0, 0, 0], "all weights are zero")])
+def test_bad_weights(weights, message):
+    with pytest.raises(ValueError, match=message):
+        checked_weights(weights, 3)
+
+
+@pytest.mark.parametrize("weight, message", [
+    ("equal", "must be None, 'balanced' or a dictionary of weights by class, not 'equal'"),
+    ({"x": 1}, "must hold classes of y only, 'a', 'b', not 'x'"),
+    ({"a": -1}, "finite numbers of at least 0, not -1 for class 'a'"),
+    ({"a": True}, "finite numbers of at least 0, not True for class 'a'"),
+    ({"a": "2"}, "finite numbers of at least 0, not '2' for class 'a'"),
+    ({"a": 0, "b": 0}, "at least one row with a weight above zero")])
+def test_bad_class_weight(weight, message):
+    with pytest.raises(ValueError, match=f"class_weight .*{message}"):
+        row_weights(None, weight, np.array(["a", "b", "a"]))
+
+
+def test_too_many_rows():
+    with pytest.raises(ValueError, match=r"at most 2,147,483,647, .* not to 3e\+09; divide"):
+        weighted_order(np.array([2e9, 1e9]), never)

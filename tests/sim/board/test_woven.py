@@ -1,0 +1,186 @@
+"""Woven rows on the simulated board: models, counters, endings."""
+
+import numpy as np
+import pytest
+from drawn_jobs import PROFILE, fresh_seed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import TestedDevice, compare, lookahead_registers, open_board
+
+from bitstep.cycles import Memory, count_epochs
+from bitstep.golden.sgd import train
+from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.memory import beats_read
+from bitstep.pipeline.registers import Control, LabelFormat, Loss
+from bitstep.pipeline.results import DeviceError, RunError, SaturationError
+from bitstep.pipeline.woven import PLANES, WovenLayout
+from bitstep_sim.testing.woven_jobs import random_woven_job
+
+LINEAR = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=6, proximal=True)
+LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=2,
+                          cycles_per_update=6, solver="logistic", corrections=False)
+# Around the edges of groups of 4, of slots of 16 values, of beats, and of chunks.
+FEATURES = [1, 3, 4, 5, 15, 16, 17, 63, 64, 65, 256]
+CLOCK_HZ = 100e6
+MEMORIES = st.sampled_from([{}, {"memory_latency": 1}, {"memory_latency": 32},
+                            {"memory_latency": 60, "memory_gbps": 0.5},
+                            {"memory_latency": 5, "stall_probability": 0.4}])
+
+
+def run(config, job, lookahead=None, **options):
+    """Run a job: golden's models, the counters of the cycle model. Returns the result."""
+    lookahead = config.effective_lookahead(job.beats) if lookahead is None else lookahead
+    expected = list(train(job))
+    saturated = bool(expected[-1].saturation)
+    with open_board(config, clock_hz=CLOCK_HZ, **options) as board:
+        device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
+        try:
+            result = device.train(job)
+            assert not saturated
+        except SaturationError as error:
+            assert saturated
+            result = error.result
+        assert board.board.stray_accesses == 0
+    compare(result, expected[:len(expected) - saturated])
+    if "stall_probability" not in options:
+        gbps = options.get("memory_gbps")
+        memory = Memory(options.get("memory_latency", 20), gbps and gbps * 1e9 / CLOCK_HZ)
+        counted, _ = count_epochs(job, memory, lookahead=lookahead, epochs=result.epochs_done,
+                                  saturated=saturated)
+        measured = dict(result.counters)
+        if saturated:
+            assert counted.pop("saturations") is None and measured.pop("saturations")
+        assert counted == measured
+    if not saturated:
+        assert result.counters["beats"] == beats_read(job, len(job.epochs))
+    return result
+
+
+@st.composite
+def jobs(draw, config):
+    """A job, and a look-ahead for it."""
+    n_features = draw(st.sampled_from([n for n in FEATURES if n <= config.max_features]))
+    losses = [Loss.LOGISTIC] if config.solver == "logistic" else \
+        [Loss.LEAST_SQUARES, Loss.LEAST_SQUARES, Loss.HINGE, Loss.SQUARED_HINGE]
+    batch = draw(st.sampled_from([1, 1, 3, 64, 256]))
+    options = {"loss": draw(st.sampled_from(losses)), "batch": batch}
+    if config.corrections and draw(st.booleans()):
+        options["correction_period"] = batch * draw(st.sampled_from([1, 2, 5, 33]))
+    if config.proximal and draw(st.booleans()):
+        options["proximal_period"] = batch * draw(st.sampled_from([1, 20]))
+    if draw(st.booleans()):
+        options |= {"model": np.zeros(n_features, np.int32), "intercept": 0}
+    if draw(st.booleans()):
+        options |= {"intercept_level": 0, "intercept": 0}
+    if options["loss"] == Loss.LEAST_SQUARES:
+        options["label_format"] = draw(st.sampled_from(LabelFormat))
+    job = random_woven_job(
+        config, n_features=n_features, n_rows=draw(st.sampled_from([1, 2, 7, 64, 129, 300])),
+        planes=tuple(draw(st.lists(st.integers(1, 16), min_size=1, max_size=4))),
+        seed=draw(st.integers(0, 1 << 30)), copies=draw(st.sampled_from([1, 1, 2])),
+        speed=draw(st.sampled_from([0.3, 0.3, 0.3, 100.0])), **options)
+    return job, draw(st.integers(0, config.effective_lookahead(job.beats)))
+
+
+@pytest.mark.parametrize("config, examples", [(LINEAR, 80), (LOGISTIC, 25)],
+                         ids=lambda value: getattr(value, "name", ""))
+def test_any_job(config, examples):
+    @fresh_seed(f"woven {config.name}")
+    @settings(max_examples=examples, **PROFILE)
+    @given(jobs(config), MEMORIES)
+    def check(job_and_lookahead, memory):
+        run(config, *job_and_lookahead, **memory)
+
+    check()
+
+
+def test_every_number_of_planes():
+    """One copy, an epoch at each precision, up and down."""
+    planes = (*range(1, 17), 1, 16, 2, 9)
+    run(LINEAR, random_woven_job(LINEAR, n_features=65, n_rows=150, planes=planes))
+
+
+@pytest.mark.parametrize("n_features, n_rows, batch", [
+    (4096, 9, 1), (4095, 5, 3), (1001, 20, 1), (256, 520, 256), (256, 300, 64)])
+def test_wide_rows_and_batches(n_features, n_rows, batch):
+    run(LINEAR, random_woven_job(LINEAR, n_features=n_features, n_rows=n_rows, batch=batch,
+                                 planes=(4, 16), correction_period=2 * batch))
+
+
+@pytest.mark.parametrize("n_features, planes", [(256, 4), (256, 16), (64, 8), (1001, 6), (256, 2)])
+def test_rows_pass_at_the_rate_of_the_bus(n_features, planes):
+    """Within 2 % of the beats or the slots of a row, without the start and the end of an epoch."""
+    job = random_woven_job(LINEAR, n_features=n_features, n_rows=1, planes=(planes,))
+    layout = WovenLayout(n_features)
+    cycles, ideal = [], []
+    for blocks in (10, 60):
+        n_rows = blocks * layout.block_rows
+        more = random_woven_job(LINEAR, n_features=n_features, n_rows=n_rows, planes=(planes,))
+        _, ends = count_epochs(more)
+        cycles.append(ends[0])
+        ideal.append(max(layout.bytes_read(n_rows, planes) // 8, n_rows * max(job.beats, 2)))
+    assert 1 <= (cycles[1] - cycles[0]) / (ideal[1] - ideal[0]) < 1.02
+
+
+def test_board_keeps_nothing_between_runs():
+    """Lengths, planes and options change; runs that are aborted or refused lie between."""
+    with open_board(LINEAR) as board:
+        for number, n_features in enumerate([256, 1, 65, 16, 4000, 5]):
+            job = random_woven_job(LINEAR, n_features=n_features, n_rows=[300, 40, 77][number % 3],
+                                   planes=[(16, 2), (1,), (5, 4, 3)][number % 3], seed=number,
+                                   correction_period=number % 2 * 4)
+            changed = TestedDevice(
+                board, during=lambda: board.write(0x20, Control.ABORT), cycles=100 + 30 * number)
+            with pytest.raises(RunError, match="abort"):
+                changed.train(job)
+            compare(board.train(job), list(train(job)))
+            with pytest.raises(RunError, match="refuse|configuration|register"):
+                TestedDevice(board, registers={"INTERCEPT_LEVEL": 3}).train(job)
+
+
+@pytest.mark.parametrize("planes", [0, PLANES + 1, 31])
+def test_planes_that_are_none(planes):
+    """The epochs before are finished; the one with such an entry is refused."""
+    job = random_woven_job(LINEAR, n_features=5, n_rows=30, planes=(3, 4))
+    expected = list(train(job))
+    with open_board(LINEAR) as board:
+        device = ChangedTable(board, planes)
+        with pytest.raises(RunError) as error:
+            device.train(job)
+        compare(error.value.result, expected[:1])
+        compare(board.train(job), expected)
+
+
+class ChangedTable(TestedDevice):
+    """A board whose second entry of the epoch table gets other planes."""
+
+    def __init__(self, device, planes):
+        super().__init__(device)
+        self.planes = planes
+
+    def write(self, offset, value):
+        """Change the table before the start."""
+        if offset == 0x20 and value == Control.START:
+            at = self.get("EPOCH_TABLE_ADDRESS") - 0x1000_0000 + 16
+            word = self.device.board.memory[at:at + 8].view("<u8")
+            word[0] = int(word[0]) & ~(31 << 21) | self.planes << 21
+        super().write(offset, value)
+
+
+def test_what_is_not_there():
+    job = random_woven_job(LINEAR, n_features=5, n_rows=30, correction_period=4,
+                           constants=np.ones(5, np.int32))
+    with open_board(LINEAR) as board:
+        with pytest.raises(DeviceError, match="constants"):
+            board.train(job)
+        with pytest.raises(DeviceError, match="gradient"):
+            board.gradient(job)
+
+
+def test_rows_without_labels():
+    """They count as 0."""
+    job = random_woven_job(LINEAR, n_features=17, n_rows=70, planes=(2,))
+    none = random_woven_job(LINEAR, n_features=17, n_rows=70, planes=(2,))
+    object.__setattr__(none, "labels", np.empty(0, np.uint8))
+    run(LINEAR, job)
+    run(LINEAR, none)
