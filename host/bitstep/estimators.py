@@ -113,7 +113,7 @@ class _LowPrecisionModel(BaseEstimator):
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="sgd", planes: Any = None,
                  tol=0.0, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5,
-                 verbose=0):
+                 verbose=0, model_bits=0, update_bits=0):
         self.bits = bits
         self.encoding = encoding
         self.levels = levels
@@ -140,6 +140,8 @@ class _LowPrecisionModel(BaseEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.verbose = verbose
+        self.model_bits = model_bits
+        self.update_bits = update_bits
 
     def _train(self, features: Any, targets: np.ndarray, *, epochs: int, resume: bool,
                classes: np.ndarray | None = None) -> None:
@@ -208,7 +210,8 @@ class _LowPrecisionModel(BaseEstimator):
             prepared.rows, objective, epochs=epochs, schedule=self.schedule, batch=prepared.batch,
             step=step, fit_intercept=self.fit_intercept, model_range=_given(self.model_range),
             solver=self.solver, tol=self.tol if self.solver == "bit-centred" else 0.0,
-            planes=self._planes(), stopping=stopping_of(
+            planes=self._planes(), model_bits=self.model_bits, update_bits=self.update_bits,
+            stopping=stopping_of(
                 self, prepared.held, prepared.columns.values, prepared.labels.values,
                 prepared.rows.scaler, objective.loss, classes=self._is_classifier))
 
@@ -382,7 +385,8 @@ class _LowPrecisionModel(BaseEstimator):
                              f"{self.encoding!r} and {self.copies}")
         encoding = WOVEN if woven else _given(self.encoding)
         return resolve_rows(model, bits=_given(self.bits), encoding=encoding,
-                            refetch=self._asked_refetch(), batch=batch, levels=self.levels)
+                            refetch=self._asked_refetch(), batch=batch, levels=self.levels,
+                            few_bits=bool(self.model_bits or self.update_bits))
 
     def _asked_refetch(self) -> bool | None:
         """Refetching as asked for; None: wherever it is possible."""
@@ -586,6 +590,12 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         1 shows epoch, loss, accuracy and rows a second while training, on standard error: a bar on
         a terminal and in a notebook if tqdm is installed, else lines. 2 also prints the new entries
         of ``history_``.
+    model_bits : int, default=0
+        Bits, 2 to 16, of the model that the dot products of a batch meet, rounded at random; what
+        is learned keeps 32. Best with batches of 16 and more. 0: all bits.
+    update_bits : int, default=0
+        Bits, 2 to 16, of the update of each row, times a power of two, rounded at random. 0: all.
+        Both are for devices ``cpu`` and ``golden``, and 1 to 8 ``bits`` without refetching.
 
     Attributes
     ----------
@@ -795,6 +805,8 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         See there.
     solver, planes, tol, early_stopping, validation_fraction, n_iter_no_change, verbose
         See there; ``bit-centred`` is for ``squared_error``.
+    model_bits, update_bits
+        See there; losses other than ``squared_error`` see the noise of a rounded model.
 
     Attributes
     ----------
@@ -847,7 +859,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
                  fit_intercept=True, device: Any = "auto", warm_start=False,
                  random_state: Any = None, solver="sgd", planes: Any = None, tol=0.0,
                  early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, verbose=0,
-                 class_weight: Any = None):
+                 class_weight: Any = None, model_bits=0, update_bits=0):
         super().__init__(
             bits=bits, encoding=encoding, levels=levels, epochs=epochs, step=step,
             schedule=schedule, batch=batch,
@@ -855,7 +867,8 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
             model_range=model_range, fit_intercept=fit_intercept, device=device,
             warm_start=warm_start, random_state=random_state, solver=solver, planes=planes,
             tol=tol, early_stopping=early_stopping, validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change, verbose=verbose)
+            n_iter_no_change=n_iter_no_change, verbose=verbose, model_bits=model_bits,
+            update_bits=update_bits)
         self.loss = loss
         self.refetch = refetch
         self.class_weight = class_weight

@@ -6,6 +6,7 @@ A module has ``add_parser(commands)``, which declares the options and returns th
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -120,6 +121,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(parsed)
 
 
+def _in_options(text: str) -> str:
+    """A message of a reader of data in the words of the command line."""
+    return re.sub(r"\blabel_column\b", "--label-column", text.replace("label_column=",
+                                                                      "label_column "))
+
+
 def _run(parsed: argparse.Namespace) -> int:
     try:
         code = parsed.run(parsed)
@@ -132,7 +139,8 @@ def _run(parsed: argparse.Namespace) -> int:
     except USER_ERRORS as error:
         if parsed.debug:
             raise
-        print(f"bitstep {parsed.command}: error: {error or type(error).__name__}", file=sys.stderr)
+        print(f"bitstep {parsed.command}: error: {_in_options(str(error)) or type(error).__name__}",
+              file=sys.stderr)
     except KeyboardInterrupt as error:
         if parsed.debug:
             raise

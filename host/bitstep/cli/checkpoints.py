@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import UsageError, check_readable, check_writable
+from bitstep.cli.options import UsageError, check_readable, check_writable, class_text
 from bitstep.cli.problem import Request
 from bitstep.cli.validation import stopping_settings
 from bitstep.pipeline.manifest import read_manifest
@@ -131,9 +131,11 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "step": (arguments.step or "auto") if by_name else None,
         "batch": training.batch, "l2": objective.l2, "l1": objective.l1, "box": objective.box,
         "refetch": objective.refetch, "intercept": training.fit_intercept,
-        "model-range": training.model_range,
+        "model-range": training.model_range, "class-weight": arguments.class_weight,
         "init": None if model is None else
         f"model {digest_of(model.coef, model.intercept, model.classes)[:16]}",
+        # Older checkpoints have no such entries.
+        "model-bits": training.model_bits or None, "update-bits": training.update_bits or None,
         "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
         "solver": None if training.solver == "sgd" else training.solver,
         "lookahead": config.effective_lookahead(beats) if floats else None,
@@ -204,10 +206,10 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
     if model.n_features != problem.outputs[0].n_features:
         raise ModelFileError(f"{path}: the model has {model.n_features} features, the data have "
                              f"{problem.outputs[0].n_features}; --init needs a model of such data")
-    if not np.array_equal(model.classes, problem.classes):
+    if not np.array_equal(model.classes, problem.class_labels):
         raise ModelFileError(f"{path}: the model is that of {_classes(model.classes)}, the data "
-                             f"are those of {_classes(problem.classes)}; --init needs a model of "
-                             "such data (--model chooses between classes and a regression)")
+                             f"are those of {_classes(problem.class_labels)}; --init needs a model "
+                             "of such data (--model chooses between classes and a regression)")
     if len(model.coef) != len(problem.outputs):
         raise ModelFileError(f"{path}: the model has {len(model.coef)} targets, the data have "
                              f"{len(problem.outputs)}; --init needs a model of such data")
@@ -233,5 +235,5 @@ def initial_model(model: LinearModel, request: Request) -> tuple[np.ndarray, np.
 def _classes(values: Sequence[float] | np.ndarray) -> str:
     if not len(values):
         return "a regression"
-    shown = ", ".join(f"{value:g}" for value in values[:10])
+    shown = ", ".join(map(class_text, values[:10]))
     return f"{len(values)} classes, {shown}" + (", ..." if len(values) > 10 else "")

@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 
 from bitstep.cli.configuration import add_configuration_options, configuration
-from bitstep.cli.options import is_quantized
+from bitstep.cli.options import (
+    add_label_column_option,
+    class_text,
+    is_quantized,
+    label_column,
+)
 from bitstep.cli.report import REPORT_VERSION, print_report, versions
 from bitstep.data import dataset_names, load
 from bitstep.data.sources import BUNDLED, REMOTE
@@ -34,6 +39,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         "its name")
     parser.add_argument("--registers", action="store_true", help="show the register map only")
     parser.add_argument("--data", action="store_true", help="show the data sets that have a name")
+    add_label_column_option(parser)
     add_configuration_options(parser)
     return parser
 
@@ -45,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.data:
         print(text_table(["name", "task", "from"], [_data_set(name) for name in dataset_names()]))
     elif arguments.file:
-        _show_file(arguments.file)
+        _show_file(arguments.file, arguments)
     else:
         _show(versions())
         print()
@@ -98,7 +104,7 @@ def _pitch(config, beats):
     return max(beats, config.cycles_per_update, span)
 
 
-def _show_file(path: str) -> None:
+def _show_file(path: str, arguments: argparse.Namespace) -> None:
     if is_quantized(path):
         _show_quantized(path)
     elif Path(path).suffix == ".json" and Path(path).is_file():
@@ -106,7 +112,7 @@ def _show_file(path: str) -> None:
     elif is_model(path):
         _show_model(path)
     else:
-        _show_data(path)
+        _show_data(load(path, label_column=label_column(arguments)))
 
 
 def _show_quantized(path):
@@ -135,13 +141,13 @@ def _show_model(path):
               if name not in hidden and value is not None}})
 
 
-def _show_data(path):
-    dataset = load(path)
+def _show_data(dataset):
     labels = dataset.labels
     classes = np.unique(labels)
     _show({"file": "data set", "name": dataset.name, "rows": dataset.n_rows,
            "features": dataset.n_features, "task": dataset.task,
-           "labels": f"{labels.min():g} to {labels.max():g}, {len(classes)} different",
+           "labels": f"{labels.min():g} to {labels.max():g}, {len(classes)} different"
+           if dataset.class_names is None else ", ".join(dataset.class_names),
            "values": f"{dataset.features.min():g} to {dataset.features.max():g}",
            "constant columns": int((np.ptp(dataset.features, axis=0) == 0).sum())})
 
@@ -158,4 +164,4 @@ def _report(path):
 
 
 def _classes(values):
-    return ", ".join(f"{value:g}" for value in values) or "none (regression)"
+    return ", ".join(map(class_text, values)) or "none (regression)"

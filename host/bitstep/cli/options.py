@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.data import dataset_names
+from bitstep.data.label_columns import LAST
 from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD, WOVEN
 from bitstep.quantization import ENCODINGS, LEVELS
 from bitstep.quantization.labels import MAX_CLASSES, distinct
@@ -130,8 +131,9 @@ def add_lookahead_option(parser: argparse.ArgumentParser) -> None:
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
     """Options for reading, splitting and quantizing a data set."""
-    parser.add_argument("data", metavar="DATA", help="a file (LIBSVM text, .csv, .npy, .npz, "
+    parser.add_argument("data", metavar="DATA", help="a file (LIBSVM text, .csv, .tsv, .npy, .npz, "
                         ".parquet, .arrow), or a name: see `bitstep info --data`")
+    add_label_column_option(parser)
     parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets (default: "
                         "$BITSTEP_DATA, else the cache folder)")
     parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
@@ -152,6 +154,19 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
                         "copies of the rows, read in turn by the epochs (default: 1)")
     parser.add_argument("--seed", type=integer(0), metavar="K",
                         help="seed of shuffle, codes and the rounding of updates (default: 0)")
+
+
+def add_label_column_option(parser: argparse.ArgumentParser) -> None:
+    """Option that says which column of a file is the label."""
+    parser.add_argument("--label-column", metavar="NAME|N", help="column of the label in a .csv, "
+                        ".tsv, .npy, .parquet or .arrow file: its name, or its number from 0; -1 "
+                        "is the last one (default: the last column)")
+
+
+def label_column(arguments: argparse.Namespace) -> str | int:
+    """Column of the label that the options ask for."""
+    asked = getattr(arguments, "label_column", None)
+    return LAST if asked is None else asked
 
 
 def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
@@ -212,7 +227,8 @@ def is_quantized(path: str) -> bool:
         return False
 
 
-def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndarray) -> str:
+def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndarray,
+            class_names: Sequence[str] | None = None) -> str:
     """Task that the option ``--model`` asks for, or, without it, the data set's own.
 
     Parameters
@@ -223,6 +239,8 @@ def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndar
         The data set's task.
     labels : ndarray
         Its labels.
+    class_names : sequence of str or None
+        Names of the classes, if labels are their numbers.
 
     Raises
     ------
@@ -231,6 +249,10 @@ def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndar
     """
     model = arguments.model or default_model(task, asked_encoding(arguments))
     if MODELS[model].task == "regression":
+        if class_names:
+            raise ValueError(f"{name}: the labels are names ({_named(class_names)}), and {model} "
+                             "is a regression; leave --model out, or name the column of numbers "
+                             "(--label-column)")
         return "regression"
     found = distinct(labels)
     # A file with more than two labels says nothing of its task; a name does.
@@ -238,8 +260,9 @@ def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndar
         raise ValueError(f"{name} is a regression, {model} needs classes; use --model linreg, or "
                          "another data set (`bitstep info --data`)")
     if len(found) < 2:
+        only = class_names[int(found[0])] if class_names else f"{found[0]:g}"
         raise ValueError(f"{name}: a classification must have two classes, but every label is "
-                         f"{found[0]:g}; check the labels, or how rows were split")
+                         f"{only}; check the labels, or how rows were split")
     if len(found) > MAX_CLASSES:
         raise ValueError(f"{name}: the labels take {len(found)} values, more than the "
                          f"{MAX_CLASSES} classes that {model} accepts; use --model linreg")
@@ -249,3 +272,13 @@ def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndar
                          f"{broken[0]:g}; use --model linreg if they are values, or number the "
                          "classes")
     return "classification"
+
+
+def class_text(value: Any) -> str:
+    """A class in a message: its name, or a number without digits that it does not need."""
+    return str(value) if isinstance(value, str) else f"{value:g}"
+
+
+def _named(values: Sequence[str]) -> str:
+    """The first names, for a message."""
+    return ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")

@@ -7,11 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import check_writable, is_quantized
+from bitstep.cli.options import (
+    UsageError,
+    add_label_column_option,
+    check_writable,
+    class_text,
+    is_quantized,
+    label_column,
+)
 from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.data import open_table
 from bitstep.data.blocks import row_blocks
 from bitstep.data.libsvm import WidthError
+from bitstep.data.tables.table import Table
 from bitstep.data.tables.texts import LibsvmTable
 from bitstep.quantization import load_quantized
 from bitstep.training.losses import CHUNK_VALUES, Moments
@@ -31,6 +39,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("model", metavar="MODEL.npz", help="model of `bitstep train --out`")
     parser.add_argument("data", metavar="DATA", help="a file or a name, as for `bitstep train`, or "
                         "a file of `bitstep quantize` with the model's bits and encoding")
+    add_label_column_option(parser)
     parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets")
     parser.add_argument("--out", metavar="FILE", help="write the predictions, one a line")
     add_quiet_option(parser)
@@ -44,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if len(model.coef) > 1 and not len(model.classes):
         raise ModelFileError(f"{arguments.model}: the model has {len(model.coef)} targets, and a "
                              "data set has one label a row; use LowPrecisionRegressor.load")
+    named = model.classes.dtype.kind == "U"
     measure = _Classes(model) if len(model.classes) else _Values()
     with contextlib.ExitStack() as files:
         out = None
@@ -53,12 +63,17 @@ def run(arguments: argparse.Namespace) -> int:
         bar = files.enter_context(Bar(None, "predicting", " rows"))
         done = 0
         for features, labels in _pieces(arguments, model):
+            if labels.dtype.kind == "U" and not len(model.classes):
+                raise ModelFileError(f"The model predicts values, the labels of {arguments.data} "
+                                     f"are names ({_list(np.unique(labels))}): say which column "
+                                     "holds the values (--label-column)")
             predictions = model.predict(features)
             measure.add(predictions, labels)
             done += len(labels)
             bar.to(done)
             if out is not None:
-                out.write("".join(f"{value!r}\n" for value in predictions.tolist()))
+                out.write("".join(f"{value if named else repr(value)}\n"
+                                  for value in predictions.tolist()))
         text = measure.text(arguments.data)
     print(text)
     if arguments.out:
@@ -73,11 +88,13 @@ def _pieces(arguments: argparse.Namespace,
         pieces = _from_codes(arguments, model)
     else:
         table = open_table(arguments.data, data_home=arguments.data_home,
-                           progress=not shown.quiet)
+                           label_column=label_column(arguments), progress=not shown.quiet)
+        if not isinstance(table, LibsvmTable) and table.path is not None:
+            _check_columns(model, table)
         if isinstance(table, LibsvmTable):
             # Columns beyond the last one that is not zero in any row of this file count, too.
             table.fix_columns(model.n_features)
-        pieces = ((piece.features, piece.labels) for piece in table.pieces())
+        pieces = ((piece.features, _labels(piece.labels, table)) for piece in table.pieces())
     size = max(1, CHUNK_VALUES // max(model.coef.shape))
     try:
         for features, labels in pieces:
@@ -92,6 +109,9 @@ def _pieces(arguments: argparse.Namespace,
 def _from_codes(arguments: argparse.Namespace,
                 model: LinearModel) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Features that rows stand for, as exactly as the file has them, and labels."""
+    if arguments.label_column is not None:
+        raise UsageError(f"--label-column needs a file of features, but {arguments.data} is "
+                         "quantized already: leave it out")
     data = load_quantized(arguments.data)
     expected = [model.config.get(name) for name in ("bits", "encoding")]
     if expected != [data.bits, data.encoding]:
@@ -103,22 +123,42 @@ def _from_codes(arguments: argparse.Namespace,
         yield scaled * data.scaler.scale + data.scaler.centre, data.label_values(start, stop)
 
 
+def _check_columns(model: LinearModel, table: Table) -> None:
+    """Raise ModelFileError unless a file of columns has those of the model."""
+    if not hasattr(table, "n_features"):        # of text the first rows tell
+        next(table.pieces())
+    if table.n_features != model.n_features:
+        raise ModelFileError(
+            f"The model was trained on {model.n_features} features, {table.path} has "
+            f"{table.n_features} beside the label: use data with the columns it was trained on, "
+            "and say which one is the label if it is not the last (--label-column)")
+
+
+def _labels(labels: np.ndarray, table: Table) -> np.ndarray:
+    """Labels of a piece: numbers, or names of classes."""
+    names = table.class_names
+    return labels if names is None else np.array(names)[labels.astype(int)]
+
+
 class _Classes:
     """Accuracy of predicted classes."""
 
     def __init__(self, model: LinearModel):
         self._classes, self._right, self._count = model.classes, 0, 0
-        self._known, self._unknown = False, np.zeros(0)
+        self._known, self._unknown = False, None
 
     def add(self, predictions: np.ndarray, labels: np.ndarray) -> None:
         """Compare predictions with labels."""
-        self._right += int((predictions == labels).sum())
+        if predictions.dtype.kind == labels.dtype.kind:
+            self._right += int((predictions == labels).sum())
         self._count += len(labels)
         if not self._known:
             found = np.unique(labels)
-            self._known = bool(np.isin(found, self._classes).any())
+            same = found.dtype.kind == self._classes.dtype.kind
+            self._known = same and bool(np.isin(found, self._classes).any())
             # As many as a message shows, and one more.
-            self._unknown = np.union1d(self._unknown, found)[:_SHOWN + 1]
+            self._unknown = (found if self._unknown is None else
+                             np.union1d(self._unknown, found))[:_SHOWN + 1]
 
     def text(self, source: str) -> str:
         """The result; ModelFileError if no label is one of the model's."""
@@ -150,5 +190,5 @@ class _Values:
 
 
 def _list(values):
-    return ", ".join(f"{value:g}" for value in values[:_SHOWN]) + (
+    return ", ".join(map(class_text, values[:_SHOWN])) + (
         ", ..." if len(values) > _SHOWN else "")

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.cli.class_weights import asked_weight, weighted_rows
 from bitstep.cli.options import (
     asked_encoding,
     default_model,
     is_quantized,
+    label_column,
     task_of,
 )
 from bitstep.cli.progress import Bar, shown
@@ -57,10 +59,12 @@ class Problem:
         Description of the rows.
     outputs : list of QuantizedDataset
         The same packed rows, one set of labels for each output of the model.
-    classes : ndarray of float64, shape (n_classes,)
-        Empty for a regression.
+    classes : ndarray of float64 or str, shape (n_classes,)
+        Empty for a regression. Of data sets with named classes their numbers.
     train_set, test_set : Dataset or None
-        None where there are only codes.
+        None where there are only codes. Rows to train on are repeated as their weights say.
+    class_weight : "balanced", dict or None
+        Weights by class that the options ask for.
     validation_set : Dataset or None
         Rows that ``--early-stopping`` holds out.
     """
@@ -72,6 +76,7 @@ class Problem:
     classes: np.ndarray
     train_set: Dataset | None
     test_set: Dataset | None
+    class_weight: Any = None
     validation_set: Dataset | None = None
 
     @property
@@ -112,23 +117,16 @@ class Problem:
              "train_accuracy": share, "validation_loss": held, "validation_accuracy": held_share,
              "test_metric": metric}
             for epoch, (step, loss, share, held, held_share, metric) in enumerate(
-                zip(model.steps, losses, self._shares(model), *self._held_out(model),
-                    self._metrics(self.test_set, model), strict=True), start=1)]
+                zip(model.steps, losses, self._shares(model),
+                    *self._measured(self.validation_set, model),
+                    self._measured(self.test_set, model)[self.task == "classification"],
+                    strict=True), start=1)]
         return [entry | facts for entry, facts in zip(history, model.facts(), strict=True)]
 
-    def _metrics(self, dataset: Dataset | None, model: TrainedModel) -> list[Any]:
-        """Accuracy, or loss of a regression, of each epoch's model; None if there are no rows."""
-        if dataset is None or not dataset.n_rows:
-            return [None] * model.epochs_done
-        if self.task == "regression":
-            return self._losses(dataset, model).tolist()
-        return accuracies(dataset.features, dataset.labels, self.classes, model.coefs,
-                          model.intercepts).tolist()
-
-    def _held_out(self, model: TrainedModel) -> tuple[Any, Any]:
-        """Loss and accuracy of each epoch's model on the rows that are held out."""
-        data, none = self.validation_set, [None] * model.epochs_done
-        if data is None:
+    def _measured(self, data: Dataset | None, model: TrainedModel) -> tuple[Any, Any]:
+        """Loss and accuracy of each epoch's model on other rows; None for what there is not."""
+        none = [None] * model.epochs_done
+        if data is None or not data.n_rows:
             return none, none
         losses, shares = measures(self.kind.loss, data.features, self._targets(data), model.coefs,
                                   model.intercepts, classes=self.task == "classification")
@@ -151,7 +149,13 @@ class Problem:
                 self.validation_set.n_rows if self.validation_set is not None else 0,
                 "test_rows": self.test_set.n_rows if self.test_set is not None else 0,
                 "n_features": self.outputs[0].n_features,
-                "classes": self.classes.tolist() if len(self.classes) else None}
+                "classes": self.class_labels.tolist() if len(self.classes) else None}
+
+    @property
+    def class_labels(self) -> np.ndarray:
+        """The classes as the data have them: numbers or names."""
+        names = None if self.train_set is None else self.train_set.class_names
+        return self.classes if names is None else np.array(names)[self.classes.astype(int)]
 
     def _losses(self, dataset, model):
         return mean_losses(self.kind.loss, dataset.features, self._targets(dataset), model.coefs,
@@ -214,13 +218,17 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         return _from_codes(arguments)
     asked = {"refetch": arguments.refetch, "batch": arguments.batch}
     request_rows(arguments, **asked)        # an error now, since reading may take minutes
-    dataset = load(arguments.data, data_home=arguments.data_home, progress=not shown.quiet)
-    task = task_of(arguments, dataset.name, dataset.task, dataset.labels)
+    dataset = load(arguments.data, data_home=arguments.data_home,
+                   label_column=label_column(arguments), progress=not shown.quiet)
+    names = dataset.class_names
+    task = task_of(arguments, dataset.name, dataset.task, dataset.labels, names)
     model = arguments.model or default_model(task, asked_encoding(arguments))
     request = request_rows(arguments, model=model, **asked)
     train_set, test_set = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
-    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels)
+    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels,
+            names)
     train_set, validation_set = hold_out(arguments, train_set, task, request.seed)
+    weight = asked_weight(arguments, task)
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
@@ -229,12 +237,12 @@ def prepare(arguments: argparse.Namespace) -> Problem:
                                  center_labels=arguments.intercept)
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
-        classes = np.unique(train_set.labels)
+        train_set, classes = weighted_rows(train_set, weight, request.seed)
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
-                   _clipped(test_set, clip),
+                   _clipped(test_set, clip), weight,
                    None if validation_set is None else _clipped(validation_set, clip))
 
 

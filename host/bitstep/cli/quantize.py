@@ -1,6 +1,7 @@
 """``bitstep quantize``: from a data set to a file of packed codes that a board can load."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from bitstep.cli.options import (
     check_writable,
     default_model,
     is_quantized,
+    label_column,
     task_of,
 )
 from bitstep.cli.problem import warn_of_waste
@@ -59,16 +61,18 @@ def run(arguments: argparse.Namespace) -> int:
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
     table = open_table(arguments.data, data_home=arguments.data_home,
-                       progress=not shown.quiet)
+                       label_column=label_column(arguments), progress=not shown.quiet)
     survey, chosen = _survey(table, arguments.train_rows, request)
     own = table.task or task_of_labels(survey.labels)
-    task = task_of(arguments, table.name, own, survey.labels)
+    task = task_of(arguments, table.name, own, survey.labels, table.class_names)
     request, options = _resolved(
         arguments, arguments.model or default_model(task, asked_encoding(arguments)))
     trained = chosen.labels(survey)
-    task_of(arguments, f"{table.name}, the rows to train on", own, trained)
+    task_of(arguments, f"{table.name}, the rows to train on", own, trained, table.class_names)
     labels = quantize_labels(trained, chosen.count, task=task,
                              label_bits=label_bits_of(request.encoding))
+    if labels.classes is not None and table.class_names is not None:
+        labels = replace(labels, classes=np.array(table.class_names)[labels.classes.astype(int)])
     del trained
     survey = survey._replace(labels=np.zeros(0))      # which may be as large as the codes
     with Bar(chosen.count, "quantizing", " rows") as bar:

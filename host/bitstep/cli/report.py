@@ -43,19 +43,21 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "scaler": rows.scaler, "copies": rows.copies, "epochs": model.epochs_done,
         "batch": training.batch, "step": float(training.steps[0]), "schedule": request.schedule,
         "l2": objective.l2, "l1": objective.l1, "box": objective.box,
+        "class_weight": request.problem.class_weight,
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
         "solver": training.solver, "planes": training.planes,
         "tol": training.tol if stopping is None else stopping.tol,
         "early_stopping": stopping is not None and stopping.held_out,
         "n_iter_no_change": None if stopping is None else stopping.patience,
+        "model_bits": training.model_bits, "update_bits": training.update_bits,
         "lookahead": config.lookahead, "pipeline": config.to_dict()}
 
 
 def final(request: Request, model: TrainedModel) -> LinearModel:
     """The model of the epoch that is kept, as a file holds it."""
     return LinearModel(model.coefs[model.kept], model.intercepts[model.kept],
-                       np.asarray(request.problem.classes, np.float64),
+                       request.problem.class_labels,
                        describe_config(request, model),
                        request.problem.outputs[0].scaler.clip)
 
@@ -99,7 +101,9 @@ def print_report(report: dict[str, Any]) -> None:
     history = report["history"]
     print(f"{dataset['name']}: {config['model']}, {dataset['train_rows']} rows of "
           f"{dataset['n_features']} features, {config['bits']} bits {config['encoding']}, "
-          f"device {report['device']}")
+          f"{_few_bits(config)}device {report['device']}")
+    if any(isinstance(one, str) for one in dataset["classes"] or ()):
+        print(f"Classes: {', '.join(dataset['classes'])}")
     columns = {"epoch": [str(entry["epoch"]) for entry in history],
                "step": numbers([entry["step"] for entry in history], 4),
                "train loss": numbers([entry["train_loss"] for entry in history])}
@@ -137,6 +141,12 @@ def _accuracies(rows, shares):
     """A column; none of a regression, and of older reports."""
     return {} if None in shares else {
         f"{rows} accuracy": [f"{100 * share:.2f} %" for share in shares]}
+
+
+def _few_bits(config):
+    """Bits of model and updates, where they are few."""
+    return "".join(f"{name} of {config[f'{name}_bits']} bits, " for name in ("model", "update")
+                   if config.get(f"{name}_bits"))
 
 
 def _loss(config):

@@ -68,7 +68,8 @@ def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
                          "their own and one copy; leave --encoding and --copies out")
     try:
         choice = resolve_rows(MODELS[name], bits=arguments.bits, encoding=encoding,
-                              refetch=refetch, batch=batch, levels=others["levels"])
+                              refetch=refetch, batch=batch, levels=others["levels"],
+                              few_bits=few_bits_asked(arguments))
     except ChoiceError as error:
         raise usage_error(error, arguments) from error
     return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch, **others)
@@ -81,6 +82,11 @@ def planes_asked(arguments: argparse.Namespace) -> Any:
         else planes
 
 
+def few_bits_asked(arguments: argparse.Namespace) -> bool:
+    """True if the options ask for a model or updates of few bits."""
+    return bool(getattr(arguments, "model_bits", 0) or getattr(arguments, "update_bits", 0))
+
+
 def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowRequest:
     """Check the options against a quantized file; the request is what it holds.
 
@@ -90,11 +96,13 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
         If an option contradicts the file, or another one.
     """
     source, rows = arguments.data, data.rows
-    for option, given in (("--train-rows", arguments.train_rows), ("--shuffle", arguments.shuffle),
-                          ("--seed", arguments.seed)):
-        if given is not None:
+    chosen = "choose rows, order, seed and the label's column with `bitstep quantize`"
+    for option, remedy in (("--train-rows", chosen), ("--shuffle", chosen), ("--seed", chosen),
+                           ("--label-column", chosen),
+                           ("--class-weight", "train on the file that it was made of")):
+        if getattr(arguments, option[2:].replace("-", "_"), None) is not None:
             raise UsageError(f"{option} needs features, but {source} is quantized already: "
-                             "choose rows, order and seed with `bitstep quantize`")
+                             f"{remedy}")
     stored = {"bits": rows.bits, "encoding": rows.encoding, "copies": rows.copies,
               "bus_width": rows.bus_width, "scaler": rows.scaler.kind,
               "levels": "uniform" if rows.level_tables is None else "optimal"}
@@ -116,7 +124,7 @@ def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowR
         choice = resolve_rows(MODELS[name], bits=rows.bits, encoding=rows.encoding,
                               refetch=arguments.refetch, batch=arguments.batch,
                               has_fine_rows=data.fine_rows is not None,
-                              levels=stored["levels"])
+                              levels=stored["levels"], few_bits=few_bits_asked(arguments))
     except ChoiceError as error:
         raise usage_error(error, arguments, encoding=rows.encoding, model=name,
                           stored=True) from error
@@ -140,6 +148,14 @@ def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: 
         return UsageError("Woven rows (--woven, --planes, --solver bit-centred) have 16 bits a "
                           "value and an encoding of their own; leave --bits, --levels and "
                           "--refetch out")
+    if error.rule == "few-bits":
+        return UsageError("--model-bits and --update-bits are for rows of 1 to 8 bits without "
+                          "--planes, --solver bit-centred and --refetch; leave them out, or "
+                          "choose other rows")
+    if error.rule == "centred":
+        text = re.sub("loss='[a-z_]+'", f"--model {model}", str(error))
+        return UsageError(re.sub(r"\b(solver|l1|box|batch|schedule)='?([^\s';]+)'?", r"--\1 \2",
+                                 text))
     if error.rule == "bits":
         return UsageError(str(error))
     if error.rule == "levels":

@@ -31,10 +31,15 @@ from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
 from bitstep.cli.problem import Problem, Request, prepare
 from bitstep.cli.progress import Bar, CommandWatch, add_quiet_option
 from bitstep.cli.report import check_plot, final, make_report, plot, print_report
+from bitstep.cli.request import usage_error
 from bitstep.cli.scoring import scored_rows, stopping_of
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
-from bitstep.cli.training_options import add_solver_options, add_training_options
+from bitstep.cli.training_options import (
+    add_bits_options,
+    add_solver_options,
+    add_training_options,
+)
 from bitstep.cli.validation import add_stopping_options, check_stopping_options
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
@@ -42,7 +47,7 @@ from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RunError, SaturationError
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.choices import resolve_training
+from bitstep.training.choices import ChoiceError, resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
@@ -66,6 +71,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_pipeline_options(parser)
     training = parser.add_argument_group("training")
     add_training_options(training)
+    add_bits_options(training)
     add_solver_options(training)
     add_stopping_options(training)
     add_sweep_option(training)
@@ -198,14 +204,19 @@ def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
     rows = problem.outputs[0].rows
     objective = Objective(loss=problem.kind.loss, l2=arguments.l2, l1=arguments.l1,
                           box=arguments.box, refetch=problem.request.refetch)
-    training = resolve_training(
-        rows, objective, epochs=epochs, schedule=schedule, batch=arguments.batch,
-        step="auto" if arguments.step is None else arguments.step,
-        fit_intercept=arguments.intercept, model_range=arguments.model_range,
-        solver=arguments.solver, stopping=stopping_of(arguments, problem),
-        tol=arguments.tol or 0.0 if arguments.solver == "bit-centred" else 0.0,
-        planes="auto" if rows.encoding == WOVEN and arguments.planes is None
-        else arguments.planes)
+    try:
+        training = resolve_training(
+            rows, objective, epochs=epochs, schedule=schedule, batch=arguments.batch,
+            step="auto" if arguments.step is None else arguments.step,
+            fit_intercept=arguments.intercept, model_range=arguments.model_range,
+            solver=arguments.solver, stopping=stopping_of(arguments, problem),
+            tol=arguments.tol or 0.0 if arguments.solver == "bit-centred" else 0.0,
+            model_bits=arguments.model_bits,
+            update_bits=arguments.update_bits,
+            planes="auto" if rows.encoding == WOVEN and arguments.planes is None
+            else arguments.planes)
+    except ChoiceError as error:
+        raise usage_error(error, arguments, model=problem.model) from error
     try:
         config = pipeline_of(rows, objective, arguments.lookahead)
     except ValueError as error:

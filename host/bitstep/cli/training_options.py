@@ -7,6 +7,7 @@ from bitstep.cli.options import integer, number, or_auto
 from bitstep.pipeline.config import WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.shapes import FEW_BITS
 from bitstep.training.objective import SOLVERS
 
 
@@ -15,6 +16,25 @@ def planes_list(text: str) -> int | list[int] | str:
     if text == "auto":
         return text
     return [integer(1, WOVEN_BITS)(part) for part in text.split(",")]
+
+
+def class_weight(text: str) -> str:
+    """Type of an option: ``balanced``, or classes with their weights, separated by commas."""
+    if text != "balanced":
+        weights_of(text)
+    return text
+
+
+def weights_of(text: str) -> dict[str, float]:
+    """Weights by class of a text such as ``no=1,yes=5``."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, weight = part.rpartition("=")
+        if not equals or not name.strip() or name.strip() in found:
+            raise argparse.ArgumentTypeError("must be balanced, or each class once with its weight,"
+                                             f" as in no=1,yes=5, not {text!r}")
+        found[name.strip()] = number(0, above=False)(weight)
+    return found
 
 
 def add_training_options(training: Any) -> None:
@@ -48,6 +68,10 @@ def add_training_options(training: Any) -> None:
                           help="svm: read rows again at 16 bits where their codes leave open "
                           "whether they are within the margin (default: yes with --encoding "
                           "nearest and stochastic)")
+    training.add_argument("--class-weight", type=class_weight, metavar="balanced|C=W,...",
+                          help="how often an epoch reads the rows of each class: balanced, so that "
+                          "all classes have the same weight, or weights of some classes (1 for the "
+                          "others); a fraction is drawn by the seed (default: every row once)")
     training.add_argument("--intercept", action=argparse.BooleanOptionalAction, default=True,
                           help="train an intercept; without one use --scaler maxabs (default: yes)")
     training.add_argument("--model-range", type=number(0), metavar="R",
@@ -55,6 +79,26 @@ def add_training_options(training: Any) -> None:
                           "half range (default: as far as the steps can reach, at most "
                           f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg and ls-svm, "
                           f"{LOSSES[Loss.HINGE].model_range:g} for the other models)")
+
+
+def few_bits(text: str) -> int:
+    """Type of an option: 2 to 16 bits, or 0 for all."""
+    return 0 if text == "0" else integer(*FEW_BITS)(text)
+
+
+def add_bits_options(training: Any) -> None:
+    """Declare the options of a model and updates of few bits.
+
+    Parameters
+    ----------
+    training : argument group
+    """
+    for name, text in (
+            ("model", "bits of the model that the dot products of a batch meet, rounded at random"),
+            ("update", "bits of the update of each row, times a power of two, rounded at random")):
+        training.add_argument(f"--{name}-bits", type=few_bits, default=0, metavar="B",
+                              help=f"{text}: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all, on "
+                              "devices cpu and golden (default: 0)")
 
 
 def add_solver_options(training: Any) -> None:

@@ -1,149 +1,241 @@
-"""Comma-separated numbers, with or without a line of column names."""
+"""Text of columns: separated by commas, semicolons or tabs, with or without a line of names."""
 
 import csv
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
 from bitstep.data.dataset import DataError
+from bitstep.data.label_columns import LAST, TextLabels, is_number, label_position
 from bitstep.data.text import line_chunks
 
-LABEL_COLUMNS = ("last", "first")
+CSV_SUFFIXES = (".csv", ".tsv")
+_DELIMITERS = (";", "\t", ",")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+
+_Lines = list[tuple[int, bytes]]
 
 
-def read_csv(file: BinaryIO, path: Path, label_column: str = "last",
-             ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]:
-    """Features, labels and feature names of a comma-separated text.
+class CsvRows(NamedTuple):
+    """Some rows of a text.
 
-    The first line holds the names if none of its fields is a number. Empty lines are skipped.
+    Attributes
+    ----------
+    names : tuple of str, or None
+        Names of the features; the same every time.
+    features : ndarray of float64, shape (n_rows, n_features)
+    labels : ndarray of float64, shape (n_rows,)
+        Of classes with names their numbers.
+    """
+
+    names: tuple[str, ...] | None
+    features: np.ndarray
+    labels: np.ndarray
+
+
+class CsvSet(NamedTuple):
+    """All rows of a text; ``class_names`` are in alphabetical order, None if labels are numbers."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    names: tuple[str, ...] | None
+    class_names: tuple[str, ...] | None
+
+
+class _Layout(NamedTuple):
+    """Findings of the first line."""
+
+    delimiter: str
+    columns: int
+    label: int
+    names: tuple[str, ...] | None
+
+
+def read_csv(file: BinaryIO, path: Path, label_column: str | int = LAST) -> CsvSet:
+    """Features, labels and names of a text.
+
+    What separates the columns is a semicolon, a tab or a comma, as the first line has it. That line
+    holds the names if none of its fields is a number, or if its numbers are those of the columns
+    (0, 1, 2 and more, as pandas writes them) beside a name. Fields may be in double quotes. Empty
+    lines are skipped.
 
     Parameters
     ----------
     file : binary file
-        The text, already decompressed.
+        The text in UTF-8, already decompressed.
     path : Path
         For messages.
-    label_column : {"last", "first"}
-        Where the label stands.
+    label_column : str or int
+        See :func:`bitstep.data.label_columns.label_position`.
 
     Returns
     -------
-    features : ndarray of float64, shape (n_rows, n_features)
-    labels : ndarray of float64, shape (n_rows,)
-    feature_names : tuple of str, or None
+    CsvSet
 
     Raises
     ------
     DataError
-        With file and line: a field that is not a finite number, rows of different lengths, less
-        than two columns, no rows.
+        With file and line: a feature that is not a finite number, a label as in
+        :class:`bitstep.data.label_columns.TextLabels`, rows of different lengths, less than two
+        columns, no rows.
     """
-    label_position(label_column, 2)
-    found = list(csv_tables(file, path))
-    names, numbers = found[0][0], np.concatenate([block for _, block in found])
-    label = label_position(label_column, numbers.shape[1])
-    if names is not None:
-        names = names[:label] + names[label + 1:]
-    return np.delete(numbers, label, axis=1), numbers[:, label].copy(), names
+    labels = TextLabels(path)
+    found = list(csv_rows(file, path, label_column, labels))
+    numbers, class_names = labels.in_order(np.concatenate([part.labels for part in found]))
+    return CsvSet(np.concatenate([part.features for part in found]), numbers, found[0].names,
+                  class_names)
 
 
-def label_position(label_column: str, columns: int) -> int:
-    """Number of the label's column.
+def csv_rows(file: BinaryIO, path: Path, label_column: str | int,
+             labels: TextLabels) -> Iterator[CsvRows]:
+    """Some rows after the other, at least one each; see :func:`read_csv`.
 
-    Raises
-    ------
-    DataError
-        If it is neither the first nor the last one.
+    Parameters
+    ----------
+    labels : TextLabels
+        Reads the labels, and has their names.
     """
-    if label_column not in LABEL_COLUMNS:
-        raise DataError(f"label_column must be one of {', '.join(LABEL_COLUMNS)}, "
-                        f"not {label_column!r}")
-    return 0 if label_column == "first" else columns - 1
-
-
-def csv_tables(file: BinaryIO, path: Path) -> Iterator[tuple[tuple[str, ...] | None, np.ndarray]]:
-    """Column names, and the numbers of some rows after the other; see :func:`read_csv`.
-
-    Yields
-    ------
-    names : tuple of str, or None
-        The same every time.
-    numbers : ndarray of float64, shape (rows, n_columns)
-        At least one row.
-    """
-    names, columns, is_empty = None, None, True
+    layout, is_empty = None, True
     for text, first_line in line_chunks(file):
         lines = _lines(text, first_line)
-        if columns is None and lines:
-            number, line = lines[0]
-            columns, names = _head(line)
-            if columns < 2:
-                raise DataError(f"{path}, line {number}: found one column; a row must have a label "
-                                "and at least one feature, separated by commas")
-            if names is not None:
-                lines = lines[1:]
-        if lines and columns is not None:
+        if layout is None and lines:
+            layout, is_header = _layout(lines[0], path, label_column)
+            lines = lines[is_header:]
+        if lines and layout is not None:
             is_empty = False
-            yield names, _parse(lines, columns, path)
+            yield _parse(lines, layout, path, labels)
     if is_empty:
-        raise DataError(f"{path}: the file has no rows; each line must hold numbers separated by "
-                        "commas")
+        raise DataError(f"{path}: the file has no rows"
+                        + (" below the line of names" if layout is not None else "")
+                        + "; each line must hold numbers separated by commas")
 
 
-def count_csv_rows(file: BinaryIO) -> int:
-    """Number of rows of a comma-separated text, whose fields are not looked at."""
+def count_csv_rows(file: BinaryIO, path: Path) -> int:
+    """Number of rows of a text, whose fields are not looked at."""
     count, is_first = 0, True
     for text, first_line in line_chunks(file):
         lines = _lines(text, first_line)
         count += len(lines)
         if is_first and lines:
-            count -= _head(lines[0][1])[1] is not None
+            count -= _is_header(_fields(lines[0], _delimiter(lines[0][1]), path))
             is_first = False
     return count
 
 
-def _lines(text: bytes, first_line: int) -> list[tuple[int, bytes]]:
+def _lines(text: bytes, first_line: int) -> _Lines:
     """Lines that are not empty, with their numbers."""
     return [(number, line) for number, line in enumerate(text.split(b"\n"), start=first_line)
             if line.strip()]
 
 
-def _head(line: bytes) -> tuple[int, tuple[str, ...] | None]:
-    """Number of columns, and their names if the line has some."""
-    fields = next(csv.reader([line.decode("utf-8", "replace")]))
-    if any(_is_number(field) for field in fields):
-        return len(fields), None
-    return len(fields), tuple(field.strip() for field in fields)
+def _layout(first: tuple[int, bytes], path: Path,
+            label_column: str | int) -> tuple[_Layout, bool]:
+    """Columns of a text, from its first line; True if that holds their names."""
+    number, line = first
+    if b"\0" in line:
+        raise DataError(f"{path}, line {number}: found bytes that are no text in UTF-8 (they may "
+                        "be UTF-16); save the file as UTF-8")
+    delimiter = _delimiter(line)
+    fields = _fields(first, delimiter, path)
+    if len(fields) < 2:
+        raise DataError(f"{path}, line {number}: found one column; a row must have a label and at "
+                        "least one feature, separated by commas, semicolons or tabs")
+    names = tuple(fields) if _is_header(fields) else None
+    label = label_position(label_column, len(fields), names, path)
+    if names is not None:
+        names = names[:label] + names[label + 1:]
+    return _Layout(delimiter, len(fields), label, names), names is not None
 
 
-def _parse(lines: list[tuple[int, bytes]], columns: int, path: Path) -> np.ndarray:
-    for number, line in lines:
-        if line.count(b",") != columns - 1:
-            raise DataError(f"{path}, line {number}: found {line.count(b',') + 1} columns; every "
-                            f"row must have {columns}, like the first line; correct the line")
-    fields = b",".join([line for _, line in lines]).split(b",")
+def _delimiter(line: bytes) -> str:
+    """What separates the columns: that between numbers, else the most frequent one."""
+    text = re.sub('"[^"]*"', '""', line.decode("utf-8", "replace").strip())
+    for delimiter in _DELIMITERS[:2]:       # a comma may be that of a decimal
+        fields = text.split(delimiter)
+        if len(fields) > 1 and all(is_number(field.replace(",", ".")) is not None
+                                   for field in fields[:-1]):
+            return delimiter
+    return max(_DELIMITERS, key=text.count)
+
+
+def _fields(line: tuple[int, bytes], delimiter: str, path: Path) -> list[str]:
+    """Fields of a line, without blanks around them."""
+    if b'"' not in line[1]:
+        return [field.strip() for field in line[1].decode("utf-8", "replace").split(delimiter)]
+    return [field.strip() for field in _quoted([line], delimiter, path)[0]]
+
+
+def _is_header(fields: Sequence[str]) -> bool:
+    """True if the fields of the first line are names of columns."""
+    numbers = [at for at, field in enumerate(fields)
+               if is_number(field) is not None or _DECIMAL_COMMA.fullmatch(field)]
+    counted = all(fields[at] == str(at) for at in numbers)
+    return not numbers or (counted and 3 <= len(numbers) < len(fields))
+
+
+def _quoted(lines: _Lines, delimiter: str, path: Path) -> list[list[str]]:
+    """Fields of lines some of which are in quotes."""
+    reader = csv.reader((line.decode("utf-8", "replace").rstrip("\r") for _, line in lines),
+                        delimiter=delimiter, strict=True, skipinitialspace=True)
+    rows: list[list[str]] = []
     try:
-        numbers = np.array(list(map(float, fields)))
-        good = np.isfinite(numbers)
-    except ValueError:
-        numbers, good = np.zeros(0), np.array([_is_number(field) for field in fields])
-    underscored = any(b"_" in line for _, line in lines)     # float() takes 1_000, no one else does
-    if underscored:
-        good = good & np.array([b"_" not in field for field in fields])
-    if not good.all():
-        at = int(np.argmin(good))
-        raise DataError(
-            f"{path}, line {lines[at // columns][0]}, column {at % columns + 1}: found "
-            f"{fields[at].strip()[:60].decode('utf-8', 'replace')!r}; every field must be a finite "
-            "number; remove the row or fill in a value")
-    return numbers.reshape(-1, columns)
+        for row in reader:
+            if reader.line_num > len(rows) + 1:
+                raise csv.Error("its end is on another line")
+            rows.append(row)
+    except csv.Error as error:
+        number = lines[len(rows)][0]
+        raise DataError(f"{path}, line {number}: found a field in quotes that cannot be read "
+                        f"({error}); a quoted field must end on its line, with a comma, semicolon "
+                        "or tab after it; correct the line") from error
+    return rows
 
 
-def _is_number(field: str | bytes) -> bool:
+def _parse(lines: _Lines, layout: _Layout, path: Path, labels: TextLabels) -> CsvRows:
+    """Features and labels of some lines."""
+    delimiter, columns, label, names = layout
+    numbers = [number for number, _ in lines]
+    fields: list[str] | list[bytes]
+    if any(b'"' in line for _, line in lines):
+        rows = _quoted(lines, delimiter, path)
+        counts = map(len, rows)
+    else:
+        mark = delimiter.encode()
+        rows, counts = None, (line.count(mark) + 1 for _, line in lines)
+    for number, count in zip(numbers, counts, strict=True):
+        if count != columns:
+            raise DataError(f"{path}, line {number}: found {count} columns; every row must have "
+                            f"{columns}, like the first line; correct the line")
+    fields = [field for row in rows for field in row] if rows is not None else \
+        mark.join([line for _, line in lines]).split(mark)
+    found = labels.read(fields[label::columns], numbers, label)
+    del fields[label::columns]
     try:
-        float(field)
+        values = np.array(list(map(float, fields)))
+        good = np.isfinite(values)
     except ValueError:
-        return False
-    return True
+        values, good = np.zeros(0), np.zeros(len(fields), bool)
+    if not good.all() or any(b"_" in line for _, line in lines):
+        for at, field in enumerate(fields):
+            value = is_number(field)
+            if value is None or not np.isfinite(value):
+                raise _no_number(field, path, numbers[at // (columns - 1)], at % (columns - 1),
+                                 label)
+    return CsvRows(names, values.reshape(-1, columns - 1), found)
+
+
+def _no_number(field: str | bytes, path: Path, line: int, feature: int, label: int) -> DataError:
+    """The error for a feature that is no finite number."""
+    text = (field.decode("utf-8", "replace") if isinstance(field, bytes) else field).strip()[:60]
+    column = feature + (feature >= label)
+    remedy = "remove the row or fill in a value"
+    if _DECIMAL_COMMA.fullmatch(text):
+        remedy = "write a decimal point in place of the comma"
+    elif text and is_number(text) is None:
+        remedy = ("remove the row or the column, or, if it is the label, say so "
+                  f"(label_column={column})")
+    return DataError(f"{path}, line {line}, column {column + 1}: found "
+                     f"{text!r}; every feature must be a finite number; {remedy}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 TASKS = ("regression", "classification")
+MAX_CLASSES = 256           # more different labels than this are a regression's
 
 
 class DataError(ValueError):
@@ -31,6 +32,8 @@ class Dataset:
         What the labels are.
     feature_names : tuple of str, optional
         One name a column.
+    class_names : tuple of str, optional
+        Names of the classes, if they have some; then labels are their numbers, from 0.
 
     Raises
     ------
@@ -43,6 +46,7 @@ class Dataset:
     labels: np.ndarray = field(repr=False)
     task: str
     feature_names: tuple[str, ...] | None = field(default=None, repr=False)
+    class_names: tuple[str, ...] | None = field(default=None, repr=False)
 
     @property
     def n_rows(self) -> int:
@@ -146,6 +150,12 @@ def split_rows(name: str, n_rows: int, train_rows: int | None, shuffle: bool,
         return slice(0, count), slice(count, None)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n_rows)
     return order[:count], order[count:]
+
+
+def noisy(n_features: int = 100, seed: int = 0) -> Dataset:
+    """10,000 rows as of :func:`synthetic`, but with noise of half the labels' deviation."""
+    made = synthetic(n_features, 10_000, seed, noise=0.5)
+    return Dataset(f"noisy-{n_features}", made.features, made.labels, "regression")
 
 
 def synthetic(n_features: int = 100, n_rows: int = 20_000, seed: int = 0,

@@ -120,9 +120,19 @@ def checked_width(found: int, n_features: int | None, path: Path) -> int:
         raise WidthError(found, f"{path}: found {found} features, but n_features is {width}; all "
                          "indices must fit n_features, so raise it or leave it out")
     if width == 0:
-        raise DataError(f"{path}: no row has an index:value pair; if all features are zero, say "
-                        "how many there are with n_features")
+        raise labels_only(path)
     return width
+
+
+def labels_only(path: Path) -> DataError:
+    """The error for a file in which no row has a feature."""
+    return DataError(f"{path}: found labels only: no row has an index:value pair; give the file "
+                     "that holds the features, too")
+
+
+def has_pairs(file: BinaryIO) -> bool:
+    """Return True if a LIBSVM text has an index:value pair."""
+    return any(b":" in _without_comments(text) for text, _ in line_chunks(file))
 
 
 def sparse_rows(file: BinaryIO, path: Path) -> Iterator[SparseRows]:

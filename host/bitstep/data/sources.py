@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitstep.data.dataset import DataError, Dataset, synthetic
+from bitstep.data.dataset import DataError, Dataset, noisy, synthetic
+from bitstep.data.label_columns import LAST
 from bitstep.data.tables.files import (
     PACKED_SUFFIXES,
     TEXT_SUFFIXES,
@@ -47,22 +48,24 @@ REMOTE = {
     "mnist": _Remote("multiclass/mnist.bz2", _CLASSIFICATION, 784),
     "mnist.t": _Remote("multiclass/mnist.t.bz2", _CLASSIFICATION, 784),
 }
+SYNTHETIC = re.compile(r"(synthetic|noisy)-([1-9]\d*)")
 BUNDLED = {"breast_cancer": _CLASSIFICATION, "diabetes": _REGRESSION, "digits": _CLASSIFICATION}
 
 
 def dataset_names() -> tuple[str, ...]:
     """The names that :func:`load` knows; N stands for a number of features."""
-    return (*BUNDLED, *REMOTE, "synthetic-N")
+    return (*BUNDLED, *REMOTE, "synthetic-N", "noisy-N")
 
 
 def load(source: str | Path, *, data_home: str | Path | None = None, n_features: int | None = None,
-         label_column: str = "last", task: str | None = None, progress: bool = False) -> Dataset:
+         label_column: str | int = LAST, task: str | None = None,
+         progress: bool = False) -> Dataset:
     """A data set, from a file or by name.
 
     Parameters
     ----------
     source : str or Path
-        A file: LIBSVM text (.svm, .libsvm, .txt), .csv, either also compressed (.bz2, .gz, .xz),
+        A file: LIBSVM text (.svm, .libsvm, .txt), .csv or .tsv, also compressed (.bz2, .gz, .xz),
         .npz with arrays X and y, or, with the label in a column, .npy, .parquet and Arrow IPC
         (.arrow, .feather; both by pyarrow). Or a name of :func:`dataset_names`; a name that ends in
         ``.t`` is the test set of the name without.
@@ -73,10 +76,12 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
     n_features : int, optional
         Columns of a LIBSVM file, whose last ones may be zero in every row. Any other source must
         have this many columns.
-    label_column : {"last", "first"}
-        Where a .csv, .npy, Parquet or Arrow file has the label.
+    label_column : str or int
+        Where a .csv, .tsv, .npy, Parquet or Arrow file has the label: a name, ``first``, ``last``,
+        or a number from 0; negative ones count from the end. Default: the last column.
     task : {"regression", "classification"}, optional
-        What the labels of a file are. Default: a classification if they take exactly two values.
+        What the labels of a file are. Default: a classification if they take exactly two values,
+        or are names.
     progress : bool
         Whether a download shows a bar.
 
@@ -97,15 +102,19 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
     somebody put there by hand have no such record and are taken as they are.
     """
     name = str(source)
-    if isinstance(source, str) and (match := re.fullmatch(r"synthetic-([1-9]\d*)", source)):
-        dataset = synthetic(int(match[1]), SYNTHETIC_ROWS)
+    if is_named(source) and label_column not in (LAST, "last"):
+        raise DataError(f"{name}: the label's column cannot be {label_column!r}, since this is no "
+                        "file but the name of a data set, which knows its labels; leave it out")
+    if isinstance(source, str) and (match := SYNTHETIC.fullmatch(source)):
+        dataset = noisy(int(match[2])) if match[1] == "noisy" else \
+            synthetic(int(match[2]), SYNTHETIC_ROWS)
     elif isinstance(source, str) and source in BUNDLED:
         dataset = _load_bundled(source)
     elif isinstance(source, str) and source in REMOTE:
         remote = REMOTE[source]
         path = _find(source, _home(data_home), progress)
-        features, labels, _ = read_text(path, ".svm", n_features or remote.n_features)
-        dataset = Dataset(source, features, labels, remote.task)
+        found = read_text(path, ".svm", n_features or remote.n_features)
+        dataset = Dataset(source, found.features, found.labels, remote.task)
     else:
         if isinstance(source, str):
             _refuse_unknown_name(source)
@@ -117,12 +126,12 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
 
 
 def open_table(source: str | Path, *, data_home: str | Path | None = None,
-               progress: bool = False) -> Table:
+               label_column: str | int = LAST, progress: bool = False) -> Table:
     """A data set whose rows are read in pieces, so that it may be larger than memory.
 
     Parameters
     ----------
-    source, data_home, progress
+    source, data_home, label_column, progress
         As for :func:`load`. Bundled and synthetic sets are in memory all the same.
 
     Returns
@@ -134,18 +143,23 @@ def open_table(source: str | Path, *, data_home: str | Path | None = None,
     DataError
         As :func:`load`.
     """
+    if is_named(source) and (source not in REMOTE or label_column not in (LAST, "last")):
+        return MemoryTable(load(source, label_column=label_column))
     if isinstance(source, str) and source in REMOTE:
         remote = REMOTE[source]
         path = _find(source, _home(data_home), progress)
         table = open_file(path, remote.n_features, task=remote.task, kind=".svm")
         table.name = source
         return table
-    if isinstance(source, str) and (source in BUNDLED or re.fullmatch(r"synthetic-([1-9]\d*)",
-                                                                      source)):
-        return MemoryTable(load(source))
     if isinstance(source, str):
         _refuse_unknown_name(source)
-    return open_file(Path(source))
+    return open_file(Path(source), label_column=label_column)
+
+
+def is_named(source: str | Path) -> bool:
+    """Return True for a name of :func:`dataset_names`, which is no file's."""
+    return isinstance(source, str) and bool(source in BUNDLED or source in REMOTE
+                                            or SYNTHETIC.fullmatch(source))
 
 
 def _refuse_unknown_name(name: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
-from bitstep.pipeline.device import Device, OnWords
+from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import DeviceError, GradientSum, RunResult, check_job
 
@@ -37,8 +37,11 @@ class RegisterDevice(RegisterAccess, Device):
         """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_identity(self)
         check_job(job, self.config)
+        if job.model_bits or job.update_bits:
+            raise DeviceError(NO_FEW_BITS.format(self.name, job.model_bits, job.update_bits))
         if job.constants is not None or job.constant_intercept:
-            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "adds no constants to corrections"))
+            raise DeviceError(NO_CENTRED_STEPS.format(self.name,
+                                                      "adds no constants to corrections"))
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
             return run.finish(timeout_s, on_epoch, on_models,

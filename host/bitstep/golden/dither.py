@@ -5,6 +5,8 @@ are not lost: stochastic rounding (Croci, Fasi, Higham, Mary and Mikaitis, "Stoc
 Royal Society Open Science 9, 2022). Rounded to nearest, they all become 0, and training stops.
 """
 
+from typing import Any
+
 import numpy as np
 
 from bitstep.golden.threefry import threefry
@@ -34,8 +36,27 @@ def dithers(key: int, n_rows: int) -> np.ndarray:
     return words.view("<u2").reshape(-1)[:n_rows].astype(np.int64)
 
 
-def round_dithered(value: int, shift: int, dither: int) -> int:
+def round_dithered(value: Any, shift: int, dither: Any) -> Any:
     """``value / 2**shift`` rounded up or down at random.
+
+    Parameters
+    ----------
+    value : int or ndarray of int64
+        Of an array less than 2**62 in magnitude.
+    shift : int
+        At least 1; for arrays at most 40.
+    dither : int or ndarray of int64
+        From 0 to 2**16 - 1. Over all of them the mean of the results is ``value / 2**shift``:
+        exactly for shifts up to 16, else within 2**-17.
+    """
+    return value + ((2 * dither + 1 << shift) >> DITHER_WIDTH + 1) >> shift
+
+
+def round_floating(value: int, shift: int, dither: int, bits: int) -> int:
+    """``value / 2**shift`` rounded at random to an integer of few bits times a power of two.
+
+    The power is the least one, from 1 on, of which ``value / 2**shift`` is a multiple, rounded
+    down, that fits ``bits`` bits.
 
     Parameters
     ----------
@@ -43,10 +64,15 @@ def round_dithered(value: int, shift: int, dither: int) -> int:
     shift : int
         At least 1.
     dither : int
-        From 0 to 2**16 - 1. Over all of them the mean of the results is ``value / 2**shift``:
-        exactly for shifts up to 16, else within 2**-17.
+        From 0 to 2**16 - 1; the mean over all of them is as for :func:`round_dithered`, in units of
+        the power of two.
+    bits : int
+        Bits of the integer, sign included; 0: all, which is :func:`round_dithered`.
     """
-    return value + ((2 * dither + 1 << shift) >> DITHER_WIDTH + 1) >> shift
+    whole = value >> shift
+    width = (whole if whole >= 0 else ~whole).bit_length() + 1      # in two's complement
+    drop = max(0, width - bits) if bits else 0
+    return round_dithered(value, shift + drop, dither) << drop
 
 
 def epoch_key(seed: int, epoch: int) -> int:

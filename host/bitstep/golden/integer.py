@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bitstep.golden.rounded_model import rounded_model
 from bitstep.golden.rounding import fits, round_shift
 from bitstep.golden.steps import Saturated, correction, proximal_step, update_rule
 from bitstep.pipeline.config import MODEL_WIDTH
@@ -36,8 +37,7 @@ class IntegerEpoch:
                     self.move_intercept(constant)
                 pending = self.next_correction(row)
             if row % batch == 0:
-                seen = self.model.copy() if batch > 1 else self.model
-                seen_intercept = self.intercept
+                seen, seen_intercept = self.seen_model(row // batch), self.intercept
             dot = int(dot_row.dot(seen)) + level * seen_intercept
             if job.cell_half_levels and self.undecided(dot_row, dot, target):
                 self.refetch(row, target, dither, update_of)
@@ -48,6 +48,12 @@ class IntegerEpoch:
             if job.proximal_period and (
                     (row + 1) % job.proximal_period == 0 or row + 1 == job.n_rows):
                 self.model = proximal_step(self.model, self.steps.threshold, job.box_limit)
+
+    def seen_model(self, number):
+        """Model that a batch's dot products meet."""
+        if self.job.model_bits:
+            return rounded_model(self.model, self.job.model_bits, self.steps.key, number)
+        return self.model.copy() if self.job.batch > 1 else self.model
 
     def subtract(self, change, update):
         """Take an update's change from the model and its part from the intercept."""

@@ -48,7 +48,8 @@ def train(job: TrainingJob) -> Iterator[EpochModel]:
 
     and, before a row whose number is a multiple of the correction period, the correction computed
     at the previous such row is added and the next one is computed; after the rows of a proximal
-    period, and after the last one, every model word takes a proximal step. Rows of row format
+    period, and after the last one, every model word takes a proximal step. With ``model_bits`` x is
+    the model rounded at random (:mod:`bitstep.golden.rounded_model`). Rows of row format
     ``float32`` follow :mod:`bitstep.golden.float32` instead, whose products are rounded. The run
     ends after an epoch in which a value leaves its range.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bitstep.golden.dither import DITHER_WIDTH, round_dithered
+from bitstep.golden.dither import DITHER_WIDTH, round_dithered, round_floating
 from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
 from bitstep.pipeline.config import COEFFICIENT_WIDTH, SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
@@ -43,10 +43,10 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         logistic          -y R(K sigmoid(-y z / 2^label_shift) / 2^32)
 
     with K of :func:`derivative_step`, the piecewise-linear sigmoid of
-    :mod:`bitstep.golden.sigmoid`, and R the rounding by the row's dither
-    (:func:`bitstep.golden.dither.round_dithered`). Where labels are derivatives d at a centre
-    (:func:`bitstep.pipeline.woven.has_derivatives`), the target holds y and d, and d is subtracted
-    from the derivative before it is scaled.
+    :mod:`bitstep.golden.sigmoid`, and R the rounding by the row's dither, to the job's
+    ``update_bits`` (:func:`bitstep.golden.dither.round_floating`). Where labels are derivatives d
+    at a centre (:func:`bitstep.pipeline.woven.has_derivatives`), the target holds y and d, and d is
+    subtracted from the derivative before it is scaled.
 
     Raises
     ------
@@ -55,14 +55,16 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
     """
     if has_derivatives(job):
         return _centred_rule(job, steps)
-    shift = SHIFT_UNIT * steps.shift
+    shift, bits = SHIFT_UNIT * steps.shift, job.update_bits
     limit = 1 << UPDATE_WIDTH - 1
 
-    def least_squares(dot, target, dither):
-        update = round_dithered(steps.mantissa * (dot - target), shift, dither)
+    def checked(update):
         if not -limit <= update < limit:
             raise Saturated(Saturation.UPDATE)
         return update
+
+    def least_squares(dot, target, dither):
+        return checked(round_floating(steps.mantissa * (dot - target), shift, dither, bits))
 
     def active(dot, target):
         return dot < target if target > 0 else dot > target
@@ -81,14 +83,14 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
     def hinge(dot, target, dither):
         if not active(dot, target):
             return 0
-        update = round_dithered(largest, STEP_FRACTION, dither)
-        return -update if target > 0 else update
+        update = round_floating(largest, STEP_FRACTION, dither, bits)
+        return checked(-update if target > 0 else update)
 
     def logistic(dot, target, dither):
         sign = 1 if target > 0 else -1
         argument = round_shift(-sign * dot, job.label_shift - SIGMOID_FRACTION)
         exact = largest * sigmoid(argument)
-        return -sign * round_dithered(exact, STEP_FRACTION + VALUE_FRACTION, dither)
+        return checked(-sign * round_floating(exact, STEP_FRACTION + VALUE_FRACTION, dither, bits))
 
     return hinge if job.loss == Loss.HINGE else logistic
 

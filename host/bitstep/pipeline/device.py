@@ -22,6 +22,9 @@ NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes a
                  "'bit-centred' need; choose device 'cpu', 'golden' or 'sim', or rows of fixed "
                  "bits")
 
+NO_FEW_BITS = ("Device '{}' has no pipeline for a model or updates of few bits (model_bits {}, "
+               "update_bits {}); choose device 'cpu' or 'golden', or leave both out")
+
 _Self = TypeVar("_Self", bound="Device")
 # Called with the number of a job, and the model words and intercept word of its last epoch.
 OnWords = Callable[[int, np.ndarray, int], None]

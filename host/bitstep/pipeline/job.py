@@ -26,9 +26,11 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import (
     LABEL_BITS,
+    check_few_bits,
     check_fine_rows,
     check_labels,
     check_level_tables,
+    check_proximal,
     check_rows,
     check_words,
     check_woven,
@@ -144,6 +146,9 @@ class TrainingJob:
         Number of woven rows, whose last block may be padded; 0 for others.
     constants, constant_intercept : ndarray of int32, shape (n_features,), or None; int
         Added to every correction and, at the same boundaries, to the intercept; for woven rows.
+    model_bits, update_bits : int
+        Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
+        (:mod:`bitstep.golden.rounded_model`, :func:`bitstep.golden.dither.round_floating`).
 
     Raises
     ------
@@ -173,6 +178,8 @@ class TrainingJob:
     woven_rows: int = 0
     constants: np.ndarray | None = None
     constant_intercept: int = 0
+    model_bits: int = 0
+    update_bits: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -257,8 +264,9 @@ class TrainingJob:
         if not self.epochs:
             raise ValueError("A training job needs at least one epoch")
         self._check_loss()
-        self._check_proximal()
+        check_proximal(self)
         self._check_fine()
+        check_few_bits(self)
         check_woven(self)
         check_level_tables(self.level_tables, config, self.n_features)
 
@@ -273,16 +281,6 @@ class TrainingJob:
         if self.label_shift < rule.least_label_shift:
             raise ValueError(f"label_shift must be at least {rule.least_label_shift} for the "
                              f"logistic loss, not {self.label_shift}")
-
-    def _check_proximal(self):
-        if self.proximal_period and not self.config.proximal:
-            raise ValueError("This pipeline has no proximal steps, so L1 and a box constraint are "
-                             "not possible; build one with proximal=True")
-        if not 0 <= self.proximal_period < 1 << 32 or self.proximal_period % self.batch:
-            raise ValueError(f"proximal_period must be a multiple of the batch ({self.batch}) "
-                             f"below 2**32, not {self.proximal_period}")
-        if not 0 <= self.box_limit <= MODEL_LIMIT:
-            raise ValueError(f"box_limit must be from 0 to {MODEL_LIMIT}, not {self.box_limit}")
 
     def _check_fine(self):
         if not self.cell_half_levels:

@@ -11,6 +11,7 @@ from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.woven import DERIVATIVE_FRACTION, PLANES, WovenLayout, has_derivatives
 
 MAX_COPIES = 255            # of the rows, which the epochs read in turn
+FEW_BITS = (2, 16)          # of the model that dot products meet, and of updates: least, most
 LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
 
 
@@ -46,6 +47,39 @@ def check_fine_rows(fine_rows: np.ndarray | None, n_rows: int, n_features: int) 
     if fine_rows is None:
         raise ValueError("fine_rows must hold the rows with 16 bits a value, not nothing")
     _check("fine_rows", fine_rows, np.int16, (n_rows, n_features))
+
+
+def check_proximal(job: Any) -> None:
+    """Raise ValueError unless the fields of a training job for proximal steps are right."""
+    if job.proximal_period and not job.config.proximal:
+        raise ValueError("This pipeline has no proximal steps, so L1 and a box constraint are "
+                         "not possible; build one with proximal=True")
+    if not 0 <= job.proximal_period < 1 << 32 or job.proximal_period % job.batch:
+        raise ValueError(f"proximal_period must be a multiple of the batch ({job.batch}) "
+                         f"below 2**32, not {job.proximal_period}")
+    limit = (1 << MODEL_WIDTH - 1) - 1
+    if not 0 <= job.box_limit <= limit:
+        raise ValueError(f"box_limit must be from 0 to {limit}, not {job.box_limit}")
+
+
+def check_few_bits(job: Any) -> None:
+    """Raise ValueError unless a training job's ``model_bits`` and ``update_bits`` are right."""
+    for name in ("model_bits", "update_bits"):
+        check_bits(name, getattr(job, name))
+    if not (job.model_bits or job.update_bits):
+        return
+    if job.config.row_format in ("float32", WOVEN) or job.cell_half_levels:
+        raise ValueError("model_bits and update_bits are for integer rows of fixed bits without "
+                         f"refetching, not for row format {job.config.row_format!r} and "
+                         f"cell_half_levels {job.cell_half_levels}; leave them out")
+
+
+def check_bits(name: str, bits: int) -> None:
+    """Raise ValueError unless a number of bits is one that a model or updates can have."""
+    if not isinstance(bits, (int, np.integer)) or isinstance(bits, bool) or not (
+            bits == 0 or FEW_BITS[0] <= bits <= FEW_BITS[1]):
+        raise ValueError(f"{name} must be an integer from {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 "
+                         f"for all bits, not {bits!r}")
 
 
 def check_level_tables(tables: np.ndarray | None, config: PipelineConfig, n_features: int) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bitstep.checks import check_choice
-from bitstep.data.dataset import TASKS, DataError
+from bitstep.data.dataset import MAX_CLASSES, TASKS, DataError
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
@@ -19,7 +19,6 @@ LABEL_LIMITS = {16: (1 << 15) - 1, 32: (1 << 26) - 1}
 MAX_LABEL = 1e100           # squares of residuals must stay finite
 _BLOCK = 1 << 16            # labels of a block: whole words of every format
 _WORD_ROWS = 64             # labels that fill whole words of every format
-MAX_CLASSES = 256           # more different labels than this are a regression's
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +33,7 @@ class LabelStream:
         ``SIGN`` for two classes, ``INT16`` for more, ``INT16`` or ``INT32`` for a regression.
     scale, offset : float
         A label is ``offset + scale * L``, with L the stored integer; 1 and 0 for classes.
-    classes : ndarray of float64, shape (n_classes,), or None
+    classes : ndarray of float64 or str, shape (n_classes,), or None
         Two classes: those of L = -1 and L = +1; more: those of L = 0, 1, 2 and so on. In increasing
         order; None for a regression. A pipeline trains on two; of more, one against the rest
         (:func:`bitstep.training.train.class_outputs`).
@@ -89,8 +88,8 @@ class LabelStream:
             return
         count = len(self.classes)
         if self.classes.ndim != 1 or not 2 <= count <= MAX_CLASSES \
-                or not (np.diff(self.classes) > 0).all():
-            raise ValueError(f"classes must be 2 to {MAX_CLASSES} increasing numbers, "
+                or not (self.classes[1:] > self.classes[:-1]).all():
+            raise ValueError(f"classes must be 2 to {MAX_CLASSES} increasing numbers or names, "
                              f"not {self.classes}")
         expected = LabelFormat.SIGN if count == 2 else LabelFormat.INT16
         if self.label_format != expected:

@@ -212,7 +212,15 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
         rows,
         LabelStream(
             arrays["labels"], LabelFormat[header["label_format"]], header["label_scale"],
-            header["label_offset"], None if classes is None else np.array(classes, np.float64)))
+            header["label_offset"], _classes(classes)))
+
+
+def _classes(stored: list[Any] | None) -> np.ndarray | None:
+    """Classes of a header: names, or numbers."""
+    if stored is None:
+        return None
+    names = all(isinstance(one, str) for one in stored)
+    return np.array(stored, str if names else np.float64)
 
 
 def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray, mapped: MappedFile) -> None:

@@ -215,7 +215,10 @@ def describe_data(outputs: Sequence[QuantizedDataset]) -> dict[str, Any]:
 def describe_job(job: TrainingJob) -> dict[str, Any]:
     """Integers of a job beside rows and labels, of which JSON can hold every one."""
     epochs = np.array([epoch.words() for epoch in job.epochs], np.uint64)
-    return {"label format": int(job.label_format), "label shift": job.label_shift,
+    few = {"bits of model and updates": [job.model_bits, job.update_bits]} \
+        if job.model_bits or job.update_bits else {}        # older checkpoints have no such entry
+    return few | {
+            "label format": int(job.label_format), "label shift": job.label_shift,
             "intercept level": job.intercept_level, "batch": job.batch, "loss": int(job.loss),
             "correction period": job.correction_period,
             "table of coefficients": digest_of(job.coefficients), "epoch table": digest_of(epochs),

@@ -31,8 +31,8 @@ class ChoiceError(ValueError):
     rule : str
         The rule that is broken, for messages in the words of another interface: ``float`` (bits and
         encoding of floating-point rows), ``bits``, ``corrected``, ``refetch-loss``,
-        ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch``, ``levels`` or
-        ``woven``.
+        ``refetch-float``, ``refetch-encoding``, ``refetch-rows``, ``refetch-batch``, ``levels``,
+        ``few-bits``, ``woven`` or ``centred``.
     """
 
     def __init__(self, rule: str, message: str):
@@ -61,7 +61,8 @@ class RowChoice:
 
 def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None = None,
                  refetch: bool | None = None, batch: int = 1,
-                 has_fine_rows: bool = True, levels: str = "uniform") -> RowChoice:
+                 has_fine_rows: bool = True, levels: str = "uniform",
+                 few_bits: bool = False) -> RowChoice:
     """Fill in what is left open, and check that all goes together.
 
     Parameters
@@ -78,12 +79,18 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
         True if fine rows are there or can be made.
     levels : {"uniform", "optimal"}
         Optimal ones exclude refetching.
+    few_bits : bool
+        True if the model that dot products meet, or updates, have few bits, which excludes
+        refetching, floating-point rows and woven ones.
 
     Raises
     ------
     ChoiceError
         If choices do not go together.
     """
+    if few_bits:
+        _check_few_bits(bits, encoding, refetch)
+        refetch = False
     if encoding == WOVEN:
         if bits not in (None, WOVEN_BITS) or levels != "uniform" or refetch:
             raise ChoiceError("woven", "Woven rows (planes, or solver 'bit-centred') have bits and "
@@ -111,6 +118,13 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
         refetch = False if LOSSES[model.loss].one_sided else refetch
     return RowChoice(bits=bits, encoding=encoding, levels=levels,
                      refetch=_refetches(model, encoding, refetch, batch, has_fine_rows))
+
+
+def _check_few_bits(bits, encoding, refetch):
+    if refetch or bits == FLOAT_BITS or encoding in ("float", WOVEN):
+        raise ChoiceError("few-bits", "model_bits and update_bits are for rows of 1 to 8 bits "
+                          "without planes and without refetch; leave them out, or choose other "
+                          "rows")
 
 
 def check_corrected(encoding: str, loss: Loss) -> None:
@@ -190,13 +204,23 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
                     solver=solver, **options)
 
 
+def _centred_wrong(objective: Objective) -> str:
+    """Parts of an objective that solver ``bit-centred`` cannot train."""
+    wrong = [] if math.isfinite(objective.rule.curvature) else [f"loss={objective.rule.name!r}"]
+    wrong += [f"l1={objective.l1:g}"] if objective.l1 else []
+    wrong += [f"box={objective.box:g}"] if objective.box is not None else []
+    return " and ".join(wrong)
+
+
 def check_centred(objective: Objective, batch: int, schedule: Any) -> None:
-    """Raise ValueError unless an objective can be trained by solver ``bit-centred``."""
+    """Raise ChoiceError unless an objective can be trained by solver ``bit-centred``."""
     if not math.isfinite(objective.rule.curvature) or objective.proximal:
-        raise ValueError("Solver 'bit-centred' is for smooth losses (squared_error, squared_hinge "
-                         "and log_loss), with l2 alone; choose solver 'sgd' for the hinge, l1 or "
-                         f"box, not {objective.rule.name!r}, l1={objective.l1:g} and "
-                         f"box={objective.box}")
+        raise ChoiceError("centred", "solver='bit-centred' is for smooth losses (squared_error, "
+                          "squared_hinge and log_loss) with l2 alone, not for "
+                          f"{_centred_wrong(objective)}; choose solver='sgd'")
     if batch != 1 or not (isinstance(schedule, str) and schedule in ("inverse", "constant")):
-        raise ValueError("Solver 'bit-centred' has batches of 1 and one step for all outer steps; "
-                         f"leave batch and schedule out, not {batch} and {schedule!r}")
+        wrong = [] if batch == 1 else [f"batch={batch}"]
+        wrong += [] if isinstance(schedule, str) and schedule in ("inverse", "constant") else [
+            f"schedule={schedule!r}" if isinstance(schedule, str) else "a list of steps"]
+        raise ChoiceError("centred", "solver='bit-centred' has batches of one row and one step for "
+                          f"all outer steps, not {' and '.join(wrong)}; leave that out")

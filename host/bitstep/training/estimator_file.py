@@ -14,7 +14,7 @@ from bitstep.training.schedules import SCHEDULES
 
 # Parameters that files of the command line hold, by the same names.
 PARAMETERS = ("bits", "encoding", "levels", "batch", "l2", "l1", "box", "copies", "scaler",
-              "fit_intercept")
+              "fit_intercept", "model_bits", "update_bits")
 # Learned attributes that the file has a place of its own for.
 ARRAYS = ("coef_", "intercept_", "classes_", "clip_range_")
 CLASSES = {"regression": "LowPrecisionRegressor", "classification": "LowPrecisionClassifier"}
@@ -87,7 +87,7 @@ def restore(estimator: Any, path: str | Path, task: str) -> tuple[LinearModel, R
         raise ModelFileError(f"{path}: this is the model of a {found} ({config.get('model')}), "
                              f"not of a {task}; load it with {CLASSES[found]}.load")
     own = config.get("estimator")
-    parameters = own["parameters"] if own else _parameters(config)
+    parameters = own["parameters"] if own else _parameters(config, model.classes)
     known = estimator.get_params()
     estimator.set_params(**{name: _restored(value) for name, value in parameters.items()
                             if name in known})
@@ -110,7 +110,7 @@ def _names(classes: np.ndarray) -> np.ndarray | None:
     return classes.astype(str) if strings else None
 
 
-def _parameters(config):
+def _parameters(config, classes):
     """Parameters of an estimator from the options of a training."""
     found = {name: config[name] for name in PARAMETERS if name in config}
     if config.get("schedule") in SCHEDULES:     # of a file of steps, the name alone is there
@@ -118,6 +118,12 @@ def _parameters(config):
     for name in ("loss", "epochs", "refetch"):
         if config.get(name):
             found[name] = config[name]
+    weight = config.get("class_weight")
+    if isinstance(weight, dict):            # of JSON, which has names only
+        weight = {name if classes.dtype.kind == "U" else float(name): value
+                  for name, value in weight.items()}
+    if weight is not None:
+        found["class_weight"] = weight
     if config.get("encoding") == WOVEN:         # whose bits and encoding are no parameters
         del found["bits"], found["encoding"]
         found |= {name: config[name] for name in ("solver", "planes", "tol")}

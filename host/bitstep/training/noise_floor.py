@@ -72,10 +72,11 @@ def noise_floor(rows: QuantizedRows | WovenRows, objective: Objective, training:
     -------
     NoiseFloor or None
         None where the formula does not hold: for other losses than the squared error, encodings
-        without corrections, woven rows, penalties or a box, and more than 256 features.
+        without corrections, woven rows, a model or updates of few bits, penalties or a box, and
+        more than 256 features.
     """
     if objective.loss != Loss.LEAST_SQUARES or rows.encoding == WOVEN \
-            or not ENCODINGS[rows.encoding].corrected \
+            or not ENCODINGS[rows.encoding].corrected or training.few_bits \
             or objective.proximal or objective.l2 or rows.n_features > MAX_FEATURES:
         return None
     noise = np.asarray(rows.variance)

@@ -10,6 +10,7 @@ import numpy as np
 from bitstep.checks import check_choice, is_integer
 from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.shapes import check_bits
 
 SOLVERS = ("sgd", "bit-centred")
 
@@ -110,6 +111,9 @@ class Training:
         ``sgd`` see ``stopping``.
     stopping : bitstep.training.scores.stopping.Stopping or None
         Rule by which a training of solver ``sgd`` may stop early; None for all epochs.
+    model_bits, update_bits : int
+        Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
+        (docs/number-formats.md).
 
     Raises
     ------
@@ -127,6 +131,8 @@ class Training:
     solver: str = "sgd"
     tol: float = 0.0
     stopping: Any = None
+    model_bits: int = 0
+    update_bits: int = 0
 
     def __post_init__(self):
         steps = np.asarray(self.steps, np.float64)
@@ -147,6 +153,18 @@ class Training:
             raise ValueError(f"early_stopping needs solver 'sgd', not {self.solver!r}, which goes "
                              "to the optimum of the rows and stops by tol alone; leave "
                              "early_stopping out, and give l2 if the model is to be smaller")
+        for name in ("model_bits", "update_bits"):
+            check_bits(name, getattr(self, name))
+            object.__setattr__(self, name, int(getattr(self, name)))
+        if self.few_bits and self.solver == "bit-centred":
+            raise ValueError("Solver 'bit-centred' has a model and updates of all bits; leave "
+                             f"model_bits and update_bits out, not {self.model_bits} and "
+                             f"{self.update_bits}")
+
+    @property
+    def few_bits(self) -> bool:
+        """True if the model that dot products meet, or updates, have few bits."""
+        return bool(self.model_bits or self.update_bits)
 
 
 def check_batch(batch: int) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from bitstep.data.views import RowView, is_sparse
 from bitstep.training.chunks import fingerprint
 
-MAX_PASS_ROWS = (1 << 31) - 1       # rows of a pass
+MAX_PASS_ROWS = 1 << 26     # rows of a pass, unless the data have a quarter of them
 
 
 def checked_weights(weights: Any, n_rows: int) -> np.ndarray | None:
@@ -174,11 +174,12 @@ def weighted_order(weights: np.ndarray, seed: Callable[[], int],
     Raises
     ------
     ValueError
-        If a pass would have more than 2**31 - 1 rows.
+        If a pass would have more than 2**26 rows, and more than four times those there are: more
+        is a slip, and would take the memory of the machine.
     """
-    total = float(weights.sum())
-    if total > MAX_PASS_ROWS:
-        raise ValueError(f"The weights of all rows must add up to at most {MAX_PASS_ROWS:,}, since "
+    total, most = float(weights.sum()), max(MAX_PASS_ROWS, 4 * len(weights))
+    if total > most:
+        raise ValueError(f"The weights of all rows must add up to at most {most:,}, since "
                          f"a row is read as often as its weight says, not to {total:g}; divide "
                          "all of them by a number")
     counts = np.floor(weights)

@@ -5,9 +5,11 @@ from typing import Any
 
 from bitstep.cli.options import (
     UsageError,
+    add_label_column_option,
     add_lookahead_option,
     check_writable,
     integer,
+    label_column,
     number,
     or_auto,
     stored_bits,
@@ -46,6 +48,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         "random data (--baselines --help)")
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets "
                         "(default: $BITSTEP_DATA, else the cache folder)")
+    add_label_column_option(parser)
     parser.add_argument("--rows", type=integer(2), metavar="N", help="rows to draw (default: all)")
     parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
                         help=f"{', '.join(MODELS)} (default: linreg or ls-svm, by the labels)")
@@ -114,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
     from bitstep_lab.races.race_data import race_data
     check_writable(arguments.report, sources=[arguments.data])
     data = race_data(arguments.data, rows=arguments.rows, data_home=arguments.data_home,
-                     seed=arguments.seed)
+                     seed=arguments.seed, label_column=label_column(arguments))
     model = arguments.model or _DEFAULT_MODELS[data.dataset.task]
     if MODELS[model].task != data.dataset.task:
         raise UsageError(f"--model {model} is for a {MODELS[model].task}, and {arguments.data} is "

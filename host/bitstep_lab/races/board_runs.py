@@ -36,7 +36,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
     contestant : Pipeline
     task : Task
     rtl : bool
-        True for the simulated board.
+        True for the simulated board, if there is such a pipeline in RTL.
     options
         Of the simulated board, such as ``progress``.
 
@@ -46,7 +46,8 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
         ``status`` ("ok", or why there is no model), ``device`` (``cpu``: cycles by the cycle model,
         or ``sim``), ``losses`` after every epoch, ``seconds`` of device time from the start to the
         end of every epoch (the sum over the outputs), ``cycles``, ``stalls``, ``bytes_read``,
-        ``gbps``, ``host`` (seconds of quantizing and of the transfer), ``refetched`` (share of the
+        ``gbps`` (these five are None of a pipeline that is not in RTL), ``host`` (seconds of
+        quantizing and of the transfer), ``refetched`` (share of the
         rows visited), ``rows_ahead`` (the look-ahead that was used), ``pipeline``.
 
     Raises
@@ -54,7 +55,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
     KeyboardInterrupt
         On Ctrl-C; there is no result of a part.
     """
-    race, profile = task.race, task.race.profile
+    race, profile, rtl = task.race, task.race.profile, rtl and contestant.timed
     started = time.perf_counter()
     entry = _Entry.of(contestant, task)
     config, rows = entry.config, entry.outputs[0].rows
@@ -139,15 +140,19 @@ class _Entry:
         return cls(race.outputs(rows), objective, _config(rows, objective, contestant),
                    # The clock times the epochs of one run, so corrections stay within them.
                    Training(steps=task.steps, batch=contestant.batch or task.batch,
-                            correction_period="within"),
+                            correction_period="within", model_bits=contestant.model_bits,
+                            update_bits=contestant.update_bits),
                    {"clock_hz": profile.clock_hz, "memory_latency": profile.memory_latency,
                     "memory_gbps": profile.memory_gbps})
 
-    def train(self, rtl: bool, options: dict[str, Any]) -> tuple[TrainedModel, np.ndarray]:
-        """Train; return the model, and cycles from the start to the end of every epoch."""
+    def train(self, rtl: bool, options: dict[str, Any]) -> tuple[TrainedModel, np.ndarray | None]:
+        """Train; return the model, and cycles from the start to the end of every epoch, or None of
+        a pipeline that is not in RTL.
+        """
         if not rtl:
             model = self._train(open_device("cpu", self.config, **self.board))
-            assert model.epoch_cycles is not None       # the cycle model knows them
+            if model.epoch_cycles is None:
+                return model, None
             ends = model.epoch_cycles.tolist()
             return model, np.array([*ends[:-1], model.counters["cycles"]], np.int64)
         rows = self.outputs[0].rows
@@ -166,8 +171,11 @@ class _Entry:
         return model
 
 
-def _measured(counters: dict[str, Any], cycles: np.ndarray, clock_hz: float) -> dict[str, Any]:
+def _measured(counters: dict[str, Any], cycles: np.ndarray | None,
+              clock_hz: float) -> dict[str, Any]:
     """Times and traffic of a run."""
+    if cycles is None:
+        return dict.fromkeys(("cycles", "seconds", "stalls", "bytes_read", "gbps"))
     return {"cycles": cycles.tolist(), "seconds": (cycles / clock_hz).tolist(),
             "stalls": counters["stall_cycles"], "bytes_read": counters["bytes_read"],
             "gbps": counters["bytes_read"] / (cycles[-1] / clock_hz) / 1e9}

@@ -41,6 +41,9 @@ class Pipeline:
         None: the race's.
     refetch : bool
     levels : {"uniform", "optimal"}
+    model_bits, update_bits : int
+        See :class:`bitstep.training.objective.Training`. There is no such pipeline in RTL, so
+        nothing is known of its cycles.
     cycles_per_update : int or None
         None: the least that the pipeline's solver has.
     """
@@ -51,7 +54,14 @@ class Pipeline:
     batch: int | None = None
     refetch: bool = False
     levels: str = "uniform"
+    model_bits: int = 0
+    update_bits: int = 0
     cycles_per_update: int | None = None
+
+    @property
+    def timed(self) -> bool:
+        """True if there is such a pipeline in RTL, whose cycles are known."""
+        return not (self.model_bits or self.update_bits)
 
     @property
     def name(self) -> str:
@@ -60,6 +70,9 @@ class Pipeline:
             f"{self.bits} bit{'s' * (self.bits > 1)} {self.encoding}"
         if self.levels != "uniform":
             text += f", {self.levels} levels"
+        for name in ("model", "update"):
+            if bits := getattr(self, f"{name}_bits"):
+                text += f", {name} {bits} bits"
         if self.refetch:
             text += ", refetching"
         if self.lookahead != "auto":
@@ -233,6 +246,6 @@ def sample_of(contestants: Sequence[Contestant]) -> Pipeline | None:
     """The pipeline of a race that is compared with the RTL: of those for codes, if there are any,
     the one with the fewest lanes, which compiles in the shortest time; None if there is none.
     """
-    pipelines = [one for one in contestants if isinstance(one, Pipeline)]
+    pipelines = [one for one in contestants if isinstance(one, Pipeline) and one.timed]
     coded = [one for one in pipelines if one.encoding != FLOAT.encoding]
     return max(coded or pipelines, key=lambda one: one.bits, default=None)

@@ -32,6 +32,7 @@ def judge(race: dict[str, Any]) -> None:
             if result["kind"] != "pipeline" and result["finish"][line]]
     for result in race["results"]:
         mine, base = result["finish"][line], reference and reference["finish"][line]
+        mine = mine and mine["seconds"] and mine        # without a time there is no speedup
         result["speedup"] = {
             "float": base["seconds"] / mine["seconds"] if mine and base else None,
             "cpu": min(cpus) / mine["seconds"] if mine and cpus else None,
@@ -45,7 +46,7 @@ def finish(result: dict[str, Any], target: float) -> dict[str, Any] | None:
     -------
     dict or None
         ``epochs``, ``seconds``, and ``end_to_end``: with the host's quantizing (of a CPU run:
-        scaling) and the transfer.
+        scaling) and the transfer. The last two are None of a pipeline whose time is not known.
     """
     if result["status"] != "ok":
         return None
@@ -53,10 +54,19 @@ def finish(result: dict[str, Any], target: float) -> dict[str, Any] | None:
                if loss is not None and loss <= target]
     if not reached:
         return None
+    if result["seconds"] is None:
+        return {"epochs": reached[0] + 1, "seconds": None, "end_to_end": None}
     seconds = result["seconds"][reached[0]]
     host = result["host"]
     return {"epochs": reached[0] + 1, "seconds": seconds,
             "end_to_end": seconds + host["quantize_s"] + host["transfer_s"]}
+
+
+def seconds_an_epoch(race: dict[str, Any], result: dict[str, Any]) -> float | None:
+    """Mean time of an epoch; None without a result, or of a pipeline whose time is not known."""
+    if result["status"] != "ok" or result["seconds"] is None:
+        return None
+    return result["seconds"][-1] / race["epochs"]
 
 
 def rtl_sentence(rtl: dict[str, Any]) -> str:
@@ -87,7 +97,7 @@ def result_rows(race: dict[str, Any]) -> list[list[Any]]:
         out.append([
             result["name"], min(result["losses"]) if result["status"] == "ok" else None,
             mine and mine["epochs"], mine and mine["seconds"],
-            (result["seconds"][-1] / race["epochs"]) if result["status"] == "ok" else None,
+            seconds_an_epoch(race, result),
             result.get("gbps"), result["speedup"]["float"], result["speedup"]["cpu"],
             sum(host.get(name, 0.0) for name in ("quantize_s", "transfer_s")) if host else None,
             mine and mine["end_to_end"]])

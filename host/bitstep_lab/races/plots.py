@@ -61,7 +61,7 @@ def _epochs(figure, race, results):
 def _time(figure, race, results):
     """Loss against seconds: everybody."""
     axes = figure.add_subplot()
-    _curves(axes, race, race["results"],
+    _curves(axes, race, [one for one in race["results"] if one["status"] != "ok" or one["seconds"]],
             lambda result: [1e3 * seconds for seconds in result["seconds"]])
     log_scale(axes.xaxis, axes.set_xscale)
     axes.set_xlabel(f"milliseconds (log scale): device time, profile {race['profile']['name']}"
@@ -164,7 +164,7 @@ def _heights(race, losses):
 
 def _cycles(figure, race, results):
     """Cycles of an epoch of every pipeline, with 32 / b of the float pipeline's beside them."""
-    found = [result for result in results if result["kind"] == "pipeline"]
+    found = [result for result in results if result["kind"] == "pipeline" and result["cycles"]]
     cycles = [result["cycles"][-1] / race["epochs"] / race["outputs"] for result in found]
     base = next((count for count, result in zip(cycles, found, strict=True)
                  if result["encoding"] == "float"), None)

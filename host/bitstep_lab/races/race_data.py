@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.data import Dataset, load, split
-from bitstep.data.dataset import DataError, synthetic
-from bitstep.data.sources import BUNDLED, REMOTE, _home
+from bitstep.data.dataset import DataError, noisy
+from bitstep.data.label_columns import LAST
+from bitstep.data.sources import BUNDLED, REMOTE, SYNTHETIC, _home, is_named
 from bitstep.data.tables.files import PACKED_SUFFIXES, TEXT_SUFFIXES
 
 SHAPED = "synthetic, shaped like "
@@ -49,14 +50,14 @@ class RaceData:
 
 
 def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None = None,
-              seed: int = 0) -> RaceData:
+              seed: int = 0, label_column: str | int = LAST) -> RaceData:
     """Rows of a data set that a race knows, or of a file.
 
     Parameters
     ----------
     key : str
-        A key of :data:`GENERATORS`, ``synthetic-N``, the name of a data set that scikit-learn
-        bundles, or a file.
+        A key of :data:`GENERATORS`, ``synthetic-N``, ``noisy-N``, the name of a data set that
+        scikit-learn bundles, or a file.
     rows : int, optional
         Rows to draw; default: all, or as many as there are.
     data_home : path, optional
@@ -64,12 +65,16 @@ def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None
         :func:`bitstep.data.load`; nothing is downloaded.
     seed : int
         Of the order of rows, and of the generator.
+    label_column : str or int
+        See :func:`bitstep.data.load`.
 
     Raises
     ------
     DataError
         If the data are neither there nor generated; nothing is downloaded.
     """
+    if label_column != LAST and is_named(key):
+        load(key, label_column=label_column)        # which says why this cannot be
     if not is_at_hand(key, data_home):
         raise DataError(f"{key}: there is no file of it in {_home(data_home)}, and races download "
                         f"nothing; `bitstep train {key}` does")
@@ -78,10 +83,10 @@ def race_data(key: str, *, rows: int | None = None, data_home: str | Path | None
         dataset, source = load(key, data_home=data_home), found.name
     elif key in GENERATORS:
         dataset, source = GENERATORS[key](seed), SHAPED + key.partition(":")[0]
-    elif key.startswith("noisy-"):
-        dataset, source = noisy(int(key.partition("-")[2]), seed), "synthetic, noise 0.5"
+    elif (match := SYNTHETIC.fullmatch(key)) and match[1] == "noisy":
+        dataset, source = noisy(int(match[2]), seed), "synthetic, noise 0.5"
     else:
-        dataset = load(key, data_home=data_home)
+        dataset = load(key, data_home=data_home, label_column=label_column)
         source = "synthetic, noise 0.01" if key.startswith("synthetic-") else \
             "bundled with scikit-learn" if key in BUNDLED else Path(key).name
         if key.startswith("synthetic-"):    # the paper trains on half of it
@@ -109,12 +114,6 @@ def _local(key, home):
                 if path.is_file():
                     return path
     return None
-
-
-def noisy(n_features: int, seed: int = 0) -> Dataset:
-    """10,000 rows as ``synthetic-N``, but with noise of half the labels' deviation."""
-    made = synthetic(n_features, 10_000, seed, noise=0.5)
-    return Dataset(f"noisy-{n_features}", made.features, made.labels, "regression")
 
 
 def year(seed: int = 0) -> Dataset:

@@ -11,6 +11,7 @@ from bitstep_lab.races import plots
 from bitstep_lab.races.board_profiles import profile
 from bitstep_lab.races.contestants import Race
 from bitstep_lab.races.experiments import Experiment, experiments
+from bitstep_lab.races.judging import seconds_an_epoch
 from bitstep_lab.races.race import Track, run_race
 from bitstep_lab.races.race_data import is_at_hand, race_data
 from bitstep_lab.races.report_page import write_page
@@ -159,15 +160,14 @@ def _epochs_of(race, result):
                "profile": race["profile"]["name"] if result["kind"] == "pipeline" else "",
                "contestant": result["name"], "epoch": at + 1, "loss": loss,
                "accuracy": result["accuracy"][at] if "accuracy" in result else "",
-               "seconds": result["seconds"][at],
-               "cycles": result["cycles"][at] if "cycles" in result else ""}
+               **{name: result[name][at] if result.get(name) else ""
+                  for name in ("seconds", "cycles")}}
 
 
 def _summary(race, result):
     """One row of summary.csv."""
     line = race["line"]
     finish, host = result["finish"][line] or {}, result.get("host", {})
-    ok = result["status"] == "ok"
     return {"experiment": race["experiment"], "figure": race["figure"], "data": race["key"],
             "model": race["model"],
             "profile": race["profile"]["name"] if result["kind"] == "pipeline" else "",
@@ -176,6 +176,6 @@ def _summary(race, result):
             "seconds": finish.get("seconds"), "end_to_end_s": finish.get("end_to_end"),
             "x_float": result["speedup"]["float"], "x_cpu": result["speedup"]["cpu"],
             "x_cpu_end_to_end": result["speedup"]["cpu_end_to_end"],
-            "seconds_an_epoch": result["seconds"][-1] / race["epochs"] if ok else None,
+            "seconds_an_epoch": seconds_an_epoch(race, result),
             "gbps": result.get("gbps"), "refetched": result.get("refetched"),
             "quantize_s": host.get("quantize_s"), "transfer_s": host.get("transfer_s")}

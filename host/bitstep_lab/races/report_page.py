@@ -10,7 +10,7 @@ from typing import Any
 from bitstep.cli.report import versions
 from bitstep.writing import duration, write_text
 from bitstep_lab.races.experiments import Experiment
-from bitstep_lab.races.judging import rtl_sentence
+from bitstep_lab.races.judging import rtl_sentence, seconds_an_epoch
 from bitstep_lab.races.plot_styles import digits
 from bitstep_lab.races.plots import CAPTIONS
 
@@ -41,7 +41,8 @@ are taken at ends of epochs.</p>
 <p><b>Device time</b> of a pipeline is the number of clock cycles of the whole run, memory latency
 and bandwidth included, divided by the profile's clock. Each race says where its cycles are from:
 from the simulated RTL, or from the cycle model, which counts what the RTL counts and is compared
-with it in one run of the race.</p>
+with it in one run of the race. No pipeline in RTL has a model or updates of few bits, so these have
+no times.</p>
 <p><b>CPU time</b> is that of compiled kernels on the machine named below: an epoch's is the least
 of five runs (of fewer if they are long), because other work on the machine only ever adds to it.
 Data that fit a cache flatter the CPU. <b>Host</b> is what comes before: quantizing (scaling, for
@@ -98,7 +99,7 @@ def _overview(races):
     for experiment, race, _ in races:
         quantized = [result for result in race["results"]
                      if result["kind"] == "pipeline" and result["encoding"] != "float"
-                     and result["finish"][race["line"]]]
+                     and (result["finish"][race["line"]] or {}).get("seconds")]
         if not quantized:
             rows.append([_link(experiment), race["data"], "none reaches the line", *[""] * 4])
             continue
@@ -176,7 +177,7 @@ def _row(race, result):
         html.escape(result["name"]), f"{min(losses):.5g}" if losses else "-",
         str(finish["epochs"]) if finish else "-", _milliseconds(finish and finish["seconds"]),
         digits(result["speedup"]["float"]), digits(result["speedup"]["cpu"]),
-        _milliseconds(result["seconds"][-1] / race["epochs"] if ok else None),
+        _milliseconds(seconds_an_epoch(race, result)),
         digits(result["gbps"] if ok else None),
         _milliseconds(host and host["quantize_s"] + host["transfer_s"]),
         _milliseconds(finish and finish["end_to_end"])]

@@ -114,7 +114,7 @@ def test_libsvm_no_rows(tmp_path, text):
 
 
 def test_libsvm_no_features(tmp_path):
-    with pytest.raises(DataError, match="no row has an index:value pair; if all features are zero"):
+    with pytest.raises(DataError, match="found labels only: no row has an index:value pair"):
         read(tmp_path, "1\n2\n")
 
 
@@ -161,14 +161,25 @@ def test_csv_chunks_do_not_show(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("text", "message"), [
     ("1,2,3\n4,5\n", "line 2: found 2 columns; every row must have 3"),
     ("1,2\n\n4,5,6\n", "line 3: found 3 columns; every row must have 2"),
-    ("a,b\n1,2\n3,x\n", "line 3, column 2: found 'x'; every field must be a finite number"),
-    ("1,x\n3,4\n", "line 1, column 2: found 'x'; every field must be a finite"),
-    ("1,2\n,4\n", "line 2, column 1: found ''; every field must be a finite number"),
-    ("1,2\n3,nan\n", "line 2, column 2: found 'nan'; every field must be a finite"),
-    ("1,2\n1_0,3\n", "line 2, column 1: found '1_0'; every field must be a finite"),
-    ("1;2\n3;4\n", "line 1: found one column; a row must have a label and at least one feature"),
+    ("a,b\n1,2\n3,x\n", "line 3, column 2: found 'x'; every label must be a finite number, as"),
+    ("1,x\n3,4\n", "found 'x' (line 1) and '4' (line 2) as labels; all must be finite numbers, or"),
+    ("1,x\n3,nan\n", "found 'x' (line 1) and 'nan' (line 2) as labels"),
+    ("1,2\n,4\n", "line 2, column 1: found ''; every feature must be a finite"),
+    ("1,2\n3,nan\n", "line 2, column 2: found 'nan'; every label must be a finite"),
+    ("1,2\ninf,2\n", "line 2, column 1: found 'inf'; every feature must be a finite"),
+    ("1,2\n1_0,3\n", "line 2, column 1: found '1_0'; every feature must be a finite"),
+    ("1,a,2\n3,b,4\n", "line 1, column 2: found 'a'; every feature must be a finite number"),
+    ("1,a,2\n3,b,4\n", "or the column, or, if it is the label, say so (label_column=1)"),
+    ("1,5;2,5;a\n", "'1,5'; every feature must be a finite number; write a decimal point"),
+    ("1,a\n2,\n", "line 2, column 2: found no label; every row must have one"),
+    ("1|2\n3|4\n", "line 1: found one column; a row must have a label and at least one feature"),
+    ('1,"a\n2",b\n', "line 1: found a field in quotes that cannot be read"),
+    ('1,b\n"2",b\n3,"a\n', "line 3: found a field in quotes that cannot be read"),
+    ('1,b\n"2,b\n3",a\n4,a\n', "line 2: found a field in quotes that cannot be read"),
+    ("1\0,\0002\0\n", "line 1: found bytes that are no text in UTF-8"),
+    ("".join(f"1,n{row}\n" for row in range(300)), "line 257, column 2: found more than 256 "),
     ("", "set.csv: the file has no rows"),
-    ("a,b\n", "set.csv: the file has no rows"),
+    ("a,b\n", "set.csv: the file has no rows below the line of names"),
 ])
 def test_csv_errors(tmp_path, text, message):
     with pytest.raises(DataError) as error:
@@ -176,6 +187,62 @@ def test_csv_errors(tmp_path, text, message):
     assert message in str(error.value)
 
 
-def test_csv_bad_label_column(tmp_path):
-    with pytest.raises(DataError, match="label_column must be one of last, first, not 'middle'"):
-        read(tmp_path, "1,2\n", "set.csv", label_column="middle")
+@pytest.mark.parametrize("column, message", [
+    ("middle", r"a number, first or last, not 'middle'; found 3 columns with the names 'x', 'x'"),
+    ("x", r"found 2 columns of the name 'x'; give the number"),
+    (3, r"must be from -3 to 2, not 3: a row has 3 columns"), ("-4", r"from -3 to 2, not -4")])
+def test_csv_bad_label_column(tmp_path, column, message):
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, "x,x,y\n1,2,3\n", "set.csv", label_column=column)
+
+
+@pytest.mark.parametrize("text", [
+    "a,first,b\n1,no,2.5\n3,yes,4\n5,no,6\n",
+    "\ufeffa;first;b\r\n\r\n1;no;2.5\r\n3; yes ;4\r\n5;no;6",
+    "a\tfirst\tb\n1\tno\t2.5\n3\tyes\t4\n5\tno\t6\n",
+    '"a","first","b"\n"1","no","2.5"\n3,yes,4\n 5, "no",6\n',
+    'a;"first";b, "c"\n1;no;2.5\n3;"yes";4\n5;no;6\n'])
+@pytest.mark.parametrize("column", ["first", 1, "1", -2, "-2"])
+@pytest.mark.parametrize("chunk", [8, 1 << 20])
+def test_class_names_and_separators(tmp_path, monkeypatch, text, column, chunk):
+    """A column that is called "first" comes before the first column."""
+    monkeypatch.setattr(text_module, "CHUNK_BYTES", chunk)
+    dataset = load(write(tmp_path, text, "set.csv"), label_column=column)
+    assert dataset.features.tolist() == [[1, 2.5], [3, 4], [5, 6]]
+    assert dataset.class_names == ("no", "yes")
+    assert dataset.labels.tolist() == [0, 1, 0]
+    assert dataset.task == "classification"
+
+
+def test_names_are_in_alphabetical_order(tmp_path):
+    path = write(tmp_path, "1\tz\n2\té\n3\ta, b\n4\tz\n", "set.tsv")
+    dataset = load(path)
+    assert dataset.class_names == ("a, b", "z", "é")
+    assert dataset.labels.tolist() == [1, 2, 0, 1]
+
+
+def test_separator_between_numbers_with_commas_is_no_comma(tmp_path):
+    with pytest.raises(DataError, match=r"found '1,5'; .* a decimal point in place of the comma"):
+        read(tmp_path, "1,5;2,5;3,5\n", "set.csv")
+
+
+def test_numbers_of_columns_are_names(tmp_path):
+    """As pandas writes a frame without names of its own beside a label."""
+    dataset = load(write(tmp_path, "0,1,2,kind\n7,8,9,a\n7,8,8,b\n", "set.csv"))
+    assert dataset.class_names == ("a", "b")
+    assert dataset.feature_names == ("0", "1", "2")
+    assert read(tmp_path, "0,1,2,3\n1,1,2,3\n", "set.csv") == ([[0, 1, 2], [1, 1, 2]], [3, 3])
+
+
+def test_folder(tmp_path):
+    with pytest.raises(DataError, match="this is a folder; give a file of data in it"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["set.svm", "set.npz", "digits", "noisy-10"])
+def test_label_column_of_what_has_none(tmp_path, name):
+    source = tmp_path / name if "." in name else name
+    if "." in name:
+        source.write_text("1 1:1\n")
+    with pytest.raises(DataError, match=r"the label's column cannot be 0, since .* leave it out"):
+        load(source, label_column=0)

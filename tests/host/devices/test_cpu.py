@@ -27,6 +27,7 @@ pytest.importorskip("numba", reason="the native device needs numba")
 from bitstep.devices.cpu import arithmetic, decoding, portions, words
 from bitstep.devices.cpu.device import CpuDevice
 
+FEW_BITS = st.sampled_from([0, 2, 3, 5, 8, 15, 16])     # of the model and of updates
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
 FORMATS = [("one_level", bits) for bits in range(1, 9)] \
     + [("two_levels", bits) for bits in range(2, 9)] + [("float32", 32)]
@@ -76,13 +77,16 @@ def jobs(draw):
     speeds = [0.5, 0.5, 4.0] if proximal_period else [0.5, 4.0, 1e3, 1e6]
     loss = Loss.LOGISTIC if solver == "logistic" else Loss.HINGE if cell else \
         draw(st.sampled_from(LINEAR))
-    return random_job(
+    job = random_job(
         config, n_features=n_features, n_rows=draw(st.integers(1, 50)), loss=loss, batch=batch,
         seed=draw(st.integers(0, 1 << 30)), epochs=draw(st.integers(1, 3)),
         correction_period=draw(periods), proximal_period=proximal_period, cell_half_levels=cell,
         label_format=draw(st.sampled_from(list(LabelFormat))), copies=draw(st.integers(1, 3)),
         intercept=draw(st.booleans()), warm=draw(st.booleans()),
         speed=draw(st.sampled_from(speeds)))
+    if cell or row_format == "float32" or draw(st.booleans()):
+        return job
+    return dataclasses.replace(job, model_bits=draw(FEW_BITS), update_bits=draw(FEW_BITS))
 
 
 @settings(max_examples=200,
@@ -230,16 +234,17 @@ WIDE = st.one_of(st.integers(-(1 << 75), 1 << 75), st.integers(-(1 << 40), 1 << 
 
 
 @given(st.sampled_from(LINEAR), WIDE, st.integers(-(1 << 62), 1 << 62), st.integers(0, 2**16 - 1),
-       st.integers(0, (1 << 18) - 1), st.integers(1, 7))
-@example(Loss.HINGE, 1 << 30, 1 << 30, 0, 1, 1)
-@example(Loss.SQUARED_HINGE, -(1 << 30), -(1 << 30), 0, 1, 1)
-def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shift):
+       st.integers(0, (1 << 18) - 1), st.integers(1, 7), FEW_BITS)
+@example(Loss.HINGE, 1 << 30, 1 << 30, 0, 1, 1, 0)
+@example(Loss.SQUARED_HINGE, -(1 << 30), -(1 << 30), 0, 1, 1, 0)
+def test_updates_of_wide_dot_products(loss, value, target, dither, mantissa, shift, bits):
     job = random_job(PipelineConfig(bits=4, max_features=8), n_features=8, n_rows=1, loss=loss)
+    job = dataclasses.replace(job, update_bits=bits)
     steps = EpochSteps(mantissa, shift)
     step = derivative_step(job, steps)
     if step >= MAX_DERIVATIVE_STEP:
         return
-    rule = arithmetic.Rule(int(loss), mantissa, 8 * shift, step, job.label_shift)
+    rule = arithmetic.Rule(int(loss), mantissa, 8 * shift, step, job.label_shift, bits)
     own = arithmetic.update_of(rule, value >> 24, value & (1 << 24) - 1, target, dither)
     try:
         expected = update_rule(job, steps)(value, target, dither)

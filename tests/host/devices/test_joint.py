@@ -28,6 +28,7 @@ from bitstep.devices.cpu.device import CpuDevice
 
 FORMATS = [("one_level", bits) for bits in range(1, 9)] \
     + [("two_levels", bits) for bits in range(2, 9)]
+FEW_BITS = st.sampled_from([0, 2, 5, 16])       # of the model and of updates
 
 
 def sharing(job, others):
@@ -92,6 +93,9 @@ def passes(draw):
             label_format=draw(st.sampled_from(list(LabelFormat))), intercept=draw(st.booleans()),
             warm=draw(st.booleans()),
             speed=draw(st.sampled_from([0.5, 4.0] if proximal_period else [0.5, 4.0, 1e3, 1e6]))))
+        if draw(st.booleans()):
+            jobs[-1] = dataclasses.replace(jobs[-1], model_bits=draw(FEW_BITS),
+                                           update_bits=draw(FEW_BITS))
     return sharing(jobs[0], jobs[1:])
 
 

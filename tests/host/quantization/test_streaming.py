@@ -309,15 +309,15 @@ def test_a_text_that_changes_in_the_second_pass(tmp_path, capsys, small_pieces, 
     """More rows than the first pass has seen, before the end of the file shows the change."""
     source = tmp_path / "set.csv"
     write_csv(source)
-    tables, passes = texts.csv_tables, []
+    every, passes = texts.csv_rows, []
 
-    def more(file, path):
-        passes.append(path)
-        for names, numbers in tables(file, path):
-            yield names, numbers
+    def more(*arguments):
+        passes.append(arguments)
+        for rows in every(*arguments):
+            yield rows
             if len(passes) == 2:
-                yield names, numbers
-    monkeypatch.setattr(texts, "csv_tables", more)
+                yield rows
+    monkeypatch.setattr(texts, "csv_rows", more)
     refuse(capsys, "set.csv: the file changed while it was read", source, shuffle)
 
 

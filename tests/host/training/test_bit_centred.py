@@ -192,8 +192,8 @@ def test_a_step_that_no_room_can_hold_is_an_error(monkeypatch):
 
 
 @pytest.mark.parametrize("options, message", [
-    ({"batch": 4}, "has batches of 1 and one step"),
-    ({"schedule": "inverse-sqrt"}, "has batches of 1 and one step"),
+    ({"batch": 4}, "one step for all outer steps, not "),
+    ({"schedule": "inverse-sqrt"}, "one step for all outer steps, not "),
     ({"planes": 17}, "planes must be 'auto', an integer from 1 to 16"),
     ({"planes": "many"}, "planes must be 'auto'"),
     ({"tol": -1.0}, "tol must be at least 0, not -1.0"),
@@ -203,10 +203,11 @@ def test_bad_options(options, message):
         fit(make(30, 2), **options)
 
 
-@pytest.mark.parametrize("objective", [Objective(loss=Loss.HINGE), Objective(l1=0.1),
-                                       Objective(box=1.0)])
-def test_other_objectives_are_refused(objective):
-    with pytest.raises(ValueError, match="Solver 'bit-centred' is for smooth losses"):
+@pytest.mark.parametrize("objective, wrong", [
+    (Objective(loss=Loss.HINGE), "loss='hinge'"), (Objective(l1=0.1), "l1=0.1"),
+    (Objective(l1=0.1, box=2.0), "l1=0.1 and box=2")])
+def test_other_objectives_are_refused(objective, wrong):
+    with pytest.raises(ValueError, match=f"with l2 alone, not for {wrong}; choose solver='sgd'"):
         resolve_training(make(30, 2).rows, objective, epochs=1, solver="bit-centred", planes=4)
     assert LOSSES[Loss.LEAST_SQUARES].quadratic
 

@@ -118,5 +118,5 @@ def test_bad_class_weight(weight, message):
 
 
 def test_too_many_rows():
-    with pytest.raises(ValueError, match=r"at most 2,147,483,647, .* not to 3e\+09; divide"):
+    with pytest.raises(ValueError, match=r"at most 67,108,864, .* not to 3e\+09; divide"):
         weighted_order(np.array([2e9, 1e9]), never)

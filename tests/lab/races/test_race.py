@@ -14,9 +14,18 @@ from bitstep.pipeline.registers import OFFSETS, Loss
 from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_profiles import PROFILES, profile
 from bitstep_lab.races.board_runs import EpochClock, _bytes_moved, _Entry
-from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn, Task
+from bitstep_lab.races.contestants import (
+    FLOAT,
+    Cpu,
+    Pipeline,
+    Race,
+    Sklearn,
+    Task,
+    sample_of,
+)
 from bitstep_lab.races.experiments import experiments, pipelines_of
-from bitstep_lab.races.judging import finish, judge, rtl_sentence
+from bitstep_lab.races.judging import finish, judge, result_rows, rtl_sentence
+from bitstep_lab.races.race import run_race
 from bitstep_lab.races.race_data import GENERATORS, RaceData, is_at_hand, race_data
 from bitstep_lab.races.reference import optimum
 from bitstep_lab.races.run_store import RunStore, code_version, digest
@@ -283,6 +292,32 @@ def test_cycles_per_update_of_a_race():
     assert [config.lookahead for config in configs] == [7, 7, 5]
 
 
+def test_few_bits_in_a_race():
+    """Losses of a model and updates of few bits, and no times: there is no such pipeline in RTL."""
+    pytest.importorskip("numba", reason="the native device needs numba")
+    features = np.random.default_rng(1).uniform(-1, 1, (60, 4))
+    data = Dataset("plane", features, features.sum(axis=1), "regression")
+    few = Pipeline(bits=8, encoding="compensated", model_bits=6, update_bits=7)
+    assert few.name == "8 bits compensated, model 6 bits, update 7 bits"
+    assert sample_of([few, Pipeline(bits=3, encoding="nearest")]).bits == 3
+    assert sample_of([few]) is None
+    race = run_race(Race(RaceData("plane", data, "drawn", 60), "linreg", profile("paper"), (few,),
+                         epochs=6, batch=8, step=0.3, rtl=True))
+    found, = race["results"]
+    assert found["device"] == "cpu"
+    assert found["status"] == "ok"
+    assert found["losses"][-1] < 0.1 * found["losses"][0]
+    assert found["cycles"] is found["seconds"] is found["gbps"] is None
+    assert found["speedup"] == {"float": None, "cpu": None, "cpu_end_to_end": None}
+    entry = _Entry.of(few, Task(Race(RaceData("plane", data, "drawn", 60), "linreg",
+                                     profile("paper"), ()), np.full(2, 0.1), 8))
+    assert (entry.training.model_bits, entry.training.update_bits) == (6, 7)
+    assert finish({"status": "ok", "losses": [2.0, 1.0], "seconds": None}, 1.5) == {
+        "epochs": 2, "seconds": None, "end_to_end": None}
+    row, = result_rows(race)
+    assert row[3] is row[4] is None
+
+
 def test_objective_of_a_race():
     dataset = Dataset("three", np.eye(3), np.array([4.0, 7.0, 9.0]), "classification")
     race = Race(RaceData("three", dataset, "test", 3), "ls-svm", PROFILES["paper"], (), l2=0.5)
@@ -301,7 +336,7 @@ def test_experiments(quick):
     figures = {"".join(filter(str.isdigit, part)) for experiment in chosen
                for part in experiment.figure.split(",")}
     assert figures >= {"4", "5", "6", "9", "10", "11", "12", *(() if quick else "78")}
-    assert pipelines_of(chosen, rtl=True) == (5 if quick else 32)
+    assert pipelines_of(chosen, rtl=True) == (5 if quick else 34)
     assert pipelines_of(chosen, rtl=False) == (1 if quick else 6)
     for experiment in chosen:
         names = [contestant.name for contestant in experiment.contestants]

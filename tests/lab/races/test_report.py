@@ -12,7 +12,7 @@ from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Sklearn
 from bitstep_lab.races.experiments import Experiment
 from bitstep_lab.races.judging import judge
 from bitstep_lab.races.plot_styles import digits, style_of
-from bitstep_lab.races.report import COLUMNS, SUMMARY, run_curves
+from bitstep_lab.races.report import COLUMNS, SUMMARY, _write_tables, run_curves
 from bitstep_lab.races.report_page import write_page
 
 CONTESTANTS = (FLOAT, *(Pipeline(bits=bits, encoding="nearest", refetch=bits == 2)
@@ -159,6 +159,23 @@ def test_page_without_a_winner(tmp_path):
         if result["kind"] == "pipeline" and result["encoding"] != "float":
             result["finish"] = {"optimum": None}
     assert "none reaches the line" in page_of(tmp_path, race)
+
+
+def test_page_and_tables_without_times(tmp_path):
+    race = made_race()
+    for result in race["results"][1:4]:
+        result |= {"seconds": None, "cycles": None, "gbps": None, "model_bits": 4}
+    judge(race)
+    (tmp_path / "plots").mkdir()
+    for kind in ("epochs", "time"):
+        assert plots.draw(kind, race, tmp_path / "plots" / f"one-{kind}")
+    page = page_of(tmp_path, race, ["epochs", "time"])
+    assert "none reaches the line" in page          # no time, no fastest one
+    assert [one["finish"]["optimum"]["epochs"] for one in race["results"][1:4:2]] == [3, 3]
+    _write_tables(tmp_path, [(EXPERIMENT, race, [])])
+    with open(tmp_path / "curves.csv", encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["contestant"] == CONTESTANTS[1].name]
+    assert [row["seconds"] for row in rows] == [""] * 4
 
 
 def test_run_curves(tmp_path, monkeypatch):

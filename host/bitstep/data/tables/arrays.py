@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from bitstep.data.csv_text import label_position
 from bitstep.data.dataset import DataError
+from bitstep.data.label_columns import LAST, label_position
 from bitstep.data.npz import COMPRESSED, StoredArray, find_arrays, read_array_header
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table, row_ranges
 
@@ -105,8 +105,8 @@ class ArrayTable(Table):
     Parameters
     ----------
     path : Path
-    label_column : {"last", "first"}
-        Column of the label in a ``.npy`` file.
+    label_column : str or int
+        See :func:`bitstep.data.label_columns.label_position`; of a ``.npy`` file.
     task : str or None
         See :class:`bitstep.data.tables.table.Table`.
 
@@ -118,14 +118,14 @@ class ArrayTable(Table):
         If the file is cut short or damaged.
     """
 
-    def __init__(self, path: Path, label_column: str = "last", task: str | None = None):
+    def __init__(self, path: Path, label_column: str | int = LAST, task: str | None = None):
         super().__init__(path.stem, path, task)
         self._path = path
         self._label: int | None = None
         self._arrays = self._find_npz() if path.suffix.lower() == ".npz" else self._find_npy()
         shape = self._arrays["X"].shape
         if self._label is not None:
-            self._label = label_position(label_column, shape[1])
+            self._label = label_position(label_column, shape[1], None, path)
         self._n_rows, self.n_features = shape[0], shape[1] - (self._label is not None)
         self._dtype = np.float32 if self._arrays["X"].dtype == np.float32 else np.float64
         self.sequential = any(array.offset == COMPRESSED for array in self._arrays.values())
@@ -161,7 +161,7 @@ class ArrayTable(Table):
     def _piece(self, numbers, rows, labels):
         if self._label is not None:
             labels = rows[:, self._label]
-            rows = rows[:, 1:] if self._label == 0 else rows[:, :-1]
+            rows = np.delete(rows, self._label, axis=1)
         return Piece(numbers, np.ascontiguousarray(rows, self._dtype), labels.astype(np.float64))
 
     def _runs(self, chosen: np.ndarray | None) -> Iterator[tuple[np.ndarray, int, int]]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.data.csv_text import label_position
 from bitstep.data.dataset import DataError
+from bitstep.data.label_columns import LAST, label_position
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table
 
 ARROW_SUFFIXES = (".parquet", ".arrow", ".feather")
@@ -26,7 +26,8 @@ class ArrowTable(Table):
     Parameters
     ----------
     path : Path
-    label_column : {"last", "first"}
+    label_column : str or int
+        See :func:`bitstep.data.label_columns.label_position`.
     task : str or None
         See :class:`bitstep.data.tables.table.Table`.
 
@@ -36,7 +37,7 @@ class ArrowTable(Table):
         If pyarrow is not installed, the file is damaged, or a column holds anything else.
     """
 
-    def __init__(self, path: Path, label_column: str = "last", task: str | None = None):
+    def __init__(self, path: Path, label_column: str | int = LAST, task: str | None = None):
         super().__init__(path.stem, path, task)
         self._path = path
         try:
@@ -60,7 +61,7 @@ class ArrowTable(Table):
                                 "numbers; leave it out or convert it")
         if self._n_rows == 0:
             raise DataError(f"{path}: the file has no rows; it must have at least one")
-        self._label = label_position(label_column, len(names))
+        self._label = label_position(label_column, len(names), names, path)
         self.feature_names = names[:self._label] + names[self._label + 1:]
         self.n_features = len(self.feature_names)
         types = [*types[:self._label], *types[self._label + 1:]]

@@ -6,10 +6,9 @@ import lzma
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
-from bitstep.data.csv_text import read_csv
+from bitstep.data.csv_text import CSV_SUFFIXES, CsvSet, read_csv
 from bitstep.data.dataset import DataError, Dataset
+from bitstep.data.label_columns import LAST
 from bitstep.data.libsvm import read_libsvm
 from bitstep.data.tables.arrays import ArrayTable
 from bitstep.data.tables.arrow import ARROW_SUFFIXES, ArrowTable
@@ -20,17 +19,16 @@ from bitstep.data.tables.texts import CsvTable, LibsvmTable
 TEXT_SUFFIXES = (".svm", ".libsvm", ".txt")
 PACKED_SUFFIXES = {".bz2": bz2.open, ".gz": gzip.open, ".xz": lzma.open}
 
-_Arrays = tuple[np.ndarray, np.ndarray, tuple[str, ...] | None]
-
 
 def has_known_suffix(path: Path) -> bool:
     """Return True if :func:`read_file` knows what a file of this name holds."""
     suffix, packed = _suffix(path), path.suffix.lower() in PACKED_SUFFIXES
-    return suffix in (*TEXT_SUFFIXES, ".csv") or (
+    return suffix in (*TEXT_SUFFIXES, *CSV_SUFFIXES) or (
         suffix in (".npy", ".npz", *ARROW_SUFFIXES) and not packed)
 
 
-def read_file(path: Path, n_features: int | None, label_column: str, task: str | None) -> Dataset:
+def read_file(path: Path, n_features: int | None, label_column: str | int,
+              task: str | None) -> Dataset:
     """The data set of a file, read as its suffix asks; parameters as in ``bitstep.data.load``.
 
     Raises
@@ -40,24 +38,27 @@ def read_file(path: Path, n_features: int | None, label_column: str, task: str |
     """
     _check_suffix(path)
     suffix = _suffix(path)
-    if suffix not in (*TEXT_SUFFIXES, ".csv"):
+    _check_label_column(path, suffix, label_column)
+    if suffix not in (*TEXT_SUFFIXES, *CSV_SUFFIXES):
         return to_dataset(open_file(path, n_features, label_column, task))
-    features, labels, names = read_text(path, suffix, n_features, label_column)
+    features, labels, names, classes = read_text(path, suffix, n_features, label_column)
     if n_features not in (None, features.shape[1]):
         raise _other_features(path, features.shape[1], n_features)
-    return Dataset(_plain(path), features, labels, task or task_of_labels(labels), names)
+    if classes is not None:
+        task = task or "classification"
+    return Dataset(_plain(path), features, labels, task or task_of_labels(labels), names, classes)
 
 
 def read_text(path: Path, suffix: str, n_features: int | None,
-              label_column: str = "last") -> _Arrays:
-    """Features, labels and feature names of a text.
+              label_column: str | int = LAST) -> CsvSet:
+    """Features, labels, and names of features and classes of a text.
 
     Parameters
     ----------
     path : Path
         The file; the end of its name tells how it is compressed.
     suffix : str
-        Kind of the file: ``.csv`` or a suffix of LIBSVM text.
+        Kind of the file: one of :data:`CSV_SUFFIXES` or of LIBSVM text.
     n_features, label_column
         As in :func:`bitstep.data.load`.
 
@@ -68,12 +69,12 @@ def read_text(path: Path, suffix: str, n_features: int | None,
     """
     file: BinaryIO
     with readable(path), _opener(path)(path, "rb") as file:
-        if suffix == ".csv":
+        if suffix in CSV_SUFFIXES:
             return read_csv(file, path, label_column)
-        return (*read_libsvm(file, path, n_features), None)
+        return CsvSet(*read_libsvm(file, path, n_features), None, None)
 
 
-def open_file(path: Path, n_features: int | None = None, label_column: str = "last",
+def open_file(path: Path, n_features: int | None = None, label_column: str | int = LAST,
               task: str | None = None, *, kind: str | None = None) -> Table:
     """A file as a table, whose rows are read in pieces; parameters as in ``bitstep.data.load``.
 
@@ -90,17 +91,20 @@ def open_file(path: Path, n_features: int | None = None, label_column: str = "la
     if kind is None:
         _check_suffix(path)
     suffix = kind or _suffix(path)
+    _check_label_column(path, suffix, label_column)
     with readable(path):
         if suffix in TEXT_SUFFIXES:
             return LibsvmTable(path, _opener(path), _plain(path), task, n_features=n_features)
-        if suffix == ".csv":
+        if suffix in CSV_SUFFIXES:
             table = CsvTable(path, _opener(path), _plain(path), task, label_column=label_column)
         elif suffix in ARROW_SUFFIXES:
             table = ArrowTable(path, label_column, task)
         else:
             table = ArrayTable(path, label_column, task)
         if n_features is not None:
-            found = table.n_features if suffix != ".csv" else next(table.pieces()).features.shape[1]
+            if suffix in CSV_SUFFIXES:
+                next(table.pieces())        # which finds out
+            found = table.n_features
             if found != n_features:
                 raise _other_features(path, found, n_features)
     return table
@@ -112,13 +116,25 @@ def _other_features(path, found, n_features):
 
 
 def _check_suffix(path: Path) -> None:
+    if path.is_dir():
+        raise DataError(f"{path}: this is a folder; give a file of data in it")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; check the path")
     if not has_known_suffix(path):
         raise DataError(f"{path}: found the suffix {path.suffix!r}; it must be "
-                        f"{', '.join(TEXT_SUFFIXES)} (LIBSVM), .csv, either of them also with "
+                        f"{', '.join(TEXT_SUFFIXES)} (LIBSVM), {' or '.join(CSV_SUFFIXES)}, all of "
+                        "them also with "
                         f"{', '.join(PACKED_SUFFIXES)}, .npy, .npz, or {', '.join(ARROW_SUFFIXES)} "
                         "(pyarrow); rename or convert the file")
+
+
+def _check_label_column(path: Path, suffix: str, label_column: str | int) -> None:
+    """Raise DataError for a label's column of a file in which labels are no column."""
+    if label_column in (LAST, "last") or suffix not in (*TEXT_SUFFIXES, ".npz"):
+        return
+    where = "the array y" if suffix == ".npz" else "the first number of every line"
+    raise DataError(f"{path}: the label's column cannot be {label_column!r}, since labels of a "
+                    f"{suffix} file are {where}; leave it out")
 
 
 def _opener(path: Path) -> Any:

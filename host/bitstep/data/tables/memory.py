@@ -19,7 +19,7 @@ class MemoryTable(Table):
     def __init__(self, dataset: Dataset):
         super().__init__(dataset.name, None, dataset.task)
         self._dataset, self.n_features = dataset, dataset.n_features
-        self.feature_names = dataset.feature_names
+        self.feature_names, self.class_names = dataset.feature_names, dataset.class_names
 
     def count_rows(self) -> int:
         """Number of rows."""

@@ -87,12 +87,16 @@ class Table(abc.ABC):
     n_features : int
         Columns; of LIBSVM text, known after a survey.
     feature_names : tuple of str, or None
+    class_names : tuple of str, or None
+        Names of the classes, if they have some; then labels are their numbers, from 0. Before a
+        survey those so far.
     sequential : bool
         True if rows can only be reached by reading all before them.
     """
 
     n_features: int
     feature_names: tuple[str, ...] | None = None
+    class_names: tuple[str, ...] | None = None
     sequential = False
 
     def __init__(self, name: str, path: Path | None, task: str | None = None):

@@ -1,17 +1,21 @@
 """Tables of LIBSVM and comma-separated text, which are parsed anew in every pass."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from bitstep.data.csv_text import count_csv_rows, csv_tables, label_position
+from bitstep.data.csv_text import count_csv_rows, csv_rows
+from bitstep.data.label_columns import LAST, TextLabels
 from bitstep.data.libsvm import (
     SparseRows,
     checked_width,
     count_libsvm_rows,
     first_index,
+    has_pairs,
+    labels_only,
     sparse_rows,
 )
 from bitstep.data.ranges import ColumnRanges
@@ -46,37 +50,46 @@ class TextTable(Table):
 
 
 class CsvTable(TextTable):
-    """Rows of a comma-separated text; see :func:`bitstep.data.csv_text.read_csv`.
+    """Rows of a text of columns; see :func:`bitstep.data.csv_text.read_csv`.
 
     Parameters
     ----------
-    label_column : {"last", "first"}
+    label_column : str or int
+        See :func:`bitstep.data.label_columns.label_position`.
     """
 
-    def __init__(self, *arguments: Any, label_column: str = "last"):
+    def __init__(self, *arguments: Any, label_column: str | int = LAST):
         super().__init__(*arguments)
         self._label_column = label_column
-        label_position(label_column, 2)
+        self._task, self._surveyed = self.task, False
 
     def count_rows(self) -> int:
         """Number of rows, from a quick pass."""
-        return self._count(count_csv_rows)
+        return self._count(partial(count_csv_rows, path=self._path))
+
+    def survey(self, chosen: np.ndarray | None = None,
+               progress: Progress | None = None) -> Survey:
+        """Read labels, ranges and the names of classes; see :meth:`Table.survey`."""
+        found = super().survey(chosen, progress)
+        labels, self.class_names = self._labels.in_order(found.labels)
+        self._surveyed = True
+        return found._replace(labels=labels)
 
     def read(self, chosen: np.ndarray | None = None) -> Iterator[Piece]:
         """Rows in pieces; see :meth:`Table.read`."""
         start = 0
+        self._labels = TextLabels(self._path, self.class_names if self._surveyed else None)
         with self._open() as file:
-            for names, numbers in csv_tables(file, self._path):
-                label = label_position(self._label_column, numbers.shape[1])
-                self.n_features = numbers.shape[1] - 1
-                if names is not None:
-                    self.feature_names = names[:label] + names[label + 1:]
-                piece = Piece(np.arange(start, start + len(numbers)),
-                              np.delete(numbers, label, axis=1),
-                              numbers[:, label].copy()).select(chosen)
+            for rows in csv_rows(file, self._path, self._label_column, self._labels):
+                self.n_features, self.feature_names = rows.features.shape[1], rows.names
+                if not self._surveyed:
+                    self.class_names = self._labels.names
+                self.task = self._task or ("classification" if self.class_names else None)
+                piece = Piece(np.arange(start, start + len(rows.labels)), rows.features,
+                              rows.labels).select(chosen)
                 if len(piece.rows):
                     yield piece
-                start += len(numbers)
+                start += len(rows.labels)
                 if chosen is not None and start > chosen[-1]:
                     return
 
@@ -108,7 +121,14 @@ class LibsvmTable(TextTable):
         ----------
         n_features : int
             Columns, unless they are known.
+
+        Raises
+        ------
+        DataError
+            If no row has a feature.
         """
+        if not self._count(has_pairs):
+            raise labels_only(self._path)
         self._base, self.n_features = self._count(first_index), self._asked or n_features
 
     def survey(self, chosen: np.ndarray | None = None,

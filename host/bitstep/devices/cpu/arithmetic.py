@@ -1,4 +1,5 @@
-"""Integer arithmetic of the kernels: 128-bit products, random words, updates of a row.
+"""Integer arithmetic of the kernels: 128-bit products, random words, updates of a row, and
+the model of few bits.
 
 Each function is one of :mod:`bitstep.golden`, for machine integers. A sum that may need more than
 64 bits is a pair ``high * 2**24 + low`` with low in [0, 2**24).
@@ -12,6 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from bitstep.compiling import compiled, kernel
+from bitstep.golden.rounded_model import FEATURES_PER_WORD, STREAM, TURN, WORDS_PER_BLOCK
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION
 from bitstep.golden.threefry import GROUP, PARITY, ROTATIONS, ROUNDS
 from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH
@@ -41,6 +43,8 @@ class Rule(NamedTuple):
     derivative_step : int
         Update of a derivative of 1, with 16 fraction bits.
     label_shift : int
+    update_bits : int
+        Bits of an update, times a power of two; 0: all.
     """
 
     loss: int
@@ -48,6 +52,7 @@ class Rule(NamedTuple):
     shift: int
     derivative_step: int
     label_shift: int
+    update_bits: int
 
 
 def _scaled(typing_context, factor, high, low, addend, shift):
@@ -80,6 +85,27 @@ def dither_addend(dither, shift):
 
 
 @compiled
+def rounded(factor, high, low, dither, shift, bits):
+    """``factor * (high * 2**24 + low) / 2**shift``, rounded at random, to integers of few bits
+    times a power of two (:func:`bitstep.golden.dither.round_floating`).
+
+    What is 2**62 or more in magnitude becomes +-2**62. Arguments are int64, shift from 8 to 56.
+    """
+    if bits == 0:
+        return scaled(factor, high, low, dither_addend(dither, shift), shift)
+    whole = scaled(factor, high, low, 0, shift)
+    if whole < -_UPDATE_LIMIT or whole >= _UPDATE_LIMIT:
+        return whole                        # no update, however it is rounded
+    size, drop = whole if whole >= 0 else ~whole, 0
+    while size >> drop >= np.int64(1) << bits - 1:
+        drop += 1
+    # The dither's last bit weighs 2**-17 of the last place that stays: no finer ones are needed.
+    left = min(shift + drop, 17)
+    value = scaled(factor, high, low, 0, shift + drop - left)
+    return ((value + dither_addend(dither, left)) >> left) << drop
+
+
+@compiled
 def sigmoid(argument):
     """:func:`bitstep.golden.sigmoid.sigmoid`."""
     place = min(max(argument, -_SIGMOID_LIMIT), _SIGMOID_LIMIT - 1) + _SIGMOID_LIMIT
@@ -107,8 +133,8 @@ def update_of(rule, high, low, target, dither):
     if rule.loss > _HINGE:
         shift = rule.label_shift - SIGMOID_FRACTION
         argument = scaled(-sign, high, low, 1 << shift - 1, shift)
-        addend = dither_addend(dither, 32)
-        return -sign * scaled(rule.derivative_step, 0, sigmoid(argument), addend, 32)
+        return _fitting(-sign * rounded(rule.derivative_step, 0, sigmoid(argument), dither, 32,
+                                        rule.update_bits))
     low -= target & LOW_MASK
     high += (low >> PAIR_BITS) - (target >> PAIR_BITS)
     low &= LOW_MASK
@@ -117,8 +143,13 @@ def update_of(rule, high, low, target, dither):
         if not active:
             return 0
         if rule.loss == _HINGE:
-            return -sign * ((rule.derivative_step + dither) >> 16)
-    update = scaled(rule.mantissa, high, low, dither_addend(dither, rule.shift), rule.shift)
+            return _fitting(
+                -sign * rounded(rule.derivative_step, 0, 1, dither, 16, rule.update_bits))
+    return _fitting(rounded(rule.mantissa, high, low, dither, rule.shift, rule.update_bits))
+
+
+@compiled
+def _fitting(update):
     return update if -_UPDATE_LIMIT <= update < _UPDATE_LIMIT else TOO_LARGE
 
 
@@ -133,18 +164,19 @@ def fill_dithers(key, first, dithers):
         Overwritten.
     """
     for block in range((dithers.size + 3) // 4):
-        x, y = _threefry(np.uint32(key), np.uint32(first // 4 + block))
+        x, y = threefry(np.uint32(key), np.uint32(0), np.uint32(first // 4 + block), np.uint32(0))
         for place in range(min(4, dithers.size - 4 * block)):
             word = y if place >= 2 else x
             dithers[4 * block + place] = word >> np.uint32(16 * (place & 1)) & np.uint32(0xFFFF)
 
 
 @compiled
-def _threefry(key, counter):
-    """One block with key (key, 0) and counter (counter, 0); :mod:`bitstep.golden.threefry`."""
-    zero = np.uint32(0)
-    keys = (key, zero, np.uint32(key ^ np.uint32(PARITY)))
-    x, y = np.uint32(counter + key), zero
+def threefry(key, stream, counter, batch):
+    """One block with key (key, stream) and counter (counter, batch), all uint32;
+    :mod:`bitstep.golden.threefry`.
+    """
+    keys = (key, stream, np.uint32(np.uint32(key ^ stream) ^ np.uint32(PARITY)))
+    x, y = np.uint32(counter + key), np.uint32(batch + stream)
     for number in range(ROUNDS):
         x = np.uint32(x + y)
         left = _ROTATIONS[number]
@@ -154,3 +186,42 @@ def _threefry(key, counter):
             x = np.uint32(x + keys[injection % 3])
             y = np.uint32(y + keys[(injection + 1) % 3] + np.uint32(injection))
     return x, y
+
+
+@compiled
+def round_model(model, seen, bits, key, batch):
+    """Round the model at random to integers of few bits times a power of two;
+    :mod:`bitstep.golden.rounded_model`.
+
+    Parameters
+    ----------
+    model : ndarray of int32
+    seen : ndarray of int32, same shape
+        Overwritten by the integers.
+    bits, key, batch : int
+
+    Returns
+    -------
+    int
+        Exponent of the power of two.
+    """
+    largest = np.int64(0)
+    for j in range(model.size):
+        largest = max(largest, abs(np.int64(model[j])))
+    exponent, limit = np.int64(0), (np.int64(1) << bits - 1) - 1
+    while largest > limit << exponent:
+        exponent += 1
+    if exponent == 0:
+        seen[:] = model
+        return exponent
+    x = y = np.uint32(0)
+    for first in range(0, model.size, FEATURES_PER_WORD):
+        group = first // FEATURES_PER_WORD
+        if group % WORDS_PER_BLOCK == 0:
+            x, y = threefry(np.uint32(key), np.uint32(STREAM),
+                            np.uint32(group // WORDS_PER_BLOCK), np.uint32(batch))
+        word = np.int64(x if group % WORDS_PER_BLOCK < 2 else y) >> 16 * (group % 2)
+        for j in range(first, min(first + FEATURES_PER_WORD, model.size)):
+            dither = (word + TURN * (j - first)) & 0xFFFF
+            seen[j] = np.int64(model[j]) + dither_addend(dither, exponent) >> exponent
+    return exponent

@@ -68,7 +68,7 @@ class CpuDevice(SoftwareDevice):
 
     def prepare(self, job: TrainingJob) -> None:
         """Compile what the job needs, or load it from the cache, by taking no rows."""
-        rule = Rule(int(job.loss), 0, SHIFT_UNIT, 0, job.label_shift)
+        rule = Rule(int(job.loss), 0, SHIFT_UNIT, 0, job.label_shift, job.update_bits)
         none = np.empty(0, np.int64)
         dithers_of(0, 0, 0)
         self._model(job).begin(read_only(job.rows[0]), rule, job.epochs[0])(none, none, 0)
@@ -81,10 +81,12 @@ class CpuDevice(SoftwareDevice):
         return IntegerModel(job, self.config.effective_lookahead(job.beats))
 
     def result(self, job: TrainingJob, epochs: list[EpochModel], *, saturated: bool) -> RunResult:
-        """Result of a run, with the pipeline's counters unless it saturated."""
+        """Result of a run, with the pipeline's counters unless it saturated or there is no such
+        pipeline.
+        """
         known = super().result(job, epochs, saturated=saturated)
-        if saturated or job.constants is not None:      # which no pipeline in RTL adds
-            return known
+        if saturated or job.constants is not None or job.model_bits or job.update_bits:
+            return known            # no pipeline in RTL has these
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
                                       open_rows=opened)

@@ -3,8 +3,15 @@
 from bitstep.compiling import kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, update_of
 from bitstep.devices.cpu.refetching import drain, pass_boundary, take_row
-from bitstep.devices.cpu.rows import begin_batch, correct, decode, next_multiple, uncounted_arrays
-from bitstep.devices.cpu.words import SEEN_INTERCEPT, apply, dot, proximal
+from bitstep.devices.cpu.rows import (
+    begin_batch,
+    correct,
+    decode,
+    next_multiple,
+    own_words,
+    uncounted_arrays,
+)
+from bitstep.devices.cpu.words import SEEN_EXPONENT, SEEN_INTERCEPT, apply, dot, proximal
 
 
 @kernel
@@ -34,7 +41,7 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
     rows, fine, arrays = uncounted(rows), uncounted(fine), uncounted_arrays(arrays)
     model, state = arrays.model, arrays.state
     dot_levels, gradient_levels = arrays.dot_levels, arrays.gradient_levels
-    seen = arrays.seen if epoch.batch > 1 else model
+    seen = arrays.seen if own_words(epoch) else model
     boundary, batch = (next_multiple(first, epoch.correction_period),
                        next_multiple(first, epoch.batch))
     end = next_multiple(first + 1, epoch.proximal_period)
@@ -48,9 +55,10 @@ def take_rows(rows, fine, shape, rule, epoch, arrays, flight, targets, dithers, 
             pass_boundary(flight)
         if row == batch:
             batch += epoch.batch
-            begin_batch(epoch, arrays, seen)
+            begin_batch(epoch, arrays, seen, row)
         decode(rows, row, shape, arrays, dot_levels, gradient_levels)
-        product = dot(dot_levels, seen) + epoch.level * state[SEEN_INTERCEPT]
+        product = (dot(dot_levels, seen) << state[SEEN_EXPONENT]) \
+            + epoch.level * state[SEEN_INTERCEPT]
         if epoch.cell:
             wrong = take_row(row, fine[row], rule, epoch, arrays, flight, product, targets[i],
                              dithers[i])

@@ -59,7 +59,8 @@ class JointRun:
         self._streams = [jobs[streams.index(number)] for number in range(max(streams) + 1)]
         self.models = tiles.Models(
             **{name: np.zeros((count, length), np.int32) for name in ("model", "seen", "pending")},
-            coefficients=np.zeros((count, length), np.int64), state=np.zeros((count, 5), np.int64),
+            coefficients=np.zeros((count, length), np.int64),
+            state=np.zeros((count, words.STATE), np.int64),
             rules=np.zeros((count, len(Rule._fields)), np.int64),
             epochs=np.zeros((count, len(Epoch._fields)), np.int64),
             endings=np.zeros(count, np.int64), streams=np.array(streams),

@@ -47,7 +47,7 @@ class IntegerModel:
             constants=np.zeros(length, np.int64), dot_levels=levels,
             gradient_levels=levels.copy() if self.shape.two_levels else levels,
             lookup=byte_tables(job.config), level_tables=level_tables_of(job),
-            state=np.zeros(5, np.int64))
+            state=np.zeros(words.STATE, np.int64))
         self.arrays.model[:job.n_features] = job.model
         self.arrays.coefficients[:job.n_features] = job.coefficients
         self.arrays.state[words.INTERCEPT] = job.intercept

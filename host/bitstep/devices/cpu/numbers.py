@@ -20,7 +20,7 @@ def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:
         return None
     loss = int(job.loss) + (CENTRED if has_derivatives(job) else 0)
     return Rule(loss, steps.mantissa, SHIFT_UNIT * steps.shift, 0 if linear else step,
-                job.label_shift)
+                job.label_shift, job.update_bits)
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
@@ -43,4 +43,4 @@ def epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> Ep
         job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,
         steps.threshold, job.box_limit, job.cell_half_levels, steps.correction_mantissa,
         SHIFT_UNIT * steps.correction_shift, job.config.level_limit, job.config.fine_fraction,
-        margin, job.constant_intercept)
+        margin, job.constant_intercept, job.model_bits, steps.key)

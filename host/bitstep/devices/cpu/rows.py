@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bitstep.compiling import compiled, uncounted
+from bitstep.devices.cpu.arithmetic import round_model
 from bitstep.devices.cpu.decoding import decode_row, look_up_row
 from bitstep.devices.cpu.words import (
     BOUND,
@@ -13,6 +14,7 @@ from bitstep.devices.cpu.words import (
     LIMIT,
     MODEL,
     PENDING,
+    SEEN_EXPONENT,
     SEEN_INTERCEPT,
     correction,
 )
@@ -32,6 +34,10 @@ class Epoch(NamedTuple):
         With refetching: what updates of 1 by all rows in flight can change of twice a product.
     constant_intercept : int
         Added to the intercept at the boundaries of corrections.
+    model_bits : int
+        Bits of the words that dot products meet; 0: all.
+    key : int
+        Key of the epoch.
     """
 
     n_rows: int
@@ -48,6 +54,8 @@ class Epoch(NamedTuple):
     fine_fraction: int
     lookahead_margin: int
     constant_intercept: int
+    model_bits: int
+    key: int
 
 
 class Arrays(NamedTuple):
@@ -100,9 +108,18 @@ def next_multiple(row, period):
 
 
 @compiled
-def begin_batch(epoch, arrays, seen):
-    """Let a batch begin: its rows meet the model as it is now."""
-    if epoch.batch > 1:
+def own_words(epoch):
+    """True if the rows of a batch meet words apart from the model's."""
+    return epoch.batch > 1 or epoch.model_bits > 0
+
+
+@compiled
+def begin_batch(epoch, arrays, seen, row):
+    """Let a batch begin: its rows meet the model as it is now, or rounded to few bits."""
+    if epoch.model_bits:
+        arrays.state[SEEN_EXPONENT] = round_model(arrays.model, seen, epoch.model_bits, epoch.key,
+                                                  row // epoch.batch)
+    elif epoch.batch > 1:
         seen[:] = arrays.model
     arrays.state[SEEN_INTERCEPT] = arrays.state[INTERCEPT]
 

@@ -15,8 +15,9 @@ from bitstep.devices.cpu.rows import (
     correct,
     decode,
     next_multiple,
+    own_words,
 )
-from bitstep.devices.cpu.words import SEEN_INTERCEPT, apply, dot, proximal
+from bitstep.devices.cpu.words import SEEN_EXPONENT, SEEN_INTERCEPT, apply, dot, proximal
 
 NARROW = 160            # levels of a row up to which models take turns at each row: a row of one
                         # waits for the row before, and those of others fill its waiting cycles
@@ -122,7 +123,7 @@ def _take_row(tile, models, k, i, row, label, dither):
         return
     rule, epoch, arrays = _rule(models.rules[k]), _epoch(models.epochs[k]), _arrays(tile, models, k)
     turns, model, state = models.turns[k], arrays.model, arrays.state
-    seen = arrays.seen if epoch.batch > 1 else model
+    seen = arrays.seen if own_words(epoch) else model
     if row == turns[BOUNDARY]:
         turns[BOUNDARY] += epoch.correction_period
         models.endings[k] = correct(epoch, arrays, row)
@@ -130,8 +131,9 @@ def _take_row(tile, models, k, i, row, label, dither):
             return
     if row == turns[BATCH]:
         turns[BATCH] += epoch.batch
-        begin_batch(epoch, arrays, seen)
-    product = dot(tile.dot_levels[i], seen) + epoch.level * state[SEEN_INTERCEPT]
+        begin_batch(epoch, arrays, seen, row)
+    product = (dot(tile.dot_levels[i], seen) << state[SEEN_EXPONENT]) \
+        + epoch.level * state[SEEN_INTERCEPT]
     update = update_of(rule, product >> PAIR_BITS, product & LOW_MASK, label << rule.label_shift,
                        dither)
     models.endings[k] = apply(epoch, model, tile.gradient_levels[i], update, state)
@@ -166,10 +168,10 @@ def _arrays(tile, models, k):
 
 @compiled
 def _rule(row):
-    return Rule(row[0], row[1], row[2], row[3], row[4])
+    return Rule(row[0], row[1], row[2], row[3], row[4], row[5])
 
 
 @compiled
 def _epoch(row):
     return Epoch(row[0], row[1], row[2], row[3], row[4], row[5], row[6], row[7], row[8], row[9],
-                 row[10], row[11], row[12], row[13])
+                 row[10], row[11], row[12], row[13], row[14], row[15])

@@ -8,8 +8,10 @@ from bitstep.pipeline.registers import Saturation
 
 LIMIT = 1 << MODEL_WIDTH - 1
 UPDATE_LIMIT = 1 << UPDATE_WIDTH - 1
-# Numbers that go on from one call to the next, in the array ``state``.
-INTERCEPT, BOUND, PENDING, SEEN_INTERCEPT, REFETCHED = range(5)
+# Numbers that go on from one call to the next, in the array ``state``, and their count. What a
+# batch sees of the model are words times 2**SEEN_EXPONENT.
+INTERCEPT, BOUND, PENDING, SEEN_INTERCEPT, REFETCHED, SEEN_EXPONENT = range(6)
+STATE = 6
 UPDATE, MODEL, CORRECTION = (
     int(Saturation.UPDATE), int(Saturation.MODEL), int(Saturation.CORRECTION))
 

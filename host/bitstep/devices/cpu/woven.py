@@ -209,7 +209,7 @@ class WovenModel:
             **{name: np.zeros(length, np.int32) for name in ("model", "seen", "pending")},
             **{name: np.zeros(length, np.int64) for name in ("coefficients", "constants")},
             dot_levels=levels, gradient_levels=levels, lookup=none,
-            level_tables=np.empty((0, 1), np.int8), state=np.zeros(5, np.int64))
+            level_tables=np.empty((0, 1), np.int8), state=np.zeros(words.STATE, np.int64))
         self.arrays.model[:n_features] = job.model
         self.arrays.coefficients[:n_features] = job.coefficients
         if job.constants is not None:

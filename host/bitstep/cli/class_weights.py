@@ -1,0 +1,87 @@
+"""Weights of classes on the command line: rows to train on, as often as their class asks for."""
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bitstep.cli.options import UsageError, class_text
+from bitstep.cli.training_options import weights_of
+from bitstep.data import Dataset
+from bitstep.training.weights import pass_rows, row_weights
+
+
+def asked_weight(arguments: argparse.Namespace, task: str) -> Any:
+    """Weights by class that the options ask for: ``balanced``, a dictionary or None.
+
+    Raises
+    ------
+    UsageError
+        If there are no classes.
+    """
+    asked = getattr(arguments, "class_weight", None)
+    if asked is not None and task == "regression":
+        raise UsageError(f"--class-weight is for classes, and {arguments.data} is a regression; "
+                         "leave it out, or name a model of classes (--model)")
+    return asked if asked in (None, "balanced") else weights_of(asked)
+
+
+def weighted_rows(dataset: Dataset, weight: Any, seed: int) -> tuple[Dataset, np.ndarray]:
+    """Rows of a pass, as an estimator with this ``class_weight`` reads them, and the classes.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Rows to train on.
+    weight : "balanced", dict of float by str, or None
+    seed : int
+
+    Returns
+    -------
+    dataset : Dataset
+        A copy with rows repeated or left out, if there are weights.
+    classes : ndarray of float64, shape (n_classes,)
+        Those of the rows whose weight is above 0.
+
+    Raises
+    ------
+    UsageError
+        If a weight is that of no class, or less than two classes are left.
+    """
+    labels = dataset.labels
+    classes = np.unique(labels)
+    if weight is None:
+        return dataset, classes
+    if isinstance(weight, dict):
+        weight = {_class(name, dataset, classes): value for name, value in weight.items()}
+        left = [one for one in classes if weight.get(one, 1.0) > 0]
+        if len(left) < 2:
+            raise UsageError("--class-weight must leave at least two classes with a weight above "
+                             f"0, not {len(left)}")
+    weights = row_weights(None, weight, labels)
+    assert weights is not None
+    known = np.unique(labels[weights > 0])
+    view, targets = pass_rows(dataset.features, labels[:, None], weights, lambda: seed,
+                              np.searchsorted(known, labels))
+    if not len(targets):
+        raise UsageError("--class-weight must leave at least one row to train on, but its weights "
+                         "are small, and none was drawn; multiply all of them by a number")
+    return replace(dataset, features=view[0:len(targets)], labels=targets[:, 0]), known
+
+
+def _class(text: str, dataset: Dataset, classes: np.ndarray) -> float:
+    """Label of a class that an option names."""
+    names = dataset.class_names
+    if names is not None:
+        found = float(names.index(text)) if text in names else None
+    else:
+        try:
+            found = float(text)
+        except ValueError:
+            found = None
+    if found is None or found not in classes:
+        known = [names[int(one)] if names else class_text(one) for one in classes]
+        raise UsageError(f"--class-weight must name classes of the data, {', '.join(known[:10])}"
+                         f"{', ...' if len(known) > 10 else ''}, not {text!r}")
+    return found
