@@ -61,6 +61,7 @@ class Progress:
         self._started = time.monotonic()
         self._due, self._done, self._note = FIRST_S, 0, ""
         self._lines, self._lined = 0, -1       # lines printed, and what the last one had done
+        self._shown: Any = None
         self._bar: Any = None
         made = None if quiet else _bar_class()
         if made is not None:
@@ -98,7 +99,8 @@ class Progress:
         """Show the last state: on a bar, and on a line if ``keep`` or there was one before."""
         if self._bar is not None:
             self._bar.close()
-        elif not self._quiet and (self._lines or self._keep) and (self._done or self._note):
+        elif not self._quiet and (self._lines or self._keep) and (self._done or self._note) \
+                and (self._done, self._note) != self._shown:
             self._line()
         self._quiet = True
 
@@ -113,6 +115,7 @@ class Progress:
         except (OSError, ValueError):       # nobody reads it any more
             self._quiet = True
         self._lines += 1
+        self._shown = self._done, self._note
 
 
 class StatusLine:
