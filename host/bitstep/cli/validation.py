@@ -63,7 +63,7 @@ def stops(arguments: argparse.Namespace) -> bool:
 def stopping_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options with their defaults filled in; None for those without effect."""
     asked, early = stops(arguments), arguments.early_stopping
-    return {"tol": (arguments.tol or 0.0) if asked else None,
+    return {"tol": (arguments.tol or 0.0) if asked else arguments.tol or None,
             "early-stopping": True if early else None,
             "validation-fraction":
             (arguments.validation_fraction or VALIDATION_FRACTION) if early else None,

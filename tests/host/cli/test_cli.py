@@ -61,7 +61,8 @@ def test_train_and_predict(numbers, tmp_path, capsys):
     assert found["counters"]["beats"] == 30 * 50
     assert found["clock_hz"] is found["device_seconds"] is found["counters"]["cycles"] is None
     assert [list(entry) for entry in found["history"]] == \
-        [["epoch", "step", "train_loss", "train_accuracy", "test_metric"]] * 30
+        [["epoch", "step", "train_loss", "train_accuracy", "validation_loss",
+          "validation_accuracy", "test_metric"]] * 30
     assert found["history"][0]["train_accuracy"] is None
     assert found["history"][-1]["train_loss"] < 0.5
     assert np.allclose(found["coef"], [1, -2, 0.5], atol=0.2)
