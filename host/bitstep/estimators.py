@@ -424,7 +424,8 @@ class _LowPrecisionModel(BaseEstimator):
                  if key not in ("name", "bus_width", "lookahead")}
         if "progress" in signature(device_class(options["name"])).parameters:
             extra.setdefault("progress", status_of(self.verbose, options["name"]))
-        with open_device(options["name"], config, **extra) as device:
+        few_bits = bool(self.model_bits or self.update_bits)
+        with open_device(options["name"], config, few_bits=few_bits, **extra) as device:
             if "progress" in extra and hasattr(extra["progress"], "clear"):
                 extra["progress"].clear()
             yield device
@@ -565,7 +566,7 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
     random_state : int, RandomState or None, default=None
         Source of the randomness with which codes and updates are rounded.
     solver : {"sgd", "bit-centred"}, default="sgd"
-        ``bit-centred``: the exact optimum of least squares and ridge, from passes over few bits
+        ``bit-centred``: the exact optimum, with ``l2``, from passes over few bits
         (:mod:`bitstep.training.bit_centred`); ``epochs`` are its outer steps.
     planes : int, list of int, "auto" or None, default=None
         Bit planes, 1 to 16, that each epoch reads of woven rows: one copy of 16 bits a value, from
@@ -577,7 +578,8 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         falls by no more in ``n_iter_no_change`` epochs in a row, as a share of the loss of the best
         constant. 0: never, or with ``early_stopping`` once it does not fall. With solver
         ``bit-centred``: once the largest component of the gradient is at most this share of that
-        of the first model.
+        of the model it started from (``history_``: ``gradient``); a
+        :class:`sklearn.exceptions.ConvergenceWarning` says if it was not reached.
     early_stopping : bool, default=False
         True to hold rows out, to stop by the loss on them, and to keep the model of the epoch where
         it was least; one rule for all classes or targets (:mod:`bitstep.training.scores.stopping`).
@@ -611,7 +613,8 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
         1/(2K) sum of squared residuals over the K rows of the call, with values beyond their range
         as they were trained on; the mean over several targets. With ``early_stopping`` also
-        ``validation_loss``, that of the held-out rows.
+        ``validation_loss``, that of the held-out rows. Of woven rows also ``planes`` (a
+        list for several targets) and ``bytes_read``, of solver ``bit-centred`` ``gradient``.
     best_epoch_ : int
         Epoch of the model: with ``early_stopping`` the best one, else the last.
     noise_floor_ : float or None
@@ -804,7 +807,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     device, warm_start, random_state
         See there.
     solver, planes, tol, early_stopping, validation_fraction, n_iter_no_change, verbose
-        See there; ``bit-centred`` is for ``squared_error``.
+        See there; ``bit-centred`` is for all losses but ``hinge``.
     model_bits, update_bits
         See there; losses other than ``squared_error`` see the noise of a rounded model.
 
@@ -818,7 +821,8 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, ``train_loss``, the mean
         of the loss over rows and outputs, and ``train_accuracy``. With ``early_stopping`` also
-        ``validation_loss`` and ``validation_accuracy``, those of the held-out rows.
+        ``validation_loss`` and ``validation_accuracy``, those of the held-out rows; of woven
+        rows more, see there.
     n_iter_, best_epoch_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
         See :class:`LowPrecisionRegressor`.
     n_samples_seen_, model_range_, first_rows_

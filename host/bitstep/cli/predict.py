@@ -128,10 +128,11 @@ def _check_columns(model: LinearModel, table: Table) -> None:
     if not hasattr(table, "n_features"):        # of text the first rows tell
         next(table.pieces())
     if table.n_features != model.n_features:
+        hint = "" if str(table.path).endswith(".npz") else \
+            ", and say which column is the label if it is not the last (--label-column)"
         raise ModelFileError(
-            f"The model was trained on {model.n_features} features, {table.path} has "
-            f"{table.n_features} beside the label: use data with the columns it was trained on, "
-            "and say which one is the label if it is not the last (--label-column)")
+            f"The model was trained on {model.n_features} features, the data have "
+            f"{table.n_features}: use the data set it was trained for{hint}")
 
 
 def _labels(labels: np.ndarray, table: Table) -> np.ndarray:

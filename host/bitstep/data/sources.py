@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bitstep.data.columns.labels import LAST
 from bitstep.data.dataset import DataError, Dataset, noisy, synthetic
-from bitstep.data.label_columns import LAST
 from bitstep.data.tables.files import (
     PACKED_SUFFIXES,
     TEXT_SUFFIXES,

@@ -9,6 +9,7 @@ from bitstep.devices.driver import Run, check_identity
 from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import DeviceError, GradientSum, RunResult, check_job
+from bitstep.pipeline.woven import has_derivatives
 
 NO_CENTRED_STEPS = ("The pipeline of device '{}' {}, which solver 'bit-centred' needs; choose "
                     "device 'cpu' or 'golden', or another solver")
@@ -38,7 +39,9 @@ class RegisterDevice(RegisterAccess, Device):
         check_identity(self)
         check_job(job, self.config)
         if job.model_bits or job.update_bits:
-            raise DeviceError(NO_FEW_BITS.format(self.name, job.model_bits, job.update_bits))
+            raise DeviceError(NO_FEW_BITS.format(self.name))
+        if has_derivatives(job):
+            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "takes no derivatives as labels"))
         if job.constants is not None or job.constant_intercept:
             raise DeviceError(NO_CENTRED_STEPS.format(self.name,
                                                       "adds no constants to corrections"))
@@ -47,9 +50,9 @@ class RegisterDevice(RegisterAccess, Device):
             return run.finish(timeout_s, on_epoch, on_models,
                               on_words if self.shows_models else None)
 
-    def gradient(self, job: TrainingJob) -> GradientSum:
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
         """Refuse: no pipeline sums the gradient of all rows."""
-        del job
+        del job, derivative_planes
         raise DeviceError(NO_CENTRED_STEPS.format(self.name, "sums no gradient of all rows"))
 
 

@@ -42,9 +42,9 @@ def fails(capsys, *arguments):
 
 BAD_FILES = {
     # Malformed and ragged
-    "text.csv": (b"1,2,3\n1,x,3\n", "line 2, column 2: found 'x'; every field must be a finite"),
+    "text.csv": (b"1,2,3\n1,x,3\n", "line 2, column 2: found 'x'; every feature must be a finite"),
     "ragged.csv": (b"1,2,3\n1,2\n4,5,6\n", "line 2: found 2 columns; every row must have 3"),
-    "binary.csv": (bytes(range(256)) * 9, "line 1: found one column; a row must have a label"),
+    "binary.csv": (bytes(range(256)) * 9, "line 1: found bytes that are no text in UTF-8"),
     "cut.csv.gz": (gzip.compress(b"1,2,3\n" * 999)[:-9], "must be a whole .gz file; copy or"),
     "text.svm": (b"1 1:2\n1 1:x\n", "line 2: found '1:x'; a line must be a label followed by"),
     "order.svm": (b"1 2:1 1:2\n", "found '1:2'; the indices of a line must increase"),
@@ -57,15 +57,15 @@ BAD_FILES = {
     "length.npz": (archive(X=ROWS, y=TARGETS[:4]), "labels must be float64 of shape (30,), one a"),
     "words.npz": (archive(X=ROWS, y=np.full(30, "a")), "y must hold numbers in shape (rows,)"),
     # NaN and infinity
-    "nan.csv": (b"1,2,3\n1,nan,3\n", "line 2, column 2: found 'nan'; every field must be a"),
-    "infinite.csv": (b"1,2,inf\n", "line 1, column 3: found 'inf'; every field must be a"),
+    "nan.csv": (b"1,2,3\n1,nan,3\n", "line 2, column 2: found 'nan'; every feature must be a"),
+    "infinite.csv": (b"1,2,inf\n", "line 1, column 3: found 'inf'; every label must be a"),
     "nan.svm": (b"1 1:1\n1 1:nan\n", "line 2: found '1:nan'; values must be finite; remove the"),
     "infinite.svm": (b"1 1:1e999\n", "line 1: found '1:1e999'; values must be finite in 64-bit"),
     "nan.npz": (archive(X=[[1, 2], [3, np.nan]], y=[1.0, 2]), "not nan (row 1, column 1, counted"),
     "infinite.npz": (archive(X=[[1.0], [3.0]], y=[1.0, np.inf]), "labels must be finite, not inf"),
     # Zero rows
     "empty.csv": (b"", "the file has no rows; each line must hold numbers"),
-    "head.csv": (b"a,b,label\n", "the file has no rows; each line must hold numbers"),
+    "head.csv": (b"a,b,label\n", "the file has no rows below the line of names"),
     "empty.svm": (b"# nothing\n\n", "the file has no rows; each line must hold a label"),
     "empty.npz": (archive(X=ROWS[:0], y=TARGETS[:0]), "the file has no rows; X must have at least"),
     # Too many features
@@ -193,7 +193,7 @@ def test_model_of_another_configuration(tmp_path, capsys):
     (tmp_path / "narrow.npz").write_bytes(archive(X=ROWS[:, :2], y=TARGETS))
     assert main(["train", data, "--device", "golden", "--out", model]) == 0
     assert load_model(model).n_features == 3
-    assert "trained on 3 features, the data have 2: use the data set" in fails(
+    assert "trained on 3 features, the data have 2: use the data set it was trained for" in fails(
         capsys, "predict", model, tmp_path / "narrow.npz")
     for options, has in ((["--bits", "3"], "3 bits compensated"),
                          (["--encoding", "double"], "4 bits double")):
