@@ -13,6 +13,7 @@ from typing import Any
 
 import bitstep
 from bitstep.cli.options import UsageError
+from bitstep.cli.progress import shown
 from bitstep.cli.signals import stop_signals
 from bitstep.plugins import entry_points
 
@@ -115,6 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _open_streams()
     parsed = build_parser().parse_args(arguments)
+    shown.quiet = getattr(parsed, "quiet", False)
     with stop_signals:
         return _run(parsed)
 

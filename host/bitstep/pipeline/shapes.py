@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import MODEL_WIDTH, SIGMOID_FRACTION, WOVEN, PipelineConfig
-from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.pipeline.woven import DERIVATIVE_FRACTION, PLANES, WovenLayout
+from bitstep.pipeline.config import MODEL_WIDTH, WOVEN, PipelineConfig
+from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.woven import PLANES, WovenLayout
 
 MAX_COPIES = 255            # of the rows, which the epochs read in turn
 FEW_BITS = (2, 16)          # of the model that dot products meet, and of updates: least, most
@@ -96,29 +96,15 @@ def check_level_tables(tables: np.ndarray | None, config: PipelineConfig, n_feat
                          f"{config.level_limit}, not {tables.min()}")
 
 
-def has_derivatives(job: Any) -> bool:
-    """True if the labels of a training job are derivatives of its loss at a centre.
-
-    Such a label is 2 d + (1 if y = +1 else 0), with d = l'(q.x, y) 2^16 at the centre x of
-    bit-centred training. A row's update is then that of l'(q.x, y) - d 2^-16
-    (:func:`bitstep.golden.steps.update_rule`). They are woven rows of a smooth loss whose labels
-    are signs, with labels of format INT32.
-
-    Parameters
-    ----------
-    job : bitstep.pipeline.job.TrainingJob
-    """
-    return job.config.row_format == WOVEN and job.label_format == LabelFormat.INT32 \
-        and job.loss in (Loss.LOGISTIC, Loss.SQUARED_HINGE)
-
-
-def check_woven(job: Any) -> None:
+def check_woven(job: Any, least_label_shift: int) -> None:
     """Raise ValueError unless the fields of a training job that only woven rows have are right.
 
     Parameters
     ----------
     job : bitstep.pipeline.job.TrainingJob
         Its rows have the shape of its configuration.
+    least_label_shift : int
+        Least ``label_shift`` of its labels, with all planes.
     """
     woven = job.config.row_format == WOVEN
     if any(woven != (steps.planes > 0) for steps in job.epochs):
@@ -133,8 +119,7 @@ def check_woven(job: Any) -> None:
         raise ValueError(f"woven_rows must be rows of {len(job.rows[0])} blocks, "
                          f"not {job.woven_rows}")
     left = PLANES - min(steps.planes for steps in job.epochs)
-    least = left + (DERIVATIVE_FRACTION if has_derivatives(job)
-                    else SIGMOID_FRACTION + 1 if job.loss == Loss.LOGISTIC else 0)
+    least = left + least_label_shift
     if job.label_shift < least or job.intercept_level % (1 << left):
         raise ValueError(f"label_shift must be at least {least}, and intercept_level a multiple of "
                          f"{1 << left}, for the least planes of an epoch, not {job.label_shift} "

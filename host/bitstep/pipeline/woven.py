@@ -16,7 +16,6 @@ GROUP = 4                   # bits that a row's plane is a multiple of
 MIN_PLANE_BYTES = 512       # least bytes of a plane of a block: 4 bursts of the narrowest bus
 ALIGNMENT = 64              # bytes of a beat of the widest bus, which planes are multiples of
 CHUNK_UNITS = 16            # most units of ``ALIGNMENT`` bytes of a plane that are read at a time
-DERIVATIVE_FRACTION = 16    # fraction bits of a derivative that is a label
 
 
 @dataclass(frozen=True)
