@@ -23,7 +23,8 @@ FLOORS = {
                 "golden quantization cycles",
                 "training devices gradients", "estimators search cli torch",
                 "doctor __init__ __main__"],
-    "bitstep_hw": ["parts axi identity", "pipeline shell", "top", "boards command __init__"]}
+    "bitstep_hw": ["parts axi identity", "pipeline woven", "shell", "top",
+                   "boards command __init__"]}
 OUTSIDERS = {
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),
     "torch": ("host/bitstep/torch/", "host/bitstep_lab/", "sim/bitstep_sim/reports/"),

@@ -379,7 +379,8 @@ class _LowPrecisionModel(BaseEstimator):
             return
         extra = {key: value for key, value in options.items()
                  if key not in ("name", "bus_width", "lookahead")}
-        with open_device(options["name"], config, **extra) as device:
+        few_bits = bool(self.model_bits or self.update_bits)
+        with open_device(options["name"], config, few_bits=few_bits, **extra) as device:
             yield device
 
     def _outputs(self, rows: QuantizedRows | WovenRows, labels: Clipped) -> list[QuantizedDataset]:
@@ -518,7 +519,7 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
     random_state : int, RandomState or None, default=None
         Source of the randomness with which codes and updates are rounded.
     solver : {"sgd", "bit-centred"}, default="sgd"
-        ``bit-centred``: the exact optimum of least squares and ridge, from passes over few bits
+        ``bit-centred``: the exact optimum, with ``l2``, from passes over few bits
         (:mod:`bitstep.training.bit_centred`); ``epochs`` are its outer steps.
     planes : int, list of int, "auto" or None, default=None
         Bit planes, 1 to 16, that each epoch reads of woven rows: one copy of 16 bits a value, from
@@ -527,7 +528,8 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         of ``bits`` bits, or ``auto`` with solver ``bit-centred``.
     tol : float, default=0.0
         Of solver ``bit-centred``: training stops once the largest component of the gradient is at
-        most this multiple of that of the first model.
+        most this multiple of that of the model it started from (``history_``: ``gradient``); 0 for
+        all epochs. A :class:`sklearn.exceptions.ConvergenceWarning` says if it was not reached.
     model_bits : int, default=0
         Bits, 2 to 16, of the model that the dot products of a batch meet, rounded at random; what
         is learned keeps 32. Best with batches of 16 and more. 0: all bits.
@@ -548,7 +550,8 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
         1/(2K) sum of squared residuals over the K rows of the call, with values beyond their range
-        as they were trained on; the mean over several targets.
+        as they were trained on; the mean over several targets. Of woven rows also ``planes`` (a
+        list for several targets) and ``bytes_read``, of solver ``bit-centred`` ``gradient``.
     noise_floor_ : float or None
         Estimate of what the rounding to codes adds to the loss of float SGD, as a share of that
         (:mod:`bitstep.training.noise_floor`); None where there is no estimate: other losses than
@@ -738,7 +741,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     device, warm_start, random_state
         See there.
     solver, planes, tol
-        See there; ``bit-centred`` is for ``squared_error``.
+        See there; ``bit-centred`` is for all losses but ``hinge``.
     model_bits, update_bits
         See there; losses other than ``squared_error`` see the noise of a rounded model.
 
@@ -751,7 +754,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
     intercept_ : ndarray of float64, shape (1,) or (n_classes,)
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
-        the mean of the loss over rows and outputs.
+        the mean of the loss over rows and outputs; of woven rows more, see there.
     n_iter_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
         See :class:`LowPrecisionRegressor`.
     n_samples_seen_, model_range_, first_rows_

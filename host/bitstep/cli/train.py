@@ -156,7 +156,8 @@ def _opened(request: Request, options: dict[str, Any],
             print(f"bitstep train: note: {writer.path} is finished, so nothing is trained",
                   file=sys.stderr)
             return GoldenDevice(request.config)
-        return open_device(request.device, request.config, **options)
+        return open_device(request.device, request.config, few_bits=request.training.few_bits,
+                           **options)
     finally:
         if "progress" in options:
             options["progress"].clear()

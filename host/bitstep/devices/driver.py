@@ -7,13 +7,14 @@ import numpy as np
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import ModelLayout, beats_read
+from bitstep.pipeline.memory import ModelLayout
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     DeviceError,
     RunTimeoutError,
     TrainingInterrupted,
+    beats_read,
     collect,
     run_error,
 )

@@ -9,6 +9,7 @@ from bitstep.devices.driver import Run, check_identity
 from bitstep.pipeline.device import NO_FEW_BITS, Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import DeviceError, GradientSum, RunResult, check_job
+from bitstep.pipeline.woven import has_derivatives
 
 NO_CENTRED_STEPS = ("The pipeline of device '{}' {}, which solver 'bit-centred' needs; choose "
                     "device 'cpu' or 'golden', or another solver")
@@ -36,16 +37,19 @@ class RegisterDevice(RegisterAccess, Device):
         check_identity(self)
         check_job(job, self.config)
         if job.model_bits or job.update_bits:
-            raise DeviceError(NO_FEW_BITS.format(self.name, job.model_bits, job.update_bits))
+            raise DeviceError(NO_FEW_BITS.format(self.name))
+        if has_derivatives(job):
+            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "takes no derivatives as labels"))
         if job.constants is not None or job.constant_intercept:
-            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "adds no constants to corrections"))
+            raise DeviceError(NO_CENTRED_STEPS.format(self.name,
+                                                      "adds no constants to corrections"))
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
             return run.finish(timeout_s, on_epoch, on_models)
 
-    def gradient(self, job: TrainingJob) -> GradientSum:
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
         """Refuse: no pipeline sums the gradient of all rows."""
-        del job
+        del job, derivative_planes
         raise DeviceError(NO_CENTRED_STEPS.format(self.name, "sums no gradient of all rows"))
 
 

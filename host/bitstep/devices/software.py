@@ -12,7 +12,6 @@ from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.memory import beats_read
 from bitstep.pipeline.registers import Error, Loss
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -21,6 +20,7 @@ from bitstep.pipeline.results import (
     RunResult,
     RunTimeoutError,
     TrainingInterrupted,
+    beats_read,
     check_job,
     collect,
     run_error,
@@ -62,6 +62,7 @@ class SoftwareDevice(Device):
 
     clock_hz: float | None = None
     woven = True
+    few_bits = True
 
     def __init__(self, config: PipelineConfig):
         self.config = config

@@ -20,8 +20,8 @@ NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes a
                  "'bit-centred' need; choose device 'cpu', 'golden' or 'sim', or rows of fixed "
                  "bits")
 
-NO_FEW_BITS = ("Device '{}' has no pipeline for a model or updates of few bits (model_bits {}, "
-               "update_bits {}); choose device 'cpu' or 'golden', or leave both out")
+NO_FEW_BITS = ("Device '{}' has no pipeline for a model or updates of few bits; choose device "
+               "'cpu' or 'golden', or leave model bits and update bits out")
 
 _Self = TypeVar("_Self", bound="Device")
 
@@ -55,6 +55,8 @@ class Device(Protocol):
         Jobs that may be trained at the same time, from threads of their own.
     woven : bool
         True if there are pipelines for woven rows.
+    few_bits : bool
+        True if there are pipelines for a model and updates of few bits.
     models : int
         Models that one pass over the rows trains (:meth:`train_models`).
     """
@@ -64,6 +66,7 @@ class Device(Protocol):
     clock_hz: float | None
     workers: int = 1
     woven: bool = False
+    few_bits: bool = False
     models: int = 1
 
     @abstractmethod

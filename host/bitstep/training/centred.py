@@ -17,7 +17,8 @@ from bitstep.pipeline.results import (
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
-from bitstep.training.centred_passes import BitCentred, CentredRun, OuterStep
+from bitstep.training.centred_passes import BitCentred
+from bitstep.training.centred_run import CentredRun, OuterStep
 from bitstep.training.checkpoint import CentredState
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.objective import Objective, Training

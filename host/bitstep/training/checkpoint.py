@@ -31,7 +31,7 @@ KIND = FileKind("bitstep-checkpoint", 1, "a checkpoint", "`bitstep train --check
 @dataclass
 class CentredState:
     """State of one output of a bit-centred training
-    (:meth:`bitstep.training.centred_passes.CentredRun.kept`).
+    (:meth:`bitstep.training.centred_run.CentredRun.kept`).
 
     Attributes
     ----------

@@ -165,6 +165,7 @@ def test_derivatives_by_hand():
         model=np.array([1 << 24], np.int32))
     # 1 counts 2^(40 - 14) = 2^26 at 2 planes, and z = 3 * 2^24: l' = 1 + 3/4, so d = 1.75 * 2^16.
     found = gradient(job, 2)
+    assert found.derivatives is not None
     assert unpack_labels(found.derivatives, LabelFormat.INT32, 1).tolist() == [2 * 7 * (1 << 14)]
     # With all planes it is (2^17 - 1) 2^24; times 2^-32 that is 511.996, rounded up by the dither.
     assert found.words.tolist() == [512 * ((1 << 16) - 1)]
