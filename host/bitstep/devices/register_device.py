@@ -8,8 +8,8 @@ from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
 from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.results import DeviceError, GradientSum, RunResult, check_job
-from bitstep.pipeline.woven import has_derivatives
 
 NO_CENTRED_STEPS = ("The pipeline of device '{}' {}, which solver 'bit-centred' needs; choose "
                     "device 'cpu' or 'golden', or another solver")

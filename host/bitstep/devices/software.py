@@ -11,7 +11,7 @@ from bitstep.golden.sigmoid import FINE_ARGUMENT
 from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
 from bitstep.pipeline.device import Device, OnWords
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION, LOSSES, has_derivatives
 from bitstep.pipeline.registers import Error, Loss
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -25,7 +25,6 @@ from bitstep.pipeline.results import (
     collect,
     run_error,
 )
-from bitstep.pipeline.woven import DERIVATIVE_FRACTION, has_derivatives
 
 
 def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: int = 0) -> None:

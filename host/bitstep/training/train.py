@@ -26,6 +26,8 @@ from bitstep.quantization import (
     WovenRows,
     sign_labels,
 )
+from bitstep.training.bit_centred import BitCentredRun
+from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.epochs import runner_of
@@ -82,12 +84,14 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :func:`bitstep.training.planning.plan`.
     """
     if training.solver == "bit-centred":
-        return train_centred(outputs, device, config, objective, training,
-                             starts=starts_of(outputs, initial), first_epoch=first_epoch,
-                             timeout_s=timeout_s, on_epoch=on_epoch, checkpoint=checkpoint)
+        kind = BitCentredRun if objective.rule.quadratic else SmoothRun
+        return train_centred(
+            partial(kind, device=device, config=config, objective=objective, timeout_s=timeout_s),
+            outputs, config, training, starts=starts_of(outputs, initial), first_epoch=first_epoch,
+            on_epoch=on_epoch, checkpoint=checkpoint)
     if training.planes == "auto" and first_epoch:
-        raise ValueError("Planes 'auto' depend on the epochs before, which a training that goes on "
-                         "from a model does not know; give it a list of planes")
+        raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
+                         "give a list of planes to a training that goes on")
     plans, runners = _runners(device, partial(plans_of, outputs, config, objective,
                                               initial=initial, first_epoch=first_epoch), training)
     on_words, best = words_shown(on_epoch, plans), None
