@@ -19,11 +19,12 @@ MAY_IMPORT = {"bitstep": set(), "bitstep_lab": {"bitstep"}, "bitstep_hw": {"bits
               "bitstep_sim": {"bitstep", "bitstep_lab", "bitstep_hw"}}
 MAX_FLOORS = 5
 FLOORS = {
-    "bitstep": ["pipeline data plugins checks machine writing compiling levels",
+    "bitstep": ["pipeline data plugins checks machine writing compiling levels progress",
                 "golden quantization cycles",
                 "training devices gradients", "estimators search cli torch",
                 "doctor __init__ __main__"],
-    "bitstep_hw": ["parts axi identity", "pipeline shell", "top", "boards command __init__"]}
+    "bitstep_hw": ["parts axi identity", "pipeline woven", "shell", "top",
+                   "boards command __init__"]}
 OUTSIDERS = {
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),
     "torch": ("host/bitstep/torch/", "host/bitstep_lab/", "sim/bitstep_sim/reports/"),

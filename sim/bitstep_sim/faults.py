@@ -3,6 +3,7 @@
 from bitstep_sim.fault_runs import Fault
 from bitstep_sim.model_faults import MODEL_FAULTS
 from bitstep_sim.proofs.formal import Mutation
+from bitstep_sim.woven_faults import WOVEN_FAULTS
 
 
 def _test_of(file):
@@ -294,4 +295,5 @@ FAULTS = [
     _fault("bound off by one", "pipeline/rows/correction_periods.py", "beyond.eq(self.period + 1)",
            "beyond.eq(self.period)",
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
+    *WOVEN_FAULTS,
 ]

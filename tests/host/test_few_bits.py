@@ -1,6 +1,7 @@
 """A model and updates of few bits, from estimators and command line to model files."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.results import RunResult
+from bitstep.pipeline.results import DeviceError, RunResult
 from bitstep.quantization import quantize
 from bitstep.training.checkpoint import describe_job, remaining_job
 from bitstep.training.choices import resolve_rows
@@ -25,10 +26,10 @@ from bitstep.training.train import train_model
 RNG = np.random.default_rng(3)
 X = RNG.uniform(-1, 1, (200, 12))
 Y = X @ RNG.normal(size=12) + 0.3 * RNG.normal(size=200)
-FEW = {"model_bits": 6, "update_bits": 5}
+FEW: dict[str, Any] = {"model_bits": 6, "update_bits": 5}
 
 
-def loss_of(**options):
+def loss_of(**options: Any) -> float:
     model = LowPrecisionRegressor(bits=6, batch=16, epochs=30, random_state=0, step=0.3,
                                   schedule="constant", **options)
     return float(np.mean((model.fit(X, Y).predict(X) - Y) ** 2))
@@ -54,7 +55,7 @@ def test_devices_agree(device):
 
 
 def test_calls_that_go_on():
-    options = {"random_state": 5, "schedule": "constant", "batch": 16, "step": 0.05,
+    options: dict[str, Any] = {"random_state": 5, "schedule": "constant", "batch": 16, "step": 0.05,
                "model_range": 8.0, **FEW}
     whole = LowPrecisionRegressor(epochs=3, **options).fit(X, Y)
     parts = LowPrecisionRegressor(**options)
@@ -78,7 +79,7 @@ def test_classes(loss, tmp_path):
 
 
 def test_candidates():
-    chosen = [{"step": 0.01}, {"step": 0.05}]
+    chosen: list[dict[str, Any]] = [{"step": 0.01}, {"step": 0.05}]
     model = LowPrecisionRegressor(random_state=2, epochs=4, batch=16, **FEW)
     for one, parameters in zip(model.fit_candidates(X, Y, chosen), chosen, strict=True):
         alone = LowPrecisionRegressor(random_state=2, epochs=4, batch=16, **FEW, **parameters)
@@ -94,6 +95,11 @@ def test_candidates():
 def test_wrong_options(options, text):
     with pytest.raises(ValueError, match=text):
         LowPrecisionRegressor(**options).fit(X, Y)
+
+
+def test_devices_without_it():
+    with pytest.raises(DeviceError, match="Device 'sim' has no pipeline for a model or updates"):
+        LowPrecisionRegressor(device="sim", **FEW).fit(X, Y)
 
 
 def test_refetching_that_is_asked_for():
@@ -186,9 +192,11 @@ def test_command_line(table, tmp_path, capsys):
     (["--update-bits", 17], "--update-bits: must be an integer from 2 to 16, not '17'"),
     (["--model-bits", 4, "--bits", 32], "--model-bits and --update-bits are for rows of 1 to 8"),
     (["--update-bits", 4, "--planes", 4], "--model-bits and --update-bits are for rows of 1 to 8"),
-    (["--model-bits", 4, "--model", "svm", "--refetch"], "and --refetch; leave them out")])
+    (["--model-bits", 4, "--model", "svm", "--refetch"], "and --refetch; leave them out"),
+    (["--model-bits", 4, "--device", "sim"], "Device 'sim' has no pipeline for a model or")])
 def test_wrong_use(table, capsys, options, text):
-    assert _code(["train", str(table), *map(str, options), "--device", "golden"]) == 2
+    code = 1 if "sim" in options else 2
+    assert _code(["train", str(table), "--device", "golden", *map(str, options)]) == code
     assert text in capsys.readouterr().err
 
 

@@ -6,10 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import UsageError, class_text
-from bitstep.cli.training_options import weights_of
+from bitstep.cli.options import UsageError, class_text, number
 from bitstep.data import Dataset
 from bitstep.training.weights import pass_rows, row_weights
+
+
+def class_weight(text: str) -> str:
+    """Type of an option: ``balanced``, or classes with their weights, separated by commas."""
+    if text != "balanced":
+        weights_of(text)
+    return text
+
+
+def weights_of(text: str) -> dict[str, float]:
+    """Weights by class of a text such as ``no=1,yes=5``."""
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, weight = part.rpartition("=")
+        if not equals or not name.strip() or name.strip() in found:
+            raise argparse.ArgumentTypeError("must be balanced, or each class once with its weight,"
+                                             f" as in no=1,yes=5, not {text!r}")
+        found[name.strip()] = number(0, above=False)(weight)
+    return found
 
 
 def asked_weight(arguments: argparse.Namespace, task: str) -> Any:

@@ -17,7 +17,6 @@ from bitstep.pipeline.config import (
     PipelineConfig,
 )
 from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS
 from bitstep.training.pipelines import pipeline_for
 
 
@@ -70,7 +69,7 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
     try:
         config = PipelineConfig(
             bus_width=rows.bus_width, bits=rows.bits,
-            row_format=ENCODINGS[rows.encoding].row_format,
+            row_format=usual.row_format,
             max_features=arguments.max_features, lookahead=0 if auto else arguments.lookahead,
             cycles_per_update=cycles_per_update, minibatch=arguments.minibatch,
             corrections=arguments.corrections, solver=arguments.solver,

@@ -64,6 +64,8 @@ def _data_set(name: str) -> list[str]:
         return [name, BUNDLED[name], "scikit-learn"]
     if name in REMOTE:
         return [name, REMOTE[name].task, "LIBSVM's site, or a folder (--data-home, $BITSTEP_DATA)"]
+    if name == "noisy-N":
+        return [name, "regression", "drawn: 10,000 rows as of synthetic-N, with noise of 0.5"]
     return [name, "regression", "drawn: 20,000 rows of N Gaussian features, as in the ZipML paper"]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.data import dataset_names
-from bitstep.data.label_columns import LAST
+from bitstep.data.columns.labels import LAST
 from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD, WOVEN
 from bitstep.quantization import ENCODINGS, LEVELS
 from bitstep.quantization.labels import MAX_CLASSES, distinct

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from bitstep.cli.class_weights import class_weight
 from bitstep.cli.options import integer, number, or_auto
 from bitstep.pipeline.config import WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
@@ -16,25 +17,6 @@ def planes_list(text: str) -> int | list[int] | str:
     if text == "auto":
         return text
     return [integer(1, WOVEN_BITS)(part) for part in text.split(",")]
-
-
-def class_weight(text: str) -> str:
-    """Type of an option: ``balanced``, or classes with their weights, separated by commas."""
-    if text != "balanced":
-        weights_of(text)
-    return text
-
-
-def weights_of(text: str) -> dict[str, float]:
-    """Weights by class of a text such as ``no=1,yes=5``."""
-    found: dict[str, float] = {}
-    for part in text.split(","):
-        name, equals, weight = part.rpartition("=")
-        if not equals or not name.strip() or name.strip() in found:
-            raise argparse.ArgumentTypeError("must be balanced, or each class once with its weight,"
-                                             f" as in no=1,yes=5, not {text!r}")
-        found[name.strip()] = number(0, above=False)(weight)
-    return found
 
 
 def add_training_options(training: Any) -> None:
@@ -117,7 +99,3 @@ def add_solver_options(training: Any) -> None:
                           "of which the last counts for all beyond; or auto (default: auto for "
                           "a file of `bitstep quantize --woven` and with --solver bit-centred; "
                           "else rows have --bits bits)")
-    training.add_argument("--tol", type=number(0, above=False), default=0.0, metavar="T",
-                          help="bit-centred: stop once the gradient's largest component is at most "
-                          "T times that of the model it starts from; report and table show this "
-                          "ratio as gradient (default: 0, all epochs)")

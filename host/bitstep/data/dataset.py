@@ -70,6 +70,9 @@ class Dataset:
                             f"row, not {self.labels.dtype} of shape {self.labels.shape}")
         if self.n_features < 1:
             raise DataError(f"{self.name}: a row must have at least one feature, not 0")
+        if self.class_names is not None and self.task == "regression":
+            raise DataError(f"{self.name}: task must be classification, since the labels are names "
+                            f"({', '.join(self.class_names[:3])}), not 'regression'")
         names = self.feature_names
         if names is not None and len(names) != self.n_features:
             raise DataError(f"{self.name}: there must be {self.n_features} feature_names, one a "

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from bitstep.pipeline.config import WOVEN, PipelineConfig
-from bitstep.pipeline.device import NO_WOVEN_ROWS, Device
+from bitstep.pipeline.device import NO_FEW_BITS, NO_WOVEN_ROWS, Device
 from bitstep.pipeline.results import DeviceError
 from bitstep.plugins import entry_points
 
@@ -51,7 +51,8 @@ def device_class(name: str) -> type:
                           f"needs: {remedy}") from error
 
 
-def open_device(name: str, config: PipelineConfig, **options: Any) -> Device:
+def open_device(name: str, config: PipelineConfig, *, few_bits: bool = False,
+                **options: Any) -> Device:
     """Open a device.
 
     Parameters
@@ -60,6 +61,8 @@ def open_device(name: str, config: PipelineConfig, **options: Any) -> Device:
         One of :func:`available`.
     config : PipelineConfig
         The pipeline that must be on it.
+    few_bits : bool
+        True if jobs are for a model or updates of few bits (``model_bits``, ``update_bits``).
     **options
         What the device's class takes besides, such as ``clock_hz``.
 
@@ -81,4 +84,6 @@ def open_device(name: str, config: PipelineConfig, **options: Any) -> Device:
                           f"{', '.join(known) or 'none'}")
     if config.row_format == WOVEN and not getattr(kind, "woven", False):
         raise DeviceError(NO_WOVEN_ROWS.format(name))
+    if few_bits and not getattr(kind, "few_bits", False):
+        raise DeviceError(NO_FEW_BITS.format(name))
     return kind(config, **options)

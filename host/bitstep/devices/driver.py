@@ -1,15 +1,15 @@
 """A run of a training job through registers: transfers, bounded waits, errors."""
 
 import contextlib
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.joint_runs import outcome_of, packed_labels_of, table_of
+from bitstep.devices.progress import Progress
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import ModelLayout, beats_read
+from bitstep.pipeline.memory import ModelLayout
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -76,11 +76,11 @@ class Run:
         self._stop_previous()
         self._load()
 
-    def finish(self, timeout_s, on_epoch=None, on_models=None):
+    def finish(self, timeout_s, on_epoch=None, on_models=None, on_words=None):
         """Start the run, wait for its end and return the result; see
         :meth:`bitstep.pipeline.device.Device.train`. Whatever else ends the wait aborts the run.
         """
-        progress = _Progress(self, timeout_s, on_epoch, on_models)
+        progress = Progress(self, timeout_s, on_epoch, on_models, on_words)
         try:
             self.write("CONTROL", Control.START)
             self._wait(progress, timeout_s)
@@ -129,14 +129,14 @@ class Run:
         self.write("CONTROL", Control.ABORT)
         return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, ABORT_TIMEOUT_S)
 
-    def finish_models(self, timeout_s, on_epoch=None):
+    def finish_models(self, timeout_s, on_epoch=None, on_words=None):
         """Start the run, wait for its end and return what became of every job; see
         :meth:`bitstep.pipeline.device.Device.train_models`.
         """
         report = (lambda done: on_epoch(done * len(self.jobs))) if on_epoch else None
         try:
             with contextlib.suppress(SaturationError):
-                self.finish(timeout_s, report)
+                self.finish(timeout_s, report, on_words=on_words)
         except TrainingInterrupted:
             raise ModelsInterrupted(self.outcomes()) from None
         return self.outcomes()
@@ -150,6 +150,11 @@ class Run:
         flags, written = self.read("SATURATION"), self._written()
         return [outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
                 for number, result in enumerate(self._results())]
+
+    def words(self, epoch):
+        """Model words and intercept word of every job after an epoch."""
+        models, intercepts = self.layout.unpack(self._written()[epoch - 1])
+        return zip(models[:, :self.job.n_features], intercepts.tolist(), strict=True)
 
     def _written(self):
         """Words of the finished epochs, of shape (epochs, jobs, words); no copy."""
@@ -262,39 +267,3 @@ class Run:
                 f"Device '{self.device.name}' gave {buffer.array.size} bytes at address "
                 f"0x{buffer.address:x} where {n_bytes} bytes aligned to {alignment} are needed")
         return buffer
-
-
-class _Progress:
-    """Progress of a run: its end, and the time since anything has happened."""
-
-    def __init__(self, run, timeout_s, on_epoch, on_models):
-        self.run, self.timeout_s = run, timeout_s
-        self.on_epoch, self.on_models = on_epoch, on_models
-        self.total = beats_read(run.job, len(run.job.epochs))
-        self.epochs_done, self.seen = 0, None
-        self.changed = time.monotonic()
-        self.finished = False
-
-    @property
-    def idle_s(self):
-        """Seconds since the last progress."""
-        return time.monotonic() - self.changed
-
-    def ended(self):
-        """Return True when there is nothing to wait for: the run is over, or has made no progress
-        for too long.
-        """
-        self.finished = bool(self.run.read("STATUS") & Status.DONE)
-        epochs_done = self.run.read("EPOCHS_DONE")
-        # Beats beyond the job's are no progress: so a pipeline that runs wild is stopped, too.
-        seen = (epochs_done, min(self.run.read_pair("BEATS"), self.total))
-        if seen != self.seen:
-            self.seen, self.changed = seen, time.monotonic()
-        if epochs_done > self.epochs_done:
-            self.epochs_done = epochs_done
-            if self.on_epoch:
-                self.on_epoch(epochs_done)
-            if self.on_models:
-                self.on_models(self.run.result())
-            self.changed = time.monotonic()     # what was called may have taken long
-        return self.finished or self.idle_s > self.timeout_s

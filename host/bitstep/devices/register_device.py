@@ -7,8 +7,9 @@ from typing import Any
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
 from bitstep.devices.joint_runs import runs_of, same_run
-from bitstep.pipeline.device import NO_FEW_BITS, Device
+from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.results import (
     DeviceError,
     GradientSum,
@@ -36,28 +37,33 @@ class RegisterDevice(RegisterAccess, Device):
         :class:`~bitstep.devices.base.RegisterAccess`.
     """
 
+    shows_models = True     # to on_words: reading a model while the pipeline runs costs little
     clock_hz: float     # pyright: ignore[reportIncompatibleVariableOverride]  # there is one
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
+              on_models: Callable[[RunResult], None] | None = None,
+              on_words: OnWords | None = None) -> RunResult:
         """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_identity(self)
         self._check(job)
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
-            return run.finish(timeout_s, on_epoch, on_models)
+            return run.finish(timeout_s, on_epoch, on_models,
+                              on_words if self.shows_models else None)
 
-    def gradient(self, job: TrainingJob) -> GradientSum:
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
         """Refuse: no pipeline sums the gradient of all rows."""
-        del job
+        del job, derivative_planes
         raise DeviceError(NO_CENTRED_STEPS.format(self.name, "sums no gradient of all rows"))
 
     def _check(self, job):
         """Raise DeviceError unless the pipeline can run a job."""
         check_job(job, self.config)
         if job.model_bits or job.update_bits:
-            raise DeviceError(NO_FEW_BITS.format(self.name, job.model_bits, job.update_bits))
+            raise DeviceError(NO_FEW_BITS.format(self.name))
+        if has_derivatives(job):
+            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "takes no derivatives as labels"))
         if job.constants is not None or job.constant_intercept:
             raise DeviceError(NO_CENTRED_STEPS.format(self.name,
                                                       "adds no constants to corrections"))
@@ -73,6 +79,7 @@ class RegisterDevice(RegisterAccess, Device):
 
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,
+                     on_words: OnWords | None = None,
                      to_the_end: bool = True) -> list[Outcome]:
         """Train models, as many in a run as the pipeline has and as can share one
         (:func:`bitstep.devices.joint_runs.same_run`); see
@@ -80,7 +87,7 @@ class RegisterDevice(RegisterAccess, Device):
         """
         if self.models == 1:
             return super().train_models(jobs, timeout_s=timeout_s, on_epoch=on_epoch,
-                                        to_the_end=to_the_end)
+                                        on_words=on_words, to_the_end=to_the_end)
         check_identity(self)
         for job in jobs:
             self._check(job)
@@ -88,10 +95,13 @@ class RegisterDevice(RegisterAccess, Device):
         before = 0
         for members in runs_of(jobs, self.models):
             report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
+            first = len(outcomes)
+            show = (lambda number, words, intercept, first=first: on_words(
+                first + number, words, intercept)) if on_words and self.shows_models else None
             with contextlib.ExitStack() as stack:
                 run = Run(self, members[0], stack, members[1:], to_the_end=to_the_end)
                 try:
-                    outcomes += run.finish_models(timeout_s, report)
+                    outcomes += run.finish_models(timeout_s, report, show)
                 except ModelsInterrupted as stopped:
                     raise ModelsInterrupted([*outcomes, *stopped.outcomes]) from None
             if not to_the_end and any(isinstance(one, SaturationError) for one in outcomes):

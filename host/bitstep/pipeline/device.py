@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -22,10 +22,12 @@ NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes a
                  "'bit-centred' need; choose device 'cpu', 'golden' or 'sim', or rows of fixed "
                  "bits")
 
-NO_FEW_BITS = ("Device '{}' has no pipeline for a model or updates of few bits (model_bits {}, "
-               "update_bits {}); choose device 'cpu' or 'golden', or leave both out")
+NO_FEW_BITS = ("Device '{}' has no pipeline for a model or updates of few bits; choose device "
+               "'cpu' or 'golden', or leave model bits and update bits out")
 
 _Self = TypeVar("_Self", bound="Device")
+# Called with the number of a job, and the model words and intercept word of its last epoch.
+OnWords = Callable[[int, np.ndarray, int], None]
 
 
 def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
@@ -46,6 +48,13 @@ def share_labels(jobs: Sequence[TrainingJob]) -> bool:
         job.labels is first.labels or np.array_equal(job.labels, first.labels)) for job in jobs[1:])
 
 
+def words_of(on_words: OnWords | None, number: int) -> dict[str, Any]:
+    """The option ``on_words`` of a call for one of several jobs; none if nobody asks."""
+    if on_words is None:
+        return {}
+    return {"on_words": lambda _, words, intercept: on_words(number, words, intercept)}
+
+
 class Device(Protocol):
     """A pipeline that runs training jobs; as a context manager it closes itself at the end.
 
@@ -64,6 +73,8 @@ class Device(Protocol):
         Jobs that may be trained at the same time, from threads of their own.
     woven : bool
         True if there are pipelines for woven rows.
+    few_bits : bool
+        True if there are pipelines for a model and updates of few bits.
     models : int
         Models that one pass over the rows trains (:meth:`train_models`).
     """
@@ -73,12 +84,14 @@ class Device(Protocol):
     clock_hz: float | None
     workers: int = 1
     woven: bool = False
+    few_bits: bool = False
     models: int = 1
 
     @abstractmethod
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
+              on_models: Callable[[RunResult], None] | None = None,
+              on_words: OnWords | None = None) -> RunResult:
         """Run a job to its end.
 
         Parameters
@@ -94,6 +107,9 @@ class Device(Protocol):
             Called after ``on_epoch`` with the models of every epoch that is finished so far. The
             pipeline goes on meanwhile, so counters may hold a part of the next epoch. Without it
             no model is copied before the end.
+        on_words : callable
+            Called after ``on_epoch`` with 0 and the model and intercept of the last finished
+            epoch, by devices where that costs next to nothing. They must not be changed.
 
         Returns
         -------
@@ -139,8 +155,10 @@ class Device(Protocol):
         """True if one pass over the rows may train the models of two jobs."""
         return share_rows(one, other)
 
+
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,
+                     on_words: OnWords | None = None,
                      to_the_end: bool = True) -> list[Outcome]:
         """Train the models of several jobs, each bit for bit as :meth:`train` does.
 
@@ -155,6 +173,8 @@ class Device(Protocol):
             See :meth:`train`.
         on_epoch : callable
             Called with the number of finished epochs, summed over the models.
+        on_words : callable
+            See :meth:`train`; it is given the number of the job.
         to_the_end : bool
             True: a model that leaves its range does not end the others. False: it ends the run.
 
@@ -177,7 +197,8 @@ class Device(Protocol):
             before = sum(len(done.epochs) for done in jobs[:len(outcomes)])
             report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
             try:
-                outcomes.append(self.train(job, timeout_s=timeout_s, on_epoch=report))
+                outcomes.append(self.train(job, timeout_s=timeout_s, on_epoch=report,
+                                           **words_of(on_words, len(outcomes))))
             except SaturationError as error:
                 outcomes.append(error)
                 if not to_the_end:

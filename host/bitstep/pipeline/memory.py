@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, WOVEN, PipelineConfig, ceil_div
-from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, PipelineConfig, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.shapes import label_bytes
-from bitstep.pipeline.woven import WovenLayout
 
 
 def pack_codes(codes: np.ndarray, bits: int, bus_width: int) -> np.ndarray:
@@ -150,15 +148,6 @@ def pack_labels(labels: np.ndarray, label_format: LabelFormat) -> np.ndarray:
         data = labels.astype(kind).view(np.uint8)
     packed[:len(data)] = data
     return packed
-
-
-def beats_read(job: TrainingJob, epochs: int) -> int:
-    """Beats of the rows of the first ``epochs`` epochs of a job."""
-    if job.config.row_format != WOVEN:
-        return epochs * job.n_rows * job.beats
-    layout = WovenLayout(job.n_features)
-    return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
-        // job.config.beat_bytes
 
 
 class ModelLayout:

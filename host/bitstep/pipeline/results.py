@@ -5,10 +5,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import COUNTERS, Error, Saturation
+from bitstep.pipeline.woven import WovenLayout
 
 COUNTER_NAMES = tuple(name.lower() for name, _ in COUNTERS)
 
@@ -60,7 +61,7 @@ class GradientSum:
         Not 0 if an update, or a derivative, left its range; all else is then meaningless.
     derivatives : ndarray of uint8 or None
         Packed labels of format INT32 for inner passes at the planes that were asked for: the
-        derivative of every row's loss (:func:`bitstep.pipeline.woven.has_derivatives`).
+        derivative of every row's loss (:func:`bitstep.pipeline.losses.has_derivatives`).
     """
 
     words: np.ndarray
@@ -220,6 +221,15 @@ def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> Ru
                             "when no other program uses the device", result)
     return RunError(f"The run ended {where} with the unknown error code {error}; rebuild the "
                     "bitstream with this version of bitstep", result)
+
+
+def beats_read(job: TrainingJob, epochs: int) -> int:
+    """Beats of the rows of the first ``epochs`` epochs of a job."""
+    if job.config.row_format != WOVEN:
+        return epochs * job.n_rows * job.beats
+    layout = WovenLayout(job.n_features)
+    return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
+        // job.config.beat_bytes
 
 
 def collect(models: Sequence[np.ndarray], intercepts: Sequence[int], n_features: int,

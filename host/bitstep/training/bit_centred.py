@@ -27,7 +27,8 @@ import numpy as np
 
 from bitstep.pipeline.woven import PLANES
 from bitstep.quantization import WovenRows
-from bitstep.training.centred_passes import WORD_LIMIT, CentredRun
+from bitstep.training.centred_passes import WORD_LIMIT
+from bitstep.training.centred_run import CentredRun
 
 ROOM = 4.0                  # times the last offset, for which the next one's words have room
 FIRST_RANGE = 32.0          # largest first offset, in labels
@@ -35,7 +36,7 @@ FIRST_RANGE = 32.0          # largest first offset, in labels
 
 class BitCentredRun(CentredRun):
     """Bit-centred training of one output of least squares; parameters as of
-    :class:`bitstep.training.centred_passes.CentredRun`.
+    :class:`bitstep.training.centred_run.CentredRun`.
     """
 
     def begin(self, planes: int) -> None:

@@ -23,7 +23,8 @@ hinge; :func:`bitstep.training.schedules.centred_step`).
 import numpy as np
 
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.training.centred_passes import CentredRun, FullPass
+from bitstep.training.centred_passes import FullPass
+from bitstep.training.centred_run import CentredRun
 
 MEMORY = 20                 # moves that are remembered
 RISE = 0.5                  # accepted slope along a move, as a share of the one at its start
@@ -36,7 +37,7 @@ LARGEST_WEIGHT = 1024.0     # beyond it training ends: there is no optimum, or n
 
 class SmoothRun(CentredRun):
     """Bit-centred training of one output of a smooth loss of classes; parameters as of
-    :class:`bitstep.training.centred_passes.CentredRun`.
+    :class:`bitstep.training.centred_run.CentredRun`.
     """
 
     NUMBERS = (*CentredRun.NUMBERS, "room")

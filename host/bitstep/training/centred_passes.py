@@ -1,8 +1,7 @@
-"""Passes of bit-centred training that all losses share: their jobs, and the state between them."""
+"""Passes of bit-centred training that all losses share, as jobs of a device."""
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,17 +17,13 @@ from bitstep.pipeline.config import (
 )
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.results import SaturationError
 from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep.quantization import QuantizedDataset, WovenRows
 from bitstep.training import stepping
 from bitstep.training.objective import Objective
-from bitstep.training.ranges import largest_stored
 from bitstep.training.schedules import CENTRED_PERIOD
 
 WORD_LIMIT = 2.0 ** (MODEL_WIDTH - 1)
-WIDER = 16.0                # by which the room of words grows after a saturation
-MAX_TRIES = 20
 UPDATE_LIMIT = 1 << 30      # largest update of a full pass
 SUM_LIMIT = 1 << 46         # of all updates of a full pass
 
@@ -61,31 +56,6 @@ class BitCentred:
     fit_intercept: bool = True
 
 
-@dataclass
-class OuterStep:
-    """The state after an outer step.
-
-    Attributes
-    ----------
-    weights : ndarray of float64, shape (n_features,)
-        For scaled features.
-    intercept : float
-        Without the labels' offset.
-    gradient : float
-        Largest component of the gradient, as a multiple of that at the first model.
-    bytes_read : int
-        Bytes of rows that were read since training began.
-    planes : int
-        Planes of its inner passes.
-    """
-
-    weights: np.ndarray
-    intercept: float
-    gradient: float
-    bytes_read: int
-    planes: int
-
-
 class FullPass(NamedTuple):
     """Result of a full pass.
 
@@ -110,103 +80,29 @@ class FullPass(NamedTuple):
     derivatives: np.ndarray | None
 
 
-class CentredRun(ABC):
-    """Bit-centred training of one output.
+class CentredPasses:
+    """Passes over the rows of one output.
 
     Parameters
     ----------
-    data : QuantizedDataset
-        Woven rows with labels of a regression or of two classes.
-    device : Device
-    config : PipelineConfig
-    objective : Objective
-        Its loss and l2 count.
-    choice : BitCentred
-    start : (ndarray of float64, float) or None
-        Weights for scaled features and intercept to begin with; None: zeros.
-    timeout_s : float
-        See :meth:`bitstep.pipeline.device.Device.train`.
+    data, device, config, objective, choice, timeout_s
+        See :class:`bitstep.training.centred_run.CentredRun`.
 
     Attributes
     ----------
-    found : list of OuterStep
-        The outer steps so far.
+    passes, bytes_read : int
+        Of rows so far.
+    step : float
+        Of the inner passes.
     """
 
-    NUMBERS = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled")
-
     def __init__(self, data: QuantizedDataset, device: Device, config: PipelineConfig,
-                 objective: Objective, choice: BitCentred,
-                 start: tuple[np.ndarray, float] | None = None, timeout_s: float = 60.0):
+                 objective: Objective, choice: BitCentred, timeout_s: float):
         self.data, self.device, self.config, self.choice = data, device, config, choice
         self.objective, self.timeout_s = objective, timeout_s
         self.layout = WovenLayout(data.n_features)
-        self.bytes_read = self.passes = self.stalled = 0
-        self.largest = data.label_scale * largest_stored(data)
-        # The vectors hold a word for each feature, and the intercept's.
-        self.point = np.zeros(data.n_features + 1)
-        if start is not None:
-            self.point[:-1], self.point[-1] = start[0], start[1] - data.label_offset
-        self.slope = np.zeros_like(self.point)
-        self.moves: list[np.ndarray] = []
-        self.changes: list[np.ndarray] = []     # of the slope, by these moves
-        self.step, self.reach, self.first = choice.step, 0.0, 0.0
-        self.least, self.planes = 1, 0      # planes after a divergence, and of the last passes
-        self.found: list[OuterStep] = []
-
-    def steps(self) -> Iterator[OuterStep]:
-        """Take the outer steps that are left; yield the state after each."""
-        if not self.found:
-            self.begin(self.choice.planes[0])
-            self.first = float(np.abs(self.slope).max())
-        for number in range(len(self.found), len(self.choice.planes)):
-            if self.found and self.ended:
-                return
-            planes = self.choice.planes[number]
-            following = self.choice.planes[min(number + 1, len(self.choice.planes) - 1)]
-            self.outer_step(planes, following)
-            gradient = float(np.abs(self.slope).max()) / (self.first or 1.0)
-            self.found.append(OuterStep(self.point[:-1].copy(), float(self.point[-1]), gradient,
-                                        self.bytes_read, self.planes))
-            yield self.found[-1]
-
-    @property
-    def ended(self) -> bool:
-        """True if the gradient is as small as asked for, or cannot become smaller."""
-        return self.found[-1].gradient <= self.choice.tol
-
-    @abstractmethod
-    def begin(self, planes: int) -> None:
-        """Take the full pass before the first outer step, whose inner passes have these planes."""
-
-    @abstractmethod
-    def outer_step(self, planes: int, following: int) -> None:
-        """Take an outer step with inner passes at these planes; those after it have others."""
-
-    def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Numbers and arrays from which :meth:`restore` goes on, bit for bit."""
-        found = self.found
-        width = len(self.point)
-        return {name: getattr(self, name) for name in self.NUMBERS}, {
-            "point": self.point, "slope": self.slope,
-            "moves": np.reshape(self.moves, (-1, width)),
-            "changes": np.reshape(self.changes, (-1, width)),
-            "models": np.array([[*one.weights, one.intercept] for one in found]
-                               ).reshape(-1, width),
-            "gradients": np.array([one.gradient for one in found], np.float64),
-            "reads": np.array([[one.bytes_read, one.planes] for one in found], np.int64
-                              ).reshape(-1, 2)}
-
-    def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Take the state of :meth:`kept`."""
-        for name in self.NUMBERS:
-            setattr(self, name, numbers[name])
-        self.point, self.slope = arrays["point"].copy(), arrays["slope"].copy()
-        self.moves, self.changes = [*arrays["moves"]], [*arrays["changes"]]
-        self.found[:] = [
-            OuterStep(model[:-1].copy(), float(model[-1]), float(gradient), int(read), int(planes))
-            for model, gradient, (read, planes) in zip(
-                arrays["models"], arrays["gradients"], arrays["reads"], strict=True)]
+        self.bytes_read = self.passes = 0
+        self.step = choice.step
 
     def full_pass(self, point: np.ndarray, largest: float, residual: float,
                   derivative_planes: int = 0) -> FullPass:
@@ -245,28 +141,6 @@ class CentredRun(ABC):
         if not self.choice.fit_intercept:
             slope[-1] = 0.0
         return FullPass(exact, slope, unit, shift, found.derivatives)
-
-    def tried(self, planes: int, run: Any) -> np.ndarray:
-        """Call ``run(planes)``, which makes inner passes, until no number leaves its range: with
-        more room, with more planes, and at all planes with half the step.
-        """
-        planes, least = max(planes, self.least), self.reach
-        for attempt in range(MAX_TRIES):
-            try:
-                move = run(planes)
-            except SaturationError:
-                if attempt + 1 == MAX_TRIES:
-                    raise
-                self.reach *= WIDER
-                if attempt % 2:         # not the room was too small, but the passes diverge
-                    self.reach = least
-                    if planes == PLANES:
-                        self.step /= 2
-                    planes = self.least = min(2 * planes, PLANES)
-                continue
-            self.planes = planes
-            return move
-        raise AssertionError("The last attempt returns or raises")
 
     @property
     def few_rows(self) -> bool:

@@ -1,13 +1,16 @@
 """``python -m bitstep_lab.exactness``: the tables of docs/results/exactness.md."""
 
 import argparse
+from collections.abc import Sequence
 
 import numpy as np
 
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
+from bitstep.writing import duration
 from bitstep_lab.exactness.curves import GOAL, MARKS, Curve, curves
 from bitstep_lab.exactness.problems import CLASS_SETS, HELD_OUT, SETS, problem
+from bitstep_lab.races.board_profiles import PROFILES, profile
 
 
 def main() -> None:
@@ -26,6 +29,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, metavar="N",
                         help="of the order of rows, and of generated ones (default: 0)")
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets")
+    parser.add_argument("--profile", nargs="+", choices=PROFILES, help="print seconds to given "
+                        "distances on these boards, instead of distances after bytes")
     options = parser.parse_args()
     loss = next(one for one, rule in LOSSES.items() if rule.name == options.loss)
     for name in options.sets or (CLASS_SETS if LOSSES[loss].signs else SETS):
@@ -34,6 +39,13 @@ def main() -> None:
         print(f"\n**{name}** ({rows:,} x {features:,}"
               + (f", {chosen.targets.shape[1]} classes" if chosen.targets.shape[1] > 1 else "")
               + f"; {chosen.source})\n", flush=True)
+        if options.profile:
+            from bitstep_lab.exactness.times import GOALS, times
+            print("| | " + " | ".join(f"{goal:g}" for goal in GOALS) + " | |")
+            print("| --- |" + " --- |" * (len(GOALS) + 1))
+            for curve in times(chosen, [profile(one) for one in options.profile]):
+                print(time_line(curve, GOALS), flush=True)
+            continue
         print("| | " + " | ".join(map(str, MARKS)) + f" | epochs to {GOAL:g} | |")
         print("| --- |" + " --- |" * (len(MARKS) + 2))
         for curve in curves(chosen):
@@ -46,6 +58,13 @@ def line(curve: Curve) -> str:
     goal = curve.goal()
     last = f"{goal:.2f}" if np.isfinite(goal) else "-"
     return f"| {curve.name} | {' | '.join(cells)} | {last} | {curve.choice} |"
+
+
+def time_line(curve: Curve, goals: Sequence[float]) -> str:
+    """A row of the table of times."""
+    found = [curve.goal(goal) for goal in goals]
+    cells = [duration(seconds) if np.isfinite(seconds) else "-" for seconds in found]
+    return f"| {curve.name} | {' | '.join(cells)} | {curve.choice} |"
 
 
 def _number(value: float) -> str:

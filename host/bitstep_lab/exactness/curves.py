@@ -25,6 +25,7 @@ from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import centred_step
 from bitstep.training.train import train_model
+from bitstep.training.trained import TrainedModel
 from bitstep_lab.exactness import floats
 from bitstep_lab.exactness.problems import Problem
 
@@ -92,7 +93,8 @@ def curves(problem: Problem, *, float_baselines: bool = True) -> Iterator[Curve]
             yield best_saga(problem)
 
 
-def _outputs(problem: Problem, rows: QuantizedRows | WovenRows) -> list[QuantizedDataset]:
+def labelled(problem: Problem, rows: QuantizedRows | WovenRows) -> list[QuantizedDataset]:
+    """Quantized rows with the labels of each output."""
     return [QuantizedDataset(rows, quantize_labels(column, rows.n_rows) if problem.regression
                              else sign_labels(column)) for column in problem.targets.T]
 
@@ -103,7 +105,7 @@ def _objective(problem: Problem) -> Objective:
 
 def centred(problem: Problem, rows: WovenRows, name: str, planes: Sequence[int]) -> Curve:
     """Bit-centred training with default step, until far below the goal."""
-    outputs, objective = _outputs(problem, rows), _objective(problem)
+    outputs, objective = labelled(problem, rows), _objective(problem)
     config = pipeline_of(rows, objective)
     kind = BitCentredRun if objective.rule.quadratic else SmoothRun
     found: list[list[np.ndarray]] = []
@@ -125,7 +127,7 @@ def centred(problem: Problem, rows: WovenRows, name: str, planes: Sequence[int])
 
 def schedule(problem: Problem, rows: WovenRows) -> Curve:
     """SGD whose planes are chosen as it goes, with the automatic step."""
-    outputs, objective = _outputs(problem, rows), _objective(problem)
+    outputs, objective = labelled(problem, rows), _objective(problem)
     training = resolve_training(rows, objective, epochs=FLOAT_EPOCHS, planes="auto")
     config = pipeline_of(rows, objective)
     with open_device(default_device(), config) as device:
@@ -134,7 +136,7 @@ def schedule(problem: Problem, rows: WovenRows) -> Curve:
     layout = WovenLayout(rows.n_features)
     plane = layout.bytes_read(rows.n_rows, 1)
     return Curve("SGD, planes auto", plane * model.planes.cumsum(axis=0).mean(axis=1)
-                 / _float_bytes(problem), problem.excess(_models(model)))
+                 / _float_bytes(problem), problem.excess(models_of(model)))
 
 
 def fixed(problem: Problem, bits: int) -> Curve:
@@ -147,18 +149,18 @@ def fixed(problem: Problem, bits: int) -> Curve:
     training = resolve_training(rows, objective, epochs=FLOAT_EPOCHS)
     config = pipeline_of(rows, objective)
     with open_device(default_device(), config) as device:
-        model = train_model(_outputs(problem, rows), device, config, objective, training)
+        model = train_model(labelled(problem, rows), device, config, objective, training)
     epoch = rows.packed[0].nbytes / _float_bytes(problem)
     return Curve(f"SGD, {bits} bits", epoch * np.arange(1, FLOAT_EPOCHS + 1),
-                 problem.excess(_models(model)))
+                 problem.excess(models_of(model)))
 
 
 def best_sgd(problem: Problem) -> Curve:
     """Float SGD, of all steps and schedules that with the least distance after 20 epochs."""
     found = []
-    for step in floats.STEPS:
+    for step in _steps(problem):
         for decay in (False, True):
-            models = floats.sgd(problem.design, problem.targets, step / _bend(problem),
+            models = floats.sgd(problem.design, problem.targets, step / step_unit(problem),
                                 decay=decay, epochs=FLOAT_EPOCHS, loss=problem.loss,
                                 l2=problem.l2)
             excess = problem.excess(models)
@@ -170,9 +172,9 @@ def best_sgd(problem: Problem) -> Curve:
 def best_svrg(problem: Problem) -> Curve:
     """Float SVRG, of all steps and passes that which reaches the goal first."""
     found = []
-    for step in floats.STEPS:
+    for step in _steps(problem):
         for inner in floats.INNER:
-            models = floats.svrg(problem.design, problem.targets, step / _bend(problem),
+            models = floats.svrg(problem.design, problem.targets, step / step_unit(problem),
                                  inner=inner, epochs=SVRG_EPOCHS, loss=problem.loss,
                                  l2=problem.l2)
             found.append(Curve("float SVRG", (1.0 + inner) * np.arange(1, len(models) + 1),
@@ -186,9 +188,9 @@ def best_saga(problem: Problem) -> Curve:
     # The derivative of every row is read and written, too.
     epoch = 1 + 2 / problem.features.shape[1]
     return _first([Curve("float SAGA", epoch * np.arange(1, SVRG_EPOCHS + 1), problem.excess(
-        floats.saga(problem.design, problem.targets, step / _bend(problem), epochs=SVRG_EPOCHS,
+        floats.saga(problem.design, problem.targets, step / step_unit(problem), epochs=SVRG_EPOCHS,
                     loss=problem.loss, l2=problem.l2)), f"step {step:g} / {_norm(problem)}")
-        for step in floats.STEPS])
+        for step in _steps(problem)])
 
 
 def _first(found: list[Curve]) -> Curve:
@@ -196,16 +198,21 @@ def _first(found: list[Curve]) -> Curve:
     return min(found, key=lambda curve: (curve.goal(), np.nan_to_num(curve.at(20), nan=np.inf)))
 
 
+def _steps(problem: Problem) -> tuple[float, ...]:
+    return floats.STEPS if LOSSES[problem.loss].quadratic else floats.CLASS_STEPS
+
+
 def _norm(problem: Problem) -> str:
     bend = LOSSES[problem.loss].curvature
     return "R" if bend == 1 else f"({bend:g} R)"
 
 
-def _models(model) -> np.ndarray:
+def models_of(model: TrainedModel) -> np.ndarray:
+    """Weights of scaled features and intercept after every epoch."""
     return np.concatenate([model.weights, model.scaled_intercepts[..., None]], axis=2)
 
 
-def _bend(problem: Problem) -> float:
+def step_unit(problem: Problem) -> float:
     """Curvature of the loss times the mean squared norm of a row."""
     return LOSSES[problem.loss].curvature * float((problem.design ** 2).sum(axis=1).mean())
 

@@ -12,6 +12,7 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 
 STEPS = (1.0, 0.5, 0.25, 0.1, 0.05)     # over the curvature times the mean squared norm of a row
+CLASS_STEPS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.1)      # the same of the losses of classes
 INNER = (1, 2, 4)                       # passes of SVRG for each gradient of all rows
 
 _LEAST_SQUARES, _SQUARED_HINGE = int(Loss.LEAST_SQUARES), int(Loss.SQUARED_HINGE)

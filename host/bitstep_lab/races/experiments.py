@@ -234,8 +234,8 @@ def _end_to_end() -> Iterator[Experiment]:
             title=f"End-to-end quantization, {data}", text=END_TO_END_TEXT, plots=("epochs",),
             epochs=20, batch=16, l2=0.01 if data == "gisette" else 0.0,
             contestants=(FLOAT, *end_to_end(*range(2, 9)), *compensated(*range(2, 9)), *(
-                Pipeline(bits=8, encoding="compensated", **few)
-                for few in ({"model_bits": 2}, {"model_bits": 4}, {"update_bits": 2}))))
+                Pipeline(bits=8, encoding="compensated", model_bits=model_bits, update_bits=bits)
+                for model_bits, bits in ((2, 0), (4, 0), (0, 2)))))
 
 
 def _levels() -> Iterator[Experiment]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from bitstep.data import Dataset, load, split
+from bitstep.data.columns.labels import LAST
 from bitstep.data.dataset import DataError, noisy
-from bitstep.data.label_columns import LAST
 from bitstep.data.sources import BUNDLED, REMOTE, SYNTHETIC, _home, is_named
 from bitstep.data.tables.files import PACKED_SUFFIXES, TEXT_SUFFIXES
 

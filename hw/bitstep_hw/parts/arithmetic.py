@@ -98,19 +98,25 @@ def compress_registered(m, terms, width, *, valid, name):
     parts = [Signal(width, name=f"{name}_{part}", reset_less=True) for part in ("sum", "carry")]
     with when(m, valid):
         m.d.sync += [part.eq(term)
-                     for part, term in zip(parts, compress(terms, width), strict=True)]
+                     for part, term in zip(parts, compress(terms, width, m=m), strict=True)]
     return parts
 
 
-def compress(terms, width):
+def compress(terms, width, *, m=None):
     """Two numbers of ``width`` bits whose sum is that of ``terms`` modulo 2^width, without a carry
-    chain: carry-save addition.
+    chain: carry-save addition. With a module ``m`` each step has signals of its own, or the
+    expressions of many terms repeat each other.
     """
     terms = [extend(term, width) for term in (*terms, *[C(0)] * (2 - len(terms)))]
     while len(terms) > 2:
         a, b, c, *others = terms
         # The newest terms last, so that the tree is as flat as it can be.
-        terms = [*others, a ^ b ^ c, (((a & b) | (a & c) | (b & c)) << 1)[:width]]
+        parts = [a ^ b ^ c, (((a & b) | (a & c) | (b & c)) << 1)[:width]]
+        if m is not None:
+            steps = [Signal(width, name="compressed") for _ in parts]
+            m.d.comb += [step.eq(part) for step, part in zip(steps, parts, strict=True)]
+            parts = steps
+        terms = [*others, *parts]
     return terms
 
 

@@ -35,6 +35,10 @@ def level_product(m, config, a, b, *, valid, name):
     """
     if config.row_format != "float32" and level_product_stages(config) == 1:
         return _register(m, a * b, valid, name)
+    if config.row_format == "woven":
+        # As wide as a multiplier block, which has both registers of its own.
+        product = _register(m, a * b, valid, f"{name}_exact")
+        return _register(m, product, delay_enable(m, valid, 1, name=f"{name}_valid"), name)
     if config.row_format != "float32":
         # Two narrow products of lookup tables: multiplier blocks are few, and far away.
         low = _register(m, a * b[:_PIECE], valid, f"{name}_low")

@@ -181,9 +181,8 @@ class Pipeline(wiring.Component):
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
         level, square = Signal(FLOAT_GUARD + 1), Signal.like(correlator.intercept_square)
         one = self.run.intercept_level[:self.config.intercept_width]
-        fraction = FLOAT_GUARD if self.config.row_format == "float32" else 0
-        m.d.comb += level.eq(one << fraction)
-        m.d.sync += square.eq((one if self.config.row_format == "woven" else one[:7]) * level)
+        m.d.comb += level.eq(one << (FLOAT_GUARD if self.config.row_format == "float32" else 0))
+        m.d.sync += square.eq(one * level)
         m.d.comb += [
             correlator.valid.eq(slot.valid), correlator.first.eq(slot.first),
             correlator.last.eq(slot.last), correlator.skip.eq(slot.skip),

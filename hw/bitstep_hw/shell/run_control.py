@@ -104,10 +104,9 @@ class RunControl(wiring.Component):
                          table_ready.eq(to_tables & self.o_tables.ready)]
         m.d.comb += [
             check.registers.eq(self.registers), check.start.eq(self.start & ~self.busy),
-            self.row_beats.eq(check.row_beats), self.model_beats.eq(check.model_beats),
-            self.level_tables_beats.eq(check.level_tables_beats),
-            self.corrects.eq(check.corrects),
-            *(getattr(self, name).eq(getattr(check, name)) for name in woven_sizes(self.config)),
+            *(getattr(self, name).eq(getattr(check, name)) for name in (
+                "row_beats", "model_beats", "level_tables_beats", "corrects",
+                *woven_sizes(self.config))),
             *(getattr(self.run, name).eq(self.registers[name])
               for name in self.run.signature.members),
             self.o_labels.payload.eq(self.i.payload), self.o_model.payload.eq(self.i.payload),

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bitstep.pipeline.boards import XC7Z020
-from bitstep.pipeline.config import MAX_TABLE_BITS, ROW_FORMATS, PipelineConfig
+from bitstep.pipeline.config import MAX_TABLE_BITS, ROW_FORMATS, WOVEN, PipelineConfig
 from bitstep_hw.top import to_verilog
 from bitstep_sim.reports.markdown import print_header, print_row
 
@@ -122,8 +122,8 @@ def main() -> int:
     parser.add_argument("--bus-width", type=int, default=64, help="bits of a beat (%(default)s)")
     parser.add_argument("--bits", type=int, nargs="+", default=[1, 2, 4, 8],
                         help="stored bits per value (%(default)s)")
-    parser.add_argument("--row-format", choices=ROW_FORMATS, default="one_level",
-                        help="(%(default)s)")
+    parser.add_argument("--row-format", choices=(*ROW_FORMATS, WOVEN), default="one_level",
+                        help="(%(default)s); woven rows have 16 bits")
     parser.add_argument("--options", action="store_true",
                         help="one pipeline for each option, of the first number of bits")
     parser.add_argument("--models", type=int, nargs="+", metavar="N",

@@ -4,15 +4,18 @@ Details of each reader and check are tested beside them; the simulated board's p
 tests/sim/test_bad_input.py.
 """
 
+import contextlib
 import dataclasses
 import gzip
 import io
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
-from bitstep.cli import main
+from bitstep.cli import build_parser, main
+from bitstep.cli.words import in_options
 from bitstep.quantization import load_quantized, save_quantized
 from bitstep.training.model_file import load_model
 
@@ -42,9 +45,9 @@ def fails(capsys, *arguments):
 
 BAD_FILES = {
     # Malformed and ragged
-    "text.csv": (b"1,2,3\n1,x,3\n", "line 2, column 2: found 'x'; every field must be a finite"),
+    "text.csv": (b"1,2,3\n1,x,3\n", "line 2, column 2: found 'x'; every feature must be a finite"),
     "ragged.csv": (b"1,2,3\n1,2\n4,5,6\n", "line 2: found 2 columns; every row must have 3"),
-    "binary.csv": (bytes(range(256)) * 9, "line 1: found one column; a row must have a label"),
+    "binary.csv": (bytes(range(256)) * 9, "line 1: found bytes that are no text in UTF-8"),
     "cut.csv.gz": (gzip.compress(b"1,2,3\n" * 999)[:-9], "must be a whole .gz file; copy or"),
     "text.svm": (b"1 1:2\n1 1:x\n", "line 2: found '1:x'; a line must be a label followed by"),
     "order.svm": (b"1 2:1 1:2\n", "found '1:2'; the indices of a line must increase"),
@@ -57,15 +60,15 @@ BAD_FILES = {
     "length.npz": (archive(X=ROWS, y=TARGETS[:4]), "labels must be float64 of shape (30,), one a"),
     "words.npz": (archive(X=ROWS, y=np.full(30, "a")), "y must hold numbers in shape (rows,)"),
     # NaN and infinity
-    "nan.csv": (b"1,2,3\n1,nan,3\n", "line 2, column 2: found 'nan'; every field must be a"),
-    "infinite.csv": (b"1,2,inf\n", "line 1, column 3: found 'inf'; every field must be a"),
+    "nan.csv": (b"1,2,3\n1,nan,3\n", "line 2, column 2: found 'nan'; every feature must be a"),
+    "infinite.csv": (b"1,2,inf\n", "line 1, column 3: found 'inf'; every label must be a"),
     "nan.svm": (b"1 1:1\n1 1:nan\n", "line 2: found '1:nan'; values must be finite; remove the"),
     "infinite.svm": (b"1 1:1e999\n", "line 1: found '1:1e999'; values must be finite in 64-bit"),
     "nan.npz": (archive(X=[[1, 2], [3, np.nan]], y=[1.0, 2]), "not nan (row 1, column 1, counted"),
     "infinite.npz": (archive(X=[[1.0], [3.0]], y=[1.0, np.inf]), "labels must be finite, not inf"),
     # Zero rows
     "empty.csv": (b"", "the file has no rows; each line must hold numbers"),
-    "head.csv": (b"a,b,label\n", "the file has no rows; each line must hold numbers"),
+    "head.csv": (b"a,b,label\n", "the file has no rows below the line of names"),
     "empty.svm": (b"# nothing\n\n", "the file has no rows; each line must hold a label"),
     "empty.npz": (archive(X=ROWS[:0], y=TARGETS[:0]), "the file has no rows; X must have at least"),
     # Too many features
@@ -193,7 +196,7 @@ def test_model_of_another_configuration(tmp_path, capsys):
     (tmp_path / "narrow.npz").write_bytes(archive(X=ROWS[:, :2], y=TARGETS))
     assert main(["train", data, "--device", "golden", "--out", model]) == 0
     assert load_model(model).n_features == 3
-    assert "trained on 3 features, the data have 2: use the data set" in fails(
+    assert "trained on 3 features, the data have 2: use the data set it was trained for" in fails(
         capsys, "predict", model, tmp_path / "narrow.npz")
     for options, has in ((["--bits", "3"], "3 bits compensated"),
                          (["--encoding", "double"], "4 bits double")):
@@ -228,7 +231,7 @@ def test_step_that_saturates_with_another_loss(tmp_path, capsys, model):
 
 @pytest.mark.parametrize("options, message", [
     (["--step", 300], "left the number range in epoch 1: a weight or the intercept. Choose a"),
-    (["--step", 300], "a smaller step, or a larger model_range if the model itself is large"),
+    (["--step", 300], "a smaller step, or a larger --model-range if the model itself is large"),
     (["--step", 300], "(the first step was 300, try --step 75 or --step auto)"),
     (["--step", 300, "--bits", 2], "try --step 75 or --step auto or more --bits)"),
     (["--model-range", 0.01], "left the number range in epoch 1: a weight or the intercept")])
@@ -261,3 +264,24 @@ def test_training_that_diverges_without_saturation(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "the training loss is 2819.56, but predicting the labels' mean has 25.4569; " in error
     assert error.endswith("the first step was 1, try --step 0.25 or --step auto\n")
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--box", "1e-12"], "the least weight of this --model-range, not 1e-12"),
+    (["--box", "1e-12"], "error: --box must be at least 4.18549e-06"),
+    (["--model-range", "1e-12"], "or a larger --model-range if the model itself is large"),
+    (["--train-rows", "5000"], "--train-rows must be from 1 to 442"),
+    (["--bits", "1", "--encoding", "double-symmetric"], "error: --bits must be an integer from 2"),
+    (["--early-stopping", "--train-rows", "1"], "error: --early-stopping holds rows out")])
+def test_messages_speak_of_options(capsys, options, message):
+    with contextlib.suppress(SystemExit):       # of wrong use
+        assert main(["train", "diabetes", "--device", "golden", *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_only_parameters_become_options():
+    parser: Any = build_parser()
+    command = parser._subparsers._group_actions[0].choices["train"]
+    for text in ("/data/train_rows/x.csv: no rows", "'model_range' is none", "fit_intercept=False",
+                 "a box must be", "train_rows.csv", "my_train_rows"):
+        assert in_options(text, command) == text

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bitstep.data import DataError, Dataset, dataset_names, load, split, synthetic
+from bitstep.data import DataError, Dataset, dataset_names, load, open_table, split, synthetic
+from bitstep.data.tables.memory import to_dataset
 
 TEXT = b"1 1:2 2:3\n-1 2:4\n"
 
@@ -80,6 +81,44 @@ def test_broken_file(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=r"set\.\S+: the file cannot be read \(.*copy or create"):
         load(tmp_path / name)
+
+
+@pytest.mark.parametrize("column, place", [(1, 1), ("1", 1), (-2, 1), ("first", 0), ("last", 2)])
+def test_label_column_of_arrays(tmp_path, column, place):
+    table = np.random.default_rng(0).random((20, 3))
+    np.save(tmp_path / "set.npy", table)
+    for dataset in (load(tmp_path / "set.npy", label_column=column),
+                    to_dataset(open_table(tmp_path / "set.npy", label_column=column))):
+        np.testing.assert_array_equal(dataset.labels, table[:, place])
+        np.testing.assert_array_equal(dataset.features, np.delete(table, place, axis=1))
+    with pytest.raises(DataError, match="found 3 columns with no line of names"):
+        load(tmp_path / "set.npy", label_column="age")
+
+
+def test_label_column_of_a_parquet_file(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = {"a": [1.0, 2], "b": [0.5, 1.5], "c": [3.0, 4]}
+    parquet.write_table(arrow.table(columns), tmp_path / "set.parquet")
+    for asked in ("b", 1, "-2"):
+        dataset = load(tmp_path / "set.parquet", label_column=asked)
+        assert dataset.labels.tolist() == [0.5, 1.5]
+        assert dataset.feature_names == ("a", "c")
+
+
+def test_names_are_no_regression(tmp_path):
+    (tmp_path / "set.csv").write_text("1,no\n2,yes\n")
+    assert load(tmp_path / "set.csv").task == "classification"
+    with pytest.raises(DataError, match=r"labels are names \(no, yes\), not 'regression'"):
+        load(tmp_path / "set.csv", task="regression")
+
+
+def test_noisy():
+    dataset, same = load("noisy-3"), to_dataset(open_table("noisy-3"))
+    assert dataset.features.shape == (10_000, 3)
+    best = np.linalg.lstsq(dataset.features, dataset.labels, rcond=None)[0]
+    assert (dataset.labels - dataset.features @ best).std() == pytest.approx(0.5, rel=0.05)
+    np.testing.assert_array_equal(dataset.labels, same.labels)
 
 
 def test_task_of_a_file(tmp_path):

@@ -14,10 +14,11 @@ from bitstep.golden.sigmoid import FINE_ERROR_BOUND, fine_sigmoid
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
+from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.memory import pack_codes, pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import DeviceError
-from bitstep.pipeline.woven import has_derivatives, middle_levels, unweave, weave
+from bitstep.pipeline.woven import middle_levels, unweave, weave
 from bitstep.training.stepping import step_mantissa
 
 needs_cpu = pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="needs numba")
@@ -165,6 +166,7 @@ def test_derivatives_by_hand():
         model=np.array([1 << 24], np.int32))
     # 1 counts 2^(40 - 14) = 2^26 at 2 planes, and z = 3 * 2^24: l' = 1 + 3/4, so d = 1.75 * 2^16.
     found = gradient(job, 2)
+    assert found.derivatives is not None
     assert unpack_labels(found.derivatives, LabelFormat.INT32, 1).tolist() == [2 * 7 * (1 << 14)]
     # With all planes it is (2^17 - 1) 2^24; times 2^-32 that is 511.996, rounded up by the dither.
     assert found.words.tolist() == [512 * ((1 << 16) - 1)]

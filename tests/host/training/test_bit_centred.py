@@ -134,6 +134,32 @@ def test_tol_ends_it():
     assert gradients[-1] < gradients[0] < 1
 
 
+def test_corrections_of_the_inner_passes():
+    """What a correction adds: what rounding took from a column's variance, the ridge, the slope."""
+    rng, jobs, l2 = np.random.default_rng(0), [], 0.25
+    features = rng.uniform(-1, 1, (300, 3))
+    features[:, 0] = rng.uniform(0.1, 0.4, 300)     # in one cell of 2 bits
+    features[:, 2] = 0.15 * rng.standard_normal(300)
+    features[:2] = [[-1.0] * 3, [1.0] * 3]
+    rows = weave_rows(features)
+    data = QuantizedDataset(rows, quantize_labels(rng.standard_normal(300), 300))
+    run = BitCentredRun(data, open_device("golden", rows.config), rows.config, Objective(l2=l2),
+                        BitCentred(planes=[2], step=0.1))
+    train = run.device.train
+    run.device.train = lambda job, **options: (jobs.append(job), train(job, **options))[1]
+    run.begin(2)
+    run.inner_passes(2)
+    lost = np.minimum(rows.excess[1], 0) - l2
+    assert (rows.excess[1] < 0).any()
+    assert (rows.excess[1] > 0).any()
+    shares = jobs[0].coefficients / lost
+    np.testing.assert_allclose(shares, shares[0], rtol=1e-3)
+    slopes = np.append(jobs[0].constants, jobs[0].constant_intercept) / -run.slope
+    np.testing.assert_allclose(slopes, slopes[0], rtol=1e-3)
+    unit = 0.1 * 1.25 * 300 * np.abs(run.slope).max() / 2 ** 31     # of a word of the offset
+    np.testing.assert_allclose(slopes[0] * unit * 2 ** 18, shares[0], rtol=1e-3)
+
+
 def test_bytes_of_an_outer_step():
     data = make()               # 300 rows of 6 features: 8 bits a row and plane, in 64-byte beats
     model = fit(data, epochs=3)
@@ -155,6 +181,27 @@ def test_outputs_of_classes():
         assert excess(data, model.weights[-1, number], model.scaled_intercepts[-1, number]) < 1e-6
     assert model.planes is not None
     assert set(model.planes[0]) == {4}
+
+
+def test_an_output_that_has_stopped_reads_nothing():
+    rng = np.random.default_rng(0)
+    rows = weave_rows(rng.standard_normal((120, 4)))
+    outputs = [QuantizedDataset(rows, sign_labels(signs)) for signs in (
+        np.ones(120), rng.choice([-1.0, 1.0], 120))]
+    objective = Objective()
+    training = resolve_training(rows, objective, epochs=9, solver="bit-centred", planes=4, tol=1e-4)
+    config = pipeline_of(rows, objective)
+    with open_device("golden", config) as device:
+        both = train_model(outputs, device, config, objective, training)
+        apart = [train_model([one], device, config, objective, training) for one in outputs]
+    first, second = (one.epochs_done for one in apart)
+    assert first < second == both.epochs_done
+    assert both.planes is not None
+    assert both.planes.T.tolist() == [[4] * first + [0] * (second - first), [4] * second]
+    assert both.bytes_read is not None
+    assert both.bytes_read.sum() == sum(one.counters["beats"] or 0 for one in apart) * 8
+    for number, one in enumerate(apart):
+        np.testing.assert_array_equal(both.weights[-1, number], one.weights[-1, 0])
 
 
 def test_interrupted_training_keeps_its_steps():
@@ -186,7 +233,7 @@ def test_interrupted_training_keeps_its_steps():
 
 
 def test_a_step_that_no_room_can_hold_is_an_error(monkeypatch):
-    monkeypatch.setattr("bitstep.training.centred_passes.MAX_TRIES", 2)
+    monkeypatch.setattr("bitstep.training.centred_run.MAX_TRIES", 2)
     with pytest.raises(SaturationError, match="left the number range"):
         fit(make(), step=40.0)
 
@@ -217,7 +264,7 @@ def test_devices_without_bit_planes_refuse():
     config = make(30, 2).rows.config
     with pytest.raises(DeviceError, match="Device 'uart' has no pipeline for woven rows"):
         open_device("uart", config, port="/dev/null")
-    with pytest.raises(DeviceError, match="has no pipeline for woven rows"):
+    with pytest.raises(DeviceError, match="sums no gradient of all rows"):
         UartDevice.gradient(object.__new__(UartDevice), None)   # type: ignore[arg-type]
 
 

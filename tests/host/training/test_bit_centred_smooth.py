@@ -1,5 +1,7 @@
 """Bit-centred training of the logistic loss and the squared hinge."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.host.fakes import DEVICES
@@ -10,8 +12,11 @@ from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
 from bitstep.training import bit_centred_smooth
+from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import BitCentred
+from bitstep.training.checkpoint import Checkpoint, load_checkpoint
+from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
@@ -22,7 +27,7 @@ SOFTWARE = [name for name in ("golden", "cpu") if name in DEVICES]
 SMOOTH = [Loss.LOGISTIC, Loss.SQUARED_HINGE]
 
 
-def make(n_rows=300, n_features=6, seed=0, noise=1.0):
+def make(n_rows=300, n_features=6, seed=0, noise=1.0) -> Any:
     rng = np.random.default_rng(seed)
     features = rng.standard_normal((n_rows, n_features)) @ rng.standard_normal((n_features,) * 2)
     margins = features @ rng.standard_normal(n_features)
@@ -69,7 +74,7 @@ def excess(data, loss, l2, weights, intercept):
     return value(np.append(weights, intercept)) / least(data, loss, l2) - 1
 
 
-def fit(data, loss, l2, device=None, epochs=25, planes=4, **options):
+def fit(data, loss, l2, device=None, epochs=25, planes: Any = 4, **options):
     objective = Objective(loss=loss, l2=l2)
     training = resolve_training(data.rows, objective, epochs=epochs, solver="bit-centred",
                                 planes=planes, **options)
@@ -260,9 +265,76 @@ def test_states_go_on_bit_for_bit():
         for numbers, arrays in states:
             again = SmoothRun(data, device, config, objective, choice)
             again.restore(numbers, arrays)
+            assert again.kept()[0] == numbers
             assert all(again.steps())
             for one, other in zip(again.found, whole.found, strict=True):
                 np.testing.assert_array_equal(one.weights, other.weights)
                 assert (one.intercept, one.gradient, one.bytes_read, one.planes) == (
                     other.intercept, other.gradient, other.bytes_read, other.planes)
             assert again.kept()[0] == states[-1][0]
+
+
+@pytest.mark.parametrize("kind, loss", [(SmoothRun, Loss.LOGISTIC),
+                                        (BitCentredRun, Loss.LEAST_SQUARES)])
+def test_every_pass_has_a_dither_of_its_own(kind, loss):
+    data, keys = make(40, 2), []
+    objective = Objective(loss=loss, l2=1e-2)
+    config = pipeline_of(data.rows, objective)
+    with open_device(default_device(), config) as device:
+        gradient, train = device.gradient, device.train
+        device.gradient = lambda job, **options: (
+            keys.extend(one.key for one in job.epochs), gradient(job, **options))[1]
+        device.train = lambda job, **options: (
+            keys.extend(one.key for one in job.epochs), train(job, **options))[1]
+        list(kind(data, device, config, objective,
+                  BitCentred(planes=[4] * 3, step=centred_step(data.rows, loss))).steps())
+    assert len(keys) >= 4 + 3 * 2
+    assert len(set(keys)) == len(keys)
+
+
+def test_every_number_is_kept():
+    data = make(20, 2)
+    one, other = (SmoothRun(data, None, data.rows.config, Objective(),  # type: ignore[arg-type]
+                            BitCentred(planes=[4], step=1.0)) for _ in range(2))
+    names = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled", "room")
+    for value, name in enumerate(names, start=3):
+        setattr(one, name, value)
+    other.restore(*one.kept())
+    assert [getattr(other, name) for name in names] == list(range(3, 12))
+
+
+def test_what_is_kept_is_not_trained_again(tmp_path):
+    """Of two outputs that were stopped within the second: passes of the steps that are left."""
+    loss = Loss.LOGISTIC
+    first = make(90, 3, seed=9)
+    outputs = [first, QuantizedDataset(first.rows, sign_labels(-first.labels.part(0, 90)))]
+    objective, counts = Objective(loss=loss, l2=1e-2), []
+    training = resolve_training(first.rows, objective, epochs=4, solver="bit-centred", planes=4)
+    config = pipeline_of(first.rows, objective)
+
+    def train(writer, on_epoch=None):
+        with open_device(default_device(), config) as device:
+            gradient = device.gradient
+            device.gradient = lambda *job, **options: (
+                counts.append(1), gradient(*job, **options))[1]
+            counts.clear()
+            return train_model(outputs, device, config, objective, training, checkpoint=writer,
+                               on_epoch=on_epoch)
+
+    def stop(done):
+        if done == 6:
+            raise KeyboardInterrupt
+
+    def writer(state):
+        return CheckpointWriter(str(tmp_path / "run.ckpt"), state, pytest.fail)
+
+    whole, passes = train(None), len(counts)
+    assert train(writer(Checkpoint({}, {}, list(training.steps), 2)), stop).interrupted
+    stopped = len(counts)
+    state = load_checkpoint(tmp_path / "run.ckpt")
+    assert (state.epochs_done, state.finished) == (6, False)
+    again = train(writer(state))
+    assert len(counts) == passes - stopped + 1      # one writes the derivatives again
+    np.testing.assert_array_equal(again.weights, whole.weights)
+    np.testing.assert_array_equal(again.bytes_read, whole.bytes_read)
+    assert load_checkpoint(tmp_path / "run.ckpt").finished

@@ -19,7 +19,8 @@ FLOAT = PipelineConfig(bits=32, row_format="float32")
 LEVELS = [PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cycles_per_update)
           for bits, row_format in ((1, "one_level"), (2, "one_level"), (2, "two_levels"),
                                    (4, "one_level"),
-                               (8, "one_level")) for cycles_per_update in (2, 4)]
+                                   (8, "one_level"), (16, "woven"))
+          for cycles_per_update in (2, 4)]
 EXPONENTS = [*range(0, 3), *range(60, 68), *range(90, 128)]
 
 
@@ -136,7 +137,8 @@ def test_registers_move_with_valid_alone():
 
 @pytest.mark.parametrize("config", LEVELS, ids=lambda config: config.name)
 def test_levels(config):
-    rng, limit = random.Random(config.name), config.level_limit
+    limit = min(config.level_limit, (1 << config.level_width - 1) - 1)
+    rng = random.Random(config.name)
     levels = [rng.randint(-limit, limit) for _ in range(200)] + [-limit, limit, 0]
     values = [signed_number(rng, MODEL_WIDTH + 1) for _ in levels]
     pairs = list(zip(levels, values, strict=True))

@@ -1,35 +1,8 @@
-"""Memory that ports share, and the address channel of a port, cycle by cycle."""
+"""Address channel of a port, cycle by cycle."""
 
 from collections import deque
 
 from bitstep.cycles.shape import BURST
-from bitstep.cycles.streams.memory import Memory
-
-_UNLIMITED = 1 << 20    # bytes per cycle, more than all ports move
-
-
-class SharedMemory:
-    """Latency, and bandwidth that all ports share: in a cycle that begins with little debt every
-    port may move a beat, which is put on the debt.
-    """
-
-    def __init__(self, memory: Memory):
-        self.latency = memory.latency
-        self.rate = memory.bytes_per_cycle or _UNLIMITED
-        self.debt = -2 * self.rate      # what two idle cycles save is kept
-        self.available = True
-
-    def tick(self):
-        """Begin a cycle."""
-        rate, debt = self.rate, self.debt
-        self.debt = debt = debt - rate if debt > -rate else -2 * rate
-        self.available = debt < rate
-
-    def pass_idle(self, cycles):
-        """Pass so many cycles without a beat."""
-        while cycles and self.debt > -2 * self.rate:
-            self.tick()
-            cycles -= 1
 
 
 class Address:

@@ -4,8 +4,8 @@ from collections import deque
 
 from bitstep.cycles.shape import BURST, WORD_BYTES, Shape
 from bitstep.cycles.streams.blocks import aux_blocks, row_blocks
-from bitstep.cycles.streams.bus import Address, SharedMemory
-from bitstep.cycles.streams.memory import Memory
+from bitstep.cycles.streams.bus import Address
+from bitstep.cycles.streams.memory import Memory, SharedMemory
 from bitstep.cycles.streams.reader import Reader
 from bitstep.cycles.streams.stages import Direct, Held, Queue, Register
 from bitstep.cycles.streams.writer import Writer

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 # Up to this latency the readers' queues cover every wait but the first (docs/pipeline.md).
 _COVERED_LATENCY = 32
 _AUX_BYTES = 8          # of a beat of each of the three buses but that of the rows
+_UNLIMITED = 1 << 20    # bytes per cycle, more than all ports move
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,27 @@ class Memory:
         peak = beat_bytes + 3 * _AUX_BYTES      # of all buses, in one cycle
         return self.latency <= _COVERED_LATENCY and (
             self.bytes_per_cycle is None or self.bytes_per_cycle >= peak)
+
+
+class SharedMemory:
+    """Latency, and bandwidth that all ports share: in a cycle that begins with little debt every
+    port may move a beat, which is put on the debt.
+    """
+
+    def __init__(self, memory: Memory):
+        self.latency = memory.latency
+        self.rate = memory.bytes_per_cycle or _UNLIMITED
+        self.debt = -2 * self.rate      # what two idle cycles save is kept
+        self.available = True
+
+    def tick(self):
+        """Begin a cycle."""
+        rate, debt = self.rate, self.debt
+        self.debt = debt = debt - rate if debt > -rate else -2 * rate
+        self.available = debt < rate
+
+    def pass_idle(self, cycles):
+        """Pass so many cycles without a beat."""
+        while cycles and self.debt > -2 * self.rate:
+            self.tick()
+            cycles -= 1

@@ -3,7 +3,8 @@
 from collections import deque
 
 from bitstep.cycles.shape import WORD_BYTES, Shape
-from bitstep.cycles.streams.bus import Address, SharedMemory
+from bitstep.cycles.streams.bus import Address
+from bitstep.cycles.streams.memory import SharedMemory
 
 
 class Writer:

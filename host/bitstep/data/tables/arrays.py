@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 import numpy as np
 
+from bitstep.data.columns.labels import LAST, label_position
 from bitstep.data.dataset import DataError
-from bitstep.data.label_columns import LAST, label_position
 from bitstep.data.npz import COMPRESSED, StoredArray, find_arrays, read_array_header
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table, row_ranges
 
@@ -106,7 +106,7 @@ class ArrayTable(Table):
     ----------
     path : Path
     label_column : str or int
-        See :func:`bitstep.data.label_columns.label_position`; of a ``.npy`` file.
+        See :func:`bitstep.data.columns.labels.label_position`; of a ``.npy`` file.
     task : str or None
         See :class:`bitstep.data.tables.table.Table`.
 

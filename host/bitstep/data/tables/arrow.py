@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.columns.labels import LAST, label_position
 from bitstep.data.dataset import DataError
-from bitstep.data.label_columns import LAST, label_position
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table
 
 ARROW_SUFFIXES = (".parquet", ".arrow", ".feather")
@@ -27,7 +27,7 @@ class ArrowTable(Table):
     ----------
     path : Path
     label_column : str or int
-        See :func:`bitstep.data.label_columns.label_position`.
+        See :func:`bitstep.data.columns.labels.label_position`.
     task : str or None
         See :class:`bitstep.data.tables.table.Table`.
 

@@ -6,9 +6,9 @@ import lzma
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bitstep.data.csv_text import CSV_SUFFIXES, CsvSet, read_csv
+from bitstep.data.columns.labels import LAST
+from bitstep.data.columns.text import CSV_SUFFIXES, CsvSet, read_csv
 from bitstep.data.dataset import DataError, Dataset
-from bitstep.data.label_columns import LAST
 from bitstep.data.libsvm import read_libsvm
 from bitstep.data.tables.arrays import ArrayTable
 from bitstep.data.tables.arrow import ARROW_SUFFIXES, ArrowTable

@@ -7,8 +7,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bitstep.data.csv_text import count_csv_rows, csv_rows
-from bitstep.data.label_columns import LAST, TextLabels
+from bitstep.data.columns.labels import LAST, TextLabels
+from bitstep.data.columns.text import count_csv_rows, csv_rows
 from bitstep.data.libsvm import (
     SparseRows,
     checked_width,
@@ -50,12 +50,12 @@ class TextTable(Table):
 
 
 class CsvTable(TextTable):
-    """Rows of a text of columns; see :func:`bitstep.data.csv_text.read_csv`.
+    """Rows of a text of columns; see :func:`bitstep.data.columns.text.read_csv`.
 
     Parameters
     ----------
     label_column : str or int
-        See :func:`bitstep.data.label_columns.label_position`.
+        See :func:`bitstep.data.columns.labels.label_position`.
     """
 
     def __init__(self, *arguments: Any, label_column: str | int = LAST):

@@ -47,10 +47,11 @@ class Intercept(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         slot_1, slot_2 = self.slot_1, self.slot_2
-        updated = Signal(signed(UPDATE_WIDTH + self.config.intercept_width + 2))
+        width = UPDATE_WIDTH + self.config.intercept_width + 1      # of the product
+        updated = Signal(signed(width + 1))
         frozen = Signal(signed(MODEL_WIDTH), reset_less=True)
         delta = multiply(m, self.update, self.level, stages=self.config.product_stages,
-                         valid=None, name="delta", width=UPDATE_WIDTH + self.config.intercept_width + 1)
+                         valid=None, name="delta", width=width)
         m.d.comb += updated.eq(self.word - delta)
         m.d.sync += self.overflow.eq(0)
         with m.If(slot_1.valid & slot_1.first):

@@ -164,6 +164,12 @@ class TextLabels:
 
     def _values(self, fields, lines, column):
         """Labels that are numbers."""
+        try:
+            values = np.array(list(map(float, fields)))
+            if np.isfinite(values).all() and not any(map(_has_underscore, fields)):
+                return values
+        except ValueError:
+            pass
         found = [is_number(field) for field in fields]
         for at, value in enumerate(found):
             if value is None or not np.isfinite(value):
@@ -182,5 +188,9 @@ def is_number(field: str | bytes) -> float | None:
         value = float(field)
     except ValueError:
         return None
-    # float() takes 1_000, nobody else does.
-    return None if ("_" in field if isinstance(field, str) else b"_" in field) else value
+    return None if _has_underscore(field) else value
+
+
+def _has_underscore(field: str | bytes) -> bool:
+    """True for what float() takes, as 1_000, and nobody else does."""
+    return "_" in field if isinstance(field, str) else b"_" in field

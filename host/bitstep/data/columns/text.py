@@ -8,8 +8,8 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
+from bitstep.data.columns.labels import LAST, TextLabels, is_number, label_position
 from bitstep.data.dataset import DataError
-from bitstep.data.label_columns import LAST, TextLabels, is_number, label_position
 from bitstep.data.text import line_chunks
 
 CSV_SUFFIXES = (".csv", ".tsv")
@@ -69,7 +69,7 @@ def read_csv(file: BinaryIO, path: Path, label_column: str | int = LAST) -> CsvS
     path : Path
         For messages.
     label_column : str or int
-        See :func:`bitstep.data.label_columns.label_position`.
+        See :func:`bitstep.data.columns.labels.label_position`.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def read_csv(file: BinaryIO, path: Path, label_column: str | int = LAST) -> CsvS
     ------
     DataError
         With file and line: a feature that is not a finite number, a label as in
-        :class:`bitstep.data.label_columns.TextLabels`, rows of different lengths, less than two
+        :class:`bitstep.data.columns.labels.TextLabels`, rows of different lengths, less than two
         columns, no rows.
     """
     labels = TextLabels(path)

@@ -1,0 +1,1 @@
+"""Text of columns, and the column of a label."""

@@ -1,0 +1,79 @@
+"""Cycles of woven rows beside pipelines of fixed bits: ``python -m bitstep_sim.reports.woven``.
+
+The cycle model counts them, whose counters are those of the RTL on the simulated board.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+
+from bitstep.cycles import count_epochs
+from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.shapes import label_bytes
+from bitstep.pipeline.woven import WovenLayout
+from bitstep_sim.reports.markdown import print_header, print_row
+
+FEATURES = (24, 64, 256, 1000, 4096)
+
+
+def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: int) -> int:
+    """Cycles of an epoch, with the entry of the table and the model, of rows without corrections.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+    n_features, n_rows : int
+    planes : int
+        Planes of woven rows, 0 for others.
+    """
+    layout = WovenLayout(n_features)
+    shape = (layout.blocks(n_rows), layout.block_bytes) if planes \
+        else (n_rows, config.beats(n_features) * config.beat_bytes)
+    job = TrainingJob(
+        config=config, n_features=n_features, rows=(np.broadcast_to(np.uint8(0), shape),),
+        labels=np.zeros(label_bytes(n_rows, LabelFormat.INT16), np.uint8),
+        label_format=LabelFormat.INT16, label_shift=20, intercept_level=0, batch=1,
+        correction_period=0, coefficients=np.zeros(n_features, np.int32),
+        epochs=(EpochSteps(1, 1, planes=planes),) * 2, model=np.zeros(n_features, np.int32),
+        woven_rows=n_rows if planes else 0)
+    _, ends = count_epochs(job)
+    return ends[1] - ends[0]
+
+
+def row_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: int) -> list[float]:
+    """Cycles of a row in the middle of an epoch, and those of a whole epoch by its rows."""
+    rows = WovenLayout(n_features).block_rows
+    some, more = (epoch_cycles(config, n_features, blocks * rows, planes) for blocks in (40, 80))
+    return [(more - some) / (40 * rows),
+            epoch_cycles(config, n_features, n_rows, planes) / n_rows]
+
+
+def main() -> int:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description="Cycles a row of woven rows, by planes, and of "
+                                     "pipelines of as many fixed bits.")
+    parser.add_argument("--bus-width", type=int, default=64, help="bits of a beat (%(default)s)")
+    parser.add_argument("--rows", type=int, default=10_000, help="rows of an epoch (%(default)s)")
+    arguments = parser.parse_args()
+    width = arguments.bus_width
+    woven = PipelineConfig(row_format=WOVEN, bits=16, bus_width=width).with_lookahead()
+    print_header("features, planes, beats a row, slots a row, cycles a row, of an epoch by rows, "
+                 "pipeline of as many bits")
+    for n_features in FEATURES:
+        for planes in (1, 2, 4, 8, 16):
+            row, whole = row_cycles(woven, n_features, arguments.rows, planes)
+            beats = WovenLayout(n_features).row_bits * planes / width
+            fixed = "-"
+            if planes <= 8:
+                config = PipelineConfig(bits=planes, bus_width=width).with_lookahead()
+                fixed = f"{row_cycles(config, n_features, arguments.rows, 0)[0]:.2f}"
+            print_row(n_features, planes, f"{beats:.2f}", woven.beats(n_features), f"{row:.2f}",
+                      f"{whole:.2f}", fixed)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+"""Data as people have them: class names, separators, the label's column, weights of classes."""
+
+import json
+
+import numpy as np
+import pytest
+from command_line import train
+
+from bitstep import LowPrecisionClassifier
+from bitstep.cli import main
+from bitstep.data import load, split
+from bitstep.quantization import load_quantized
+from bitstep.training.model_file import load_model
+
+NAMES = np.array(["zoë", "a b", "M"])
+ROWS = np.random.default_rng(0).standard_normal((90, 3)).round(3)
+KINDS = NAMES[np.digitize(ROWS[:, 0], [-0.4, 0.9])]
+
+
+def write(path, separator=",", label=3, quote="", rows=ROWS, kinds=KINDS):
+    """A file with a line of names, and the label in one of the columns."""
+    lines = [["u", "v", "w"], *[[f"{value:g}" for value in row] for row in rows]]
+    for line, kind in zip(lines, ["kind", *kinds], strict=True):
+        line.insert(label, kind)
+    path.write_text("\n".join(separator.join(f"{quote}{field}{quote}" for field in line)
+                              for line in lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write(tmp_path / "set.csv")
+
+
+def code_of(*arguments):
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as stop:      # wrong use, after a line of usage
+        return stop.code
+
+
+def error_of(capsys, *arguments):
+    """The one line that a command ends with."""
+    capsys.readouterr()
+    assert code_of(*arguments) in (1, 2)
+    lines = capsys.readouterr().err.rstrip("\n").splitlines()
+    assert len(lines) == 1 or lines[0].startswith("usage: ")
+    return lines[-1].partition("error: ")[2]
+
+
+def test_class_names_from_training_to_predictions(table, tmp_path, capsys):
+    model, report, out = (tmp_path / name for name in ("m.npz", "r.json", "p.txt"))
+    assert train(table, "--epochs", 3, "--out", model, "--report", report) == 0
+    assert "Classes: M, a b, zoë\n" in capsys.readouterr().out
+    assert json.loads(report.read_text())["dataset"]["classes"] == sorted(NAMES)
+    assert load_model(model).classes.tolist() == sorted(NAMES)
+    other = write(tmp_path / "other.tsv", "\t", 1, '"', ROWS[:40], KINDS[:40])
+    assert main(["predict", str(model), str(other), "--label-column", "kind", "--out",
+                 str(out)]) == 0
+    predicted = out.read_text(encoding="utf-8").splitlines()
+    right = int((np.array(predicted) == KINDS[:40]).sum())
+    assert right > 20
+    assert f"on 40 rows ({right} of them right)" in capsys.readouterr().out
+    assert main(["info", str(model)]) == 0
+    assert "classes        M, a b, zoë\n" in capsys.readouterr().out
+    assert train(table, "--epochs", 1, "--init", model) == 0
+
+
+@pytest.mark.parametrize("shuffle", ["--shuffle", "--no-shuffle"])
+def test_quantized_class_names(table, tmp_path, capsys, shuffle):
+    packed, first, second = (str(tmp_path / name) for name in ("q.npz", "1.npz", "2.npz"))
+    options = ["--model", "ls-svm", "--train-rows", "70", shuffle]
+    assert main(["quantize", str(table), "--out", packed, *options]) == 0
+    assert set(load_quantized(packed).label_values()) == set(NAMES)
+    assert train(packed, "--model", "ls-svm", "--epochs", 2, "--out", first) == 0
+    assert train(table, "--epochs", 2, "--out", second, *options) == 0
+    one, other = load_model(first), load_model(second)
+    np.testing.assert_array_equal(one.coef, other.coef)
+    assert one.classes.tolist() == other.classes.tolist()
+    assert main(["predict", first, packed]) == 0
+    assert main(["info", packed]) == 0
+    assert "classes          M, a b, zoë\n" in capsys.readouterr().out
+    assert "needs features, but" in error_of(capsys, "train", packed, "--class-weight", "balanced")
+    assert "needs a file of features" in error_of(capsys, "predict", first, packed,
+                                                  "--label-column", "0")
+
+
+def test_label_column_of_every_command(tmp_path, capsys):
+    """A name, or a number from the front or the end; other files have the same rows."""
+    table = str(write(tmp_path / "set.csv", ";", 1))
+    model, packed = str(tmp_path / "m.npz"), str(tmp_path / "q.npz")
+    for asked in ("kind", "1", "-3"):
+        column = ["--label-column", asked]
+        assert train(table, "--epochs", 1, "--out", model, *column) == 0
+        assert main(["quantize", table, "--out", packed, *column]) == 0
+        assert main(["predict", model, table, *column]) == 0
+        assert main(["info", table, *column]) == 0
+        assert load_quantized(packed).n_features == 3
+    assert "4 columns with the names 'u', 'kind', 'v', 'w'" in error_of(
+        capsys, "predict", model, table, "--label-column", "nobody")
+    assert "say so (--label-column 1)" in error_of(capsys, "train", table)
+    assert "say so (--label-column 1)" in error_of(capsys, "quantize", table, "--out", packed)
+
+
+@pytest.mark.parametrize("options, message", [
+    ([], "the data have 4: use the data set it was trained for, and say which column is the label"),
+    (["--label-column", "v"], "the data have 4: use the data set it was trained for"),
+])
+def test_predict_with_other_columns(tmp_path, capsys, options, message):
+    model = str(tmp_path / "m.npz")
+    rows = np.column_stack([ROWS, ROWS[:, 0] > 0])
+    for name, columns in (("three", [0, 1, 2, 3]), ("four", [0, 1, 2, 2, 3])):
+        np.savetxt(tmp_path / f"{name}.csv", rows[:, columns], delimiter=",",
+                   header=",".join("uvwxy"[:len(columns)]), comments="")
+    assert train(tmp_path / "three.csv", "--epochs", 1, "--out", model) == 0
+    assert message in error_of(capsys, "predict", model, tmp_path / "four.csv", *options)
+
+
+def test_names_and_numbers_are_not_mistaken_for_each_other(table, tmp_path, capsys):
+    names, numbers = str(tmp_path / "names.npz"), str(tmp_path / "numbers.npz")
+    coded = write(tmp_path / "coded.csv", kinds=np.where(KINDS == "M", "True", "False"))
+    values = write(tmp_path / "values.csv", kinds=ROWS[:, 0].astype(str))
+    assert train(table, "--epochs", 1, "--out", names) == 0
+    assert train(values, "--epochs", 1, "--out", numbers) == 0
+    assert "classes M, a b, zoë apart, the labels of" in error_of(capsys, "predict", names, coded)
+    assert "are False, True" in error_of(capsys, "predict", names, coded)
+    assert "predicts values, the labels of" in error_of(capsys, "predict", numbers, table)
+    assert "the labels are names (M, a b, zoë), and linreg is" in error_of(
+        capsys, "train", table, "--model", "linreg")
+    assert "the data are those of 2 classes, False, True" in error_of(
+        capsys, "train", coded, "--init", names)
+
+
+def test_class_weights_are_those_of_the_estimator(table, tmp_path):
+    options = {"balanced": "balanced", "a b=2.5,M=0.5": {"a b": 2.5, "M": 0.5}}
+    train_set, _ = split(load(table), 60, seed=4)
+    labels = np.array(sorted(NAMES))[train_set.labels.astype(int)]
+    for asked, weight in options.items():
+        model = tmp_path / "m.npz"
+        assert train(table, "--epochs", 2, "--train-rows", 60, "--seed", 4, "--class-weight", asked,
+                     "--out", model) == 0
+        expected = LowPrecisionClassifier(epochs=2, random_state=4, class_weight=weight)
+        expected.fit(train_set.features, labels)
+        loaded = LowPrecisionClassifier.load(model)
+        np.testing.assert_array_equal(loaded.coef_, expected.coef_)
+        assert loaded.class_weight == weight
+
+
+def test_class_weights_of_numbers_and_resuming(numbers, tmp_path, capsys):
+    state, report = tmp_path / "c.ck", tmp_path / "r.json"
+    options = [numbers[1], "--epochs", 2, "--class-weight", "5=3"]
+    assert train(*options, "--checkpoint", state, "--report", report) == 0
+    counts = np.unique(load(numbers[1]).labels, return_counts=True)[1]
+    found = json.loads(report.read_text())
+    assert found["dataset"]["train_rows"] == counts @ [1, 3]
+    assert found["config"]["class_weight"] == {"5": 3.0}
+    assert train(*options, "--resume", state) == 0
+    assert "--class-weight is 5=2, the checkpoint's 5=3" in error_of(
+        capsys, "train", *options[:-1], "5=2", "--device", "golden", "--resume", state)
+
+
+@pytest.mark.parametrize("weight, message", [
+    ("even", "must be balanced, or each class once with its weight"),
+    ("M=1,M=2", "each class once"), ("=2", "each class once"), ("M=-1", "a number of at least 0"),
+    ("x=2", "--class-weight must name classes of the data, M, a b, zoë, not 'x'"),
+    ("M=0,zoë=0", "must leave at least two classes with a weight above 0, not 1"),
+    ("M=1e-9,zoë=1e-9,a b=1e-9", "must leave at least one row to train on")])
+def test_bad_class_weights(table, capsys, weight, message):
+    assert message in error_of(capsys, "train", table, "--class-weight", weight)
+
+
+def test_class_weights_need_classes(numbers, capsys):
+    assert "is for classes, and" in error_of(capsys, "train", numbers[0], "--class-weight",
+                                             "balanced")
+
+
+def test_bit_centred_says_what_is_wrong(table, capsys):
+    for options, wrong in ((["--model", "svm"], "--model svm"), (["--l1", "0.1"], "--l1 0.1")):
+        assert f"with l2 alone, not for {wrong}; choose --solver sgd" in error_of(
+            capsys, "train", table, "--solver", "bit-centred", *options)
+
+
+def test_synthetic_sets_of_races(capsys):
+    assert train("noisy-4", "--train-rows", 50, "--epochs", 1) == 0
+    assert "noisy-4: linreg, 50 rows of 4 features" in capsys.readouterr().out
+    for name in ("noisy-x", "noisy-0"):
+        assert "did you mean 'noisy-N'?" in error_of(capsys, "train", name)
+
+
+def test_libsvm_files_of_labels_only(tmp_path, capsys):
+    model = str(tmp_path / "m.npz")
+    (tmp_path / "set.svm").write_text("1 1:1 3:2\n-1 2:1\n" * 5)
+    (tmp_path / "wide.svm").write_text("1 1:1 5:2\n-1 2:1\n" * 5)
+    (tmp_path / "labels.svm").write_text("1\n-1\n# 1:1\n" * 5)
+    assert train(tmp_path / "set.svm", "--epochs", 1, "--out", model) == 0
+    for arguments in (["train"], ["predict", model], ["quantize", "--out", tmp_path / "q.npz"]):
+        assert "found labels only: no row has an index:value pair; give" in error_of(
+            capsys, *arguments, tmp_path / "labels.svm")
+    assert "trained on 3 features, the data have at least 5: use the data set" in error_of(
+        capsys, "predict", model, tmp_path / "wide.svm")
+    assert "has 3 features, the data have 5; --init needs" in error_of(
+        capsys, "train", tmp_path / "wide.svm", "--init", model)
+
+
+def test_folder(tmp_path, capsys):
+    for command in ("train", "info"):
+        assert "this is a folder; give a file of data in it" in error_of(capsys, command, tmp_path)

@@ -1,0 +1,64 @@
+# amaranth: UnusedElaboratable=no
+
+import pytest
+from support import put, put_all_of, ticks
+
+from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.woven import WovenLayout
+from bitstep_hw.shell.run_check import RunCheck
+from bitstep_hw.woven.epoch_scale import EpochScale
+from bitstep_sim.testing.harness import simulate
+
+LINEAR = PipelineConfig(row_format=WOVEN, bits=16)
+LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, solver="logistic", cycles_per_update=6)
+
+
+@pytest.mark.parametrize("config, least", [(LINEAR, 0), (LOGISTIC, 13)])
+def test_numbers_of_an_epoch(config, least):
+    """Every number of planes in the entry, at the edges of shift and level."""
+    dut = EpochScale(config=config)
+
+    async def bench(ctx):
+        for planes in range(32):
+            left = 16 - planes
+            for shift in sorted({0, max(left + least - 1, 0), max(left + least, 0), 40}):
+                for level in (0, 1 << 16, 1 << max(left, 0), (1 << max(left, 0)) // 2, 3):
+                    put_all_of(ctx, dut, {"planes": planes, "label_shift": shift,
+                                          "intercept_level": level})
+                    await ticks(ctx, 1)
+                    good = 1 <= planes <= 16 and shift >= left + least and level % (1 << left) == 0
+                    assert ctx.get(dut.bad) == (not good), (planes, shift, level)
+                    if good:
+                        assert ctx.get(dut.o_label_shift) == shift - left
+                        assert ctx.get(dut.o_intercept_level) == level >> left
+
+    simulate(dut, bench, limit=5000)
+
+
+@pytest.mark.parametrize("n_features, n_rows, wrong", [
+    (1, 1, False), (5, (1 << 32) - 1, False), (4096, 1000, False), (1001, 77, False),
+    (4096, (1 << 32) - 1, True)])
+def test_sizes_of_a_run(n_features, n_rows, wrong):
+    dut = RunCheck(config=LINEAR)
+    layout, beats = WovenLayout(n_features), LINEAR.beats(n_features)
+    last_lanes = n_features - (beats - 1) * LINEAR.lanes
+
+    async def bench(ctx):
+        put(ctx, dut.registers, {"rows": n_rows, "beats_per_row": beats, "last_lanes": last_lanes,
+                                 "epochs": 1, "batch": 1, "copies": 1,
+                                 "intercept_level": 1 << 16, "label_shift": 40})
+        await ticks(ctx, 2)
+        put(ctx, dut.start, 1)
+        await ctx.tick()
+        put(ctx, dut.start, 0)
+        for _ in range(25):
+            await ctx.tick()
+            if ctx.get(dut.ready):
+                break
+        assert ctx.get(dut.ready)
+        assert ctx.get(dut.bad) == wrong
+        assert ctx.get(dut.plane_units) * 64 == layout.plane_bytes
+        if not wrong:
+            assert ctx.get(dut.row_beats) * 64 == layout.bytes_read(n_rows, 1)
+
+    simulate(dut, bench)
