@@ -2,8 +2,8 @@
 
 import time
 
-from bitstep.pipeline.memory import beats_read
 from bitstep.pipeline.registers import Status
+from bitstep.pipeline.results import beats_read
 
 
 class Progress:
