@@ -74,9 +74,7 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
     if shape.refetching and len(open_rows) < epochs + saturated:
         raise ValueError(f"open_rows must have an entry for each of {epochs + saturated} epochs, "
                          f"not {len(open_rows)}")
-    if not saturated:
-        shape = replace(shape, epochs=epochs)
-    memory = memory or Memory()
+    shape, memory = shape if saturated else replace(shape, epochs=epochs), memory or Memory()
     if shape.refetching:
         return _run(shape, memory, epochs, saturated, open_rows)
     with _counting:         # outputs of a model, trained at the same time, have the same shape

@@ -213,12 +213,7 @@ class Run:
         labels.array[:packed_labels.nbytes] = packed_labels
         table = table_of(self.jobs, config).view(np.uint8)
         epoch_table.array[:table.size] = table
-        for place, one in enumerate(self.jobs):
-            words = slice(place * self.layout.n_bytes, (place + 1) * self.layout.n_bytes)
-            if first:
-                first.array[words] = self.layout.pack(one.model, one.intercept)
-            if coefficients:
-                coefficients.array[words] = self.layout.pack(one.coefficients, 0)
+        self._fill_models(first, coefficients)
         if fine_rows and job.fine_rows is not None:
             packed = self.layout.pack_fine(job.fine_rows)
             fine_rows.array[:packed.size] = packed
@@ -253,6 +248,15 @@ class Run:
             "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": n_bytes,
         }.items():
             self.write_pair(name, value)
+
+    def _fill_models(self, first, coefficients):
+        """First models and coefficients of all jobs, into the buffers that there are."""
+        for place, one in enumerate(self.jobs):
+            words = slice(place * self.layout.n_bytes, (place + 1) * self.layout.n_bytes)
+            if first:
+                first.array[words] = self.layout.pack(one.model, one.intercept)
+            if coefficients:
+                coefficients.array[words] = self.layout.pack(one.coefficients, 0)
 
     def _joint(self, shared):
         """Registers of a pipeline for several models."""
