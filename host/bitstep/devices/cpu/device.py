@@ -130,11 +130,13 @@ class CpuDevice(SoftwareDevice):
         written = np.zeros(job.n_rows if derivative_planes else 0, np.int64)
         rule, saturation = rule_of(then, steps), int(Saturation.UPDATE)
         for first, n_rows in portions(job) if rule else ():
+            dithers = dithers_of(steps.key, first, n_rows)
             saturation = add_gradients(
-                read_only(job.rows[0]), woven_shape(job, steps.planes), rule,
+                read_only(job.rows[0]), woven_shape(job, steps.planes, derivative_planes), rule,
                 then.intercept_level, model, np.zeros(length, np.int32), sums,
-                then.targets(first, n_rows), dithers_of(steps.key, first, n_rows), first,
-                derivative_planes, written[first:first + n_rows])
+                then.targets(first, n_rows), dithers, first)
+            if derivative_planes:
+                written[first:first + n_rows] = dithers
             self._look()
             if saturation:
                 break

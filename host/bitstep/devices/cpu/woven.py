@@ -35,6 +35,8 @@ class WovenShape(NamedTuple):
     Attributes
     ----------
     n_features, row_bits, plane_bytes, block_rows, planes : int
+    derivative_planes : int
+        Planes at which a pass for the gradient writes derivatives, or 0.
     """
 
     n_features: int
@@ -42,6 +44,7 @@ class WovenShape(NamedTuple):
     plane_bytes: int
     block_rows: int
     planes: int
+    derivative_planes: int
 
 
 @compiled
@@ -129,14 +132,16 @@ def take_woven_rows(blocks, shape, rule, epoch, arrays, targets, dithers, first)
 
 
 @kernel
-def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dithers, first,
-                  planes, written):
+def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dithers, first):
     """Add the gradients of rows from ``first`` on; :mod:`bitstep.golden.gradient`.
 
     Parameters
     ----------
-    blocks, shape, rule, targets, dithers, first
+    blocks, shape, rule, targets, first
         See :func:`take_woven_rows`.
+    dithers : ndarray of int64
+        Overwritten by derivatives (:func:`bitstep.golden.steps.derivative_label`) if the shape has
+        planes of them.
     level : int
         Level of the intercept's input.
     model : ndarray of int64, shape (padded(n_features) + 1,)
@@ -145,10 +150,6 @@ def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dith
         Overwritten.
     sums : ndarray of int64, shape (padded(n_features) + 2,)
         Changed: sums of the features, of the intercept, and of all magnitudes of updates.
-    planes : int
-        Planes at which derivatives are written, or 0.
-    written : ndarray of int64, shape (rows,) or (0,)
-        Overwritten by them (:func:`bitstep.golden.steps.derivative_label`).
 
     Returns
     -------
@@ -174,23 +175,23 @@ def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dith
         for j in range(levels.size):
             sums[j] += update * np.int64(levels[j])
         sums[levels.size] += update * level
-        if written.size:
+        if shape.derivative_planes:
             # The first planes of a code are the code of fewer bits; a level is 2 k + 1 - 2^b.
-            left = shape.planes - planes
+            left = shape.planes - shape.derivative_planes
             product = (level >> left) * model[levels.size]
             for j in range(shape.n_features):
                 code = (np.int64(levels[j]) - 1 + (1 << shape.planes)) >> left + 1
-                product += (2 * code + 1 - (1 << planes)) * model[j]
-            written[i] = derivative_label(rule, product >> PAIR_BITS, product & LOW_MASK,
+                product += (2 * code + 1 - (1 << shape.derivative_planes)) * model[j]
+            dithers[i] = derivative_label(rule, product >> PAIR_BITS, product & LOW_MASK,
                                           targets[i], left)
     return 0
 
 
-def woven_shape(job: TrainingJob, planes: int) -> WovenShape:
+def woven_shape(job: TrainingJob, planes: int, derivative_planes: int = 0) -> WovenShape:
     """The shape of a job's rows."""
     layout = WovenLayout(job.n_features)
     return WovenShape(job.n_features, layout.row_bits, layout.plane_bytes, layout.block_rows,
-                      planes)
+                      planes, derivative_planes)
 
 
 class WovenModel:
