@@ -35,8 +35,6 @@ class WovenShape(NamedTuple):
     Attributes
     ----------
     n_features, row_bits, plane_bytes, block_rows, planes : int
-    derivative_planes : int
-        Planes at which a pass for the gradient writes derivatives, or 0.
     """
 
     n_features: int
@@ -44,7 +42,6 @@ class WovenShape(NamedTuple):
     plane_bytes: int
     block_rows: int
     planes: int
-    derivative_planes: int
 
 
 @compiled
@@ -131,33 +128,48 @@ def take_woven_rows(blocks, shape, rule, epoch, arrays, targets, dithers, first)
     return 0
 
 
+class GradientArrays(NamedTuple):
+    """Arrays of a pass that sums gradients.
+
+    Attributes
+    ----------
+    model : ndarray of int64, shape (padded(n_features) + 1,)
+        Model words, zeros, and the intercept's word.
+    levels : ndarray of int32, shape (padded(n_features),)
+        Of a row.
+    sums : ndarray of int64, shape (padded(n_features) + 2,)
+        Of the features, of the intercept, and of all magnitudes of updates.
+    """
+
+    model: np.ndarray
+    levels: np.ndarray
+    sums: np.ndarray
+
+
 @kernel
-def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dithers, first):
+def add_gradients(blocks, shape, rule, level, arrays, targets, dithers, first, planes, written):
     """Add the gradients of rows from ``first`` on; :mod:`bitstep.golden.gradient`.
 
     Parameters
     ----------
-    blocks, shape, rule, targets, first
+    blocks, shape, rule, targets, dithers, first
         See :func:`take_woven_rows`.
-    dithers : ndarray of int64
-        Overwritten by derivatives (:func:`bitstep.golden.steps.derivative_label`) if the shape has
-        planes of them.
     level : int
         Level of the intercept's input.
-    model : ndarray of int64, shape (padded(n_features) + 1,)
-        Model words, zeros, and the intercept's word.
-    levels : ndarray of int32, shape (padded(n_features),)
-        Overwritten.
-    sums : ndarray of int64, shape (padded(n_features) + 2,)
-        Changed: sums of the features, of the intercept, and of all magnitudes of updates.
+    arrays : GradientArrays
+        Changed.
+    planes : int
+        Planes at which derivatives are written, or 0.
+    written : ndarray of int64, shape (rows,) or (0,)
+        Overwritten by them (:func:`bitstep.golden.steps.derivative_label`).
 
     Returns
     -------
     int
         0, or the Saturation of the row that left a range.
     """
-    blocks, model, levels, sums = (
-        uncounted(blocks), uncounted(model), uncounted(levels), uncounted(sums))
+    blocks, model, levels, sums = (uncounted(blocks), uncounted(arrays.model),
+                                   uncounted(arrays.levels), uncounted(arrays.sums))
     limit = np.int64(1) << SUM_WIDTH - 1 - shape.planes
     for i in range(targets.size):
         _unweave_row(blocks, first + i, shape, levels)
@@ -175,23 +187,23 @@ def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dith
         for j in range(levels.size):
             sums[j] += update * np.int64(levels[j])
         sums[levels.size] += update * level
-        if shape.derivative_planes:
+        if written.size:
             # The first planes of a code are the code of fewer bits; a level is 2 k + 1 - 2^b.
-            left = shape.planes - shape.derivative_planes
+            left = shape.planes - planes
             product = (level >> left) * model[levels.size]
             for j in range(shape.n_features):
                 code = (np.int64(levels[j]) - 1 + (1 << shape.planes)) >> left + 1
-                product += (2 * code + 1 - (1 << shape.derivative_planes)) * model[j]
-            dithers[i] = derivative_label(rule, product >> PAIR_BITS, product & LOW_MASK,
+                product += (2 * code + 1 - (1 << planes)) * model[j]
+            written[i] = derivative_label(rule, product >> PAIR_BITS, product & LOW_MASK,
                                           targets[i], left)
     return 0
 
 
-def woven_shape(job: TrainingJob, planes: int, derivative_planes: int = 0) -> WovenShape:
+def woven_shape(job: TrainingJob, planes: int) -> WovenShape:
     """The shape of a job's rows."""
     layout = WovenLayout(job.n_features)
     return WovenShape(job.n_features, layout.row_bits, layout.plane_bytes, layout.block_rows,
-                      planes, derivative_planes)
+                      planes)
 
 
 class WovenModel:
