@@ -101,24 +101,15 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
     download's SHA-256 is written beside it (FILE.sha256), and every later load compares. Files that
     somebody put there by hand have no such record and are taken as they are.
     """
-    name = str(source)
-    if is_named(source) and label_column not in (LAST, "last"):
-        raise DataError(f"{name}: the label's column cannot be {label_column!r}, since this is no "
-                        "file but the name of a data set, which knows its labels; leave it out")
-    if isinstance(source, str) and (match := SYNTHETIC.fullmatch(source)):
-        dataset = noisy(int(match[2])) if match[1] == "noisy" else \
-            synthetic(int(match[2]), SYNTHETIC_ROWS)
-    elif isinstance(source, str) and source in BUNDLED:
-        dataset = _load_bundled(source)
-    elif isinstance(source, str) and source in REMOTE:
-        remote = REMOTE[source]
-        path = _find(source, _home(data_home), progress)
-        found = read_text(path, ".svm", n_features or remote.n_features)
-        dataset = Dataset(source, found.features, found.labels, remote.task)
-    else:
+    if not is_named(source):
         if isinstance(source, str):
             _refuse_unknown_name(source)
         return read_file(Path(source), n_features, label_column, task)
+    name = str(source)
+    if label_column not in (LAST, "last"):
+        raise DataError(f"{name}: the label's column cannot be {label_column!r}, since this is no "
+                        "file but the name of a data set, which knows its labels; leave it out")
+    dataset = _load_named(name, _home(data_home), n_features, progress)
     if n_features not in (None, dataset.n_features):
         raise DataError(f"{name}: found {dataset.n_features} features, but n_features is "
                         f"{n_features}; leave n_features out")
@@ -171,6 +162,18 @@ def _refuse_unknown_name(name: str) -> None:
     hint = f"; did you mean {close[0]!r}? " if close else ". "
     raise DataError(f"There is no data set {name!r}{hint}The names are "
                     f"{', '.join(dataset_names())}; anything else must be a file")
+
+
+def _load_named(name: str, home: Path, n_features: int | None, progress: bool) -> Dataset:
+    """A data set of :func:`dataset_names`."""
+    if match := SYNTHETIC.fullmatch(name):
+        return noisy(int(match[2])) if match[1] == "noisy" else \
+            synthetic(int(match[2]), SYNTHETIC_ROWS)
+    if name in BUNDLED:
+        return _load_bundled(name)
+    remote = REMOTE[name]
+    found = read_text(_find(name, home, progress), ".svm", n_features or remote.n_features)
+    return Dataset(name, found.features, found.labels, remote.task)
 
 
 def _load_bundled(name: str) -> Dataset:
