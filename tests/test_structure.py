@@ -19,7 +19,7 @@ MAY_IMPORT = {"bitstep": set(), "bitstep_lab": {"bitstep"}, "bitstep_hw": {"bits
               "bitstep_sim": {"bitstep", "bitstep_lab", "bitstep_hw"}}
 MAX_FLOORS = 5
 FLOORS = {
-    "bitstep": ["pipeline data plugins checks machine writing compiling levels",
+    "bitstep": ["pipeline data plugins checks machine writing compiling levels progress",
                 "golden quantization cycles",
                 "training devices gradients", "estimators search cli torch",
                 "doctor __init__ __main__"],

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from bitstep.data.views import dense_blocks
-from bitstep.devices import default_device, open_device
+from bitstep.devices import default_device, device_class, open_device
 from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import SaturationError
@@ -48,12 +50,23 @@ from bitstep.training.chunks import (
     warn_of_clipping,
 )
 from bitstep.training.estimator_file import estimator_model, restore
-from bitstep.training.losses import decide, mean_losses, outputs
+from bitstep.training.losses import decide, outputs
 from bitstep.training.models import MODELS, Model
 from bitstep.training.noise_floor import noise_floor
 from bitstep.training.objective import Objective, Training, check_batch
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import SCHEDULES, automatic_step
+from bitstep.training.scores.fits import (
+    Held,
+    check_verbose,
+    history_entries,
+    hold_out,
+    print_history,
+    scored_rows,
+    status_of,
+    stopping_of,
+    watched,
+)
 from bitstep.training.train import (
     class_targets,
     target_outputs,
@@ -82,6 +95,7 @@ class _Prepared:
     labels: Clipped
     rows: QuantizedRows | WovenRows
     outputs: list[QuantizedDataset]
+    held: Held | None
 
 
 class _LowPrecisionModel(BaseEstimator):
@@ -98,7 +112,8 @@ class _LowPrecisionModel(BaseEstimator):
                  label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="sgd", planes: Any = None,
-                 tol=0.0, model_bits=0, update_bits=0):
+                 tol=0.0, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5,
+                 verbose=0, model_bits=0, update_bits=0):
         self.bits = bits
         self.encoding = encoding
         self.levels = levels
@@ -121,6 +136,10 @@ class _LowPrecisionModel(BaseEstimator):
         self.solver = solver
         self.planes = planes
         self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.verbose = verbose
         self.model_bits = model_bits
         self.update_bits = update_bits
 
@@ -140,9 +159,10 @@ class _LowPrecisionModel(BaseEstimator):
         config = pipeline_of(prepared.rows, objective, prepared.options["lookahead"])
         if not (prepared.kept and any(self.clipped_.values())):
             warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
-        with self._opened(config, prepared.options) as device:
+        with self._opened(config, prepared.options) as device, self._watched(
+                prepared, device, epochs) as watch:
             trained = train_model(prepared.outputs, device, config, objective, training,
-                                  initial=initial, first_epoch=before)
+                                  initial=initial, first_epoch=before, on_epoch=watch)
         self._finish(prepared, trained, objective, training, before, classes)
         if trained.interrupted:
             raise KeyboardInterrupt
@@ -157,6 +177,9 @@ class _LowPrecisionModel(BaseEstimator):
                              f"columns, not {self.scaler!r}")
         options = self._device_options()
         check_batch(self.batch)
+        check_verbose(self.verbose)
+        features, targets, held = hold_out(features, targets, self, classes=self._is_classifier,
+                                           draw_seed=self._seed)
         batch = min(self.batch, len(features))
         choice = self._choice(self._kind(), batch)
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
@@ -164,7 +187,18 @@ class _LowPrecisionModel(BaseEstimator):
         labels = self._labels(targets, kept)
         rows = self._quantized(features, columns, choice, options["bus_width"], kept)
         return _Prepared(features, options, batch, choice, kept, columns, labels, rows,
-                         self._outputs(rows, labels))
+                         self._outputs(rows, labels), held)
+
+    @property
+    def _is_classifier(self) -> bool:
+        return self._kind().task == "classification"
+
+    def _watched(self, prepared: "_Prepared", device: Device, epochs: int):
+        """Progress of a training."""
+        columns, labels = prepared.columns.values, prepared.labels.values
+        return watched(self.verbose, device, epochs, columns, labels, partial(
+            scored_rows, columns, labels, prepared.rows.scaler, self._kind().loss,
+            classes=self._is_classifier))
 
     def _wishes(self, prepared: "_Prepared", epochs: int,
                 resume: bool) -> tuple[Objective, Training]:
@@ -175,21 +209,26 @@ class _LowPrecisionModel(BaseEstimator):
         return objective, resolve_training(
             prepared.rows, objective, epochs=epochs, schedule=self.schedule, batch=prepared.batch,
             step=step, fit_intercept=self.fit_intercept, model_range=_given(self.model_range),
-            solver=self.solver, tol=self.tol, planes=self._planes(), model_bits=self.model_bits,
-            update_bits=self.update_bits)
+            solver=self.solver, tol=self.tol if self.solver == "bit-centred" else 0.0,
+            planes=self._planes(), model_bits=self.model_bits, update_bits=self.update_bits,
+            stopping=stopping_of(
+                self, prepared.held, prepared.columns.values, prepared.labels.values,
+                prepared.rows.scaler, objective.loss, classes=self._is_classifier))
 
     def _finish(self, prepared: "_Prepared", trained: TrainedModel, objective: Objective,
                 training: Training, before: int, classes: np.ndarray | None) -> None:
         """Set the learned attributes after ``before`` epochs of earlier calls and these."""
-        losses = mean_losses(self._kind().loss, prepared.columns.values, prepared.labels.values,
-                             trained.coefs, trained.intercepts)
+        entries = history_entries(trained, objective.loss, prepared.columns.values,
+                                  prepared.labels.values, prepared.held, before,
+                                  classes=self._is_classifier)
         named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
         self.step_ = float(training.steps[0]) if named else None
-        floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[-1],
-                            steps=trained.steps, loss=float(losses[-1]))
+        kept = trained.kept
+        floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[kept],
+                            steps=trained.steps[:kept + 1], loss=entries[kept]["train_loss"])
         self.noise_floor_ = None if floor is None else floor.share
         self._rows = prepared.choice
-        self._learn(trained, losses, before, classes)
+        self._learn(trained, entries, before, classes)
         self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
 
     def fit_candidates(self, X, y, candidates: Sequence[dict[str, Any]],
@@ -284,6 +323,13 @@ class _LowPrecisionModel(BaseEstimator):
         """Targets of the outputs within the range in effect; those of classes are as they are."""
         return Clipped(targets, Bounds(np.array([-1.0]), np.array([1.0])), 0, "")
 
+    def _check_partial(self) -> None:
+        """Raise ValueError if parameters are those of a whole training."""
+        if self.early_stopping:
+            raise ValueError("early_stopping must be False for partial_fit, which trains one epoch "
+                             "and cannot hold rows out of all calls; score the model on rows of "
+                             "your own between the calls")
+
     def _next_step(self, rows: QuantizedRows | WovenRows, objective: Objective,
                    batch: int) -> float | None:
         """First step of a training that goes on: as it was, or, with ``auto``, what these rows need
@@ -305,22 +351,19 @@ class _LowPrecisionModel(BaseEstimator):
         self.feature_range_ = np.array([columns.bounds.low, columns.bounds.high])
         self.clip_range_ = columns.clip
 
-    def _learn(self, trained: TrainedModel, losses: np.ndarray, before: int,
+    def _learn(self, trained: TrainedModel, entries: list[dict[str, Any]], before: int,
                classes: np.ndarray | None) -> None:
         """Set the learned attributes; ``before`` epochs were trained earlier."""
-        entries: list[dict[str, Any]] = [
-            {"epoch": epoch, "step": float(taken), "train_loss": float(loss)}
-            for epoch, (taken, loss) in enumerate(
-                zip(trained.steps, losses, strict=True), start=before + 1)]
-        for entry, facts in zip(entries, trained.facts(), strict=True):
-            entry |= facts
+        if self.verbose > 1:
+            print_history(entries)
         self.history_ = (self.history_ if before else []) + entries
         self.n_iter_ = before + trained.epochs_done
+        self.best_epoch_ = before + trained.kept + 1
         self.counters_ = trained.counters
         self.model_range_ = trained.model_range
         if classes is not None:
             self.classes_ = classes
-        self._set_model(trained.coefs[-1], trained.intercepts[-1])
+        self._set_model(trained.coefs[trained.kept], trained.intercepts[trained.kept])
 
     def _planes(self) -> Any:
         """Planes of woven rows as asked for; None: rows of fixed bits."""
@@ -379,8 +422,12 @@ class _LowPrecisionModel(BaseEstimator):
             return
         extra = {key: value for key, value in options.items()
                  if key not in ("name", "bus_width", "lookahead")}
+        if "progress" in signature(device_class(options["name"])).parameters:
+            extra.setdefault("progress", status_of(self.verbose, options["name"]))
         few_bits = bool(self.model_bits or self.update_bits)
         with open_device(options["name"], config, few_bits=few_bits, **extra) as device:
+            if "progress" in extra and hasattr(extra["progress"], "clear"):
+                extra["progress"].clear()
             yield device
 
     def _outputs(self, rows: QuantizedRows | WovenRows, labels: Clipped) -> list[QuantizedDataset]:
@@ -527,9 +574,24 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         see :mod:`bitstep.training.precision`; 4 with solver ``bit-centred``. None: rows
         of ``bits`` bits, or ``auto`` with solver ``bit-centred``.
     tol : float, default=0.0
-        Of solver ``bit-centred``: training stops once the largest component of the gradient is at
-        most this multiple of that of the model it started from (``history_``: ``gradient``); 0 for
-        all epochs. A :class:`sklearn.exceptions.ConvergenceWarning` says if it was not reached.
+        Share of what there was to gain that is not worth an epoch: training stops once the loss
+        falls by no more in ``n_iter_no_change`` epochs in a row, as a share of the loss of the best
+        constant. 0: never, or with ``early_stopping`` once it does not fall. With solver
+        ``bit-centred``: once the largest component of the gradient is at most this share of that
+        of the model it started from (``history_``: ``gradient``); a
+        :class:`sklearn.exceptions.ConvergenceWarning` says if it was not reached.
+    early_stopping : bool, default=False
+        True to hold rows out, to stop by the loss on them, and to keep the model of the epoch where
+        it was least; one rule for all classes or targets (:mod:`bitstep.training.scores.stopping`).
+        Not for :meth:`partial_fit`.
+    validation_fraction : float, default=0.1
+        Share of the rows that ``early_stopping`` holds out, of each class alike.
+    n_iter_no_change : int, default=5
+        Epochs in a row that must gain no more than ``tol`` to stop.
+    verbose : int, default=0
+        1 shows epoch, loss, accuracy and rows a second while training, on standard error: a bar on
+        a terminal and in a notebook if tqdm is installed, else lines. 2 also prints the new entries
+        of ``history_``.
     model_bits : int, default=0
         Bits, 2 to 16, of the model that the dot products of a batch meet, rounded at random; what
         is learned keeps 32. Best with batches of 16 and more. 0: all bits.
@@ -550,8 +612,11 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
     history_ : list of dict
         One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
         1/(2K) sum of squared residuals over the K rows of the call, with values beyond their range
-        as they were trained on; the mean over several targets. Of woven rows also ``planes`` (a
+        as they were trained on; the mean over several targets. With ``early_stopping`` also
+        ``validation_loss``, that of the held-out rows. Of woven rows also ``planes`` (a
         list for several targets) and ``bytes_read``, of solver ``bit-centred`` ``gradient``.
+    best_epoch_ : int
+        Epoch of the model: with ``early_stopping`` the best one, else the last.
     noise_floor_ : float or None
         Estimate of what the rounding to codes adds to the loss of float SGD, as a share of that
         (:mod:`bitstep.training.noise_floor`); None where there is no estimate: other losses than
@@ -633,6 +698,7 @@ class LowPrecisionRegressor(RegressorMixin, _LowPrecisionModel):
         bitstep.quantization.bounds.ClippingWarning
             Once, if values lie beyond the ranges; ``clipped_`` counts them.
         """
+        self._check_partial()
         return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"))
 
     def _fit(self, X, y, sample_weight, *, epochs, resume):
@@ -740,7 +806,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         See there.
     device, warm_start, random_state
         See there.
-    solver, planes, tol
+    solver, planes, tol, early_stopping, validation_fraction, n_iter_no_change, verbose
         See there; ``bit-centred`` is for all losses but ``hinge``.
     model_bits, update_bits
         See there; losses other than ``squared_error`` see the noise of a rounded model.
@@ -753,9 +819,11 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         Coefficients, in the units of the features.
     intercept_ : ndarray of float64, shape (1,) or (n_classes,)
     history_ : list of dict
-        One entry an epoch: ``epoch``, ``step`` as the hardware took it, and ``train_loss``,
-        the mean of the loss over rows and outputs; of woven rows more, see there.
-    n_iter_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
+        One entry an epoch: ``epoch``, ``step`` as the hardware took it, ``train_loss``, the mean
+        of the loss over rows and outputs, and ``train_accuracy``. With ``early_stopping`` also
+        ``validation_loss`` and ``validation_accuracy``, those of the held-out rows; of woven
+        rows more, see there.
+    n_iter_, best_epoch_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
         See :class:`LowPrecisionRegressor`.
     n_samples_seen_, model_range_, first_rows_
         See :class:`LowPrecisionRegressor`.
@@ -794,6 +862,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
                  scaler="quantile", feature_range: Any = "auto", model_range: Any = "auto",
                  fit_intercept=True, device: Any = "auto", warm_start=False,
                  random_state: Any = None, solver="sgd", planes: Any = None, tol=0.0,
+                 early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, verbose=0,
                  class_weight: Any = None, model_bits=0, update_bits=0):
         super().__init__(
             bits=bits, encoding=encoding, levels=levels, epochs=epochs, step=step,
@@ -801,7 +870,9 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
             l2=l2, l1=l1, box=box, copies=copies, scaler=scaler, feature_range=feature_range,
             model_range=model_range, fit_intercept=fit_intercept, device=device,
             warm_start=warm_start, random_state=random_state, solver=solver, planes=planes,
-            tol=tol, model_bits=model_bits, update_bits=update_bits)
+            tol=tol, early_stopping=early_stopping, validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change, verbose=verbose, model_bits=model_bits,
+            update_bits=update_bits)
         self.loss = loss
         self.refetch = refetch
         self.class_weight = class_weight
@@ -839,6 +910,7 @@ class LowPrecisionClassifier(ClassifierMixin, _LowPrecisionModel):
         classes : array, optional
             All labels; needed by the first call if y lacks some.
         """
+        self._check_partial()
         if isinstance(self.class_weight, str) and self.class_weight == "balanced":
             raise ValueError(f"class_weight={self.class_weight!r} needs all rows at once, which "
                              "partial_fit has not; give a dictionary of weights by class")

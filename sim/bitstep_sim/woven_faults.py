@@ -21,7 +21,6 @@ WOVEN_FAULTS = [
            "chunks.valid & ~self.stop"),
     _fault("reset missing", "unweaver.py", "m.d.sync += [beat.eq(0), plane.eq(0)]\n",
            "m.d.sync += [plane.eq(0)]\n"),
-    _fault("reset missing", "unweaver.py", "[fetched.eq(0), slot.eq(0),", "[slot.eq(0),"),
     _fault("reset missing", "chunks.py", "Mux(self.start | self.block_ends, self.plane_units",
            "Mux(self.block_ends, self.plane_units"),
     _fault("bound off by one", "chunks.py", "b[5:].any() | (b[:5] > a)", "b[4:].any()"),

@@ -390,9 +390,9 @@ def test_precision_as_a_schedule(tmp_path):
     ({"planes": 4, "encoding": "nearest"}, "leave encoding and copies out, not 'nearest' and 1"),
     ({"planes": 4, "copies": 2}, "leave encoding and copies out, not 'auto' and 2"),
     ({"planes": 0}, "planes must be 'auto', an integer from 1 to 16"),
-    ({"tol": 0.1}, "tol needs solver 'bit-centred'"),
+    ({"solver": "bit-centred", "early_stopping": True}, "early_stopping=True needs solver='sgd'"),
     ({"solver": "bit-centred", "l1": 0.1},
-     "with l2 alone, not for l1=0.1; choose solver='sgd'"),
+     "is for smooth losses .* with l2 alone, not for l1=0.1; choose solver='sgd'"),
     ({"solver": "bit-centred", "batch": 2}, "one step for all outer steps, not batch=2;"),
 ])
 def test_bad_woven_options(options, message):

@@ -1,14 +1,18 @@
 """Distance to the optimum by bytes read."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 pytest.importorskip("numba")
 
+from bitstep.pipeline.registers import Loss
 from bitstep.quantization import weave_rows
-from bitstep_lab.exactness import curves, floats
-from bitstep_lab.exactness.__main__ import line
+from bitstep_lab.exactness import curves, floats, times
+from bitstep_lab.exactness.__main__ import line, time_line
 from bitstep_lab.exactness.problems import HELD_OUT, SETS, Problem, problem
+from bitstep_lab.races.board_profiles import profile
 
 
 @pytest.fixture(name="small", scope="module")
@@ -46,11 +50,43 @@ def test_bit_centred_is_exact_and_fixed_bits_are_not(small):
     assert fixed.epochs[0] == pytest.approx(8 / 16)     # one beat of 64 bits a row
 
 
+@pytest.mark.parametrize("loss", [Loss.LOGISTIC, Loss.SQUARED_HINGE])
+def test_losses_of_classes(loss):
+    """Three methods find the optimum that Newton's method found."""
+    rng = np.random.default_rng(1)
+    features = rng.standard_normal((300, 3))
+    signs = np.where(features[:, 0] + rng.standard_normal(300) > 0, 1.0, -1.0)
+    found = Problem("small", features, signs[:, None], False, "here", loss, 1 / 300)
+    step = 0.1 / curves.step_unit(found)
+    options = {"epochs": 90, "loss": loss, "l2": 1 / 300}
+    for models in (floats.svrg(found.design, found.targets, step, inner=2, **options),
+                   floats.saga(found.design, found.targets, step, **options)):
+        assert abs(found.excess(models)[-1]) < 1e-6
+    centred = curves.centred(found, weave_rows(features), "four", [4] * 20)
+    assert abs(centred.excess[-1]) < 1e-6
+    sgd = floats.sgd(found.design, found.targets, step, decay=True, **options)
+    assert found.excess(sgd)[-1] > 1e-5
+
+
+def test_seconds_are_those_of_the_cycle_model(small):
+    one, other = (times._centred(small, replace(profile("pynq-z1"), clock_hz=clock), 4, 32)
+                  for clock in (1e8, 1e6))
+    np.testing.assert_array_equal(one.excess, other.excess)
+    assert one.goal() < other.goal()
+    # A full pass and two inner ones of 300 rows of one slot, 2 cycles each at least, at 1 MHz.
+    assert other.epochs[0] > 2 * 300 * 2e-6
+    assert (np.diff(other.epochs) > 0).all()
+    assert time_line(other, (1e-2,)).startswith("| pynq-z1: bit-centred, 4 bits, T = 32 | ")
+
+
 def test_sets():
     assert not set(SETS) & set(HELD_OUT)
     found = problem("one-hot-40")
     assert found.features.shape == (5000, 40)
     np.testing.assert_array_equal(found.features, problem("one-hot-40").features)
+    assert problem("correlated-classes", loss=Loss.LOGISTIC).l2 == 1 / 6000
+    with pytest.raises(ValueError, match="one-hot-40 is a regression, and loss log_loss needs"):
+        problem("one-hot-40", loss=Loss.LOGISTIC)
     digits = problem("digits")
     assert digits.targets.shape == (1797, 10)
     assert (np.abs(digits.targets) == 1).all()

@@ -6,14 +6,15 @@ A module has ``add_parser(commands)``, which declares the options and returns th
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 import bitstep
 from bitstep.cli.options import UsageError
+from bitstep.cli.progress import shown
 from bitstep.cli.signals import stop_signals
+from bitstep.cli.words import in_options
 from bitstep.plugins import entry_points
 
 GROUP = "bitstep.commands"
@@ -115,14 +116,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _open_streams()
     parsed = build_parser().parse_args(arguments)
+    shown.quiet = getattr(parsed, "quiet", False)
     with stop_signals:
         return _run(parsed)
-
-
-def _in_options(text: str) -> str:
-    """A message of a reader of data in the words of the command line."""
-    return re.sub(r"\blabel_column\b", "--label-column", text.replace("label_column=",
-                                                                      "label_column "))
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -131,14 +127,14 @@ def _run(parsed: argparse.Namespace) -> int:
         sys.stdout.flush()
         return code
     except UsageError as error:
-        parsed.parser.error(str(error))
+        parsed.parser.error(in_options(str(error), parsed.parser))
     except BrokenPipeError:     # who read our output has seen enough, as in `bitstep ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except USER_ERRORS as error:
         if parsed.debug:
             raise
-        print(f"bitstep {parsed.command}: error: {_in_options(str(error)) or type(error).__name__}",
-              file=sys.stderr)
+        text = in_options(str(error), parsed.parser) or type(error).__name__
+        print(f"bitstep {parsed.command}: error: {text}", file=sys.stderr)
     except KeyboardInterrupt as error:
         if parsed.debug:
             raise

@@ -2,10 +2,12 @@
 
 import numpy as np
 
-from bitstep.cli.problem import Request
+from bitstep.cli.problem import Problem, Request
+from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import ENCODINGS
+from bitstep.training.losses import Moments
 from bitstep.training.noise_floor import advice, noise_floor
-from bitstep.training.train import lost_updates
+from bitstep.training.train import class_targets, lost_updates
 from bitstep.training.trained import TrainedModel
 
 
@@ -15,13 +17,30 @@ def warning_of(request: Request, model: TrainedModel, losses: list[float]) -> st
     if short := model.short_of(request.training.tol):
         return short
     lost = None if objective.proximal else lost_updates(model, np.array(losses))
-    if lost or losses[-1] <= 1.1 * problem.baseline:    # nothing to learn gives a little above 1
+    loss, best = losses[model.kept], baseline(problem)
+    if lost or loss <= 1.1 * best:      # nothing to learn gives a little above 1
         return lost
     constant = "the labels' mean" if objective.rule.quadratic else "the best constant"
     held = "".join(f" or a {change} --{name}" for name, change in (
         ("l2", "smaller"), ("l1", "smaller"), ("box", "larger")) if getattr(objective, name))
-    return (f"the training loss is {losses[-1]:.6g}, but predicting {constant} has "
-            f"{problem.baseline:.6g}; {remedy(request)}{held}")
+    return (f"the training loss is {loss:.6g}, but predicting {constant} has "
+            f"{best:.6g}; {remedy(request)}{held}")
+
+
+def baseline(problem: Problem) -> float:
+    """Training loss of the best constant, which any useful model is below."""
+    constant = LOSSES[problem.kind.loss].constant
+    if problem.train_set is not None:
+        targets = class_targets(problem.train_set.labels, problem.classes)
+        return float(np.mean([constant(float(np.mean(column)), float(np.var(column)))
+                              for column in targets.T]))
+    found = []
+    for data in problem.outputs:
+        moments = Moments()
+        for part in data.labels.blocks(data.n_rows):
+            moments.add(data.label_offset + data.label_scale * part)
+        found.append(constant(moments.mean, moments.variance))
+    return float(np.mean(found))
 
 
 def remedy(request: Request) -> str:
@@ -46,8 +65,9 @@ def noise_of(request: Request, model: TrainedModel, loss: float) -> str | None:
     Parameters
     ----------
     loss : float
-        Training loss of the last epoch.
+        Training loss of the epoch whose model is kept.
     """
     found = noise_floor(request.problem.outputs[0].rows, request.objective, request.training,
-                        weights=model.weights[-1], steps=model.steps, loss=loss)
+                        weights=model.weights[model.kept], steps=model.steps[:model.kept + 1],
+                        loss=loss)
     return advice(found, request.problem.request.bits)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bitstep.cli.options import UsageError, check_readable, check_writable, class_text
 from bitstep.cli.problem import Request
+from bitstep.cli.validation import stopping_settings
 from bitstep.pipeline.manifest import read_manifest
 from bitstep.training.checkpoint import (
     Checkpoint,
@@ -137,8 +138,8 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "model-bits": training.model_bits or None, "update-bits": training.update_bits or None,
         "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
         "solver": None if training.solver == "sgd" else training.solver,
-        "tol": training.tol or None,
-        "lookahead": config.effective_lookahead(beats) if floats else None}
+        "lookahead": config.effective_lookahead(beats) if floats else None,
+        **stopping_settings(arguments)}
 
 
 def make_writer(start: Start, arguments: argparse.Namespace,

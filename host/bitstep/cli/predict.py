@@ -15,7 +15,7 @@ from bitstep.cli.options import (
     is_quantized,
     label_column,
 )
-from bitstep.cli.progress import Bar
+from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.data import open_table
 from bitstep.data.blocks import row_blocks
 from bitstep.data.libsvm import WidthError
@@ -42,6 +42,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_label_column_option(parser)
     parser.add_argument("--data-home", metavar="DIR", help="folder of named data sets")
     parser.add_argument("--out", metavar="FILE", help="write the predictions, one a line")
+    add_quiet_option(parser)
     return parser
 
 
@@ -87,7 +88,7 @@ def _pieces(arguments: argparse.Namespace,
         pieces = _from_codes(arguments, model)
     else:
         table = open_table(arguments.data, data_home=arguments.data_home,
-                           label_column=label_column(arguments), progress=True)
+                           label_column=label_column(arguments), progress=not shown.quiet)
         if not isinstance(table, LibsvmTable) and table.path is not None:
             _check_columns(model, table)
         if isinstance(table, LibsvmTable):

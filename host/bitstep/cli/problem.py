@@ -15,8 +15,9 @@ from bitstep.cli.options import (
     label_column,
     task_of,
 )
-from bitstep.cli.progress import Bar
+from bitstep.cli.progress import Bar, shown
 from bitstep.cli.request import RowRequest, request_codes, request_rows
+from bitstep.cli.validation import check_features, hold_out
 from bitstep.data import Dataset, load, split
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.losses import LOSSES
@@ -33,11 +34,11 @@ from bitstep.quantization import (
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
 from bitstep.training.losses import (
-    Moments,
     accuracies,
     code_accuracies,
     code_losses,
     mean_losses,
+    measures,
 )
 from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, Training
@@ -64,6 +65,8 @@ class Problem:
         None where there are only codes. Rows to train on are repeated as their weights say.
     class_weight : "balanced", dict or None
         Weights by class that the options ask for.
+    validation_set : Dataset or None
+        Rows that ``--early-stopping`` holds out.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Problem:
     train_set: Dataset | None
     test_set: Dataset | None
     class_weight: Any = None
+    validation_set: Dataset | None = None
 
     @property
     def kind(self) -> Model:
@@ -98,7 +102,8 @@ class Problem:
 
     def history(self, model: TrainedModel) -> list[dict[str, Any]]:
         """One entry an epoch: ``epoch``, ``step``, ``train_loss``, ``train_accuracy`` (None for a
-        regression) and ``test_metric``.
+        regression), ``validation_loss`` and ``validation_accuracy`` of held-out rows, and
+        ``test_metric``.
         """
         if self.train_set is None:
             losses = np.mean([
@@ -107,20 +112,25 @@ class Problem:
                 for number, data in enumerate(self.outputs)], axis=0)
         else:
             losses = self._losses(self.train_set, model)
-        metrics: list[Any] = [None] * model.epochs_done
-        if self.test_set is not None and self.test_set.n_rows:
-            if self.task == "classification":
-                found = accuracies(self.test_set.features, self.test_set.labels, self.classes,
-                                   model.coefs, model.intercepts)
-            else:
-                found = self._losses(self.test_set, model)
-            metrics = found.tolist()
         history: list[dict[str, Any]] = [
             {"epoch": epoch, "step": float(step), "train_loss": float(loss),
-             "train_accuracy": share, "test_metric": metric}
-            for epoch, (step, loss, share, metric) in enumerate(
-                zip(model.steps, losses, self._shares(model), metrics, strict=True), start=1)]
+             "train_accuracy": share, "validation_loss": held, "validation_accuracy": held_share,
+             "test_metric": metric}
+            for epoch, (step, loss, share, held, held_share, metric) in enumerate(
+                zip(model.steps, losses, self._shares(model),
+                    *self._measured(self.validation_set, model),
+                    self._measured(self.test_set, model)[self.task == "classification"],
+                    strict=True), start=1)]
         return [entry | facts for entry, facts in zip(history, model.facts(), strict=True)]
+
+    def _measured(self, data: Dataset | None, model: TrainedModel) -> tuple[Any, Any]:
+        """Loss and accuracy of each epoch's model on other rows; None for what there is not."""
+        none = [None] * model.epochs_done
+        if data is None or not data.n_rows:
+            return none, none
+        losses, shares = measures(self.kind.loss, data.features, self._targets(data), model.coefs,
+                                  model.intercepts, classes=self.task == "classification")
+        return losses.tolist(), none if shares is None else shares.tolist()
 
     def _shares(self, model: TrainedModel) -> list[Any]:
         """Share of the training rows that each epoch's model classifies correctly."""
@@ -135,6 +145,8 @@ class Problem:
         """The report's ``dataset``."""
         return {"name": self.name, "source": source, "task": self.task,
                 "train_rows": self.outputs[0].n_rows,
+                "validation_rows":
+                self.validation_set.n_rows if self.validation_set is not None else 0,
                 "test_rows": self.test_set.n_rows if self.test_set is not None else 0,
                 "n_features": self.outputs[0].n_features,
                 "classes": self.class_labels.tolist() if len(self.classes) else None}
@@ -144,22 +156,6 @@ class Problem:
         """The classes as the data have them: numbers or names."""
         names = None if self.train_set is None else self.train_set.class_names
         return self.classes if names is None else np.array(names)[self.classes.astype(int)]
-
-    @property
-    def baseline(self) -> float:
-        """Training loss of the best constant, which any useful model is below."""
-        constant = LOSSES[self.kind.loss].constant
-        if self.train_set is not None:
-            targets = self._targets(self.train_set)
-            return float(np.mean([constant(float(np.mean(column)), float(np.var(column)))
-                                  for column in targets.T]))
-        found = []
-        for data in self.outputs:
-            moments = Moments()
-            for part in data.labels.blocks(data.n_rows):
-                moments.add(data.label_offset + data.label_scale * part)
-            found.append(constant(moments.mean, moments.variance))
-        return float(np.mean(found))
 
     def _losses(self, dataset, model):
         return mean_losses(self.kind.loss, dataset.features, self._targets(dataset), model.coefs,
@@ -218,11 +214,12 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         If options contradict each other or a quantized data set.
     """
     if is_quantized(arguments.data):
+        check_features(arguments)
         return _from_codes(arguments)
     asked = {"refetch": arguments.refetch, "batch": arguments.batch}
     request_rows(arguments, **asked)        # an error now, since reading may take minutes
     dataset = load(arguments.data, data_home=arguments.data_home,
-                   label_column=label_column(arguments), progress=True)
+                   label_column=label_column(arguments), progress=not shown.quiet)
     names = dataset.class_names
     task = task_of(arguments, dataset.name, dataset.task, dataset.labels, names)
     model = arguments.model or default_model(task, asked_encoding(arguments))
@@ -230,6 +227,7 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     train_set, test_set = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
     task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels,
             names)
+    train_set, validation_set = hold_out(arguments, train_set, task, request.seed)
     weight = asked_weight(arguments, task)
     if task == "regression":
         classes = np.zeros(0)
@@ -244,7 +242,8 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
-                   _clipped(test_set, clip), weight)
+                   _clipped(test_set, clip), weight,
+                   None if validation_set is None else _clipped(validation_set, clip))
 
 
 def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:

@@ -1,78 +1,44 @@
-"""Progress on standard error: a bar, or a line of status."""
+"""Progress of commands; ``--quiet`` turns it off."""
 
-import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from typing import Any
 
+from bitstep import progress
 from bitstep.cli.signals import stop_signals
+from bitstep.training.scores.watch import TrainingWatch
 
 
-class Bar:
-    """A progress bar on a terminal's standard error if tqdm is installed; else nothing.
+class _Shown:
+    """The choice of ``--quiet``; there is one command in a process."""
 
-    Parameters
-    ----------
-    total : int or None
-        All there is to do; None if nobody knows.
-    label, unit : str
-        Work, and what is counted.
-    """
+    quiet = False
+
+
+shown = _Shown()
+
+
+def add_quiet_option(group: Any) -> None:
+    """Declare ``--quiet``."""
+    group.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+class Bar(progress.Progress):
+    """:class:`bitstep.progress.Progress` of a command."""
 
     def __init__(self, total: int | None, label: str, unit: str):
-        self._bar = None
-        if sys.stderr.isatty():
-            try:
-                from tqdm import tqdm
-            except ImportError:
-                return
-            self._bar = tqdm(total=total, desc=label, unit=unit, leave=False, file=sys.stderr)
-
-    def __enter__(self) -> "Bar":
-        return self
-
-    def __exit__(self, *_) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def to(self, done: int) -> None:
-        """Show that ``done`` of the total are done."""
-        if self._bar is not None:
-            self._bar.update(done - self._bar.n)
+        super().__init__(total, label, unit, quiet=shown.quiet)
 
 
-class StatusLine:
-    """Lines of a device's progress on standard error.
-
-    On a terminal each replaces the one before, and :meth:`clear` removes the last; elsewhere each
-    stage (the text before a colon) is printed once, without its numbers.
-    """
+class StatusLine(progress.StatusLine):
+    """:class:`bitstep.progress.StatusLine` of a command."""
 
     def __init__(self, label: str):
-        self._label, self._stage = label, ""
-
-    def __call__(self, line: str) -> None:
-        """Show a line."""
-        stage = line.partition(":")[0]
-        if sys.stderr.isatty():
-            width = shutil.get_terminal_size().columns - 1      # a line that wraps stays
-            print(f"\r\x1b[K{f'{self._label}: {line}'[:width]}", end="", file=sys.stderr,
-                  flush=True)
-        elif stage != self._stage:
-            print(f"{self._label}: {stage} ...", file=sys.stderr, flush=True)
-        self._stage = stage
-
-    def clear(self) -> None:
-        """Remove the line from a terminal."""
-        if self._stage and sys.stderr.isatty():
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        super().__init__(label, quiet=shown.quiet)
 
 
-@contextmanager
-def epoch_bar(epochs: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar, and what moves it."""
-    with Bar(epochs, "training", " epochs") as bar:
-        def on_epoch(done):
-            stop_signals.deferred = done == epochs      # the last one: nothing is to be stopped
-            bar.to(done)
-        yield on_epoch
+class CommandWatch(TrainingWatch):
+    """The watch of a command's training."""
+
+    def __call__(self, done: int) -> None:
+        """Take in the number of finished epochs."""
+        stop_signals.deferred = done == self.total      # the last one: nothing is to be stopped
+        super().__call__(done)

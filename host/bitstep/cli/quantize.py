@@ -19,7 +19,7 @@ from bitstep.cli.options import (
     task_of,
 )
 from bitstep.cli.problem import warn_of_waste
-from bitstep.cli.progress import Bar
+from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.cli.request import RowRequest, request_rows
 from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
@@ -50,6 +50,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         "bits a value, stored bit plane by bit plane, from which `bitstep train "
                         "--planes` and `--solver bit-centred` read as many bits as they want")
     parser.add_argument("--out", required=True, metavar="FILE.npz", help="file to write")
+    add_quiet_option(parser)
     return parser
 
 
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if is_quantized(arguments.data):
         raise UsageError(f"{arguments.data} is quantized already")
     table = open_table(arguments.data, data_home=arguments.data_home,
-                       label_column=label_column(arguments), progress=True)
+                       label_column=label_column(arguments), progress=not shown.quiet)
     survey, chosen = _survey(table, arguments.train_rows, request)
     own = table.task or task_of_labels(survey.labels)
     task = task_of(arguments, table.name, own, survey.labels, table.class_names)

@@ -12,6 +12,7 @@ from bitstep.cli.problem import Request
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.losses import loss_named
 from bitstep.training.model_file import LinearModel
+from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import report_counters
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import duration, numbers, text_table
@@ -34,6 +35,7 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
     """The report's ``config``, which is the model file's, too."""
     objective, training = request.objective, request.training
     rows, config = request.problem.request, request.config
+    stopping: Stopping | None = training.stopping
     return {
         "model": request.problem.model, "loss": request.problem.kind.sklearn_loss,
         "bits": rows.bits, "encoding": rows.encoding, "levels": rows.levels,
@@ -44,14 +46,17 @@ def describe_config(request: Request, model: TrainedModel) -> dict[str, Any]:
         "class_weight": request.problem.class_weight,
         "refetch": objective.refetch, "fit_intercept": training.fit_intercept,
         "model_range": model.model_range, "shuffle": rows.shuffle, "init": request.init,
-        "solver": training.solver, "planes": training.planes, "tol": training.tol,
+        "solver": training.solver, "planes": training.planes,
+        "tol": training.tol if stopping is None else stopping.tol,
+        "early_stopping": stopping is not None and stopping.held_out,
+        "n_iter_no_change": None if stopping is None else stopping.patience,
         "model_bits": training.model_bits, "update_bits": training.update_bits,
         "lookahead": config.lookahead, "pipeline": config.to_dict()}
 
 
 def final(request: Request, model: TrainedModel) -> LinearModel:
-    """The model of the last finished epoch, as a file holds it."""
-    return LinearModel(model.coefs[-1], model.intercepts[-1],
+    """The model of the epoch that is kept, as a file holds it."""
+    return LinearModel(model.coefs[model.kept], model.intercepts[model.kept],
                        request.problem.class_labels,
                        describe_config(request, model),
                        request.problem.outputs[0].scaler.clip)
@@ -63,7 +68,7 @@ def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None
     problem, rows = request.problem, request.problem.request
     counters = report_counters(model.counters)
     cycles = counters["cycles"]
-    coef, intercept = model.coefs[-1].tolist(), model.intercepts[-1].tolist()
+    coef, intercept = model.coefs[model.kept].tolist(), model.intercepts[model.kept].tolist()
     if problem.task == "regression":
         coef, intercept = coef[0], intercept[0]
     return {
@@ -80,6 +85,9 @@ def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None
         "metric": "accuracy" if problem.task == "classification" else "loss",
         "interrupted": model.interrupted,
         "resumed_epochs": request.resumed,
+        "kept_epoch": model.kept + 1,
+        "stopped_early": not model.interrupted
+        and model.epochs_done < len(request.training.steps),
         "history": problem.history(model),
         "counters": counters,
         "coef": coef,
@@ -104,17 +112,20 @@ def print_report(report: dict[str, Any]) -> None:
         columns["MB read"] = [f"{entry.get('bytes_read', 0) / 1e6:.3f}" for entry in history]
     if "gradient" in history[0]:
         columns["gradient"] = [f"{entry['gradient']:.2e}" for entry in history]
-    shares = [entry.get("train_accuracy") for entry in history]     # older reports have none
-    if None not in shares:
-        columns["train accuracy"] = [f"{100 * share:.2f} %" for share in shares]
+    columns |= _accuracies("train", [entry.get("train_accuracy") for entry in history])
+    if dataset.get("validation_rows"):
+        columns["held-out loss"] = numbers([entry["validation_loss"] for entry in history])
+        columns |= _accuracies("held-out", [entry["validation_accuracy"] for entry in history])
     if dataset["test_rows"]:
         found = [entry["test_metric"] for entry in history]
-        columns[f"test {report['metric']}"] = numbers(found) if report["metric"] == "loss" else [
-            f"{100 * share:.2f} %" for share in found]
+        columns |= {"test loss": numbers(found)} if report["metric"] == "loss" \
+            else _accuracies("test", found)
     print(text_table(list(columns), list(zip(*columns.values(), strict=True))))
     on = {"features": "", "codes": ", estimated from the codes (there are no features)",
           "fine_rows": ", as fine rows (there are no features)"}
     print(f"Loss: {_loss(config).text} over K rows{on[report['loss_on']]}.")
+    if report.get("stopped_early") or config.get("early_stopping"):
+        print(_stopped(report))
     if _loss(config).one_sided and config["encoding"] not in ("float", WOVEN):
         print(_refetched(report))
     if report["device_seconds"] is not None:
@@ -126,6 +137,12 @@ def print_report(report: dict[str, Any]) -> None:
     print(f"Wall clock: {duration(report['wall_seconds'])}")
 
 
+def _accuracies(rows, shares):
+    """A column; none of a regression, and of older reports."""
+    return {} if None in shares else {
+        f"{rows} accuracy": [f"{100 * share:.2f} %" for share in shares]}
+
+
 def _few_bits(config):
     """Bits of model and updates, where they are few."""
     return "".join(f"{name} of {config[f'{name}_bits']} bits, " for name in ("model", "update")
@@ -135,6 +152,17 @@ def _few_bits(config):
 def _loss(config):
     # Reports have no name of it that were written before there were others.
     return loss_named(config.get("loss", "squared_error"))
+
+
+def _stopped(report):
+    """End of a training that may stop early, as a sentence."""
+    done, kept = len(report["history"]), report["kept_epoch"]
+    ended = f"Training stopped after epoch {done}" if report["stopped_early"] \
+        else f"Training ended with epoch {done}"
+    if not report["config"]["early_stopping"]:
+        return f"{ended}."
+    return (f"{ended}; the model is that of epoch {kept}, whose loss on "
+            f"{report['dataset']['validation_rows']} held-out rows is the least.")
 
 
 def _refetched(report):

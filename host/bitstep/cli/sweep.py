@@ -93,8 +93,10 @@ class Sweep:
         columns["train loss"] = _column([entry["train_loss"] for entry in self.entries])
         tests = [entry["test_metric"] for entry in self.entries]
         if self.by == "test_metric":
-            columns[f"test {self.metric}"] = _column(tests) if self.metric == "loss" else [
-                "" if share is None else f"{100 * share:.2f} %" for share in tests]
+            columns[f"test {self.metric}"] = _column(tests) if self.metric == "loss" \
+                else _shares(tests)
+        if self.metric == "accuracy":
+            columns["train accuracy"] = _shares([one["train_accuracy"] for one in self.entries])
         columns[""] = [self._note(place) for place in range(len(self.entries))]
         print(text_table(list(columns), list(zip(*columns.values(), strict=True))))
         on = f"{self.metric} on the test rows" if self.by == "test_metric" else "training loss"
@@ -130,12 +132,13 @@ def compare(arguments: argparse.Namespace, requests: Sequence[Request],
     for one, options in zip(found, candidates(arguments), strict=True):
         entry: dict[str, Any] = {
             "parameters": {name: getattr(options, name) for name, _ in arguments.sweep},
-            "train_loss": None, "test_metric": None, "left_range_in_epoch": None}
+            "train_loss": None, "train_accuracy": None, "test_metric": None,
+            "left_range_in_epoch": None}
         if isinstance(one, SaturationError):
             entry["left_range_in_epoch"] = one.epoch
         else:
             last = problem.history(_last_epoch(one))[0]
-            entry |= {name: last[name] for name in ("train_loss", "test_metric")}
+            entry |= {name: last[name] for name in ("train_loss", "train_accuracy", "test_metric")}
         score = entry[by]
         if score is None or not np.isfinite(score):
             score = np.inf
@@ -156,6 +159,11 @@ def _column(values: Sequence[float | None]) -> list[str]:
     """Numbers with as many decimals each; nothing for None."""
     texts = iter(numbers([value for value in values if value is not None]))
     return ["" if value is None else next(texts) for value in values]
+
+
+def _shares(values: Sequence[float | None]) -> list[str]:
+    """Shares in per cent; nothing for None."""
+    return ["" if share is None else f"{100 * share:.2f} %" for share in values]
 
 
 def _shown(value: Any) -> str:

@@ -29,9 +29,10 @@ from bitstep.cli.options import (
 )
 from bitstep.cli.outputs import Outputs, output_sizes, reserve_outputs
 from bitstep.cli.problem import Problem, Request, prepare
-from bitstep.cli.progress import epoch_bar
+from bitstep.cli.progress import Bar, CommandWatch, add_quiet_option
 from bitstep.cli.report import check_plot, final, make_report, plot, print_report
 from bitstep.cli.request import usage_error
+from bitstep.cli.scoring import scored_rows, stopping_of
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
 from bitstep.cli.training_options import (
@@ -39,6 +40,7 @@ from bitstep.cli.training_options import (
     add_solver_options,
     add_training_options,
 )
+from bitstep.cli.validation import add_stopping_options, check_stopping_options
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import WOVEN
@@ -49,6 +51,7 @@ from bitstep.training.choices import ChoiceError, resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
+from bitstep.training.scores.watch import rows_to_look_at
 from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import write_json
@@ -70,6 +73,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_training_options(training)
     add_bits_options(training)
     add_solver_options(training)
+    add_stopping_options(training)
     add_sweep_option(training)
     add_checkpoint_options(parser.add_argument_group("start, and long runs (docs/runs.md)"))
     device = parser.add_argument_group("device")
@@ -81,6 +85,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     output.add_argument("--out", metavar="FILE.npz", help="write the model")
     output.add_argument("--report", metavar="FILE.json", help="write the report")
     output.add_argument("--plot", metavar="FILE.png", help="draw the loss of every epoch")
+    add_quiet_option(output)
     return parser
 
 
@@ -116,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
         if sweep:
             sweep.print()
         print_report(report)
-        if noise := noise_of(request, model, report["history"][-1]["train_loss"]):
+        if noise := noise_of(request, model, report["history"][model.kept]["train_loss"]):
             print(f"Noise: {noise}.")
         for path in filter(None, (*outputs.written, arguments.wave)):
             print(f"wrote {path}")
@@ -176,6 +181,7 @@ def make_requests(arguments: argparse.Namespace) -> list[Request]:
     UsageError
         If options do not go together.
     """
+    check_stopping_options(arguments)
     every = candidates(arguments)
     by_name = arguments.schedule in SCHEDULES
     if not by_name and every[0].step is not None:
@@ -204,7 +210,9 @@ def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
             rows, objective, epochs=epochs, schedule=schedule, batch=arguments.batch,
             step="auto" if arguments.step is None else arguments.step,
             fit_intercept=arguments.intercept, model_range=arguments.model_range,
-            solver=arguments.solver, tol=arguments.tol, model_bits=arguments.model_bits,
+            solver=arguments.solver, stopping=stopping_of(arguments, problem),
+            tol=arguments.tol or 0.0 if arguments.solver == "bit-centred" else 0.0,
+            model_bits=arguments.model_bits,
             update_bits=arguments.update_bits,
             planes="auto" if rows.encoding == WOVEN and arguments.planes is None
             else arguments.planes)
@@ -219,12 +227,21 @@ def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
                    step_asked=arguments.step not in (None, "auto"), init=arguments.init)
 
 
+def _watch(request: Request, device: Device, n_models: int) -> CommandWatch:
+    """Progress of a training of so many models; without losses of candidates."""
+    epochs, problem = len(request.training.steps), request.problem
+    n_rows = problem.outputs[0].n_rows
+    scored = scored_rows(problem, rows_to_look_at(problem.outputs[0].n_features)) \
+        if n_models == len(problem.outputs) else None
+    return CommandWatch(Bar(epochs * n_rows, "training", " rows"), epochs, n_models, n_rows,
+                        device=device.name, scored=scored)
+
+
 def _train_sweep(requests: list[Request], device: Device,
                  arguments: argparse.Namespace) -> tuple[Request, TrainedModel, Sweep]:
     """Train all candidates with a progress bar; the best one and the comparison."""
     first = requests[0]
-    epochs = len(first.training.steps) * len(first.problem.outputs) * len(requests)
-    with epoch_bar(epochs) as on_epoch:
+    with _watch(first, device, len(requests) * len(first.problem.outputs)) as on_epoch:
         found = train_candidates(
             first.problem.outputs, device, first.config,
             [(one.objective, one.training) for one in requests], timeout_s=arguments.timeout,
@@ -243,9 +260,8 @@ def _train(request: Request, device: Device, timeout_s: float,
            writer: CheckpointWriter | None) -> TrainedModel:
     """Train with a progress bar; a saturation says what to try."""
     outputs, training = request.problem.outputs, request.training
-    epochs = len(training.steps) * len(outputs)
     try:
-        with epoch_bar(epochs) as on_epoch:
+        with _watch(request, device, len(outputs)) as on_epoch:
             return train_model(outputs, device, request.config, request.objective, training,
                                initial=request.initial, timeout_s=timeout_s, on_epoch=on_epoch,
                                checkpoint=writer)

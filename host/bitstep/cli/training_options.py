@@ -99,7 +99,3 @@ def add_solver_options(training: Any) -> None:
                           "of which the last counts for all beyond; or auto (default: auto for "
                           "a file of `bitstep quantize --woven` and with --solver bit-centred; "
                           "else rows have --bits bits)")
-    training.add_argument("--tol", type=number(0, above=False), default=0.0, metavar="T",
-                          help="bit-centred: stop once the gradient's largest component is at most "
-                          "T times that of the model it starts from; report and table show this "
-                          "ratio as gradient (default: 0, all epochs)")

@@ -105,15 +105,28 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
         if isinstance(source, str):
             _refuse_unknown_name(source)
         return read_file(Path(source), n_features, label_column, task)
-    name = str(source)
     if label_column not in (LAST, "last"):
-        raise DataError(f"{name}: the label's column cannot be {label_column!r}, since this is no "
-                        "file but the name of a data set, which knows its labels; leave it out")
-    dataset = _load_named(name, _home(data_home), n_features, progress)
+        raise DataError(f"{source}: the label's column cannot be {label_column!r}, since this is "
+                        "no file but the name of a data set, which knows its labels; leave it out")
+    dataset = _load_named(str(source), data_home, n_features, progress)
     if n_features not in (None, dataset.n_features):
-        raise DataError(f"{name}: found {dataset.n_features} features, but n_features is "
+        raise DataError(f"{source}: found {dataset.n_features} features, but n_features is "
                         f"{n_features}; leave n_features out")
     return dataset
+
+
+def _load_named(name: str, data_home: str | Path | None, n_features: int | None,
+                progress: bool) -> Dataset:
+    """A data set of :func:`dataset_names`, or a generated one."""
+    if match := SYNTHETIC.fullmatch(name):
+        return noisy(int(match[2])) if match[1] == "noisy" else \
+            synthetic(int(match[2]), SYNTHETIC_ROWS)
+    if name in BUNDLED:
+        return _load_bundled(name)
+    remote = REMOTE[name]
+    path = _find(name, _home(data_home), progress)
+    found = read_text(path, ".svm", n_features or remote.n_features)
+    return Dataset(name, found.features, found.labels, remote.task)
 
 
 def open_table(source: str | Path, *, data_home: str | Path | None = None,
@@ -162,18 +175,6 @@ def _refuse_unknown_name(name: str) -> None:
     hint = f"; did you mean {close[0]!r}? " if close else ". "
     raise DataError(f"There is no data set {name!r}{hint}The names are "
                     f"{', '.join(dataset_names())}; anything else must be a file")
-
-
-def _load_named(name: str, home: Path, n_features: int | None, progress: bool) -> Dataset:
-    """A data set of :func:`dataset_names`."""
-    if match := SYNTHETIC.fullmatch(name):
-        return noisy(int(match[2])) if match[1] == "noisy" else \
-            synthetic(int(match[2]), SYNTHETIC_ROWS)
-    if name in BUNDLED:
-        return _load_bundled(name)
-    remote = REMOTE[name]
-    found = read_text(_find(name, home, progress), ".svm", n_features or remote.n_features)
-    return Dataset(name, found.features, found.labels, remote.task)
 
 
 def _load_bundled(name: str) -> Dataset:

@@ -57,9 +57,23 @@ class RowView:
             block = np.clip(block, low, high)
         return block
 
+    def take(self, rows: np.ndarray) -> "RowView":
+        """Some of the rows, by their numbers, as a view."""
+        return RowView(self._source, rows if self._order is None else self._order[rows],
+                       self._ends)
+
+    def sources(self) -> np.ndarray:
+        """Number of the source's row of each row, shape (n_rows,)."""
+        return np.arange(len(self)) if self._order is None else self._order
+
     def within(self, low: np.ndarray, high: np.ndarray) -> "RowView":
         """The same rows, in which what is beyond two ends counts as the nearer one."""
         return RowView(self._source, self._order, (*self._ends, (low, high)))
+
+
+def rows_at(matrix: Any, rows: np.ndarray) -> Any:
+    """Some rows of an array or a :class:`RowView`, by their numbers."""
+    return matrix.take(rows) if isinstance(matrix, RowView) else matrix[rows]
 
 
 def is_sparse(matrix: Any) -> bool:

@@ -67,11 +67,11 @@ class Run:
         self._stop_previous()
         self._load()
 
-    def finish(self, timeout_s, on_epoch=None, on_models=None):
+    def finish(self, timeout_s, on_epoch=None, on_models=None, on_words=None):
         """Start the run, wait for its end and return the result; see
         :meth:`bitstep.pipeline.device.Device.train`. Whatever else ends the wait aborts the run.
         """
-        progress = _Progress(self, timeout_s, on_epoch, on_models)
+        progress = _Progress(self, timeout_s, on_epoch, on_models, on_words)
         try:
             self.write("CONTROL", Control.START)
             self._wait(progress, timeout_s)
@@ -120,14 +120,19 @@ class Run:
         self.write("CONTROL", Control.ABORT)
         return self.device.wait(lambda: not self.read("STATUS") & Status.BUSY, ABORT_TIMEOUT_S)
 
+    def words(self, first, last):
+        """Return copies of the model words and intercept words of some finished epochs."""
+        self.models.from_device()
+        size = self.layout.n_bytes
+        words = self.models.array[first * size:last * size].view("<i4").reshape(
+            last - first, self.layout.n_words)
+        return self.layout.unpack(words)
+
     def result(self):
         """Return copies of the models of the finished epochs, and the counters."""
         done = min(self.read("EPOCHS_DONE"), len(self.job.epochs))
         counters = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
-        self.models.from_device()
-        words = self.models.array[:done * self.layout.n_bytes].view("<i4").reshape(
-            done, self.layout.n_words)
-        models, intercepts = self.layout.unpack(words)
+        models, intercepts = self.words(0, done)
         return collect(list(models), list(intercepts), self.job.n_features, counters)
 
     def _stop_previous(self):
@@ -222,9 +227,9 @@ class Run:
 class _Progress:
     """Progress of a run: its end, and the time since anything has happened."""
 
-    def __init__(self, run, timeout_s, on_epoch, on_models):
+    def __init__(self, run, timeout_s, on_epoch, on_models, on_words):
         self.run, self.timeout_s = run, timeout_s
-        self.on_epoch, self.on_models = on_epoch, on_models
+        self.on_epoch, self.on_models, self.on_words = on_epoch, on_models, on_words
         self.total = beats_read(run.job, len(run.job.epochs))
         self.epochs_done, self.seen = 0, None
         self.changed = time.monotonic()
@@ -251,5 +256,8 @@ class _Progress:
                 self.on_epoch(epochs_done)
             if self.on_models:
                 self.on_models(self.run.result())
+            if self.on_words:
+                models, intercepts = self.run.words(epochs_done - 1, epochs_done)
+                self.on_words(0, models[0, :self.run.job.n_features], int(intercepts[0]))
             self.changed = time.monotonic()     # what was called may have taken long
         return self.finished or self.idle_s > self.timeout_s

@@ -6,10 +6,10 @@ from typing import Any
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
-from bitstep.pipeline.device import NO_FEW_BITS, Device
+from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.results import DeviceError, GradientSum, RunResult, check_job
-from bitstep.pipeline.woven import has_derivatives
 
 NO_CENTRED_STEPS = ("The pipeline of device '{}' {}, which solver 'bit-centred' needs; choose "
                     "device 'cpu' or 'golden', or another solver")
@@ -28,11 +28,13 @@ class RegisterDevice(RegisterAccess, Device):
         :class:`~bitstep.devices.base.RegisterAccess`.
     """
 
+    shows_models = True     # to on_words: reading a model while the pipeline runs costs little
     clock_hz: float     # pyright: ignore[reportIncompatibleVariableOverride]  # there is one
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
+              on_models: Callable[[RunResult], None] | None = None,
+              on_words: OnWords | None = None) -> RunResult:
         """Run a job to its end; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_identity(self)
         check_job(job, self.config)
@@ -45,7 +47,8 @@ class RegisterDevice(RegisterAccess, Device):
                                                       "adds no constants to corrections"))
         with contextlib.ExitStack() as stack:
             run = Run(self, job, stack)
-            return run.finish(timeout_s, on_epoch, on_models)
+            return run.finish(timeout_s, on_epoch, on_models,
+                              on_words if self.shows_models else None)
 
     def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
         """Refuse: no pipeline sums the gradient of all rows."""

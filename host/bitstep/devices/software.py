@@ -9,9 +9,9 @@ from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import EpochModel
 from bitstep.golden.sigmoid import FINE_ARGUMENT
 from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
-from bitstep.pipeline.device import Device
+from bitstep.pipeline.device import Device, OnWords
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION, LOSSES, has_derivatives
 from bitstep.pipeline.registers import Error, Loss
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -25,7 +25,6 @@ from bitstep.pipeline.results import (
     collect,
     run_error,
 )
-from bitstep.pipeline.woven import DERIVATIVE_FRACTION, has_derivatives
 
 
 def check_gradient(job: TrainingJob, config: PipelineConfig, derivative_planes: int = 0) -> None:
@@ -86,7 +85,8 @@ class SoftwareDevice(Device):
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
+              on_models: Callable[[RunResult], None] | None = None,
+              on_words: OnWords | None = None) -> RunResult:
         """Run a job; see :meth:`bitstep.pipeline.device.Device.train`."""
         check_job(job, self.config)
         done: list[EpochModel] = []
@@ -107,6 +107,8 @@ class SoftwareDevice(Device):
                         on_epoch(len(done))
                     if on_models:
                         on_models(result())
+                    if on_words:
+                        on_words(0, epoch.model, epoch.intercept)
                 elapsed, started = time.monotonic() - started, time.monotonic()
                 if elapsed > timeout_s and len(done) < len(job.epochs):
                     raise RunTimeoutError(

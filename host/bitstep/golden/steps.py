@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 
 from bitstep.golden.dither import DITHER_WIDTH, round_dithered, round_floating
-from bitstep.golden.rounding import round_shift
+from bitstep.golden.rounding import fits, round_shift
 from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
 from bitstep.pipeline.config import COEFFICIENT_WIDTH, SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION, has_derivatives
 from bitstep.pipeline.registers import Loss, Saturation
-from bitstep.pipeline.woven import DERIVATIVE_FRACTION, has_derivatives
 
 STEP_FRACTION = DITHER_WIDTH        # fraction bits of K
 # A smaller K ends with zeros, since a mantissa has 18 bits: rounded up it still fits an update.
@@ -32,6 +32,13 @@ def derivative_step(job: TrainingJob, steps: EpochSteps) -> int:
     return round_shift(steps.mantissa << job.label_shift + STEP_FRACTION, SHIFT_UNIT * steps.shift)
 
 
+def _checked(update: int) -> int:
+    """An update, which must fit its width."""
+    if not fits(update, UPDATE_WIDTH):
+        raise Saturated(Saturation.UPDATE)
+    return update
+
+
 def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int], int]:
     """The function from a dot product z, a target t = L << label_shift and a dither to the update.
 
@@ -45,8 +52,8 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
     with K of :func:`derivative_step`, the piecewise-linear sigmoid of
     :mod:`bitstep.golden.sigmoid`, and R the rounding by the row's dither, to the job's
     ``update_bits`` (:func:`bitstep.golden.dither.round_floating`). Where labels are derivatives d
-    at a centre (:func:`bitstep.pipeline.woven.has_derivatives`), the target holds y and d, and d is
-    subtracted from the derivative before it is scaled.
+    at a centre (:func:`~bitstep.pipeline.losses.has_derivatives`), the target holds y and d, and d
+    is subtracted from the derivative before it is scaled.
 
     Raises
     ------
@@ -56,15 +63,9 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
     if has_derivatives(job):
         return _centred_rule(job, steps)
     shift, bits = SHIFT_UNIT * steps.shift, job.update_bits
-    limit = 1 << UPDATE_WIDTH - 1
-
-    def checked(update):
-        if not -limit <= update < limit:
-            raise Saturated(Saturation.UPDATE)
-        return update
 
     def least_squares(dot, target, dither):
-        return checked(round_floating(steps.mantissa * (dot - target), shift, dither, bits))
+        return _checked(round_floating(steps.mantissa * (dot - target), shift, dither, bits))
 
     def active(dot, target):
         return dot < target if target > 0 else dot > target
@@ -84,13 +85,13 @@ def update_rule(job: TrainingJob, steps: EpochSteps) -> Callable[[int, int, int]
         if not active(dot, target):
             return 0
         update = round_floating(largest, STEP_FRACTION, dither, bits)
-        return checked(-update if target > 0 else update)
+        return _checked(-update if target > 0 else update)
 
     def logistic(dot, target, dither):
         sign = 1 if target > 0 else -1
         argument = round_shift(-sign * dot, job.label_shift - SIGMOID_FRACTION)
         exact = largest * sigmoid(argument)
-        return checked(-sign * round_floating(exact, STEP_FRACTION + VALUE_FRACTION, dither, bits))
+        return _checked(-sign * round_floating(exact, STEP_FRACTION + VALUE_FRACTION, dither, bits))
 
     return hinge if job.loss == Loss.HINGE else logistic
 
@@ -131,16 +132,12 @@ def _centred_rule(job, steps):
     factor = derivative_step(job, steps) if logistic else steps.mantissa
     shift = STEP_FRACTION + VALUE_FRACTION if logistic else SHIFT_UNIT * steps.shift
     left = 0 if logistic else job.label_shift - DERIVATIVE_FRACTION
-    limit = 1 << UPDATE_WIDTH - 1
     if logistic and factor >= MAX_DERIVATIVE_STEP:
         raise Saturated(Saturation.UPDATE)
 
     def centred(dot, label, dither):
         change = derivative(job, dot, 1 if label & 1 else -1) - (label >> 1 << left)
-        update = round_dithered(factor * change, shift, dither)
-        if not -limit <= update < limit:
-            raise Saturated(Saturation.UPDATE)
-        return update
+        return _checked(round_dithered(factor * change, shift, dither))
 
     return centred
 

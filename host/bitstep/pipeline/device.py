@@ -2,7 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
@@ -24,6 +26,8 @@ NO_FEW_BITS = ("Device '{}' has no pipeline for a model or updates of few bits; 
                "'cpu' or 'golden', or leave model bits and update bits out")
 
 _Self = TypeVar("_Self", bound="Device")
+# Called with the number of a job, and the model words and intercept word of its last epoch.
+OnWords = Callable[[int, np.ndarray, int], None]
 
 
 def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
@@ -35,6 +39,13 @@ def share_rows(one: TrainingJob, other: TrainingJob) -> bool:
         and len(one.epochs) == len(other.epochs) and len(one.rows) == len(other.rows) \
         and all(mine is others for mine, others in zip(one.rows, other.rows, strict=True)) \
         and one.level_tables is other.level_tables
+
+
+def words_of(on_words: OnWords | None, number: int) -> dict[str, Any]:
+    """The option ``on_words`` of a call for one of several jobs; none if nobody asks."""
+    if on_words is None:
+        return {}
+    return {"on_words": lambda _, words, intercept: on_words(number, words, intercept)}
 
 
 class Device(Protocol):
@@ -72,7 +83,8 @@ class Device(Protocol):
     @abstractmethod
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
+              on_models: Callable[[RunResult], None] | None = None,
+              on_words: OnWords | None = None) -> RunResult:
         """Run a job to its end.
 
         Parameters
@@ -88,6 +100,9 @@ class Device(Protocol):
             Called after ``on_epoch`` with the models of every epoch that is finished so far. The
             pipeline goes on meanwhile, so counters may hold a part of the next epoch. Without it
             no model is copied before the end.
+        on_words : callable
+            Called after ``on_epoch`` with 0 and the model and intercept of the last finished
+            epoch, by devices where that costs next to nothing. They must not be changed.
 
         Returns
         -------
@@ -129,8 +144,10 @@ class Device(Protocol):
         """
         del job, derivative_planes
         raise DeviceError(NO_WOVEN_ROWS.format(self.name))
+
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,
+                     on_words: OnWords | None = None,
                      to_the_end: bool = True) -> list[Outcome]:
         """Train the models of several jobs, each bit for bit as :meth:`train` does.
 
@@ -145,6 +162,8 @@ class Device(Protocol):
             See :meth:`train`.
         on_epoch : callable
             Called with the number of finished epochs, summed over the models.
+        on_words : callable
+            See :meth:`train`; it is given the number of the job.
         to_the_end : bool
             True: a model that leaves its range does not end the others. False: it ends the run.
 
@@ -165,7 +184,8 @@ class Device(Protocol):
             before = sum(len(done.epochs) for done in jobs[:len(outcomes)])
             report = (lambda done, before=before: on_epoch(before + done)) if on_epoch else None
             try:
-                outcomes.append(self.train(job, timeout_s=timeout_s, on_epoch=report))
+                outcomes.append(self.train(job, timeout_s=timeout_s, on_epoch=report,
+                                           **words_of(on_words, len(outcomes))))
             except SaturationError as error:
                 outcomes.append(error)
                 if not to_the_end:

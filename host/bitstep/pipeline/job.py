@@ -22,7 +22,7 @@ from bitstep.pipeline.config import (
     PipelineConfig,
 )
 from bitstep.pipeline.levels import unpack_labels
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION, LOSSES, has_derivatives
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import (
     LABEL_BITS,
@@ -34,7 +34,6 @@ from bitstep.pipeline.shapes import (
     check_rows,
     check_words,
     check_woven,
-    has_derivatives,
 )
 
 MODEL_LIMIT = (1 << MODEL_WIDTH - 1) - 1      # largest model word
@@ -114,7 +113,7 @@ class TrainingJob:
         Packed labels, a whole number of 8-byte words; of woven rows none to count all as 0.
     label_format, label_shift : LabelFormat, int
         A stored label L counts as ``L << label_shift`` in the units of a dot product, unless it
-        is a derivative (:func:`bitstep.pipeline.woven.has_derivatives`).
+        is a derivative (:func:`bitstep.pipeline.losses.has_derivatives`).
     intercept_level : int
         Level of the intercept's constant input, 0 for no intercept.
     batch : int
@@ -267,7 +266,8 @@ class TrainingJob:
         check_proximal(self)
         self._check_fine()
         check_few_bits(self)
-        check_woven(self)
+        check_woven(self, DERIVATIVE_FRACTION if has_derivatives(self)
+                    else LOSSES[self.loss].least_label_shift)
         check_level_tables(self.level_tables, config, self.n_features)
 
     def _check_loss(self):

@@ -7,14 +7,16 @@ the other losses.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import SIGMOID_FRACTION
-from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.config import SIGMOID_FRACTION, WOVEN
+from bitstep.pipeline.registers import LabelFormat, Loss
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
 MAX_EXPONENT = 700.0        # of a number that is finite in 64 bits
+DERIVATIVE_FRACTION = 16    # fraction bits of a derivative that is a label
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,3 +156,20 @@ LOSSES = {
 def loss_named(name: str) -> LossFunction:
     """The loss of a name; KeyError if there is none."""
     return {loss.name: loss for loss in LOSSES.values()}[name]
+
+
+def has_derivatives(job: Any) -> bool:
+    """True if the labels of a training job are derivatives of its loss at a centre.
+
+    Such a label is 2 d + (1 if y = +1 else 0), with d = l'(q.x, y) 2^16 at the centre x of
+    bit-centred training. A row's update is then that of l'(q.x, y) - d 2^-16
+    (:func:`bitstep.golden.steps.update_rule`). They are woven rows of a smooth loss, with labels of
+    format INT32.
+
+    Parameters
+    ----------
+    job : bitstep.pipeline.job.TrainingJob
+    """
+    rule = LOSSES[job.loss]
+    return job.config.row_format == WOVEN and job.label_format == LabelFormat.INT32 \
+        and rule.signs and math.isfinite(rule.curvature)

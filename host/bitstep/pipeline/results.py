@@ -61,7 +61,7 @@ class GradientSum:
         Not 0 if an update, or a derivative, left its range; all else is then meaningless.
     derivatives : ndarray of uint8 or None
         Packed labels of format INT32 for inner passes at the planes that were asked for: the
-        derivative of every row's loss (:func:`bitstep.pipeline.woven.has_derivatives`).
+        derivative of every row's loss (:func:`bitstep.pipeline.losses.has_derivatives`).
     """
 
     words: np.ndarray

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from bitstep.pipeline.config import MODEL_WIDTH, WOVEN, PipelineConfig
-from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.woven import DERIVATIVE_FRACTION, PLANES, WovenLayout, has_derivatives
+from bitstep.pipeline.woven import PLANES, WovenLayout
 
 MAX_COPIES = 255            # of the rows, which the epochs read in turn
 FEW_BITS = (2, 16)          # of the model that dot products meet, and of updates: least, most
@@ -97,13 +96,15 @@ def check_level_tables(tables: np.ndarray | None, config: PipelineConfig, n_feat
                          f"{config.level_limit}, not {tables.min()}")
 
 
-def check_woven(job: Any) -> None:
+def check_woven(job: Any, least_label_shift: int) -> None:
     """Raise ValueError unless the fields of a training job that only woven rows have are right.
 
     Parameters
     ----------
     job : bitstep.pipeline.job.TrainingJob
         Its rows have the shape of its configuration.
+    least_label_shift : int
+        Least ``label_shift`` of its labels, with all planes.
     """
     woven = job.config.row_format == WOVEN
     if any(woven != (steps.planes > 0) for steps in job.epochs):
@@ -118,8 +119,7 @@ def check_woven(job: Any) -> None:
         raise ValueError(f"woven_rows must be rows of {len(job.rows[0])} blocks, "
                          f"not {job.woven_rows}")
     left = PLANES - min(steps.planes for steps in job.epochs)
-    least = left + (DERIVATIVE_FRACTION if has_derivatives(job)
-                    else LOSSES[job.loss].least_label_shift)
+    least = left + least_label_shift
     if job.label_shift < least or job.intercept_level % (1 << left):
         raise ValueError(f"label_shift must be at least {least}, and intercept_level a multiple of "
                          f"{1 << left}, for the least planes of an epoch, not {job.label_shift} "

@@ -8,19 +8,14 @@ Mutlu and Zhang, "Accelerating generalized linear models with MLWeaving", VLDB 1
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-
-from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.registers import LabelFormat
 
 PLANES = 16                 # bits of a stored code
 GROUP = 4                   # bits that a row's plane is a multiple of
 MIN_PLANE_BYTES = 512       # least bytes of a plane of a block: 4 bursts of the narrowest bus
 ALIGNMENT = 64              # bytes of a beat of the widest bus, which planes are multiples of
 CHUNK_UNITS = 16            # most units of ``ALIGNMENT`` bytes of a plane that are read at a time
-DERIVATIVE_FRACTION = 16    # fraction bits of a derivative that is a label
 
 
 @dataclass(frozen=True)
@@ -165,20 +160,3 @@ def middle_levels(codes: np.ndarray, planes: int) -> np.ndarray:
         Odd numbers from 1 - 2^b to 2^b - 1.
     """
     return 2 * codes.astype(np.int64) + 1 - (1 << planes)
-
-
-def has_derivatives(job: Any) -> bool:
-    """True if the labels of a training job are derivatives of its loss at a centre.
-
-    Such a label is 2 d + (1 if y = +1 else 0), with d = l'(q.x, y) 2^16 at the centre x of
-    bit-centred training. A row's update is then that of l'(q.x, y) - d 2^-16
-    (:func:`bitstep.golden.steps.update_rule`). They are woven rows of a smooth loss, with labels of
-    format INT32.
-
-    Parameters
-    ----------
-    job : bitstep.pipeline.job.TrainingJob
-    """
-    rule = LOSSES[job.loss]
-    return job.config.row_format == "woven" and job.label_format == LabelFormat.INT32 \
-        and rule.signs and math.isfinite(rule.curvature)

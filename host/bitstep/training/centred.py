@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
     RunError,
@@ -15,29 +14,30 @@ from bitstep.pipeline.results import (
     TrainingInterrupted,
 )
 from bitstep.quantization import QuantizedDataset
-from bitstep.training.bit_centred import BitCentredRun
-from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.centred_run import CentredRun, OuterStep
 from bitstep.training.checkpoint import CentredState
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.objective import Objective, Training
+from bitstep.training.objective import Training
 from bitstep.training.planes import check_planes
 from bitstep.training.ranges import largest_stored
 from bitstep.training.trained import TrainedModel, in_feature_units
 
 
-def train_centred(outputs: Sequence[QuantizedDataset], device: Device, config: PipelineConfig,
-                  objective: Objective, training: Training, *,
+def train_centred(run_of: Callable[..., CentredRun], outputs: Sequence[QuantizedDataset],
+                  config: PipelineConfig, training: Training, *,
                   starts: Sequence[tuple[np.ndarray, float] | None], first_epoch: int,
-                  timeout_s: float, on_epoch: Callable[[int], None] | None,
+                  on_epoch: Callable[[int], None] | None,
                   checkpoint: CheckpointWriter | None = None) -> TrainedModel:
-    """Train every output: of least squares by :class:`bitstep.training.bit_centred.BitCentredRun`,
-    of other losses by :class:`bitstep.training.bit_centred_smooth.SmoothRun`.
+    """Train every output.
 
     Parameters
     ----------
-    outputs, device, config, objective, training, first_epoch, timeout_s, on_epoch, checkpoint
+    run_of : callable
+        From ``data``, ``choice`` and ``start`` to the run of an output:
+        :class:`bitstep.training.bit_centred.BitCentredRun` of least squares,
+        :class:`bitstep.training.bit_centred_smooth.SmoothRun` of other losses.
+    outputs, config, training, first_epoch, on_epoch, checkpoint
         See :func:`bitstep.training.train.train_model`; epochs are outer steps.
     starts : sequence of (ndarray of float64, float) or None
         Weights for scaled features and intercept that each output starts from.
@@ -57,11 +57,10 @@ def train_centred(outputs: Sequence[QuantizedDataset], device: Device, config: P
     choice = BitCentred(planes=training.planes[first_epoch:], step=float(training.steps[0]),
                         tol=training.tol,
                         fit_intercept=training.fit_intercept)
-    kind = BitCentredRun if objective.rule.quadratic else SmoothRun
     found: list[list[OuterStep]] = []
     interrupted = False
     for number, (data, start) in enumerate(zip(outputs, starts, strict=True)):
-        run = kind(data, device, config, objective, choice, start, timeout_s)
+        run = run_of(data=data, choice=choice, start=start)
         found.append(run.found)
         try:
             _run(run, number, checkpoint, on_epoch)

@@ -73,6 +73,8 @@ class Checkpoint:
         Of solver ``bit-centred``: states of the outputs begun, in place of jobs and results.
     seconds : float
         Time that was spent on them.
+    stopped : bool
+        True if the training ended before its last epoch (:mod:`bitstep.training.scores.stopping`).
     """
 
     settings: dict[str, Any]
@@ -83,6 +85,7 @@ class Checkpoint:
     results: list[RunResult] = field(default_factory=list)
     centred: list[CentredState] = field(default_factory=list)
     seconds: float = 0.0
+    stopped: bool = False
 
     @property
     def epochs_done(self) -> int:
@@ -99,7 +102,7 @@ class Checkpoint:
         """True if no epoch is left."""
         if self.centred:
             return len(self.centred) == self.n_outputs and self.centred[-1].ended
-        return self.epochs_done == self.n_outputs * len(self.steps)
+        return self.stopped or self.epochs_done == self.n_outputs * len(self.steps)
 
     def position(self) -> str:
         """Return the last finished epoch in words."""
@@ -125,6 +128,7 @@ class Checkpoint:
         KIND.write(path, {
             "settings": self.settings, "data": self.data, "steps": self.steps,
             "n_outputs": self.n_outputs, "jobs": self.jobs, "seconds": self.seconds,
+            "stopped": self.stopped,
             "counters": [result.counters for result in self.results],
             "centred": [[state.numbers, [*state.arrays], state.ended] for state in self.centred]},
             arrays)
@@ -157,7 +161,8 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
             "settings", "data", "steps", "n_outputs", "jobs", "seconds")}
     except KeyError as error:
         raise CheckpointError(f"{path}: the checkpoint lacks {error}; {KIND.remedy}") from error
-    return Checkpoint(**found, results=results, centred=centred)
+    return Checkpoint(**found, results=results, centred=centred,
+                      stopped=header.get("stopped", False))
 
 
 def remaining_job(job: TrainingJob, earlier: RunResult) -> TrainingJob:

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from bitstep.pipeline.device import Device
+from bitstep.pipeline.device import Device, OnWords, words_of
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import RunError, RunResult, SaturationError, TrainingInterrupted
 from bitstep.training.checkpoint import (
@@ -45,7 +46,8 @@ class CheckpointWriter:
         self._saved = checkpoint.position()
 
     def train(self, device: Device, number: int, job: TrainingJob, *, timeout_s: float,
-              on_epoch: Callable[[int], None] | None) -> RunResult:
+              on_epoch: Callable[[int], None] | None, on_words: OnWords | None = None,
+              until: int | None = None) -> RunResult:
         """Run what is left of an output's job, and keep the models of every epoch.
 
         Parameters
@@ -58,11 +60,15 @@ class CheckpointWriter:
             All epochs.
         timeout_s, on_epoch
             See :meth:`bitstep.pipeline.device.Device.train`; epochs count from the job's first.
+        on_words : callable or None
+            See :meth:`bitstep.pipeline.device.Device.train_models`; called with the output.
+        until : int or None
+            Epochs after which to end; None for all.
 
         Returns
         -------
         RunResult
-            Of all epochs.
+            Of all finished epochs.
 
         Raises
         ------
@@ -71,13 +77,17 @@ class CheckpointWriter:
         """
         earlier = self._begun(number, job)
         done = earlier.epochs_done
-        if done == len(job.epochs):
+        last = len(job.epochs) if until is None else until
+        if done >= last:
             return earlier
+        left = remaining_job(job, earlier)
+        left = replace(left, epochs=left.epochs[:last - done])
         shifted = (lambda count: on_epoch(done + count)) if on_epoch else None
         try:
             result = device.train(
-                remaining_job(job, earlier), timeout_s=timeout_s, on_epoch=shifted,
-                on_models=lambda models: self._keep(number, joined(earlier, models)))
+                left, timeout_s=timeout_s, on_epoch=shifted,
+                on_models=lambda models: self._keep(number, joined(earlier, models)),
+                **words_of(on_words, number))
         except (TrainingInterrupted, RunError) as error:
             error.result = joined(earlier, error.result)
             self._keep(number, error.result)
@@ -90,6 +100,13 @@ class CheckpointWriter:
             raise
         self._keep(number, joined(earlier, result))
         return self.checkpoint.results[number]
+
+    def stop(self) -> None:
+        """Note that the training has ended, maybe before its last epoch."""
+        if self.checkpoint.stopped:
+            return
+        self.checkpoint.stopped = True
+        self._try_to_save()
 
     def kept(self) -> str:
         """Return a sentence, without its stop, that says what is kept of a training that ended."""

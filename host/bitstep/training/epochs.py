@@ -8,7 +8,7 @@ import numpy as np
 from bitstep.golden.rounding import fits
 from bitstep.golden.steps import correction, proximal_step
 from bitstep.pipeline.config import MODEL_WIDTH
-from bitstep.pipeline.device import Device
+from bitstep.pipeline.device import Device, OnWords
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.registers import Saturation
 from bitstep.pipeline.results import (
@@ -51,7 +51,8 @@ class EpochRunner(Device):
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
+              on_models: Callable[[RunResult], None] | None = None,
+              on_words: OnWords | None = None) -> RunResult:
         """Run a job; see :meth:`bitstep.pipeline.device.Device.train`. Counters are sums over the
         runs.
         """
@@ -63,6 +64,9 @@ class EpochRunner(Device):
                     on_epoch(len(runs.done))
                 if on_models:
                     on_models(runs.result())
+                if on_words:
+                    model, intercept, _ = runs.done[-1]
+                    on_words(0, model, intercept)
             return runs.result()
         except KeyboardInterrupt:
             raise TrainingInterrupted(runs.result()) from None

@@ -43,6 +43,21 @@ class Moments:
         self.count = total
 
 
+def measures(loss: Loss, features: np.ndarray, targets: np.ndarray, coefs: np.ndarray,
+             intercepts: np.ndarray, *, classes: bool) -> tuple[np.ndarray, np.ndarray | None]:
+    """:func:`mean_losses`, and with ``classes`` the share of the rows that every model classifies
+    correctly.
+    """
+    total, correct = np.zeros(coefs.shape[0]), np.zeros(coefs.shape[0])
+    for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
+        values = outputs(features[start:stop], coefs, intercepts)
+        if classes:
+            correct += (decide(values) == decide(targets[start:stop])[:, None]).sum(axis=0)
+        total += LOSSES[loss].value(values, targets[start:stop, None]).sum(axis=(0, 2))
+    return (total / (len(features) * intercepts.shape[1]),
+            correct / len(features) if classes else None)
+
+
 def mean_losses(loss: Loss, features: np.ndarray, targets: np.ndarray, coefs: np.ndarray,
                 intercepts: np.ndarray) -> np.ndarray:
     """Loss of every model, the mean over the rows and outputs.
@@ -64,11 +79,7 @@ def mean_losses(loss: Loss, features: np.ndarray, targets: np.ndarray, coefs: np
     -------
     ndarray of float64, shape (n_models,)
     """
-    total = np.zeros(coefs.shape[0])
-    for start, stop in _chunks(len(features), features.shape[1], intercepts.size):
-        values = outputs(features[start:stop], coefs, intercepts)
-        total += LOSSES[loss].value(values, targets[start:stop, None]).sum(axis=(0, 2))
-    return total / (len(features) * intercepts.shape[1])
+    return measures(loss, features, targets, coefs, intercepts, classes=False)[0]
 
 
 def squared_losses(features: np.ndarray, targets: np.ndarray, coefs: np.ndarray,

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -106,7 +107,10 @@ class Training:
         inner passes (:mod:`bitstep.training.bit_centred`).
     tol : float
         Of solver ``bit-centred``: training stops once the largest component of the gradient is at
-        most this multiple of that at the model which it starts from.
+        most this multiple of that at the model which it starts from. Of solver
+        ``sgd`` see ``stopping``.
+    stopping : bitstep.training.scores.stopping.Stopping or None
+        Rule by which a training of solver ``sgd`` may stop early; None for all epochs.
     model_bits, update_bits : int
         Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
         (docs/number-formats.md).
@@ -126,6 +130,7 @@ class Training:
     planes: tuple[int, ...] | str | None = None
     solver: str = "sgd"
     tol: float = 0.0
+    stopping: Any = None
     model_bits: int = 0
     update_bits: int = 0
 
@@ -143,7 +148,11 @@ class Training:
             raise ValueError(f"tol must be at least 0, not {self.tol!r}")
         if self.tol and self.solver != "bit-centred":
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "
-                             f"not {self.solver!r}")
+                             f"not {self.solver!r}, which stops by the rule of stopping")
+        if self.stopping is not None and self.solver != "sgd":
+            raise ValueError(f"early_stopping needs solver 'sgd', not {self.solver!r}, which goes "
+                             "to the optimum of the rows and stops by tol alone; leave "
+                             "early_stopping out, and give l2 if the model is to be smaller")
         for name in ("model_bits", "update_bits"):
             check_bits(name, getattr(self, name))
             object.__setattr__(self, name, int(getattr(self, name)))

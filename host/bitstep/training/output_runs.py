@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from bitstep.pipeline.device import Device, share_rows
+from bitstep.pipeline.device import Device, OnWords, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import (
     ModelsInterrupted,
@@ -44,7 +44,8 @@ class Pass:
 
 
 def passes_of(device: Device, runners: Sequence[Device], jobs: Sequence[TrainingJob],
-              timeout_s: float, *, to_the_end: bool = False) -> list[Pass]:
+              timeout_s: float, *, on_words: OnWords | None = None,
+              to_the_end: bool = False) -> list[Pass]:
     """Passes over the rows: as few as the device needs, and one for each of its workers.
 
     Parameters
@@ -54,7 +55,7 @@ def passes_of(device: Device, runners: Sequence[Device], jobs: Sequence[Training
     runners : sequence of Device
         What runs each job: ``device``, or a device around it, which has passes of its own.
     jobs : sequence of TrainingJob
-    timeout_s, to_the_end
+    timeout_s, on_words, to_the_end
         See :meth:`bitstep.pipeline.device.Device.train_models`.
     """
     groups: list[list[int]] = []
@@ -72,8 +73,16 @@ def passes_of(device: Device, runners: Sequence[Device], jobs: Sequence[Training
             members = group[turn * len(group) // count:(turn + 1) * len(group) // count]
             passes.append(Pass(members, partial(
                 runners[group[0]].train_models, [jobs[number] for number in members],
-                timeout_s=timeout_s, to_the_end=to_the_end)))
+                timeout_s=timeout_s, on_words=_words_of(on_words, members),
+                to_the_end=to_the_end)))
     return passes
+
+
+def _words_of(on_words: OnWords | None, members: list[int]) -> OnWords | None:
+    """``on_words`` with numbers of the jobs of a pass."""
+    if on_words is None:
+        return None
+    return lambda number, words, intercept: on_words(members[number], words, intercept)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitstep.pipeline.device import Device
+from bitstep.pipeline.device import Device, OnWords
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.results import (
     RunError,
@@ -96,7 +96,8 @@ class PrecisionRunner(Device):
 
     def train(self, job: TrainingJob, *, timeout_s: float = 60.0,
               on_epoch: Callable[[int], None] | None = None,
-              on_models: Callable[[RunResult], None] | None = None) -> RunResult:
+              on_models: Callable[[RunResult], None] | None = None,
+              on_words: OnWords | None = None) -> RunResult:
         """Run a job; see :meth:`bitstep.pipeline.device.Device.train`."""
         if not self._earlier:
             self.planes, self._rule = [], PlaneRule()
@@ -124,6 +125,8 @@ class PrecisionRunner(Device):
                     on_epoch(len(done))
                 if on_models:
                     on_models(result())
+                if on_words:
+                    on_words(0, done[-1].models[-1], int(done[-1].intercepts[-1]))
             return result()
         except KeyboardInterrupt:
             raise TrainingInterrupted(result()) from None

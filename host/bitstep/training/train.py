@@ -15,8 +15,6 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.results import (
-    ModelsInterrupted,
-    Outcome,
     RunResult,
     SaturationError,
     TrainingInterrupted,
@@ -28,6 +26,8 @@ from bitstep.quantization import (
     WovenRows,
     sign_labels,
 )
+from bitstep.training.bit_centred import BitCentredRun
+from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.epochs import runner_of
@@ -36,6 +36,8 @@ from bitstep.training.output_runs import Pass, passes_of, run_passes
 from bitstep.training.planning import Plan
 from bitstep.training.plans import collect_model, plans_of, starts_of
 from bitstep.training.precision import LADDER, PrecisionRunner
+from bitstep.training.scores.rounds import Rounds, train_kept
+from bitstep.training.scores.watch import words_shown
 from bitstep.training.trained import TrainedModel
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
@@ -59,7 +61,8 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     initial : (ndarray of shape (n_outputs, n_features), ndarray of shape (n_outputs,)) or None
         Model to start from, in the units of the features.
     timeout_s, on_epoch
-        See :meth:`bitstep.pipeline.device.Device.train`; epochs are summed over the outputs.
+        See :meth:`bitstep.pipeline.device.Device.train`; epochs are summed over the outputs. An
+        ``on_epoch`` of class :class:`bitstep.training.scores.watch.TrainingWatch` is shown models.
     checkpoint : CheckpointWriter or None
         Keeps every epoch in a file; those that it holds already are not trained again, and are
         part of the result. ``first_epoch`` must be 0.
@@ -81,24 +84,34 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :func:`bitstep.training.planning.plan`.
     """
     if training.solver == "bit-centred":
-        return train_centred(outputs, device, config, objective, training,
-                             starts=starts_of(outputs, initial), first_epoch=first_epoch,
-                             timeout_s=timeout_s, on_epoch=on_epoch, checkpoint=checkpoint)
+        run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun, device=device,
+                      config=config, objective=objective, timeout_s=timeout_s)
+        return train_centred(run, outputs, config, training, starts=starts_of(outputs, initial),
+                             first_epoch=first_epoch, on_epoch=on_epoch, checkpoint=checkpoint)
     if training.planes == "auto" and first_epoch:
-        raise ValueError("Planes 'auto' depend on the epochs before, which a training that goes on "
-                         "from a model does not know; give it a list of planes")
+        raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
+                         "give a list of planes to a training that goes on")
     plans, runners = _runners(device, partial(plans_of, outputs, config, objective,
                                               initial=initial, first_epoch=first_epoch), training)
+    on_words, best = words_shown(on_epoch, plans), None
+    if training.stopping is not None:
+        runs, best = Rounds(device, plans, runners, training.stopping, timeout_s,
+                            checkpoint).run(on_epoch, on_words)
+    else:
+        passes = _passes(device, plans, runners, timeout_s, on_words, checkpoint)
+        runs = run_passes(device, passes, len(plans), len(training.steps) - first_epoch, on_epoch,
+                          in_turn=checkpoint is not None)
+    return replace(collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted,
+                                 _planes_of(runners, training, first_epoch)), best=best)
+
+
+def _passes(device, plans, runners, timeout_s, on_words, checkpoint) -> list[Pass]:
+    """Passes of all epochs; with a checkpoint one for each output."""
     jobs = [made.job for made in plans]
     if checkpoint is None:
-        passes = passes_of(device, runners, jobs, timeout_s)
-    else:
-        passes = [Pass([number], partial(_train_kept, checkpoint, runners[number], number, job,
-                                         timeout_s)) for number, job in enumerate(jobs)]
-    runs = run_passes(device, passes, len(jobs), len(training.steps) - first_epoch, on_epoch,
-                      in_turn=checkpoint is not None)
-    return collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted,
-                         _planes_of(runners, training, first_epoch))
+        return passes_of(device, runners, jobs, timeout_s, on_words=on_words)
+    return [Pass([number], partial(train_kept, checkpoint, runners[number], number, job,
+                                   timeout_s, on_words)) for number, job in enumerate(jobs)]
 
 
 def _runners(device: Device, make: Callable[..., list[Plan]],
@@ -155,9 +168,10 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
     if len({len(training.steps) for _, training in candidates}) != 1:
         raise ValueError("All candidates must have as many epochs")
     if any(training.solver == "bit-centred" or training.planes == "auto"
-           for _, training in candidates):
-        raise ValueError("Solver 'bit-centred' and planes 'auto' take epochs of their own for each "
-                         "model, so candidates cannot share passes; train them one by one")
+           or training.stopping is not None for _, training in candidates):
+        raise ValueError("Solver 'bit-centred', planes 'auto', tol and early stopping take epochs "
+                         "of their own for each model, so candidates cannot share passes; train "
+                         "them one by one")
     plans = [plans_of(outputs, config, *candidate) for candidate in candidates]
     made = [one for part in plans for one in part]
     jobs = [one.job for one in made]
@@ -179,18 +193,6 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
             outputs[0].scaler, part, own.results(), runs.interrupted,
             None if planes is None else [planes] * len(outputs)))
     return found
-
-
-def _train_kept(checkpoint, runner, number, job, timeout_s, *, on_epoch) -> list[Outcome]:
-    """Train an output, and keep its epochs in the checkpoint."""
-    if isinstance(runner, PrecisionRunner):
-        runner.go_on(job, checkpoint.done(number, job))
-    try:
-        return [checkpoint.train(runner, number, job, timeout_s=timeout_s, on_epoch=on_epoch)]
-    except SaturationError as error:
-        return [error]
-    except TrainingInterrupted as stopped:
-        raise ModelsInterrupted([stopped.result]) from None
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:

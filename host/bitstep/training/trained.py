@@ -37,6 +37,9 @@ class TrainedModel:
     planes : ndarray of int, shape (epochs_done, n_outputs), or None
         Bit planes of woven rows that each epoch read; None for others. Of solver ``bit-centred``
         those of the inner passes, 0 once an output's training had stopped.
+    best : int or None
+        Epoch, counted from 0, whose model is to be kept; None: the last one
+        (:mod:`bitstep.training.scores.stopping`).
     bytes_read : ndarray of int64, shape (epochs_done,), or None
         Bytes of woven rows that each epoch read, the sum over the outputs, without labels; None
         for other rows. Of solver ``bit-centred`` with all its full passes.
@@ -59,12 +62,17 @@ class TrainedModel:
     planes: np.ndarray | None = None
     bytes_read: np.ndarray | None = None
     gradients: np.ndarray | None = None
+    best: int | None = None
 
     @property
     def epochs_done(self) -> int:
         """Number of finished epochs."""
         return len(self.coefs)
 
+    @property
+    def kept(self) -> int:
+        """Epoch of the model to keep, counted from 0."""
+        return self.epochs_done - 1 if self.best is None else self.best
     def facts(self) -> list[dict[str, Any]]:
         """One entry an epoch, empty for rows that are not woven: ``planes`` and ``bytes_read``,
         and of solver ``bit-centred`` ``gradient``, the largest of the outputs.

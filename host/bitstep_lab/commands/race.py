@@ -71,7 +71,13 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         "hogwild lowprec sklearn)")
     racers.add_argument("--threads", type=integer(1), nargs="+", metavar="N",
                         help="threads of hogwild and lowprec (default: 1 and all cores)")
-    training = parser.add_argument_group("training")
+    _add_training_options(parser.add_argument_group("training"))
+    parser.add_argument("--report", metavar="FILE.json", help="write everything")
+    return parser
+
+
+def _add_training_options(training: Any) -> None:
+    """Options that all contestants share."""
     training.add_argument("--epochs", type=integer(1), default=10, metavar="N",
                           help="passes over the rows (default: 10)")
     training.add_argument("--batch", type=integer(1, (1 << 32) - 1), default=1, metavar="N",
@@ -84,8 +90,6 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     training.add_argument("--l2", type=number(0, above=False), default=0.0, metavar="L",
                           help="ridge penalty on scaled features (default: 0)")
     training.add_argument("--seed", type=integer(0), default=0, metavar="K")
-    parser.add_argument("--report", metavar="FILE.json", help="write everything")
-    return parser
 
 
 def _add_board_options(board: Any) -> None:

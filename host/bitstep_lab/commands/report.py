@@ -13,7 +13,7 @@ from bitstep.cli.options import (
     is_quantized,
     stored_bits,
 )
-from bitstep.cli.progress import Bar
+from bitstep.cli.progress import Bar, add_quiet_option
 from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.quantization import load_quantized
@@ -45,6 +45,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                         help="widths to train at (default: 1 to 8, and 32: floating point)")
     train.add_training_options(parser.add_argument_group("training"))
     parser.add_argument("--out", metavar="FILE", help="write the report, as .html or .txt")
+    add_quiet_option(parser)
     return parser
 
 

@@ -4,15 +4,18 @@ Details of each reader and check are tested beside them; the simulated board's p
 tests/sim/test_bad_input.py.
 """
 
+import contextlib
 import dataclasses
 import gzip
 import io
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 
-from bitstep.cli import main
+from bitstep.cli import build_parser, main
+from bitstep.cli.words import in_options
 from bitstep.quantization import load_quantized, save_quantized
 from bitstep.training.model_file import load_model
 
@@ -228,7 +231,7 @@ def test_step_that_saturates_with_another_loss(tmp_path, capsys, model):
 
 @pytest.mark.parametrize("options, message", [
     (["--step", 300], "left the number range in epoch 1: a weight or the intercept. Choose a"),
-    (["--step", 300], "a smaller step, or a larger model_range if the model itself is large"),
+    (["--step", 300], "a smaller step, or a larger --model-range if the model itself is large"),
     (["--step", 300], "(the first step was 300, try --step 75 or --step auto)"),
     (["--step", 300, "--bits", 2], "try --step 75 or --step auto or more --bits)"),
     (["--model-range", 0.01], "left the number range in epoch 1: a weight or the intercept")])
@@ -261,3 +264,24 @@ def test_training_that_diverges_without_saturation(tmp_path, capsys):
     error = capsys.readouterr().err
     assert "the training loss is 2819.56, but predicting the labels' mean has 25.4569; " in error
     assert error.endswith("the first step was 1, try --step 0.25 or --step auto\n")
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--box", "1e-12"], "the least weight of this --model-range, not 1e-12"),
+    (["--box", "1e-12"], "error: --box must be at least 4.18549e-06"),
+    (["--model-range", "1e-12"], "or a larger --model-range if the model itself is large"),
+    (["--train-rows", "5000"], "--train-rows must be from 1 to 442"),
+    (["--bits", "1", "--encoding", "double-symmetric"], "error: --bits must be an integer from 2"),
+    (["--early-stopping", "--train-rows", "1"], "error: --early-stopping holds rows out")])
+def test_messages_speak_of_options(capsys, options, message):
+    with contextlib.suppress(SystemExit):       # of wrong use
+        assert main(["train", "diabetes", "--device", "golden", *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_only_parameters_become_options():
+    parser: Any = build_parser()
+    command = parser._subparsers._group_actions[0].choices["train"]
+    for text in ("/data/train_rows/x.csv: no rows", "'model_range' is none", "fit_intercept=False",
+                 "a box must be", "train_rows.csv", "my_train_rows"):
+        assert in_options(text, command) == text

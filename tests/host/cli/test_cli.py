@@ -31,13 +31,14 @@ from bitstep.writing import numbers as column
 
 REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "versions", "clock_hz",
                "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted",
-               "resumed_epochs", "history",
+               "resumed_epochs", "kept_epoch", "stopped_early", "history",
                "counters", "coef", "intercept"]
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", "refetched_rows"]
 CONFIG_KEYS = ["model", "loss", "bits", "encoding", "levels", "bus_width", "scaler", "copies",
                "epochs", "batch", "step", "schedule", "l2", "l1", "box", "class_weight", "refetch",
                "fit_intercept", "model_range", "shuffle", "init", "solver", "planes", "tol",
-               "model_bits", "update_bits", "lookahead", "pipeline"]
+               "early_stopping", "n_iter_no_change", "model_bits", "update_bits", "lookahead",
+               "pipeline"]
 
 
 def test_train_and_predict(numbers, tmp_path, capsys):
@@ -57,11 +58,12 @@ def test_train_and_predict(numbers, tmp_path, capsys):
     assert list(found["config"]) == CONFIG_KEYS
     assert found["dataset"] == {
         "name": "numbers", "source": numbers[0], "task": "regression", "train_rows": 50,
-        "test_rows": 10, "n_features": 3, "classes": None}
+        "validation_rows": 0, "test_rows": 10, "n_features": 3, "classes": None}
     assert found["counters"]["beats"] == 30 * 50
     assert found["clock_hz"] is found["device_seconds"] is found["counters"]["cycles"] is None
     assert [list(entry) for entry in found["history"]] == \
-        [["epoch", "step", "train_loss", "train_accuracy", "test_metric"]] * 30
+        [["epoch", "step", "train_loss", "train_accuracy", "validation_loss",
+          "validation_accuracy", "test_metric"]] * 30
     assert found["history"][0]["train_accuracy"] is None
     assert found["history"][-1]["train_loss"] < 0.5
     assert np.allclose(found["coef"], [1, -2, 0.5], atol=0.2)
@@ -256,11 +258,11 @@ def test_ctrl_c_of_a_process(tmp_path):
         "import os, signal, sys, bitstep.cli, bitstep.cli.progress as progress\n"
         # A shell's background jobs ignore the signal, and so would this process.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "to = progress.Bar.to\n"
-        "def interrupt(bar, done):\n"
-        "    to(bar, done)\n"
+        "call = progress.CommandWatch.__call__\n"
+        "def interrupt(watch, done):\n"
+        "    call(watch, done)\n"
         "    if done == 3: os.kill(os.getpid(), signal.SIGINT)\n"
-        "progress.Bar.to = interrupt\n"
+        "progress.CommandWatch.__call__ = interrupt\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run([sys.executable, "-c", program, "train", str(data), "--device", "golden",
                           "--epochs", "1000", "--out", str(out)], capture_output=True, text=True,
@@ -473,8 +475,8 @@ def test_info_of_a_model(numbers, tmp_path, capsys):
     capsys.readouterr()
     assert main(["info", out]) == 0
     text = capsys.readouterr().out
-    assert "classes        2, 5" in text
-    assert "encoding       stochastic" in text
+    assert "classes         2, 5" in text
+    assert "encoding        stochastic" in text
 
 
 def test_info_of_other_files(numbers, tmp_path, capsys):

@@ -83,7 +83,7 @@ def test_resumed_runs_are_those_of_one_piece(tmp_path, monkeypatch, numbers, dat
     done = len(whole["history"]) * outputs
     for stop in (1, done // 2, done - 1):
         kept = tmp_path / f"{stop}.ckpt"
-        monkeypatch.setattr("bitstep.cli.train.epoch_bar", lambda _, stop=stop: Stop(stop))
+        monkeypatch.setattr("bitstep.cli.train._watch", lambda *_, stop=stop: Stop(stop))
         train(*epochs, "--checkpoint", kept)
         monkeypatch.undo()
         assert 0 < load_checkpoint(kept).epochs_done < done
@@ -117,7 +117,7 @@ class Stop:
 def test_a_checkpoint_of_another_solver_is_refused(tmp_path, monkeypatch, capsys):
     kept = tmp_path / "run.ckpt"
     options = ("diabetes", "--planes", 4, "--epochs", 3)
-    monkeypatch.setattr("bitstep.cli.train.epoch_bar", lambda _: Stop(1))
+    monkeypatch.setattr("bitstep.cli.train._watch", lambda *_: Stop(1))
     train(*options, "--solver", "bit-centred", "--tol", 0.1, "--checkpoint", kept)
     monkeypatch.undo()
     refused(train, *options, "--resume", kept)
@@ -169,7 +169,7 @@ def refused(run, *arguments):
     (("--planes", "17"), "must be an integer from 1 to 16, not '17'"),
     (("--planes", "4", "--encoding", "nearest"), "leave --encoding and --copies out"),
     (("--planes", "4", "--bits", "4"), "leave --bits, --levels and --refetch out"),
-    (("--tol", "0.1"), "tol needs solver 'bit-centred'"),
+    (("--solver", "bit-centred", "--early-stopping"), "and stops by --tol"),
 ])
 def test_bad_options(tmp_path, monkeypatch, capsys, options, message):
     monkeypatch.chdir(tmp_path)

@@ -229,11 +229,11 @@ def test_init_that_does_not_fit(numbers, tmp_path, capsys):
 PROGRAM = (
     "import os, signal, sys, time, bitstep.cli, bitstep.cli.progress as progress\n"
     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    "to, number, at = progress.Bar.to, int(sys.argv[1]), int(sys.argv[2])\n"
-    "def stop(bar, done):\n"
-    "    to(bar, done)\n"
+    "call, number, at = progress.CommandWatch.__call__, int(sys.argv[1]), int(sys.argv[2])\n"
+    "def stop(watch, done):\n"
+    "    call(watch, done)\n"
     "    if done == at: os.kill(os.getpid(), number)\n"
-    "progress.Bar.to = stop\n"
+    "progress.CommandWatch.__call__ = stop\n"
     "sys.exit(bitstep.cli.main(sys.argv[3:]))\n")
 
 

@@ -14,10 +14,11 @@ from bitstep.golden.sigmoid import FINE_ERROR_BOUND, fine_sigmoid
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
+from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.memory import pack_codes, pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import DeviceError
-from bitstep.pipeline.woven import has_derivatives, middle_levels, unweave, weave
+from bitstep.pipeline.woven import middle_levels, unweave, weave
 from bitstep.training.stepping import step_mantissa
 
 needs_cpu = pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="needs numba")

@@ -115,6 +115,27 @@ def test_stop_in_the_middle(given, taken):
     simulate(dut, bench)
 
 
+def test_full():
+    """Beats wait while no slot is taken: two chunks of 128 are stored, and no more."""
+    chosen = config(256)
+    dut = Unweaver(config=chosen)
+    beats, expected = drawn(chosen, 256, 70, 1)
+    progress = []
+
+    async def source(ctx):
+        await start(ctx, dut, chosen, 256, 70, 1)
+        for beat in beats:
+            await put_all(ctx, dut.i, [beat], rng=random.Random(0))
+            progress.append(beat)
+
+    async def sink(ctx):
+        await ticks(ctx, 400)
+        assert 256 <= len(progress) <= 257      # two slots have left the first beat
+        await take(ctx, dut, chosen, expected, stall=0)
+
+    simulate(dut, source, sink, limit=20_000)
+
+
 @pytest.mark.parametrize("n_features, planes", [(64, 4), (64, 2), (128, 5)])
 def test_full_rate(n_features, planes):
     """A beat a cycle where planes are many, a slot a cycle where they are few."""
@@ -142,7 +163,7 @@ def test_full_rate(n_features, planes):
 
 
 @pytest.mark.parametrize("n_features, n_rows, planes, bus_width, copies", [
-    (1, 5000, 1, 64, 1), (24, 385, 4, 64, 2), (9, 1, 16, 128, 3), (257, 66, 2, 512, 1)])
+    (1, 5000, 1, 64, 1), (24, 385, 4, 64, 2), (9, 1, 16, 128, 3), (257, 300, 2, 512, 1)])
 def test_feeder(n_features, n_rows, planes, bus_width, copies):
     chosen, layout = config(n_features, bus_width), WovenLayout(n_features)
     dut, stride = PlaneFeeder(config=chosen), 1 << 20

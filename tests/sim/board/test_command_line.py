@@ -151,14 +151,11 @@ def test_ctrl_c(tmp_path):
         "import os, signal, sys, bitstep.cli, bitstep.cli.progress as progress\n"
         # A shell's background jobs ignore the signal, and so would this process.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "class Bar(progress.Bar):\n"
-        "    def __init__(self, total, label, unit):\n"
-        "        super().__init__(total, label, unit)\n"
-        "        self.label = label\n"
-        "    def to(self, done):\n"
-        "        super().to(done)\n"
-        "        if done >= 3 and self.label == 'training': os.kill(os.getpid(), signal.SIGINT)\n"
-        "progress.Bar = Bar\n"
+        "call = progress.CommandWatch.__call__\n"
+        "def interrupt(watch, done):\n"
+        "    call(watch, done)\n"
+        "    if done >= 3: os.kill(os.getpid(), signal.SIGINT)\n"
+        "progress.CommandWatch.__call__ = interrupt\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run(
         [sys.executable, "-c", program, "train", "diabetes", "--epochs", "5000", "--out", str(out),

@@ -22,8 +22,8 @@ from bitstep.golden.sigmoid import (
     FINE_VALUE,
 )
 from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.woven import DERIVATIVE_FRACTION
 
 CENTRED = 16                # added to the loss of a rule whose labels are derivatives at a centre
 LOGISTIC = int(Loss.LOGISTIC)

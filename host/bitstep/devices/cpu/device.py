@@ -13,13 +13,13 @@ from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
-from bitstep.devices.cpu.woven import WovenModel, add_gradients, woven_shape
+from bitstep.devices.cpu.woven import GradientArrays, WovenModel, add_gradients, woven_shape
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
 from bitstep.machine import available_cores
 from bitstep.pipeline.config import SHIFT_UNIT, WOVEN, PipelineConfig
-from bitstep.pipeline.device import share_rows
+from bitstep.pipeline.device import OnWords, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Saturation
@@ -132,7 +132,7 @@ class CpuDevice(SoftwareDevice):
         for first, n_rows in portions(job) if rule else ():
             saturation = add_gradients(
                 read_only(job.rows[0]), woven_shape(job, steps.planes), rule,
-                then.intercept_level, model, np.zeros(length, np.int32), sums,
+                then.intercept_level, GradientArrays(model, np.zeros(length, np.int32), sums),
                 then.targets(first, n_rows), dithers_of(steps.key, first, n_rows), first,
                 derivative_planes, written[first:first + n_rows])
             self._look()
@@ -146,16 +146,17 @@ class CpuDevice(SoftwareDevice):
 
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,
+                     on_words: OnWords | None = None,
                      to_the_end: bool = True) -> list[Outcome]:
         """Train models in one pass over their rows; see
         :meth:`bitstep.pipeline.device.Device.train_models`.
         """
         if not self.joins(jobs):
             return super().train_models(jobs, timeout_s=timeout_s, on_epoch=on_epoch,
-                                        to_the_end=to_the_end)
+                                        on_words=on_words, to_the_end=to_the_end)
         for job in jobs:
             check_job(job, self.config)
-        return JointRun(self, jobs, self._look).train(timeout_s, on_epoch, to_the_end)
+        return JointRun(self, jobs, self._look).train(timeout_s, on_epoch, on_words, to_the_end)
 
     def joins(self, jobs: Sequence[TrainingJob]) -> bool:
         """True if one pass over the rows trains the models of these jobs."""

@@ -13,6 +13,7 @@ from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.rows import Epoch
 from bitstep.devices.software import SoftwareDevice
 from bitstep.golden.sgd import EpochModel
+from bitstep.pipeline.device import OnWords
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Error, Saturation
 from bitstep.pipeline.results import (
@@ -71,15 +72,18 @@ class JointRun:
         self.done: list[list[EpochModel]] = [[] for _ in jobs]
 
     def train(self, timeout_s: float, on_epoch: Callable[[int], None] | None,
-              to_the_end: bool) -> list[Outcome]:
+              on_words: OnWords | None, to_the_end: bool) -> list[Outcome]:
         """Run to the end; see :meth:`bitstep.pipeline.device.Device.train_models`."""
         self._take(read_only(self.jobs[0].rows[0]), 0, 0)       # compiles, or loads, the kernels
-        reported, started = 0, time.monotonic()
+        reported, told, started = 0, 0, time.monotonic()
         try:
             for _ in self._portions():
                 while on_epoch and reported < self._epochs_done():
                     reported += 1
                     on_epoch(reported)
+                if on_words and told < self._epochs_done():
+                    told = self._epochs_done()
+                    self._tell(on_words)
                 elapsed, started = time.monotonic() - started, time.monotonic()
                 if elapsed > timeout_s and self._running():
                     raise self._timeout(elapsed, timeout_s)
@@ -88,6 +92,12 @@ class JointRun:
             return self.outcomes()
         except KeyboardInterrupt:
             raise ModelsInterrupted(self.outcomes()) from None
+
+    def _tell(self, on_words: OnWords) -> None:
+        """Give the last model of each job that has one."""
+        for number, done in enumerate(self.done):
+            if done:
+                on_words(number, done[-1].model, done[-1].intercept)
 
     def outcomes(self) -> list[Outcome]:
         """Finished epochs of every model, or the error with which it ended."""

@@ -8,8 +8,8 @@ from bitstep.devices.cpu.rows import Epoch
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
 from bitstep.pipeline.config import SHIFT_UNIT
 from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.woven import has_derivatives
 
 
 def rule_of(job: TrainingJob, steps: EpochSteps) -> Rule | None:

@@ -90,6 +90,8 @@ class UartDevice(RegisterDevice):
         If the manifest or the port cannot be used, or no board of this protocol answers.
     """
 
+    shows_models = False        # a model takes the line a while
+
     name = "uart"
 
     def __init__(self, config: PipelineConfig, *, port: str | None = None,

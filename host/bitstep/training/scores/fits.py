@@ -1,0 +1,185 @@
+"""Parts of an estimator's ``fit``: rows that are held out, progress, and the entries of
+``history_``.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bitstep.checks import is_integer
+from bitstep.data.views import RowView, rows_at
+from bitstep.pipeline.device import Device
+from bitstep.pipeline.registers import Loss
+from bitstep.progress import Progress, StatusLine
+from bitstep.quantization import Scaler
+from bitstep.training.losses import decide, measures
+from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows, scored_features, spaced
+from bitstep.training.scores.stopping import Stopping, check_stopping, held_out
+from bitstep.training.scores.watch import TrainingWatch, rows_to_look_at
+from bitstep.training.trained import TrainedModel
+from bitstep.writing import numbers, text_table
+
+
+class Held(NamedTuple):
+    """Rows that are held out, in the units of the data.
+
+    Attributes
+    ----------
+    features : ndarray of float or RowView, shape (n_rows, n_features)
+    targets : ndarray of float64, shape (n_rows, n_outputs)
+    """
+
+    features: Any
+    targets: np.ndarray
+
+
+def hold_out(features: Any, targets: np.ndarray, estimator: Any, *, classes: bool,
+             draw_seed: Callable[[], int]) -> tuple[Any, np.ndarray, Held | None]:
+    """Rows to train on with their targets, and those that ``early_stopping`` holds out.
+
+    Parameters
+    ----------
+    features : ndarray of float or RowView, shape (n_rows, n_features)
+    targets : ndarray of float64, shape (n_rows, n_outputs)
+    estimator : estimator
+        Its parameters say what is asked for.
+    classes : bool
+        True of a classification.
+    draw_seed : callable
+        Seed of the choice.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range, or there are too few rows.
+    """
+    check_stopping(estimator.tol, estimator.n_iter_no_change)
+    if not isinstance(estimator.early_stopping, (bool, np.bool_)):
+        raise ValueError("early_stopping must be True or False, not "
+                         f"{estimator.early_stopping!r}")
+    if not estimator.early_stopping:
+        return features, targets, None
+    if estimator.solver != "sgd":
+        raise ValueError(f"early_stopping=True needs solver='sgd', not {estimator.solver!r}, which "
+                         "goes to the optimum of the rows and stops by tol; a larger l2 makes the "
+                         "model smaller")
+    # Copies of a row, which weights make, stay together.
+    sources = features.sources() if isinstance(features, RowView) else np.arange(len(targets))
+    _, first, number = np.unique(sources, return_index=True, return_inverse=True)
+    chosen = held_out(len(first), estimator.validation_fraction, draw_seed(),
+                      decide(targets[first]) if classes else None)
+    train, held = (np.flatnonzero(np.isin(number.reshape(-1), part)) for part in chosen)
+    return rows_at(features, train), targets[train], Held(rows_at(features, held), targets[held])
+
+
+def stopping_of(estimator: Any, held: Held | None, features: Any, targets: np.ndarray,
+                scaler: Scaler, loss: Loss, *, classes: bool) -> Stopping | None:
+    """The rule that an estimator's parameters ask for; None for all epochs.
+
+    Parameters
+    ----------
+    estimator : estimator
+    held : Held or None
+        Rows that are held out.
+    features, targets, scaler
+        Those to train on, as :func:`bitstep.training.scores.scoring.scored_features` takes them.
+    loss, classes
+        See there.
+    """
+    if held is None and not (estimator.tol and estimator.solver == "sgd"):
+        return None
+    rows = scored_rows(features, targets, scaler, loss, classes=classes, count=SCORED_ROWS) \
+        if held is None else scored_features(*held, scaler, loss, classes=classes)
+    return Stopping(rows, held is not None, estimator.tol, estimator.n_iter_no_change)
+
+
+def scored_rows(features: Any, targets: np.ndarray, scaler: Scaler, loss: Loss, *, classes: bool,
+                count: int) -> ScoredRows:
+    """At most so many rows, evenly spaced; see
+    :func:`bitstep.training.scores.scoring.scored_features`.
+    """
+    pick = spaced(len(targets), count)
+    return scored_features(rows_at(features, pick), targets[pick], scaler, loss, classes=classes)
+
+
+def check_verbose(verbose: Any) -> None:
+    """Raise ValueError unless a parameter can be ``verbose``."""
+    if not isinstance(verbose, (bool, np.bool_)) and not is_integer(verbose, 0):
+        raise ValueError(f"verbose must be 0, 1 or 2, not {verbose!r}")
+
+
+@contextmanager
+def watched(verbose: Any, device: Device, epochs: int, features: Any, targets: np.ndarray,
+            make_rows: Callable[..., ScoredRows]) -> Iterator[TrainingWatch | None]:
+    """Progress of a training, if ``verbose`` asks for it.
+
+    Parameters
+    ----------
+    verbose : int
+        0: none.
+    device : Device
+    epochs : int
+        Those to train.
+    features, targets
+        Rows to train on.
+    make_rows : callable
+        Makes ``count`` rows to score models on.
+    """
+    if not verbose:
+        yield None
+        return
+    n_rows, n_models = targets.shape
+    scored = make_rows(count=rows_to_look_at(features.shape[1]))
+    progress = Progress(epochs * n_rows, "training", " rows", keep=True)
+    with TrainingWatch(progress, epochs, n_models, n_rows, device=device.name,
+                       scored=scored) as watch:
+        yield watch
+
+
+def status_of(verbose: Any, name: str) -> StatusLine:
+    """Progress of a device that is opened."""
+    return StatusLine(name, quiet=not verbose)
+
+
+def history_entries(trained: TrainedModel, loss: Loss, features: Any, targets: np.ndarray,
+                    held: Held | None, before: int, *, classes: bool) -> list[dict[str, Any]]:
+    """Entries of ``history_`` for the epochs after ``before`` ones.
+
+    Parameters
+    ----------
+    trained : TrainedModel
+    loss : Loss
+    features, targets
+        Rows that were trained on, in the units of the data.
+    held : Held or None
+    before : int
+    classes : bool
+        True of a classification, which has accuracies, too.
+    """
+    columns: dict[str, Any] = {"step": trained.steps}
+    for name, rows in (("train", (features, targets)), ("validation", held)):
+        if rows is not None:
+            losses, shares = measures(loss, *rows, trained.coefs, trained.intercepts,
+                                      classes=classes)
+            columns |= {f"{name}_loss": losses}
+            columns |= {f"{name}_accuracy": shares} if classes else {}
+    entries: list[dict[str, Any]] = [
+        {"epoch": before + epoch + 1,
+         **{name: float(values[epoch]) for name, values in columns.items()}}
+        for epoch in range(trained.epochs_done)]
+    return [entry | facts for entry, facts in zip(entries, trained.facts(), strict=True)]
+
+
+def print_history(entries: list[dict[str, Any]]) -> None:
+    """Print entries of ``history_`` as a table."""
+    columns = {"epoch": [str(entry["epoch"]) for entry in entries],
+               "step": numbers([entry["step"] for entry in entries], 4)}
+    for part in ("train", "validation"):
+        if f"{part}_loss" in entries[0]:
+            columns[f"{part} loss"] = numbers([entry[f"{part}_loss"] for entry in entries])
+        if f"{part}_accuracy" in entries[0]:
+            columns[f"{part} accuracy"] = [f"{100 * entry[f'{part}_accuracy']:.2f} %"
+                                           for entry in entries]
+    print(text_table(list(columns), list(zip(*columns.values(), strict=True))), flush=True)
