@@ -40,9 +40,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         "and steps, and compare the times to a loss of 1.01 x the optimum.",
         epilog="Examples: bitstep bench noisy-100 --bits 8 4; bitstep bench mnist --model ls-svm "
         "--profile pynq-z1 --bits 1 --no-float --cpu. How times are taken: docs/results/races.md.")
-    parser.add_argument("data", metavar="DATA", help="a file, a name (`bitstep info --data`), or "
-                        "noisy-N: synthetic rows with noisy labels; YearPredictionMSD, cod-rna, "
-                        "gisette and mnist are generated where --data-home has no file")
+    parser.add_argument("data", metavar="DATA", help="a file, or a name (`bitstep info --data`); "
+                        "YearPredictionMSD, cod-rna, gisette and mnist are generated where "
+                        "--data-home has no file")
     parser.add_argument("--baselines", action=MeasureBaselines, nargs=argparse.REMAINDER,
                         metavar="OPTION", help="no race: measure how fast the CPU baselines are on "
                         "random data (--baselines --help)")
@@ -52,16 +52,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=integer(2), metavar="N", help="rows to draw (default: all)")
     parser.add_argument("--model", choices=tuple(MODELS), metavar="M",
                         help=f"{', '.join(MODELS)} (default: linreg or ls-svm, by the labels)")
-    board = parser.add_argument_group("board")
-    board.add_argument("--profile", choices=tuple(PROFILES), default="paper", metavar="P",
-                       help=f"{', '.join(PROFILES)} (default: paper; --list-profiles)")
-    board.add_argument("--list-profiles", action=ListProfiles, nargs=0,
-                       help="show the profiles and their sources")
-    board.add_argument("--rtl", action="store_true", help=RTL_HELP)
-    board.add_argument("--clock-mhz", type=number(0), metavar="F", help="another clock")
-    board.add_argument("--memory-gbps", type=number(0), metavar="F", help="another bandwidth")
-    board.add_argument("--memory-latency", type=integer(1), metavar="N",
-                       help="another latency, in cycles")
+    _add_board_options(parser.add_argument_group("board"))
     racers = parser.add_argument_group("contestants")
     racers.add_argument("--bits", type=stored_bits, nargs="+", default=[8, 4], metavar="B",
                         help="widths of the quantized pipelines (default: 8 4)")
@@ -99,6 +90,19 @@ def _add_training_options(training: Any) -> None:
     training.add_argument("--l2", type=number(0, above=False), default=0.0, metavar="L",
                           help="ridge penalty on scaled features (default: 0)")
     training.add_argument("--seed", type=integer(0), default=0, metavar="K")
+
+
+def _add_board_options(board: Any) -> None:
+    """Options of the pipelines' board."""
+    board.add_argument("--profile", choices=tuple(PROFILES), default="paper", metavar="P",
+                       help=f"{', '.join(PROFILES)} (default: paper; --list-profiles)")
+    board.add_argument("--list-profiles", action=ListProfiles, nargs=0,
+                       help="show the profiles and their sources")
+    board.add_argument("--rtl", action="store_true", help=RTL_HELP)
+    board.add_argument("--clock-mhz", type=number(0), metavar="F", help="another clock")
+    board.add_argument("--memory-gbps", type=number(0), metavar="F", help="another bandwidth")
+    board.add_argument("--memory-latency", type=integer(1), metavar="N",
+                       help="another latency, in cycles")
 
 
 class ListProfiles(argparse.Action):
