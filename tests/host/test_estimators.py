@@ -392,7 +392,7 @@ def test_precision_as_a_schedule(tmp_path):
     ({"planes": 0}, "planes must be 'auto', an integer from 1 to 16"),
     ({"solver": "bit-centred", "early_stopping": True}, "early_stopping=True needs solver='sgd'"),
     ({"solver": "bit-centred", "l1": 0.1},
-     "is for the squared error with l2 alone, not for l1=0.1; choose solver='sgd'"),
+     "is for smooth losses .* with l2 alone, not for l1=0.1; choose solver='sgd'"),
     ({"solver": "bit-centred", "batch": 2}, "one step for all outer steps, not batch=2;"),
 ])
 def test_bad_woven_options(options, message):

@@ -84,11 +84,10 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :func:`bitstep.training.planning.plan`.
     """
     if training.solver == "bit-centred":
-        kind = BitCentredRun if objective.rule.quadratic else SmoothRun
-        return train_centred(
-            partial(kind, device=device, config=config, objective=objective, timeout_s=timeout_s),
-            outputs, config, training, starts=starts_of(outputs, initial), first_epoch=first_epoch,
-            on_epoch=on_epoch, checkpoint=checkpoint)
+        run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun, device=device,
+                      config=config, objective=objective, timeout_s=timeout_s)
+        return train_centred(run, outputs, config, training, starts=starts_of(outputs, initial),
+                             first_epoch=first_epoch, on_epoch=on_epoch, checkpoint=checkpoint)
     if training.planes == "auto" and first_epoch:
         raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
                          "give a list of planes to a training that goes on")

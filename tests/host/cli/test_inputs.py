@@ -71,7 +71,7 @@ def test_quantized_class_names(table, tmp_path, capsys, shuffle):
     packed, first, second = (str(tmp_path / name) for name in ("q.npz", "1.npz", "2.npz"))
     options = ["--model", "ls-svm", "--train-rows", "70", shuffle]
     assert main(["quantize", str(table), "--out", packed, *options]) == 0
-    assert load_quantized(packed).labels.classes.tolist() == sorted(NAMES)
+    assert set(load_quantized(packed).label_values()) == set(NAMES)
     assert train(packed, "--model", "ls-svm", "--epochs", 2, "--out", first) == 0
     assert train(table, "--epochs", 2, "--out", second, *options) == 0
     one, other = load_model(first), load_model(second)
@@ -118,8 +118,8 @@ def test_predict_with_other_columns(tmp_path, capsys, options, message):
 
 def test_names_and_numbers_are_not_mistaken_for_each_other(table, tmp_path, capsys):
     names, numbers = str(tmp_path / "names.npz"), str(tmp_path / "numbers.npz")
-    coded = write(tmp_path / "coded.csv", kinds=[str(number) for number in KINDS == "M"])
-    values = write(tmp_path / "values.csv", kinds=[f"{value:g}" for value in ROWS[:, 0]])
+    coded = write(tmp_path / "coded.csv", kinds=np.where(KINDS == "M", "True", "False"))
+    values = write(tmp_path / "values.csv", kinds=ROWS[:, 0].astype(str))
     assert train(table, "--epochs", 1, "--out", names) == 0
     assert train(values, "--epochs", 1, "--out", numbers) == 0
     assert "classes M, a b, zoë apart, the labels of" in error_of(capsys, "predict", names, coded)

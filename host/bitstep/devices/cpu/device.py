@@ -13,7 +13,7 @@ from bitstep.devices.cpu.joint import JointRun
 from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
-from bitstep.devices.cpu.woven import WovenModel, add_gradients, woven_shape
+from bitstep.devices.cpu.woven import GradientArrays, WovenModel, add_gradients, woven_shape
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
@@ -132,7 +132,7 @@ class CpuDevice(SoftwareDevice):
         for first, n_rows in portions(job) if rule else ():
             saturation = add_gradients(
                 read_only(job.rows[0]), woven_shape(job, steps.planes), rule,
-                then.intercept_level, model, np.zeros(length, np.int32), sums,
+                then.intercept_level, GradientArrays(model, np.zeros(length, np.int32), sums),
                 then.targets(first, n_rows), dithers_of(steps.key, first, n_rows), first,
                 derivative_planes, written[first:first + n_rows])
             self._look()

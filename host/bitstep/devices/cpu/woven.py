@@ -128,9 +128,26 @@ def take_woven_rows(blocks, shape, rule, epoch, arrays, targets, dithers, first)
     return 0
 
 
+class GradientArrays(NamedTuple):
+    """Arrays of a pass that sums gradients.
+
+    Attributes
+    ----------
+    model : ndarray of int64, shape (padded(n_features) + 1,)
+        Model words, zeros, and the intercept's word.
+    levels : ndarray of int32, shape (padded(n_features),)
+        Of a row.
+    sums : ndarray of int64, shape (padded(n_features) + 2,)
+        Of the features, of the intercept, and of all magnitudes of updates.
+    """
+
+    model: np.ndarray
+    levels: np.ndarray
+    sums: np.ndarray
+
+
 @kernel
-def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dithers, first,
-                  planes, written):
+def add_gradients(blocks, shape, rule, level, arrays, targets, dithers, first, planes, written):
     """Add the gradients of rows from ``first`` on; :mod:`bitstep.golden.gradient`.
 
     Parameters
@@ -139,12 +156,8 @@ def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dith
         See :func:`take_woven_rows`.
     level : int
         Level of the intercept's input.
-    model : ndarray of int64, shape (padded(n_features) + 1,)
-        Model words, zeros, and the intercept's word.
-    levels : ndarray of int32, shape (padded(n_features),)
-        Overwritten.
-    sums : ndarray of int64, shape (padded(n_features) + 2,)
-        Changed: sums of the features, of the intercept, and of all magnitudes of updates.
+    arrays : GradientArrays
+        Changed.
     planes : int
         Planes at which derivatives are written, or 0.
     written : ndarray of int64, shape (rows,) or (0,)
@@ -155,8 +168,8 @@ def add_gradients(blocks, shape, rule, level, model, levels, sums, targets, dith
     int
         0, or the Saturation of the row that left a range.
     """
-    blocks, model, levels, sums = (
-        uncounted(blocks), uncounted(model), uncounted(levels), uncounted(sums))
+    blocks, model, levels, sums = (uncounted(blocks), uncounted(arrays.model),
+                                   uncounted(arrays.levels), uncounted(arrays.sums))
     limit = np.int64(1) << SUM_WIDTH - 1 - shape.planes
     for i in range(targets.size):
         _unweave_row(blocks, first + i, shape, levels)
