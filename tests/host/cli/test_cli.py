@@ -265,7 +265,8 @@ def test_ctrl_c_of_a_process(tmp_path):
         "progress.CommandWatch.__call__ = interrupt\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run([sys.executable, "-c", program, "train", str(data), "--device", "golden",
-                          "--epochs", "1000", "--out", str(out)], capture_output=True, text=True,
+                          "--epochs", "1000", "--quiet", "--out", str(out)],
+                         capture_output=True, text=True,
                          timeout=60)
     assert run.returncode == 130
     assert run.stderr == ("bitstep train: interrupted; the model is that of epoch 3 of 1000\n")

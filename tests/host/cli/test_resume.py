@@ -240,7 +240,8 @@ PROGRAM = (
 def process(number, epoch, *arguments):
     """The command as a process that gets a signal after an epoch."""
     return subprocess.run([sys.executable, "-c", PROGRAM, str(int(number)), str(epoch), "train",
-                           *map(str, arguments), "--device", "golden"], capture_output=True,
+                           *map(str, arguments), "--device", "golden", "--quiet"],
+                          capture_output=True,
                           text=True, timeout=60)
 
 

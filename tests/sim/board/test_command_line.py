@@ -158,7 +158,8 @@ def test_ctrl_c(tmp_path):
         "progress.CommandWatch.__call__ = interrupt\n"
         "sys.exit(bitstep.cli.main(sys.argv[1:]))\n")
     run = subprocess.run(
-        [sys.executable, "-c", program, "train", "diabetes", "--epochs", "5000", "--out", str(out),
+        [sys.executable, "-c", program, "train", "diabetes", "--quiet", "--epochs", "5000", "--out",
+         str(out),
          "--report", str(report)], capture_output=True, text=True, timeout=120)
     assert run.returncode == 130, run.stderr
     found = report_of(report)
