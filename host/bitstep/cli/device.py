@@ -1,13 +1,12 @@
 """The options that choose a device, for commands that open one."""
 
 import argparse
-import inspect
 from contextlib import suppress
 from typing import Any
 
 from bitstep.cli.options import UsageError, integer, number
 from bitstep.cli.progress import StatusLine
-from bitstep.devices import DeviceError, available, default_device, device_class
+from bitstep.devices import DeviceError, available, default_device, device_class, options_of
 from bitstep.pipeline.config import MAX_MODELS
 
 # Options of the command line and the parameters of a device's class.
@@ -63,7 +62,7 @@ def device_options(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.device not in available():
         raise UsageError(f"--device must be one of {', '.join(available())}, "
                          f"not {arguments.device!r}")
-    known = inspect.signature(device_class(arguments.device)).parameters
+    known = options_of(device_class(arguments.device))
     options: dict[str, Any] = {}
     if arguments.wave and not arguments.wave.endswith(".fst"):
         raise UsageError(f"--wave writes the format FST; the file name must end in .fst, "
@@ -87,6 +86,6 @@ def _devices_with(parameter: str) -> list[str]:
     found = []
     for name in available():
         with suppress(DeviceError):
-            if parameter in inspect.signature(device_class(name)).parameters:
+            if parameter in options_of(device_class(name)):
                 found.append(name)
     return found

@@ -4,6 +4,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from bitstep.pipeline.config import WOVEN, PipelineConfig
@@ -51,6 +52,11 @@ def device_class(name: str) -> type:
                           f"needs: {remedy}") from error
 
 
+def options_of(kind: type) -> list[str]:
+    """Parameters of a device's class, and ``models`` (in a pass) where it makes any pipeline."""
+    return [*inspect.signature(kind).parameters, *["models"] * getattr(kind, "any_models", False)]
+
+
 def open_device(name: str, config: PipelineConfig, *, few_bits: bool = False,
                 **options: Any) -> Device:
     """Open a device.
@@ -77,7 +83,7 @@ def open_device(name: str, config: PipelineConfig, *, few_bits: bool = False,
         If it is not installed, does not have such an option, or cannot be opened.
     """
     kind = device_class(name)
-    known = [parameter for parameter in inspect.signature(kind).parameters if parameter != "config"]
+    known = [parameter for parameter in options_of(kind) if parameter != "config"]
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise DeviceError(f"Device '{name}' has no option '{unknown[0]}'; its options are: "
@@ -86,4 +92,5 @@ def open_device(name: str, config: PipelineConfig, *, few_bits: bool = False,
         raise DeviceError(NO_WOVEN_ROWS.format(name))
     if few_bits and not getattr(kind, "few_bits", False):
         raise DeviceError(NO_FEW_BITS.format(name))
-    return kind(config, **options)
+    models = options.pop("models", None)
+    return kind(config if models is None else replace(config, models=models), **options)

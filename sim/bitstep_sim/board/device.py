@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,8 +88,6 @@ class SimDevice(RegisterDevice):
         Called with lines of text while something is generated or compiled.
     verilog : str or None
         RTL of a top to use instead of the pipeline's.
-    models : int or None
-        Models that the pipeline trains in one pass, in place of those of ``config``.
 
     Attributes
     ----------
@@ -99,16 +96,14 @@ class SimDevice(RegisterDevice):
     """
 
     name = "sim"
+    any_models = True       # a pipeline for as many models as are asked for is made
     woven = True
 
     def __init__(self, config: PipelineConfig, *, clock_hz: float = 100e6,
                  memory_latency: int = 20, memory_gbps: float | None = None,
                  stall_probability: float = 0.0, stall_seed: int = 0,
                  wave: str | Path | None = None, memory_bytes: int = MEMORY_BYTES,
-                 progress: Callable[[str], None] | None = None, verilog: str | None = None,
-                 models: int | None = None):
-        if models is not None:
-            config = replace(config, models=models)
+                 progress: Callable[[str], None] | None = None, verilog: str | None = None):
         if not clock_hz > 0:
             raise ValueError(f"Clock must be above 0 Hz, not {clock_hz}")
         self.config = config
