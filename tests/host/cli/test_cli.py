@@ -182,7 +182,7 @@ def test_device_seconds_and_lookahead(numbers, tmp_path, monkeypatch):
     assert main(["train", numbers[0], "--device", "sim", "--lookahead", "3", "--clock-mhz", "50",
                  "--memory-latency", "9", "--report", str(report)]) == 0
     (device, options), = opened
-    assert options == {"clock_hz": 50e6, "memory_latency": 9}
+    assert options == {"clock_hz": 50e6, "memory_latency": 9, "few_bits": False}
     assert device.closed
     assert device.get("LOOKAHEAD") == 3
     found = json.loads(report.read_text())

@@ -121,6 +121,7 @@ def test_interrupt_loses_no_model(board):
     with pytest.raises(ModelsInterrupted) as raised:
         board.train_models(jobs, on_epoch=interrupt)
     for job, result in zip(jobs, raised.value.outcomes, strict=True):
+        assert isinstance(result, RunResult)
         assert 0 < result.epochs_done <= 300
         expected = next(iter(train(job)))
         assert np.array_equal(result.models[0], expected.model)
