@@ -363,7 +363,7 @@ def test_wrong_use_of_quantized_files(numbers, tmp_path, capsys):
     (["cadatta"], "did you mean 'cadata'?"),
     (["NUMBERS", "--step", "1000"], "left the number range in epoch 1"),
     (["NUMBERS", "--step", "1e-20"], "too small for the step registers"),
-    (["NUMBERS", "--train-rows", "61"], "train_rows must be from 1 to 60"),
+    (["NUMBERS", "--train-rows", "61"], "--train-rows must be from 1 to 60"),
     (["NUMBERS", "--schedule", "missing.txt"], "readable text file of steps, not 'missing.txt'"),
     (["digits", "--model", "ls-svm", "--no-shuffle", "--train-rows", "1"], "every label is 0"),
     (["diabetes", "--model", "svm"], "diabetes is a regression, svm needs classes; use --model li"),
@@ -534,7 +534,7 @@ def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
     assert "from 2 to 8 for encoding 'double', not 1" in capsys.readouterr().err
     for options, message in (
             (["--solver", "logistic", "--cycles-per-update", "2"],
-             "cycles_per_update of solver 'logistic' must"),
+             "--cycles-per-update of solver 'logistic' must"),
             (["--cycles-per-update", "6"],
              "cycles_per_update of solver 'linear' must be one of 2, 4, not 6"),
             (["--cycles-per-update", "5"], "argument --cycles-per-update: invalid choice: 5"),

@@ -77,6 +77,7 @@ AROUND_A_DEVICE = """
 import sys
 import numpy as np
 from bitstep.cli import build_parser
+from bitstep.cli.advice import baseline
 from bitstep.cli.train import make_request
 from bitstep.training.losses import code_losses
 from bitstep.training.planning import plan
@@ -85,7 +86,7 @@ for data in request.problem.outputs:
     job = plan(data, request.config, request.objective, request.training).job
     assert job.rows[0].sum() > 0        # as a device reads them
     code_losses(data, np.ones((3, data.n_features)), np.ones(3), request.objective.loss)
-assert request.problem.baseline > 0
+assert baseline(request.problem) > 0
 status = open("/proc/self/status").read()
 print("peak", status.split("VmHWM:")[1].split()[0])
 """
