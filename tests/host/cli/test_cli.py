@@ -536,7 +536,7 @@ def test_rtl_without_amaranth(tmp_path, monkeypatch, capsys):
             (["--solver", "logistic", "--cycles-per-update", "2"],
              "--cycles-per-update of solver 'logistic' must"),
             (["--cycles-per-update", "6"],
-             "cycles_per_update of solver 'linear' must be one of 2, 4, not 6"),
+             "--cycles-per-update of solver 'linear' must be one of 2, 4, not 6"),
             (["--cycles-per-update", "5"], "argument --cycles-per-update: invalid choice: 5"),
             (["--refetch", "--bits", "32"],
              "A pipeline with refetch must have row format 'one_level'"),
