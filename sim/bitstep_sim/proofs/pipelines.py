@@ -90,12 +90,12 @@ def _updates(s, dut, n_rows):
     updates = [Signal(signed(NARROW["UPDATE_WIDTH"]), name=f"update_{row}")
                for row in range(n_rows)]
     number = Signal(range(n_rows + 1))
-    with s.m.If(dut.solver.o_valid & (number != n_rows)):
+    with s.m.If(dut.paths[0].solver.o_valid & (number != n_rows)):
         s.m.d.sync += number.eq(number + 1)
         with s.m.Switch(number):
             for row, update in enumerate(updates):
                 with s.m.Case(row):
-                    s.m.d.sync += update.eq(dut.solver.o)
+                    s.m.d.sync += update.eq(dut.paths[0].solver.o)
     return updates
 
 
@@ -175,7 +175,7 @@ def pipeline(epoch, *, lookahead, cycles, cycles_per_update=2):
         wrong = Signal()        # a flag that a number left its range, though none did
         with m.If(dut.saturated.any()):
             m.d.sync += wrong.eq(1)
-        result = dut.store.words.read_data
+        result = dut.paths[0].store.words.read_data
         shown = s.past(done, 3)
         s.check(implies(shown, right & (~fits | ((result == Cat(*expected[:2])) & ~wrong))))
         s.check(implies(cycle == cycles, shown))
