@@ -196,11 +196,11 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
 
 def print_race(race: dict[str, Any]) -> None:
     """A race as a text table."""
-    from bitstep_lab.races.judging import RESULT_HEADER, result_rows, rtl_sentence
+    from bitstep_lab.races.judging import result_table, rtl_sentence
     board = race["profile"]
     print(f"{race['data']}: {race['model']} on profile {board['name']} ({board['bus_width']} bits, "
           f"{board['clock_hz'] / 1e6:g} MHz), {race['epochs']} epochs")
-    print(text_table(RESULT_HEADER, result_rows(race)))
+    print(text_table(*result_table(race)))
     line = {"optimum": "1.01 x the optimum", "float": "1.01 x the float pipeline's last loss, "
             "which does not reach 1.01 x the optimum"}[race["line"]]
     print(f"Times are to a loss of {race['targets'][race['line']]:.6g}: {line} "

@@ -78,7 +78,7 @@ class Pipeline:
         if self.lookahead != "auto":
             text += f", look-ahead {self.lookahead}"
         if self.cycles_per_update is not None:
-            text += f", {self.cycles_per_update} cycles an update"
+            text += f", r = {self.cycles_per_update}"
         return text if self.batch is None else f"{text}, batch {self.batch}"
 
 

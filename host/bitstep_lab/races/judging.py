@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from bitstep.writing import duration
 from bitstep_lab.races.contestants import FLOAT
 
 TOLERANCE = 1.01        # of the optimum: the finishing line
@@ -88,21 +89,26 @@ def rtl_sentence(rtl: dict[str, Any]) -> str:
             f"same model, {check['cycles']:,} cycles (cycle model: {check['model_cycles']:,}).")
 
 
-def result_rows(race: dict[str, Any]) -> list[list[Any]]:
-    """The results as rows of a table; see :data:`RESULT_HEADER`."""
-    line, out = race["line"], []
-    for result in race["results"]:
-        mine = result["finish"][line]
-        host = result.get("host", {})
-        out.append([
-            result["name"], min(result["losses"]) if result["status"] == "ok" else None,
-            mine and mine["epochs"], mine and mine["seconds"],
-            seconds_an_epoch(race, result),
-            result.get("gbps"), result["speedup"]["float"], result["speedup"]["cpu"],
-            sum(host.get(name, 0.0) for name in ("quantize_s", "transfer_s")) if host else None,
-            mine and mine["end_to_end"]])
-    return out
+def result_table(race: dict[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """Header and rows of the results as text; of classes with the last accuracy."""
+    head = ["contestant", "least loss", "epochs", "to line", "an epoch", "x float", "x CPU",
+            "end to end"]
+    classes = any("accuracy" in result for result in race["results"])
+    rows = [_result_row(race, result, classes) for result in race["results"]]
+    return [*head[:2], *["accuracy"] * classes, *head[2:]], rows
 
 
-RESULT_HEADER = ["contestant", "least loss", "epochs", "seconds", "s an epoch", "GB/s", "x float",
-                 "x CPU", "host s", "end to end s"]
+def _result_row(race: dict[str, Any], result: dict[str, Any], classes: bool) -> list[Any]:
+    mine = result["finish"][race["line"]] or dict.fromkeys(("epochs", "seconds", "end_to_end"))
+    done = result["status"] == "ok"
+    accuracy = f"{100 * result['accuracy'][-1]:.2f}%" if done and "accuracy" in result else None
+    ratios = [result["speedup"][name] for name in ("float", "cpu")]
+    return [
+        result["name"], f"{min(result['losses']):.4g}" if done else None, *[accuracy] * classes,
+        mine["epochs"], _time(mine["seconds"]), _time(seconds_an_epoch(race, result)),
+        *[None if ratio is None else f"{ratio:.3g}" for ratio in ratios],
+        _time(mine["end_to_end"])]
+
+
+def _time(seconds: float | None) -> str | None:
+    return None if seconds is None else duration(seconds)

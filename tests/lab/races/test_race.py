@@ -11,6 +11,7 @@ from bitstep.data import Dataset
 from bitstep.data.dataset import DataError
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Loss
+from bitstep.writing import text_table
 from bitstep_lab.float_sgd import sgd
 from bitstep_lab.races.board_profiles import PROFILES, profile
 from bitstep_lab.races.board_runs import EpochClock, _bytes_moved, _Entry
@@ -24,7 +25,7 @@ from bitstep_lab.races.contestants import (
     sample_of,
 )
 from bitstep_lab.races.experiments import experiments, pipelines_of
-from bitstep_lab.races.judging import finish, judge, result_rows, rtl_sentence
+from bitstep_lab.races.judging import finish, judge, result_table, rtl_sentence
 from bitstep_lab.races.race import run_race
 from bitstep_lab.races.race_data import GENERATORS, RaceData, is_at_hand, race_data
 from bitstep_lab.races.reference import optimum
@@ -315,8 +316,22 @@ def test_few_bits_in_a_race():
     assert (entry.training.model_bits, entry.training.update_bits) == (6, 7)
     assert finish({"status": "ok", "losses": [2.0, 1.0], "seconds": None}, 1.5) == {
         "epochs": 2, "seconds": None, "end_to_end": None}
-    row, = result_rows(race)
-    assert row[3] is row[4] is None
+    head, (row,) = result_table(race)
+    told = dict(zip(head, row, strict=True))
+    assert told["to line"] is told["an epoch"] is told["end to end"] is None
+    assert "accuracy" not in told
+
+
+def test_table_of_classes_fits_a_terminal():
+    result = {"name": "8 bits double-symmetric", "status": "ok", "losses": [0.5, 0.123456789],
+              "seconds": [1.234e-4, 2.468e-4], "accuracy": [0.9, 0.98765],
+              "finish": {"optimum": {"epochs": 12, "seconds": 1.234e-4, "end_to_end": 0.0123456}},
+              "speedup": {"float": 6.7981, "cpu": None}}
+    text = text_table(*result_table({"results": [result], "line": "optimum", "epochs": 2}))
+    assert max(map(len, text.splitlines())) <= 100
+    assert text.splitlines()[-1].split() == [
+        "8", "bits", "double-symmetric", "0.1235", "98.77%", "12", "123", "us", "123", "us", "6.8",
+        "-", "12.3", "ms"]
 
 
 def test_objective_of_a_race():
