@@ -149,7 +149,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
     needed = _size(arrays, labels, encoder) + waiting
     check_space(path, needed, "for the file" if not waiting else
                 f"{needed - waiting:,} for the file, {waiting:,} for rows that wait for their "
-                "turn, because --shuffle reorders them")
+                "turn, because shuffling reorders them")
     with open_archive(path, arrays) as archive:
         if chosen.order is None:
             blocks = _blocks(_in_order(table, chosen, encoder), encoder)

@@ -230,12 +230,12 @@ def test_wait(device):
 
 
 def test_options():
-    with pytest.raises(DeviceError, match="which bitstream is on the board: --manifest"):
+    with pytest.raises(DeviceError, match="which bitstream is on the board: give its manifest"):
         open_device("uart", CONFIG, port="/dev/ttyUSB0")
 
 
 def test_no_port(manifest):
-    with pytest.raises(DeviceError, match="serial port: --port PORT"):
+    with pytest.raises(DeviceError, match="serial port: give port"):
         open_device("uart", CONFIG, manifest=manifest)
 
 

@@ -362,7 +362,7 @@ def test_space_for_rows_that_wait(tmp_path, capsys, monkeypatch, small_pieces):
                      "--model", "ls-svm"]) == \
             (0 if fits else 1)
         if not fits:
-            assert f"{waiting:,} for rows that wait for their turn, because --shuffle reorders" in \
+            assert f"{waiting:,} for rows that wait for their turn, because shuffling reorders" in \
                 capsys.readouterr().err
 
 

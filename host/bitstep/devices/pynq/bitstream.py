@@ -97,6 +97,6 @@ def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
         raise DeviceError(
             f"No bitstream in {folder} is for {config.bits} bits, a {config.bus_width}-bit bus, "
             f"row format {config.row_format!r} and solver {config.solver!r}{flags}; there are: "
-            f"{', '.join(present) or 'none'}. Choose --bits and --bus-width accordingly, copy "
-            "another with `bitstep deploy`, or name one with --bitfile")
+            f"{', '.join(present) or 'none'}. Choose bits and bus_width accordingly, copy "
+            "another with `bitstep deploy`, or name one as bitfile")
     return max(fitting, key=lambda entry: entry[0])[1]

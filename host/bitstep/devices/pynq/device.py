@@ -208,7 +208,7 @@ class PynqDevice(RegisterDevice):
             raise MemoryError(
                 f"The board has no {n_bytes:,} contiguous bytes ({error}). {contiguous()}Free "
                 "the buffers of other programs (notebooks keep theirs until their kernel is shut "
-                "down), use fewer rows (--train-rows), fewer --bits or fewer --copies, or give "
+                "down), use fewer rows, bits or copies, or give "
                 "Linux more with the boot argument cma=") from error
         buffer = PynqBuffer(made)
         self._buffers.append(buffer)

@@ -99,15 +99,15 @@ class UartDevice(RegisterDevice):
                  transport: Transport | None = None):
         if manifest is None:
             raise DeviceError(
-                "Device 'uart' must be told which bitstream is on the board: --manifest FILE.json, "
-                "the file that was made with the bitstream (bitstreams/ holds them)")
+                "Device 'uart' must be told which bitstream is on the board: give its manifest, "
+                "the FILE.json that was made with the bitstream (bitstreams/ holds them)")
         found = read_manifest(manifest, KIND, "baud")
         self.config, self.identity = found.config, found.identity
         self.manifest = Path(manifest)
         if transport is None:
             if port is None:
                 raise DeviceError("Device 'uart' must be told the board's serial port: "
-                                  "--port PORT, such as /dev/ttyUSB0")
+                                  "give port, such as /dev/ttyUSB0")
             transport = SerialTransport(port, found.baud)
         self.link = UartLink(transport, baud=found.baud, timeout_s=timeout_s)
         self._buffers: list[UartBuffer] = []
@@ -165,8 +165,8 @@ class UartDevice(RegisterDevice):
         raise MemoryError(
             f"The job needs a buffer of {n_bytes:,} bytes beside {used:,} others, and the board's "
             f"memory has {self.memory_bytes:,}, of which {largest:,} are free: "
-            f"{largest / n_bytes:.0%} of it would fit. Use fewer rows (--train-rows), fewer "
-            "--bits, fewer --copies, or fewer --epochs, each of which keeps a model")
+            f"{largest / n_bytes:.0%} of it would fit. Use fewer rows, bits or copies, or fewer "
+            "epochs, each of which keeps a model")
 
     def _release(self, buffer: UartBuffer) -> None:
         self._buffers.remove(buffer)
