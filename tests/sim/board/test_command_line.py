@@ -119,7 +119,8 @@ def test_step_that_saturates(tmp_path, capsys):
     ("MODEL_OUT", "answered the write of the model with an error in epoch ")])
 def test_bus_error_in_mid_run(tmp_path, monkeypatch, capsys, buffer, message):
     """From some cycle on, after several epochs, the memory answers with errors."""
-    def open_device(name, config, **options):
+    def open_device(name, config, few_bits, **options):
+        assert not few_bits
         sim = SimDevice(config, **options)
 
         def break_memory():
