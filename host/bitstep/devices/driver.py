@@ -152,9 +152,15 @@ class Run:
                 for number, result in enumerate(self._results())]
 
     def words(self, epoch):
-        """Model words and intercept word of every job after an epoch."""
-        models, intercepts = self.layout.unpack(self._written()[epoch - 1])
-        return zip(models[:, :self.job.n_features], intercepts.tolist(), strict=True)
+        """Yield number, model words and intercept word of every job after an epoch, but for jobs
+        that have left their range.
+        """
+        written = self._written()[epoch - 1]
+        models, intercepts = self.layout.unpack(written)
+        for number, (model, intercept) in enumerate(zip(models, intercepts.tolist(), strict=True)):
+            # With several jobs a model's last word holds the flags of what left its range.
+            if len(self.jobs) == 1 or not written[number, -1]:
+                yield number, model[:self.job.n_features], intercept
 
     def _written(self):
         """Words of the finished epochs, of shape (epochs, jobs, words); no copy."""

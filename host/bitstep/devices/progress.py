@@ -39,7 +39,7 @@ class Progress:
             if self.on_models:
                 self.on_models(self.run.result())
             if self.on_words:
-                for number, (words, intercept) in enumerate(self.run.words(epochs_done)):
+                for number, words, intercept in self.run.words(epochs_done):
                     self.on_words(number, words, intercept)
             self.changed = time.monotonic()     # what was called may have taken long
         return self.finished or self.idle_s > self.timeout_s

@@ -92,8 +92,14 @@ def outcomes(found):
                                     [0.5, 0.5, 0.5, 300]])
 def test_range_of_one_model_ends_no_other(board, speeds):
     jobs = random_jobs(CONFIG, 4, n_features=30, n_rows=60, epochs=4, speeds=speeds)
-    found = outcomes(board.train_models(jobs))
+    shown = []
+    found = outcomes(board.train_models(jobs, on_words=lambda *state: shown.append(state)))
     expected = outcomes(CpuDevice(CONFIG).train_models(jobs))
+    assert bool(shown) == any(result.epochs_done for result, _ in found)
+    for number, words, intercept in shown:
+        models = found[number][0]
+        assert (words.tolist(), intercept) in list(
+            zip(models.models.tolist(), models.intercepts.tolist(), strict=True))
     assert [ended for _, ended in found] == [ended for _, ended in expected]
     assert any(ended for _, ended in found)
     for (result, _), (other, _) in zip(found, expected, strict=True):
