@@ -3,13 +3,15 @@
 import numpy as np
 
 from bitstep.golden.dither import epoch_key
-from bitstep.pipeline.config import COEFFICIENT_WIDTH, PipelineConfig
+from bitstep.pipeline.config import COEFFICIENT_WIDTH, MAX_SHIFT, SHIFT_UNIT, PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import weave
-from bitstep.training.stepping import step_mantissa
+from bitstep.training.stepping import MIN_MANTISSA, step_mantissa
 
+# The least scale of a step that its registers hold, with a mantissa of full precision.
+_LEAST_SCALE = MIN_MANTISSA * 2.0 ** -(SHIFT_UNIT * MAX_SHIFT)
 _LABELS = {LabelFormat.SIGN: (1, 36), LabelFormat.INT16: (1000, 26),
            LabelFormat.INT32: (1 << 20, 16)}        # magnitude and shift
 
@@ -44,8 +46,9 @@ def random_woven_job(config: PipelineConfig, *, n_features: int, n_rows: int, se
     entries = []
     for number, one in enumerate(planes):
         step = speed / (n_features + 1) / batch / (number + 1)
+        scale = max(step * 4.0 ** -one, _LEAST_SCALE)
         entries.append(EpochSteps(
-            *step_mantissa(step * 4.0 ** -one, 1.0), correction_mantissa=1000 // (number + 1),
+            *step_mantissa(scale, 1.0), correction_mantissa=1000 // (number + 1),
             correction_shift=4, threshold=900 * bool(proximal), planes=one,
             key=epoch_key(seed & 0xFFFF_FFFF, number)))
     rows = tuple(weave(rng.integers(0, 1 << 16, (n_rows, n_features), np.uint16))
