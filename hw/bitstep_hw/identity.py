@@ -1,11 +1,13 @@
-"""Identity of a pipeline: a hash of its configuration, its sources and the register table."""
+"""Identity of a pipeline: a hash of its configuration, its sources and what they take from the
+host library.
+"""
 
 import functools
 import hashlib
 from pathlib import Path
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import table
+from bitstep_hw.definitions import definitions
 
 IDENTITY_BITS = 128
 NO_PART = ("boards/", "command.py")     # builds and prints, makes no part of a pipeline
@@ -22,17 +24,20 @@ def sources(package: Path = PACKAGE) -> list[str]:
 
 @functools.cache
 def _sources_digest(package: Path) -> bytes:
-    """Hash of :func:`sources`, by name and content."""
+    """Hash of :func:`sources`, by name and content, and of the definitions that they import."""
     digest = hashlib.sha256()
     for path in sources(package):
         content = (package / path).read_bytes()
         digest.update(f"{path} {len(content)}\n".encode() + content)
+    for name, code in definitions(package / path for path in sources(package)).items():
+        digest.update(f"{name} {len(code)}\n{code}".encode())
     return digest.digest()
 
 
 def identity(config: PipelineConfig, package: Path = PACKAGE) -> int:
     """Return the identity of the hardware for ``config``: 128 bits that change with the
-    configuration, with any of its sources and with the register table.
+    configuration, with any of its sources, and with any constant, formula or register of the host
+    library that they are made from.
 
     Parameters
     ----------
@@ -41,6 +46,6 @@ def identity(config: PipelineConfig, package: Path = PACKAGE) -> int:
     package : Path
         Folder of the sources that it is made from, read once; by default this package.
     """
-    parts = (config.digest(), _sources_digest(package), table().encode())
+    parts = (config.digest(), _sources_digest(package))
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
     return int.from_bytes(digest[:IDENTITY_BITS // 8], "little")

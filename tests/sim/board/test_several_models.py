@@ -149,3 +149,27 @@ def test_wrong_number_of_models_is_refused(board, models):
     jobs = random_jobs(CONFIG, 2, n_features=3, n_rows=5)
     with pytest.raises(Exception, match="refused its registers"):
         TestedDevice(board, registers={"MODELS": models}).train_models(jobs)
+
+
+OTHERS = [
+    PipelineConfig(bits=8, max_features=256, lookahead=0, models=2),
+    PipelineConfig(bits=4, max_features=256, lookahead=3, models=3, row_format="two_levels"),
+    PipelineConfig(bits=32, max_features=64, lookahead=2, models=2, row_format="float32",
+                   cycles_per_update=4),
+    PipelineConfig(bits=3, max_features=256, lookahead=4, models=2, level_tables=True),
+    PipelineConfig(bits=1, max_features=512, lookahead=3, models=5, bus_width=128,
+                   cycles_per_update=4),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", OTHERS, ids=lambda config: config.name)
+def test_other_pipelines(config):
+    """Every row format and look-ahead 0, with rows around the lanes, and batches."""
+    features = {1, config.lanes - 1, config.lanes, config.lanes + 1, config.max_features} - {0}
+    with open_board(config) as device:
+        for number, n_features in enumerate(sorted(features)):
+            for batch, period in ((1, 0), (64, 64)):
+                check(device, random_jobs(
+                    config, config.models + 1, n_features=n_features, n_rows=130, batch=batch,
+                    correction_period=period, seed=number, warm=number % 2 == 1))
