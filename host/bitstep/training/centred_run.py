@@ -81,8 +81,8 @@ class CentredRun(CentredPasses, ABC):
         if start is not None:
             self.point[:-1], self.point[-1] = start[0], start[1] - data.label_offset
         self.slope = np.zeros_like(self.point)
-        self.moves: list[np.ndarray] = []
-        self.changes: list[np.ndarray] = []     # of the slope, by these moves
+        self.moves: Any = np.empty((0, len(self.point)))
+        self.changes: Any = self.moves      # of the slope, by these moves
         self.reach = self.first = 0.0
         self.least, self.planes = 1, 0      # planes after a divergence, and of the last passes
         self.found: list[OuterStep] = []
@@ -135,7 +135,7 @@ class CentredRun(CentredPasses, ABC):
         for name in self.NUMBERS:
             setattr(self, name, numbers[name])
         self.point, self.slope = arrays["point"].copy(), arrays["slope"].copy()
-        self.moves, self.changes = [*arrays["moves"]], [*arrays["changes"]]
+        self.moves, self.changes = arrays["moves"].copy(), arrays["changes"].copy()
         self.found[:] = [
             OuterStep(model[:-1].copy(), float(model[-1]), float(gradient), int(read), int(planes))
             for model, gradient, (read, planes) in zip(

@@ -18,7 +18,7 @@ from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
-from bitstep.training.schedules import CENTRED_PERIOD, centred_step
+from bitstep.training.schedules import centred_step
 from bitstep.training.train import train_model
 from bitstep.writing import duration
 from bitstep_lab.baselines import train_cpu
@@ -58,7 +58,7 @@ def times(problem: Problem, profiles: Sequence[Profile]) -> Iterator[Curve]:
     """
     sgd, svrg = best_sgd(problem), best_svrg(problem)
     for profile in profiles:
-        for planes, period in ((2, RARE), (4, RARE), (4, CENTRED_PERIOD)):
+        for planes, period in ((2, RARE), (4, RARE), (4, 8)):
             yield _centred(problem, profile, planes, period)
         pipeline = _float_pipeline(problem, profile, sgd)
         yield pipeline
