@@ -140,7 +140,8 @@ def check_words(name: str, words: np.ndarray, n_features: int, width: int) -> No
         raise ValueError(f"{name} must have shape ({n_features},), not {words.shape}")
     if words.dtype == np.int32 and width >= 32:
         return
-    if len(words) and (words.min() < -(1 << width - 1) or words.max() >= 1 << width - 1):
+    limit = 1 << width - 1
+    if len(words) and (np.minimum.reduce(words) < -limit or np.maximum.reduce(words) >= limit):
         raise ValueError(f"{name} must fit {width} bits, signed")
 
 
