@@ -32,6 +32,7 @@ from bitstep.pipeline.woven import PLANES
 from bitstep.quantization import WovenRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
+from bitstep.training.certificates import quadratic_gap
 
 ROOM = 4.0                  # times the last offset, for which the next one's words have room
 FIRST_RANGE = 32.0          # largest first offset, in labels
@@ -46,6 +47,10 @@ class BitCentredRun(CentredRun):
     """
 
     SHARES = (1.0, 0.125)
+    NUMBERS = (*CentredRun.NUMBERS, "error", "gain")
+
+    gain = 0.0                  # largest component of the last offset, over that of the slope
+    error = 0.0                 # of a component of the slope, about what rounding makes of it
 
     def __init__(self, *arguments: Any, **options: Any):
         super().__init__(*arguments, **options)
@@ -77,6 +82,14 @@ class BitCentredRun(CentredRun):
         found = self._measure(self.point + move)
         self.combine(found.point, found.slope, found.rounding)
 
+    def gap(self) -> float:
+        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        rows = self.data.rows
+        assert isinstance(rows, WovenRows)
+        square = float(rows.n_features) if rows.mean_square is None else rows.mean_square
+        return quadratic_gap(self.slope, self.objective.l2, square, MEASURABLE * self.error,
+                             fit_intercept=self.choice.fit_intercept)
+
     def combine(self, point: np.ndarray, slope: np.ndarray, rounding: float) -> None:
         """Take the point of least loss among those that all moves so far reach.
 
@@ -91,6 +104,7 @@ class BitCentredRun(CentredRun):
             if not self._keep(move, change, 2 * rounding):
                 return
         shares = self.moves @ slope
+        self.error = rounding + float(np.abs(shares) @ self.errors)
         self.point, self.slope = point - shares @ self.moves, slope - shares @ self.changes
 
     def _keep(self, move: np.ndarray, change: np.ndarray, error: float) -> bool:
@@ -129,11 +143,14 @@ class BitCentredRun(CentredRun):
         if self.few_rows:
             self.planes = planes
             return self.gradient_step(self.slope)
+        slope = float(np.abs(self.slope).max())
         if not self.reach:
             drift = sum(self.shares) * self.data.n_rows * self.step
-            self.reach = min(drift * float(np.abs(self.slope).max()), FIRST_RANGE * self.largest)
+            self.reach = min(drift * slope, FIRST_RANGE * self.largest)
+        self.reach = max(self.reach, ROOM * self.gain * slope)
         move = self.tried(planes, self._inner)
-        self.reach = ROOM * float(np.abs(move).max()) or self.reach
+        largest = float(np.abs(move).max())
+        self.gain, self.reach = largest / slope, ROOM * largest or self.reach
         return move
 
     def _inner(self, planes: int) -> np.ndarray:

@@ -20,15 +20,21 @@ Steps are divided by the Lipschitz constant of l' (1/4 of the logistic loss, 1 o
 hinge; :func:`bitstep.training.schedules.centred_step`).
 """
 
+import math
+from typing import Any
+
 import numpy as np
 
-from bitstep.pipeline.registers import LabelFormat
+from bitstep.golden.sigmoid import FINE_LOSS_BOUND
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.training.centred_passes import FullPass
 from bitstep.training.centred_run import CentredRun
+from bitstep.training.certificates import convex_gap
 
 MEMORY = 20                 # moves that are remembered
 RISE = 0.5                  # accepted slope along a move, as a share of the one at its start
 MAX_SEARCHES = 6            # full passes of an outer step
+PASSED = 4                  # full passes of each sign of which a certificate is made
 MAX_STALLED = 3             # outer steps without a move after which training ends
 FIRST_ROOM = 32.0           # largest weight that the first words have room for
 ROOM = 4.0                  # times the largest weight
@@ -40,13 +46,19 @@ class SmoothRun(CentredRun):
     :class:`bitstep.training.centred_run.CentredRun`.
     """
 
-    NUMBERS = (*CentredRun.NUMBERS, "room")
+    NUMBERS = (*CentredRun.NUMBERS, "room", "error")
 
+    error = 0.0                         # largest of a component of a slope, by rounding
     _last: FullPass | None = None       # pass at the present point
     _written = 0                        # planes of its derivatives
     _reach = 0.0                        # ``reach`` of its words
     _room = 0.0                         # largest weight that the last words have room for
     room = 0.0                          # the same of the present point
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        # Points of the last full passes, and the slopes there.
+        self.passed = np.empty((0, 2, len(self.point)))
 
     @property
     def ended(self) -> bool:
@@ -89,6 +101,23 @@ class SmoothRun(CentredRun):
         if np.abs(self.point).max() > LARGEST_WEIGHT:
             self.stalled = MAX_STALLED
 
+    def gap(self) -> float:
+        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        points, slopes = np.append(self.passed, [[self.point, self.slope]], axis=0).swapaxes(0, 1)
+        found = convex_gap(points, slopes, self.objective.l2, self.error,
+                           fit_intercept=self.choice.fit_intercept)
+        return found + (FINE_LOSS_BOUND if self.objective.loss == Loss.LOGISTIC else 0.0)
+
+    def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """See :meth:`bitstep.training.centred_run.CentredRun.kept`."""
+        numbers, arrays = super().kept()
+        return numbers, arrays | {"passed": self.passed}
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Take the state of :meth:`kept`."""
+        super().restore(numbers, arrays)
+        self.passed = arrays["passed"].copy()
+
     def _take(self, found: FullPass, planes: int) -> None:
         """Make a full pass's point the centre."""
         self._last, self._written, self._reach = found, planes, self.reach
@@ -114,7 +143,14 @@ class SmoothRun(CentredRun):
     def _measured(self, point: np.ndarray, planes: int) -> FullPass:
         """The full pass at a point, which writes the derivatives at these planes."""
         self._room = self.reach * max(FIRST_ROOM, ROOM * float(np.abs(point).max()))
-        return self._pass(point, planes)
+        found = self._pass(point, planes)
+        self.error = found.rounding * math.sqrt(self.data.n_rows)
+        # A certificate needs points where the slope of the intercept has different signs.
+        rising = self.passed[:, 1, -1] > 0
+        same = np.flatnonzero(rising == (found.slope[-1] > 0))
+        self.passed = np.append(np.delete(self.passed, same[:1 - PASSED], axis=0),
+                                [[found.point, found.slope]], axis=0)
+        return found
 
     def _pass(self, point: np.ndarray, planes: int) -> FullPass:
         bound = 1.0 if self.objective.rule.bounded else 1.0 + float(np.abs(point).sum())
