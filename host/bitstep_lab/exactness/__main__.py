@@ -7,10 +7,11 @@ import numpy as np
 
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.writing import duration
 from bitstep_lab.exactness.curves import GOAL, MARKS, Curve, curves
 from bitstep_lab.exactness.problems import CLASS_SETS, HELD_OUT, SETS, problem
+from bitstep_lab.exactness.times import GOALS, Timed, times
 from bitstep_lab.races.board_profiles import PROFILES, profile
+from bitstep_lab.races.plot_styles import digits
 
 
 def main() -> None:
@@ -40,9 +41,9 @@ def main() -> None:
               + (f", {chosen.targets.shape[1]} classes" if chosen.targets.shape[1] > 1 else "")
               + f"; {chosen.source})\n", flush=True)
         if options.profile:
-            from bitstep_lab.exactness.times import GOALS, times
-            print("| | " + " | ".join(f"{goal:g}" for goal in GOALS) + " | |")
-            print("| --- |" + " --- |" * (len(GOALS) + 1))
+            print("| ms to | " + " | ".join(f"{goal:g}" for goal in GOALS)
+                  + f" | {GOALS[-1]:g}, pipeline alone | |")
+            print("| --- |" + " --- |" * (len(GOALS) + 2))
             for curve in times(chosen, [profile(one) for one in options.profile]):
                 print(time_line(curve, GOALS), flush=True)
             continue
@@ -60,11 +61,11 @@ def line(curve: Curve) -> str:
     return f"| {curve.name} | {' | '.join(cells)} | {last} | {curve.choice} |"
 
 
-def time_line(curve: Curve, goals: Sequence[float]) -> str:
+def time_line(curve: Timed, goals: Sequence[float]) -> str:
     """A row of the table of times."""
-    found = [curve.goal(goal) for goal in goals]
-    cells = [duration(seconds) if np.isfinite(seconds) else "-" for seconds in found]
-    return f"| {curve.name} | {' | '.join(cells)} | {curve.choice} |"
+    found = [*(curve.goal(goal) for goal in goals), curve.alone(goals[-1])]
+    cells = [digits(1e3 * seconds if np.isfinite(seconds) else None) for seconds in found]
+    return f"| {curve.label} | {' | '.join(cells)} | {curve.choice} |"
 
 
 def _number(value: float) -> str:
