@@ -32,7 +32,11 @@ def main() -> None:
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets")
     parser.add_argument("--profile", nargs="+", choices=PROFILES, help="print seconds to given "
                         "distances on these boards, instead of distances after bytes")
+    parser.add_argument("--period", type=int, default=0, metavar="T", help="with --profile: rows "
+                        "between corrections of bit-centred training (default: chosen)")
     options = parser.parse_args()
+    if options.period < 0 or (options.period and not options.profile):
+        parser.error("--period must be at least 1 and needs --profile")
     loss = next(one for one, rule in LOSSES.items() if rule.name == options.loss)
     for name in options.sets or (CLASS_SETS if LOSSES[loss].signs else SETS):
         chosen = problem(name, options.data_home, options.seed, loss)
@@ -44,7 +48,7 @@ def main() -> None:
             print("| ms to | " + " | ".join(f"{goal:g}" for goal in GOALS)
                   + f" | {GOALS[-1]:g}, pipeline alone | |")
             print("| --- |" + " --- |" * (len(GOALS) + 2))
-            for curve in times(chosen, [profile(one) for one in options.profile]):
+            for curve in times(chosen, [profile(one) for one in options.profile], options.period):
                 print(time_line(curve, GOALS), flush=True)
             continue
         print("| | " + " | ".join(map(str, MARKS)) + f" | epochs to {GOAL:g} | |")

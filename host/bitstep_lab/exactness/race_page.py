@@ -126,7 +126,9 @@ def _draw_goals(race):
     axes.set_xlabel("milliseconds (log scale)")
     axes.set_title(f"Time to the optimum\n{_title(race)}: linreg", fontsize=10)
     axes.grid(axis="both", alpha=0.3)
-    figure.legend(fontsize=8, frameon=False, loc="outside lower right", ncols=len(goals),
+    axes.plot([], [], marker="o", color="#555555", markerfacecolor="none", linestyle="",
+              label="hollow: pipeline alone")
+    figure.legend(fontsize=8, frameon=False, loc="outside lower right", ncols=len(goals) + 1,
                   title="(loss - optimum) / optimum", title_fontsize=8)
     return figure
 
@@ -159,7 +161,7 @@ def _draw_times(race, board):
         log_scale(axis, scale)
     highest = max(excess for result in chosen for excess in result["excess"] if excess is not None
                   and math.isfinite(excess))
-    axes.set_ylim(lowest, min(highest, 1e3))
+    axes.set_ylim(lowest / 1.5, min(1.5 * highest, 1e3))
     axes.set_xlabel(f"milliseconds (log scale): device and host, profile {board}; CPU time of "
                     "this machine")
     axes.set_ylabel("(loss - optimum) / optimum (log scale)")

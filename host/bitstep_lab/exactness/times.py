@@ -68,7 +68,7 @@ class Timed(Curve):
         return np.nan if self.device is None else replace(self, epochs=self.device).goal(goal)
 
 
-def times(problem: Problem, profiles: Sequence[Profile]) -> Iterator[Timed]:
+def times(problem: Problem, profiles: Sequence[Profile], period: int = 0) -> Iterator[Timed]:
     """Distance to the optimum by seconds, of every contestant.
 
     Parameters
@@ -76,11 +76,13 @@ def times(problem: Problem, profiles: Sequence[Profile]) -> Iterator[Timed]:
     problem : Problem
     profiles : sequence of Profile
         Boards of the pipelines.
+    period : int
+        Rows between corrections of bit-centred training; 0: its default.
     """
     sgd, svrg = best_sgd(problem), best_svrg(problem)
     for profile in profiles:
         for planes in PLANES:
-            yield _centred(problem, profile, planes)
+            yield _centred(problem, profile, planes, period)
         for bits in FIXED_BITS if LOSSES[problem.loss].quadratic else FIXED_BITS[-1:]:
             yield _fixed(problem, profile, bits)
         pipeline = _float_pipeline(problem, profile, sgd)
@@ -93,7 +95,7 @@ def times(problem: Problem, profiles: Sequence[Profile]) -> Iterator[Timed]:
     yield from _scikit(problem)
 
 
-def _centred(problem: Problem, profile: Profile, planes: int) -> Timed:
+def _centred(problem: Problem, profile: Profile, planes: int, period: int = 0) -> Timed:
     rows = weave_rows(problem.features, bus_width=profile.bus_width)
     objective = Objective(loss=problem.loss, l2=problem.l2)
     config = pipeline_of(rows, objective)
@@ -105,7 +107,8 @@ def _centred(problem: Problem, profile: Profile, planes: int) -> Timed:
         for data in labelled(problem, rows):
             def run(device: Any, data: Any = data) -> Iterator[Any]:
                 step = centred_step(rows, problem.loss, problem.l2)
-                choice = BitCentred(planes=[planes] * 60, tol=1e-8, step=step)
+                choice = BitCentred(planes=[planes] * 60, tol=1e-8, step=step,
+                                    period=period)
                 return kind(data, device, config, objective, choice).steps()
 
             clock = Clock(device, profile)
@@ -122,7 +125,8 @@ def _centred(problem: Problem, profile: Profile, planes: int) -> Timed:
                          for point in range(last)])
 
     device_sums, host_sums = (of_outputs(one).sum(axis=1) for one in (device_s, host_s))
-    return Timed(f"bit-centred, {planes} bits", device_sums + host_sums,
+    name = f"bit-centred, {planes} bits" + (f", T = {period}" if period else "")
+    return Timed(name, device_sums + host_sums,
                  problem.excess(of_outputs(models)), "", profile.name, device_sums)
 
 
