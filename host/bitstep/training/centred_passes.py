@@ -120,7 +120,7 @@ class CentredPasses:
         self._keys: dict[int, list[int]] = {}       # of passes, in blocks
 
     def full_pass(self, point: np.ndarray, largest: float, residual: float,
-                  derivative_planes: int = 0) -> FullPass:
+                  derivative_planes: int = 0, planes: int = PLANES) -> FullPass:
         """Sum the gradient at a point.
 
         Parameters
@@ -132,6 +132,8 @@ class CentredPasses:
             Bound of the derivative of a row's loss.
         derivative_planes : int
             See :meth:`bitstep.pipeline.device.Device.gradient`.
+        planes : int
+            Planes of the codes whose gradient it is.
         """
         data, count = self.data, self.data.n_rows
         shift = min(math.floor(math.log2((WORD_LIMIT - 1) * data.label_scale / largest)) + PLANES,
@@ -141,23 +143,23 @@ class CentredPasses:
         exact = words * unit
         # Residuals in units of a dot product, and the scale that makes updates of them.
         mantissa, exponent = _floor_mantissa(
-            min(UPDATE_LIMIT, SUM_LIMIT / count) / (residual * 2.0 ** PLANES / unit))
+            min(UPDATE_LIMIT, SUM_LIMIT / count) / (residual * 2.0 ** planes / unit))
         self.passes += 1
-        self.bytes_read += PLANES * self._plane_bytes
-        job = self._job((EpochSteps(mantissa, exponent, planes=PLANES, key=self._key()),),
+        self.bytes_read += planes * self._plane_bytes
+        job = self._job((EpochSteps(mantissa, exponent, planes=planes, key=self._key()),),
                         model=words[:-1].astype(np.int32), intercept=int(words[-1]),
                         labels=data.labels.packed, label_shift=shift, loss=self.objective.loss)
         found = self.device.gradient(job, derivative_planes=derivative_planes)
         if found.saturation:
             raise AssertionError("The updates of a full pass have room")
-        scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * PLANES) * count)
+        scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count)
         slope = np.empty(len(exact))
         slope[:-1], slope[-1] = found.words, found.intercept if self.choice.fit_intercept else 0
         slope *= scale
         if self.objective.l2:
             slope[:-1] += self.objective.l2 * exact[:-1]
         return FullPass(exact, slope, unit, shift, found.derivatives,
-                        scale * 2.0 ** PLANES * math.sqrt(count))
+                        scale * 2.0 ** planes * math.sqrt(count))
 
     @property
     def few_rows(self) -> bool:
