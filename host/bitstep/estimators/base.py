@@ -41,6 +41,13 @@ CANDIDATE_PARAMETERS = ("step", "schedule", "l2", "l1", "box", "model_range", "m
                         "update_bits")
 
 
+def _check_same_rows(estimators: Sequence[Any], prepared: Prepared) -> None:
+    """Raise ValueError unless rows that were prepared for one candidate are those of all."""
+    if any(one._choice(one._kind(), prepared.batch) != prepared.choice for one in estimators):
+        raise ValueError("Candidates with all bits of model and updates would fetch rows of the "
+                         "hinge loss again, and those with few bits cannot; give refetch=False")
+
+
 class LowPrecisionModel(Preparing):
     """Base class of both estimators."""
 
@@ -191,14 +198,10 @@ class LowPrecisionModel(Preparing):
         features, targets, classes = estimators[0]._checked(X, y, sample_weight)
         for one in estimators[1:]:
             one._checked(X, y)          # names and number of the features
-        # Few bits of model or updates exclude rows that are fetched again, for all candidates.
         first = next((one for one in estimators if one.model_bits or one.update_bits),
                      estimators[0])
         prepared = first._prepare(features, targets, False)
-        if any(one._choice(one._kind(), prepared.batch) != prepared.choice for one in estimators):
-            raise ValueError("Candidates with all bits of model and updates would fetch rows of "
-                             "the hinge loss again, and those with few bits cannot; give "
-                             "refetch=False")
+        _check_same_rows(estimators, prepared)
         wishes = [one._wishes(prepared, self.epochs, False) for one in estimators]
         widest = max((objective for objective, _ in wishes), key=lambda one: one.proximal)
         config = pipeline_of(prepared.rows, widest, prepared.options["lookahead"])

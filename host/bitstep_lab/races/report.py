@@ -93,8 +93,7 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     started, store, races, skipped = time.perf_counter(), RunStore(out / "runs"), [], []
     for number, experiment in enumerate(chosen, start=1):
         if not is_at_hand(experiment.data, data_home):
-            skipped.append(f"{experiment.title}: there is no file of {experiment.data}, and "
-                           "nothing generates one.")
+            skipped.append(_missing(experiment))
             continue
         race = run_experiment(
             experiment, data_home, rtl,
@@ -104,18 +103,22 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
         drawn = [kind for kind in experiment.plots
                  if plots.draw(kind, race, out / "plots" / f"{experiment.key}-{kind}")]
         races.append((experiment, race, drawn))
-    sections: list[tuple[OtherRace, str]] = []
+    sections = []
     for other in last:
-        if not is_at_hand(other.data, data_home):
-            skipped.append(f"{other.title}: there is no file of {other.data}, and nothing "
-                           "generates one.")
-            continue
-        sections.append((other, other.run(out, data_home, Track(store, progress))))
+        if is_at_hand(other.data, data_home):
+            sections.append((other, other.run(out, data_home, Track(store, progress))))
+        else:
+            skipped.append(_missing(other))
     _write_tables(out, races)
     about = {"quick": quick, "machine": machine(), "code": code_version(),
              "seconds": time.perf_counter() - started, "skipped": skipped,
              "ceilings": _ceilings(store)}
     return write_page(out, races, about, sections)
+
+
+def _missing(race):
+    """A sentence that says why a race was left out."""
+    return f"{race.title}: there is no file of {race.data}, and nothing generates one."
 
 
 def _chosen(quick, only, others):
