@@ -65,7 +65,7 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     quick, rtl : bool
         The small report; see :class:`bitstep_lab.races.race.Race`.
     only : list of str, optional
-        Keys of the experiments to run; default: all.
+        Keys of the races to run; default: all.
     data_home : str, optional
         Folder with files of named data sets.
     progress : callable
@@ -73,12 +73,11 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     device_options : dict, optional
         Of the simulated board.
     others : sequence of OtherRace
-        Races of another kind, which come after the experiments.
+        Races of another kind, which come last.
 
     Returns
     -------
     Path
-        The page.
 
     Raises
     ------
@@ -103,12 +102,9 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
         drawn = [kind for kind in experiment.plots
                  if plots.draw(kind, race, out / "plots" / f"{experiment.key}-{kind}")]
         races.append((experiment, race, drawn))
-    sections = []
-    for other in last:
-        if is_at_hand(other.data, data_home):
-            sections.append((other, other.run(out, data_home, Track(store, progress))))
-        else:
-            skipped.append(_missing(other))
+    skipped += [_missing(one) for one in last if not is_at_hand(one.data, data_home)]
+    there, track = (one for one in last if is_at_hand(one.data, data_home)), Track(store, progress)
+    sections = [(one, one.run(out, data_home, track)) for one in there]
     _write_tables(out, races)
     about = {"quick": quick, "machine": machine(), "code": code_version(),
              "seconds": time.perf_counter() - started, "skipped": skipped,
