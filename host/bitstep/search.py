@@ -32,7 +32,7 @@ class LowPrecisionSearchCV(MetaEstimatorMixin, BaseEstimator):
         Parameters that the grid leaves as they are.
     param_grid : dict or list of dict
         As of scikit-learn's ``ParameterGrid``: lists of ``step``, ``schedule``, ``l2``, ``l1``,
-        ``box`` or ``model_range``.
+        ``box``, ``model_range``, ``model_bits`` or ``update_bits``.
     cv : int, splitter or iterable, default=None
         As of scikit-learn's ``GridSearchCV``: None is 5 folds.
     scoring : str, callable or None, default=None

@@ -9,7 +9,7 @@ import sklearn.base
 from sklearn.model_selection import GridSearchCV
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
-from bitstep.pipeline.results import SaturationError
+from bitstep.pipeline.results import DeviceError, SaturationError
 
 clone: Any = sklearn.base.clone     # its annotations name containers of estimators, too
 DEVICES = ["cpu", "golden"]
@@ -103,6 +103,29 @@ def test_candidates_are_estimators_that_fit_by_themselves(data):
             assert found.step_ == alone.step_
             assert found.counters_ == alone.counters_
     assert not hasattr(model, "coef_")
+
+
+def test_candidates_with_few_bits_of_model_and_updates(data):
+    """Some of them, beside one with all bits; of classes, too."""
+    X, y = data[0], data[1][:, 0]
+    candidates: list[dict] = [{}, {"model_bits": 4}, {"update_bits": 3, "l2": 0.1},
+                              {"model_bits": 6, "update_bits": 6}]
+    for model, labels in ((LowPrecisionRegressor(random_state=1, epochs=3, batch=4), y),
+                          (LowPrecisionClassifier(random_state=1, epochs=3), y > 0)):
+        for found, chosen in zip(model.fit_candidates(X, labels, candidates), candidates,
+                                 strict=True):
+            alone = clone(model).set_params(**chosen).fit(X, labels)
+            assert np.array_equal(found.coef_, alone.coef_)
+            assert found.history_ == alone.history_
+    model = LowPrecisionClassifier(loss="hinge", bits=8, encoding="nearest", random_state=0)
+    with pytest.raises(ValueError, match="would fetch rows of the hinge loss again, and"):
+        model.fit_candidates(X, y > 0, candidates)
+    few, whole = model.set_params(refetch=False).fit_candidates(
+        X, y > 0, [{"model_bits": 4}, {"model_bits": 0}])
+    assert np.array_equal(whole.coef_, clone(model).fit(X, y > 0).coef_)
+    assert not np.array_equal(whole.coef_, few.coef_)
+    with pytest.raises(DeviceError, match="has no pipeline for a model or updates of few bits"):
+        LowPrecisionRegressor(device="sim").fit_candidates(X, y, [{}, {"model_bits": 4}])
 
 
 def test_candidates_that_leave_their_range(data):

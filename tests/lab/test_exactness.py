@@ -69,14 +69,17 @@ def test_losses_of_classes(loss):
 
 
 def test_seconds_are_those_of_the_cycle_model(small):
-    one, other = (times._centred(small, replace(profile("pynq-z1"), clock_hz=clock), 4, 32)
+    one, other = (times._centred(small, replace(profile("pynq-z1"), clock_hz=clock), 4)
                   for clock in (1e8, 1e6))
     np.testing.assert_array_equal(one.excess, other.excess)
     assert one.goal() < other.goal()
     # A full pass and two inner ones of 300 rows of one slot, 2 cycles each at least, at 1 MHz.
-    assert other.epochs[0] > 2 * 300 * 2e-6
+    assert other.device is not None
+    assert other.device[0] > 2 * 300 * 2e-6
     assert (np.diff(other.epochs) > 0).all()
-    assert time_line(other, (1e-2,)).startswith("| pynq-z1: bit-centred, 4 bits, T = 32 | ")
+    assert (other.epochs > other.device).all()
+    assert other.alone(1e-2) < other.goal(1e-2)
+    assert time_line(other, (1e-2,)).startswith("| pynq-z1: bit-centred, 4 bits | ")
 
 
 def test_sets():

@@ -112,6 +112,9 @@ def print_report(report: dict[str, Any]) -> None:
         columns["MB read"] = [f"{entry.get('bytes_read', 0) / 1e6:.3f}" for entry in history]
     if "gradient" in history[0]:
         columns["gradient"] = [f"{entry['gradient']:.2e}" for entry in history]
+    if "gap" in history[0]:
+        columns["gap"] = ["-" if entry["gap"] is None else f"{entry['gap']:.2e}"
+                          for entry in history]
     columns |= _accuracies("train", [entry.get("train_accuracy") for entry in history])
     if dataset.get("validation_rows"):
         columns["held-out loss"] = numbers([entry["validation_loss"] for entry in history])
@@ -124,6 +127,9 @@ def print_report(report: dict[str, Any]) -> None:
     on = {"features": "", "codes": ", estimated from the codes (there are no features)",
           "fine_rows": ", as fine rows (there are no features)"}
     print(f"Loss: {_loss(config).text} over K rows{on[report['loss_on']]}.")
+    if (gap := history[-1].get("gap")) is not None:
+        print(f"Certificate: the objective is at most {gap:.2g} above its least value on the "
+              "stored rows.")
     if report.get("stopped_early") or config.get("early_stopping"):
         print(_stopped(report))
     if _loss(config).one_sided and config["encoding"] not in ("float", WOVEN):

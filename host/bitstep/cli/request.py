@@ -84,7 +84,10 @@ def planes_asked(arguments: argparse.Namespace) -> Any:
 
 def few_bits_asked(arguments: argparse.Namespace) -> bool:
     """True if the options ask for a model or updates of few bits."""
-    return bool(getattr(arguments, "model_bits", 0) or getattr(arguments, "update_bits", 0))
+    swept = any(any(values) for name, values in getattr(arguments, "sweep", None) or ()
+                if name.endswith("-bits"))
+    return bool(swept or getattr(arguments, "model_bits", 0)
+                or getattr(arguments, "update_bits", 0))
 
 
 def request_codes(arguments: argparse.Namespace, data: QuantizedDataset) -> RowRequest:

@@ -10,12 +10,14 @@ import numpy as np
 
 from bitstep.cli.options import UsageError, number, or_auto
 from bitstep.cli.problem import Request
+from bitstep.cli.training_options import few_bits
 from bitstep.pipeline.results import SaturationError
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import numbers, text_table
 
 PARAMETERS = {"step": or_auto(number(0)), "l2": number(0, above=False),
-              "l1": number(0, above=False), "box": number(0)}
+              "l1": number(0, above=False), "box": number(0), "model-bits": few_bits,
+              "update-bits": few_bits}
 ALONE = ("init", "checkpoint", "resume")        # options of one training
 
 
@@ -53,15 +55,21 @@ def candidates(arguments: argparse.Namespace) -> list[argparse.Namespace]:
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"--sweep {name} was given twice: give all values at once")
-        if getattr(arguments, name):
+        if getattr(arguments, _destination(name)):
             raise UsageError(f"--{name} does not go together with --sweep {name}, which has its "
                              "values; leave one of the two out")
     for name in ALONE:
         if getattr(arguments, name) is not None:
             raise UsageError(f"--{name} does not go together with --sweep: it is for one training; "
                              "sweep first, then train with the best values")
-    return [argparse.Namespace(**{**vars(arguments), **dict(zip(names, values, strict=True))})
+    places = [_destination(name) for name in names]
+    return [argparse.Namespace(**{**vars(arguments), **dict(zip(places, values, strict=True))})
             for values in itertools.product(*(values for _, values in arguments.sweep))]
+
+
+def _destination(name: str) -> str:
+    """Name of an option's value among the arguments."""
+    return name.replace("-", "_")
 
 
 @dataclass(frozen=True)
@@ -131,7 +139,8 @@ def compare(arguments: argparse.Namespace, requests: Sequence[Request],
     entries, scores = [], []
     for one, options in zip(found, candidates(arguments), strict=True):
         entry: dict[str, Any] = {
-            "parameters": {name: getattr(options, name) for name, _ in arguments.sweep},
+            "parameters": {name: getattr(options, _destination(name))
+                           for name, _ in arguments.sweep},
             "train_loss": None, "train_accuracy": None, "test_metric": None,
             "left_range_in_epoch": None}
         if isinstance(one, SaturationError):

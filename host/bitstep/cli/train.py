@@ -103,7 +103,8 @@ def run(arguments: argparse.Namespace) -> int:
                          model=arguments.out, report=arguments.report, plot=arguments.plot)
     sweep: Sweep | None = None
     with reserve_outputs(sizes, writer) as space, \
-            _opened(request, options, writer) as device:
+            _opened(request, options, writer, any(
+                one.training.few_bits for one in requests)) as device:
         earlier_s = writer.checkpoint.seconds if writer else 0.0
         started = time.perf_counter()
         if arguments.sweep:
@@ -154,16 +155,15 @@ def _started(start: Start, request: Request,
     return request, writer
 
 
-def _opened(request: Request, options: dict[str, Any],
-            writer: CheckpointWriter | None) -> Device:
+def _opened(request: Request, options: dict[str, Any], writer: CheckpointWriter | None,
+            few_bits: bool) -> Device:
     """The device; of a training that has no epoch left, one that needs no board."""
     try:
         if writer is not None and writer.checkpoint.finished:
             print(f"bitstep train: note: {writer.path} is finished, so nothing is trained",
                   file=sys.stderr)
             return GoldenDevice(request.config)
-        return open_device(request.device, request.config, few_bits=request.training.few_bits,
-                           **options)
+        return open_device(request.device, request.config, few_bits=few_bits, **options)
     finally:
         if "progress" in options:
             options["progress"].clear()

@@ -37,7 +37,15 @@ from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel
 
 # Parameters of candidates that are trained side by side: those that leave the rows as they are.
-CANDIDATE_PARAMETERS = ("step", "schedule", "l2", "l1", "box", "model_range")
+CANDIDATE_PARAMETERS = ("step", "schedule", "l2", "l1", "box", "model_range", "model_bits",
+                        "update_bits")
+
+
+def _check_same_rows(estimators: Sequence[Any], prepared: Prepared) -> None:
+    """Raise ValueError unless rows that were prepared for one candidate are those of all."""
+    if any(one._choice(one._kind(), prepared.batch) != prepared.choice for one in estimators):
+        raise ValueError("Candidates with all bits of model and updates would fetch rows of the "
+                         "hinge loss again, and those with few bits cannot; give refetch=False")
 
 
 class LowPrecisionModel(Preparing):
@@ -161,7 +169,7 @@ class LowPrecisionModel(Preparing):
             See :meth:`fit`.
         candidates : sequence of dict
             Parameters of each, of those that leave the rows as they are: ``step``, ``schedule``,
-            ``l2``, ``l1``, ``box`` and ``model_range``.
+            ``l2``, ``l1``, ``box``, ``model_range``, ``model_bits`` and ``update_bits``.
 
         Returns
         -------
@@ -190,12 +198,15 @@ class LowPrecisionModel(Preparing):
         features, targets, classes = estimators[0]._checked(X, y, sample_weight)
         for one in estimators[1:]:
             one._checked(X, y)          # names and number of the features
-        prepared = estimators[0]._prepare(features, targets, False)
+        first = next((one for one in estimators if one.model_bits or one.update_bits),
+                     estimators[0])
+        prepared = first._prepare(features, targets, False)
+        _check_same_rows(estimators, prepared)
         wishes = [one._wishes(prepared, self.epochs, False) for one in estimators]
         widest = max((objective for objective, _ in wishes), key=lambda one: one.proximal)
         config = pipeline_of(prepared.rows, widest, prepared.options["lookahead"])
         warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
-        with self._opened(config, prepared.options) as device:
+        with first._opened(config, prepared.options) as device:
             found = train_candidates(prepared.outputs, device, config, wishes)
         for number, (one, model) in enumerate(zip(estimators, found, strict=True)):
             if isinstance(model, SaturationError):

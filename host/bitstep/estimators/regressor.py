@@ -128,7 +128,8 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         1/(2K) sum of squared residuals over the K rows of the call, with values beyond their range
         as they were trained on; the mean over several targets. With ``early_stopping`` also
         ``validation_loss``, that of the held-out rows. Of woven rows also ``planes`` (a
-        list for several targets) and ``bytes_read``, of solver ``bit-centred`` ``gradient``.
+        list for several targets) and ``bytes_read``, of solver ``bit-centred`` ``gradient``, and
+        with ``l2`` ``gap``: the objective is at most this above its optimum (None: no bound yet).
     best_epoch_ : int
         Epoch of the model: with ``early_stopping`` the best one, else the last.
     noise_floor_ : float or None

@@ -23,6 +23,9 @@ FINE_VALUE = 24             # fraction bits of its value
 FINE_RANGE = 16             # |t| beyond counts as this: the sigmoid of -16 is 1.1e-7
 FINE_SEGMENT = FINE_ARGUMENT - 2
 FINE_ERROR_BOUND = 1.7e-5   # (h / 2)^3 / (9 sqrt 3) max |s3|, h = 1/4, s3: third derivative
+# Of the loss whose derivative it is, less the logistic loss: the largest difference of its values
+# at two margins of at most 16 in magnitude.
+FINE_LOSS_BOUND = 1.5e-6
 
 _LIMIT = RANGE << SIGMOID_FRACTION
 NODES = tuple(round((1 << VALUE_FRACTION) / (1 + math.exp(-node / 4)))

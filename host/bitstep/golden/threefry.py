@@ -12,6 +12,8 @@ ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)     # of the second word, round afte
 PARITY = 0x1BD1_1BDA                            # third word of the key, without the other two
 GROUP = 4                                       # rounds between two injections of the key
 
+_TURNS = [(np.uint32(one), np.uint32(32 - one)) for one in ROTATIONS]
+
 
 def threefry(key: tuple[int, int], counter: tuple) -> tuple[np.ndarray, np.ndarray]:
     """Two random words of 32 bits for every counter.
@@ -28,15 +30,22 @@ def threefry(key: tuple[int, int], counter: tuple) -> tuple[np.ndarray, np.ndarr
     first, second : ndarray of uint32, shape of the counters
     """
     keys = [np.uint32(word) for word in (*key, PARITY ^ key[0] ^ key[1])]
-    x, y = np.broadcast_arrays(*(np.asarray(word, np.uint32) for word in counter))
+    first, second = (np.asarray(word, np.uint32) for word in counter)
+    shape = np.broadcast_shapes(first.shape, second.shape)
+    x, y, turned = (np.empty(shape, np.uint32) for _ in range(3))
     with np.errstate(over="ignore"):        # sums are modulo 2**32
-        x, y = x + keys[0], y + keys[1]
-        for number in range(ROUNDS):
-            x = x + y
-            rotation = ROTATIONS[number % len(ROTATIONS)]
-            y = (y << np.uint32(rotation) | y >> np.uint32(32 - rotation)) ^ x
+        np.add(first, keys[0], out=x)
+        np.add(second, keys[1], out=y)
+        for number in range(ROUNDS):        # in place: of few counters, memory is most of the time
+            x += y
+            left, right = _TURNS[number % len(_TURNS)]
+            np.right_shift(y, right, out=turned)
+            y <<= left
+            y |= turned
+            y ^= x
             if number % GROUP == GROUP - 1:
                 injection = number // GROUP + 1
-                x = x + keys[injection % 3]
-                y = y + keys[(injection + 1) % 3] + np.uint32(injection)
+                x += keys[injection % 3]
+                y += keys[(injection + 1) % 3]
+                y += np.uint32(injection)
     return x, y

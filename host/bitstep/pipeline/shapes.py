@@ -138,7 +138,10 @@ def check_words(name: str, words: np.ndarray, n_features: int, width: int) -> No
     """Raise ValueError unless there is a signed number of ``width`` bits for each feature."""
     if words.shape != (n_features,):
         raise ValueError(f"{name} must have shape ({n_features},), not {words.shape}")
-    if len(words) and (words.min() < -(1 << width - 1) or words.max() >= 1 << width - 1):
+    if words.dtype == np.int32 and width >= 32:
+        return
+    limit = 1 << width - 1
+    if len(words) and (np.minimum.reduce(words) < -limit or np.maximum.reduce(words) >= limit):
         raise ValueError(f"{name} must fit {width} bits, signed")
 
 

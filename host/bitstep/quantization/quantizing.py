@@ -104,7 +104,8 @@ def weave_rows(features: np.ndarray | RowView, *, bus_width: int = 64,
             progress(start + len(piece))
     return WovenRows(n_rows=len(features), n_features=encoder.n_features,
                      bus_width=encoder.bus_width, packed=(np.concatenate(parts),),
-                     scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed)
+                     scaler=encoder.scaler, excess=encoder.excess, seed=encoder.seed,
+                     mean_square=encoder.mean_square)
 
 
 def _encoded(features: Any, options: RowOptions, scaler: Scaler,

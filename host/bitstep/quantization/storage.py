@@ -101,7 +101,10 @@ def finish_archive(archive: ArchiveWriter,
         "label_scale": labels.scale, "label_offset": labels.offset,
         "classes": None if classes is None else classes.tolist(), "scaler": data.scaler.kind,
         "seed": data.seed, "sha256": archive.checksums(),
-    } | ({"n_rows": data.n_rows} if woven else {})      # whose last block is padded
+    }
+    if isinstance(data, (WovenRows, WovenEncoder)):
+        # The last block is padded, so the rows are not counted by it.
+        header |= {"n_rows": data.n_rows, "mean_square": data.mean_square}
     archive.add("header", np.frombuffer(json.dumps(header).encode(), np.uint8))
 
 
@@ -203,7 +206,8 @@ def _assemble(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Quantize
                                arrays.get("clip")),
               "seed": header["seed"]}
     if header["encoding"] == WOVEN:
-        rows = WovenRows(n_rows=header["n_rows"], excess=arrays["excess"], **shared)
+        rows = WovenRows(n_rows=header["n_rows"], excess=arrays["excess"],
+                         mean_square=header.get("mean_square"), **shared)
     else:
         rows = QuantizedRows(
             bits=header["bits"], encoding=header["encoding"], variance=arrays["variance"],

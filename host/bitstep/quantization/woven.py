@@ -74,6 +74,8 @@ class WovenRows:
         variance of its levels less that of its levels of 16 bits, in units of u squared.
     seed : int
         Seed of the dither.
+    mean_square : float or None
+        Mean over the rows of |u|^2, of 16 bits; None of a file that does not have it.
 
     Raises
     ------
@@ -88,6 +90,7 @@ class WovenRows:
     scaler: Scaler
     excess: np.ndarray = field(repr=False)
     seed: int
+    mean_square: float | None = None
 
     bits = WOVEN_BITS
     encoding = row_format = WOVEN
@@ -108,6 +111,9 @@ class WovenRows:
             raise ValueError(f"scaler and excess must be of shape {columns} and "
                              f"{(PLANES, *columns)} and finite, not {self.scaler.centre.shape} and "
                              f"{self.excess.shape}")
+        if self.mean_square is not None and not 0 < self.mean_square <= self.n_features:
+            raise ValueError(f"mean_square must be above 0 and at most {self.n_features}, the "
+                             f"features, not {self.mean_square}")
 
     @property
     def config(self) -> PipelineConfig:
@@ -230,6 +236,11 @@ class WovenEncoder:
             exact = count * second - first * first       # variance of levels, times count squared
             found[planes - 1] = [int(value) / (count * count << 2 * planes) for value in exact]
         return found - found[-1]
+
+    @property
+    def mean_square(self) -> float:
+        """See :class:`WovenRows`, after the last block."""
+        return sum(self._sums[-1, 1].tolist()) / (self.n_rows << 2 * PLANES)
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
         """Type and shape of the array of all rows."""

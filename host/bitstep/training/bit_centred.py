@@ -23,15 +23,22 @@ the inner passes are the preconditioner.
 The losses of classes are in :mod:`bitstep.training.bit_centred_smooth`.
 """
 
+import math
+from typing import Any
+
 import numpy as np
 
 from bitstep.pipeline.woven import PLANES
 from bitstep.quantization import WovenRows
-from bitstep.training.centred_passes import WORD_LIMIT
+from bitstep.training.centred_passes import WORD_LIMIT, FullPass
 from bitstep.training.centred_run import CentredRun
+from bitstep.training.certificates import quadratic_gap
 
 ROOM = 4.0                  # times the last offset, for which the next one's words have room
 FIRST_RANGE = 32.0          # largest first offset, in labels
+CONJUGATE = 1e-10           # least share of a move's square that earlier moves do not have
+MEASURABLE = 8.0            # least change of the slope along a move, over its error
+_NO_LABELS = np.empty(0, np.uint8)
 
 
 class BitCentredRun(CentredRun):
@@ -39,55 +46,118 @@ class BitCentredRun(CentredRun):
     :class:`bitstep.training.centred_run.CentredRun`.
     """
 
+    SHARES = (1.0, 0.125)
+    NUMBERS = (*CentredRun.NUMBERS, "error", "gain")
+
+    gain = 0.0                  # largest component of the last offset, over that of the slope
+    error = 0.0                 # of a component of the slope, about what rounding makes of it
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        self._weights: dict[int, np.ndarray] = {}       # what corrections add, by planes
+        self.measured = np.empty((2, len(self.point)))  # point and slope of the last full pass
+        self._forget()
+
+    def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """See :meth:`bitstep.training.centred_run.CentredRun.kept`."""
+        numbers, arrays = super().kept()
+        return numbers, arrays | {"measured": self.measured, "errors": self.errors}
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Take the state of :meth:`kept`."""
+        super().restore(numbers, arrays)
+        self.measured, self.errors = arrays["measured"].copy(), arrays["errors"].copy()
+
     def begin(self, planes: int) -> None:
         """Take the full pass before the first outer step."""
         del planes
-        self.point, self.slope = self.measured(self.point)
+        found = self._measure(self.point)
+        self.point, self.slope = found.point, found.slope
+        self.measured = np.array([found.point, found.slope])
 
     def outer_step(self, planes: int, following: int) -> None:
         """Take an outer step."""
         del following
         move = self.inner_passes(planes) if self.slope.any() else np.zeros_like(self.point)
-        self.combine(*self.measured(self.point + move))
+        found = self._measure(self.point + move)
+        self.combine(found.point, found.slope, found.rounding)
 
-    def combine(self, point: np.ndarray, slope: np.ndarray) -> None:
+    def gap(self) -> float:
+        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        rows = self.data.rows
+        assert isinstance(rows, WovenRows)
+        square = float(rows.n_features) if rows.mean_square is None else rows.mean_square
+        return quadratic_gap(self.slope, self.objective.l2, square, MEASURABLE * self.error,
+                             fit_intercept=self.choice.fit_intercept)
+
+    def combine(self, point: np.ndarray, slope: np.ndarray, rounding: float) -> None:
         """Take the point of least loss among those that all moves so far reach.
 
         The loss is quadratic, so that is where the slope is at right angles to all moves; slopes
         are linear in the moves.
         """
-        move = point - self.point
-        self.moves.append(move)
-        self.changes.append(slope - self.slope)
-        moves, changes = np.array(self.moves), np.array(self.changes)
-        sizes = np.sqrt(np.abs(np.einsum("ij,ij->i", moves, changes)))
-        good = sizes > 0
-        moves, changes = moves[good] / sizes[good, None], changes[good] / sizes[good, None]
-        shares = np.linalg.lstsq(moves @ changes.T, -(moves @ slope), rcond=1e-10)[0]
-        self.point, self.slope = point + shares @ moves, slope + shares @ changes
+        # From where a slope was measured: that of a combination has what rounding added up to.
+        (before, slope_before), self.measured = self.measured, np.array([point, slope])
+        move, change = point - before, slope - slope_before
+        if not self._keep(move, change, 2 * rounding):
+            self._forget()
+            if not self._keep(move, change, 2 * rounding):
+                return
+        shares = self.moves @ slope
+        self.error = rounding + float(np.abs(shares) @ self.errors)
+        self.point, self.slope = point - shares @ self.moves, slope - shares @ self.changes
 
-    def measured(self, point: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The nearest point that words can hold, and the gradient there."""
-        found = self.full_pass(point, max(float(np.abs(point).max()), self.largest),
-                               self.largest + float(np.abs(point).sum()))
-        return found.point, found.slope
+    def _keep(self, move: np.ndarray, change: np.ndarray, error: float) -> bool:
+        """Make a move conjugate to those before, d_i . H d_j = 1 if i = j and 0 else, so that each
+        has its share by itself, and keep it.
+
+        False if it is hidden by the rounding of slopes: the new one's ``error``, and with each
+        earlier one's share that of its change.
+        """
+        square = move @ change
+        for _ in range(2):      # once is not enough in floating point
+            shares = self.changes @ move
+            move, change = move - shares @ self.moves, change - shares @ self.changes
+            error += np.abs(shares) @ self.errors
+        left = move @ change
+        if left <= max(CONJUGATE * square, MEASURABLE * error * math.sqrt(move @ move)):
+            return False
+        root = math.sqrt(left)
+        self.moves = np.concatenate([self.moves, move[None] / root])
+        self.changes = np.concatenate([self.changes, change[None] / root])
+        self.errors = np.append(self.errors, error / root)
+        return True
+
+    def _forget(self) -> None:
+        self.moves = self.changes = np.empty((0, len(self.point)))
+        self.errors = np.empty(0)
+
+    def _measure(self, point: np.ndarray) -> FullPass:
+        """The full pass at the nearest point that words can hold."""
+        sizes = np.abs(point)
+        return self.full_pass(point, max(float(sizes.max()), self.largest),
+                              self.largest + float(sizes.sum()))
 
     def inner_passes(self, planes: int) -> np.ndarray:
         """An offset that takes the slope towards 0."""
         if self.few_rows:
             self.planes = planes
             return self.gradient_step(self.slope)
+        slope = float(np.abs(self.slope).max())
         if not self.reach:
-            drift = sum(self.choice.shares) * self.data.n_rows * self.step
-            self.reach = min(drift * float(np.abs(self.slope).max()), FIRST_RANGE * self.largest)
+            drift = sum(self.shares) * self.data.n_rows * self.step
+            self.reach = min(drift * slope, FIRST_RANGE * self.largest)
+        self.reach = max(self.reach, ROOM * self.gain * slope)
         move = self.tried(planes, self._inner)
-        self.reach = ROOM * float(np.abs(move).max()) or self.reach
+        largest = float(np.abs(move).max())
+        self.gain, self.reach = largest / slope, ROOM * largest or self.reach
         return move
 
     def _inner(self, planes: int) -> np.ndarray:
         """Run the inner passes with room for offsets of ``reach``."""
         rows = self.data.rows
         assert isinstance(rows, WovenRows)
-        return self.train(planes, self.reach / WORD_LIMIT,
-                          np.minimum(rows.excess[planes - 1], 0) - self.objective.l2, self.slope,
-                          labels=np.empty(0, np.uint8), label_shift=PLANES)
+        if planes not in self._weights:
+            self._weights[planes] = np.minimum(rows.excess[planes - 1], 0) - self.objective.l2
+        return self.train(planes, self.reach / WORD_LIMIT, self._weights[planes], self.slope,
+                          labels=_NO_LABELS, label_shift=PLANES)

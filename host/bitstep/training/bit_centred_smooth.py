@@ -16,19 +16,37 @@ is convex, so it has not grown if the slope along the move is still negative; a 
 :data:`RISE` of that at its start is accepted, too, and else the move is shortened to where the
 slope would be 0.
 
+Where outer steps are slow (:data:`SLOW`), the codes' errors are too large for the objective's
+weakly curved directions. From then on an outer step refines: BFGS finds the least value of the
+objective on codes of :data:`LEAST_REFINED` planes or more, with a linear term by which its slope at
+the centre is g (the surrogate of Shamir, Srebro and Zhang, ICML 2014, with codes in place of a part
+of the rows). Each of its gradients is a pass over these planes, without updates.
+
 Steps are divided by the Lipschitz constant of l' (1/4 of the logistic loss, 1 of the squared
 hinge; :func:`bitstep.training.schedules.centred_step`).
 """
 
+import math
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from bitstep.pipeline.registers import LabelFormat
+from bitstep.golden.sigmoid import FINE_LOSS_BOUND
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.training.centred_passes import FullPass
 from bitstep.training.centred_run import CentredRun
+from bitstep.training.certificates import convex_gap
 
-MEMORY = 20                 # moves that are remembered
+MEMORY = 60                 # moves that are remembered
+LOOK_BACK = 8               # outer steps over which progress is measured
+SLOW = 0.25                 # least share of the gradient that is left after them of a slow training
+LEAST_REFINED = 6           # planes of the codes that are refined on
+REFINED = 0.1               # share of the slope that refining leaves
+MAX_REFINING = 20           # its gradients, at most
 RISE = 0.5                  # accepted slope along a move, as a share of the one at its start
 MAX_SEARCHES = 6            # full passes of an outer step
+PASSED = 4                  # full passes of each sign of which a certificate is made
 MAX_STALLED = 3             # outer steps without a move after which training ends
 FIRST_ROOM = 32.0           # largest weight that the first words have room for
 ROOM = 4.0                  # times the largest weight
@@ -40,13 +58,20 @@ class SmoothRun(CentredRun):
     :class:`bitstep.training.centred_run.CentredRun`.
     """
 
-    NUMBERS = (*CentredRun.NUMBERS, "room")
+    NUMBERS = (*CentredRun.NUMBERS, "room", "error", "slow")
 
+    slow = False                        # outer steps refine, in place of inner passes
+    error = 0.0                         # largest of a component of a slope, by rounding
     _last: FullPass | None = None       # pass at the present point
     _written = 0                        # planes of its derivatives
     _reach = 0.0                        # ``reach`` of its words
     _room = 0.0                         # largest weight that the last words have room for
     room = 0.0                          # the same of the present point
+
+    def __init__(self, *arguments: Any, **options: Any):
+        super().__init__(*arguments, **options)
+        # Points of the last full passes, and the slopes there.
+        self.passed = np.empty((0, 2, len(self.point)))
 
     @property
     def ended(self) -> bool:
@@ -65,7 +90,7 @@ class SmoothRun(CentredRun):
         direction = self._direction(planes)
         before = float(self.slope @ direction)
         if before >= 0:         # the memory, or the passes, point uphill
-            self.moves, self.changes = [], []
+            self._forget()
             direction = self.gradient_step(self.slope)
             before = float(self.slope @ direction)
         for _ in range(MAX_SEARCHES):
@@ -77,17 +102,32 @@ class SmoothRun(CentredRun):
             direction, before = shorter * direction, shorter * before
         else:
             self.stalled += 1
-            self.moves, self.changes = [], []
+            self._forget()
             self.least = min(2 * max(planes, self.least), 16)
             return
         move, change = found.point - self.point, found.slope - self.slope
         self.stalled = 0 if move.any() else self.stalled + 1
-        if move @ change > 1e-12 * (move @ move):
-            self.moves, self.changes = [*self.moves, move], [*self.changes, change]
-            self.moves, self.changes = self.moves[-MEMORY:], self.changes[-MEMORY:]
+        self._remember(move, change)
         self._take(found, following)
         if np.abs(self.point).max() > LARGEST_WEIGHT:
             self.stalled = MAX_STALLED
+
+    def gap(self) -> float:
+        """See :class:`bitstep.training.centred_run.CentredRun`."""
+        points, slopes = np.append(self.passed, [[self.point, self.slope]], axis=0).swapaxes(0, 1)
+        found = convex_gap(points, slopes, self.objective.l2, self.error,
+                           fit_intercept=self.choice.fit_intercept)
+        return found + (FINE_LOSS_BOUND if self.objective.loss == Loss.LOGISTIC else 0.0)
+
+    def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """See :meth:`bitstep.training.centred_run.CentredRun.kept`."""
+        numbers, arrays = super().kept()
+        return numbers, arrays | {"passed": self.passed}
+
+    def restore(self, numbers: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        """Take the state of :meth:`kept`."""
+        super().restore(numbers, arrays)
+        self.passed = arrays["passed"].copy()
 
     def _take(self, found: FullPass, planes: int) -> None:
         """Make a full pass's point the centre."""
@@ -96,29 +136,95 @@ class SmoothRun(CentredRun):
         self.point, self.slope = found.point, found.slope
 
     def _direction(self, planes: int) -> np.ndarray:
-        """The move of limited-memory BFGS whose first guess is that of the inner passes."""
-        rest, shares = self.slope.copy(), []
+        """The move of an outer step."""
+        if len(self.found) >= LOOK_BACK and self.found[-1].gradient > SLOW * (
+                self.found[-LOOK_BACK - 1].gradient if len(self.found) > LOOK_BACK else 1.0):
+            self.slow = True
+        if self.few_rows:
+            self.planes = planes
+            return self._bfgs(self.slope, self.gradient_step)
+        if self.slow:
+            return self._refined(max(planes, self.least, LEAST_REFINED))
+        return self._bfgs(self.slope, lambda rest: self.tried(
+            planes, lambda taken: self._inner(taken, rest)))
+
+    def _bfgs(self, slope: np.ndarray, guess: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """The move of limited-memory BFGS whose first guess takes a slope to a move."""
+        rest, shares = slope.copy(), []
         pairs = list(zip(self.moves, self.changes, strict=True))
         for move, change in reversed(pairs):
             shares.append(float(move @ rest) / float(move @ change))
             rest -= shares[-1] * change
-        if self.few_rows:
-            self.planes = planes
-            found = self.gradient_step(rest)
-        else:
-            found = self.tried(planes, lambda taken: self._inner(taken, rest))
+        found = guess(rest)
         for (move, change), share in zip(pairs, reversed(shares), strict=True):
             found = found - (share + float(change @ found) / float(move @ change)) * move
         return found
 
+    def _scaled(self, rest: np.ndarray) -> np.ndarray:
+        """A guess from the last move alone."""
+        if not len(self.moves):
+            return self.gradient_step(rest)
+        move, change = self.moves[-1], self.changes[-1]
+        return -float(move @ change) / float(change @ change) * rest
+
+    def _refined(self, planes: int) -> np.ndarray:
+        """The move to the least value of the objective on codes of few planes, to which a linear
+        term gives the slope at the centre that all planes have. BFGS finds it with gradients of
+        these codes.
+        """
+        self.planes = planes
+        bent = self.slope - self._pass(self.point, planes, refined=True).slope
+        point, slope, before = self.point, self.slope, 0.0
+        goal = REFINED * float(np.linalg.norm(slope))
+        direction = None
+        for _ in range(MAX_REFINING):
+            if direction is None:
+                direction = self._bfgs(slope, self._scaled)
+                before = float(slope @ direction)
+                if before >= 0:
+                    self._forget()
+                    direction = self.gradient_step(slope)
+                    before = float(slope @ direction)
+            found = self._pass(point + direction, planes, refined=True)
+            after = float((found.slope + bent) @ direction)
+            if after > RISE * -before:
+                shorter = min(max(before / (before - after), 0.1), 0.7)
+                direction, before = shorter * direction, shorter * before
+                continue
+            self._remember(found.point - point, found.slope + bent - slope)
+            point, slope, direction = found.point, found.slope + bent, None
+            if float(np.linalg.norm(slope)) <= goal:
+                break
+        return point - self.point
+
+    def _remember(self, move: np.ndarray, change: np.ndarray) -> None:
+        """Keep a move, if the slope grew along it, and no more than the last ones."""
+        if move @ change > 1e-12 * (move @ move):
+            self.moves = [*self.moves, move][-MEMORY:]
+            self.changes = [*self.changes, change][-MEMORY:]
+
+    def _forget(self) -> None:
+        self.moves, self.changes = [], []
+
     def _measured(self, point: np.ndarray, planes: int) -> FullPass:
         """The full pass at a point, which writes the derivatives at these planes."""
         self._room = self.reach * max(FIRST_ROOM, ROOM * float(np.abs(point).max()))
-        return self._pass(point, planes)
+        found = self._pass(point, planes)
+        self.error = found.rounding * math.sqrt(self.data.n_rows)
+        # A certificate needs points where the slope of the intercept has different signs.
+        rising = self.passed[:, 1, -1] > 0
+        same = np.flatnonzero(rising == (found.slope[-1] > 0))
+        self.passed = np.append(np.delete(self.passed, same[:1 - PASSED], axis=0),
+                                [[found.point, found.slope]], axis=0)
+        return found
 
-    def _pass(self, point: np.ndarray, planes: int) -> FullPass:
+    def _pass(self, point: np.ndarray, planes: int, *, refined: bool = False) -> FullPass:
         bound = 1.0 if self.objective.rule.bounded else 1.0 + float(np.abs(point).sum())
-        return self.full_pass(point, self._room, bound, 0 if self.few_rows else planes)
+        if refined:
+            room = max(self.room, ROOM * float(np.abs(point).max()))
+            return self.full_pass(point, room, bound, planes=planes)
+        return self.full_pass(point, self._room, bound,
+                              0 if self.few_rows or self.slow else planes)
 
     def _inner(self, planes: int, slope: np.ndarray) -> np.ndarray:
         """Run the inner passes from the centre, with other derivatives if these planes need them.

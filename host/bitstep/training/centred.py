@@ -101,9 +101,9 @@ def _collect(outputs, found, training, interrupted, config) -> TrainedModel:
     # One that has stopped reads nothing more.
     padded = [steps[:epochs] + [replace(steps[-1], planes=0)] * (epochs - len(steps))
               for steps in found]
-    weights, intercepts, gradients, planes, read = (
+    weights, intercepts, gradients, gaps, planes, read = (
         np.array([[getattr(one, name) for one in steps] for steps in padded]).swapaxes(0, 1)
-        for name in ("weights", "intercept", "gradient", "planes", "bytes_read"))
+        for name in ("weights", "intercept", "gradient", "gap", "planes", "bytes_read"))
     bytes_read = np.diff(read.sum(axis=1), prepend=0)
     largest = max(data.label_scale * largest_stored(data) for data in outputs)
     return in_feature_units(
@@ -114,4 +114,4 @@ def _collect(outputs, found, training, interrupted, config) -> TrainedModel:
             "refetched_rows": 0},
         still=np.zeros(epochs, bool), step_error=0.0, interrupted=interrupted,
         model_range=float(np.abs(weights).max(initial=0.0) / largest), planes=planes,
-        bytes_read=bytes_read, gradients=gradients)
+        bytes_read=bytes_read, gradients=gradients, gaps=gaps if np.isfinite(gaps).any() else None)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bitstep.golden.dither import epoch_key
+from bitstep.golden.dither import epoch_keys
 from bitstep.pipeline.config import (
     COEFFICIENT_WIDTH,
     MANTISSA_WIDTH,
@@ -21,11 +21,12 @@ from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep.quantization import QuantizedDataset, WovenRows
 from bitstep.training import stepping
 from bitstep.training.objective import Objective
-from bitstep.training.schedules import CENTRED_PERIOD
+from bitstep.training.schedules import centred_period
 
 WORD_LIMIT = 2.0 ** (MODEL_WIDTH - 1)
 UPDATE_LIMIT = 1 << 30      # largest update of a full pass
 SUM_LIMIT = 1 << 46         # of all updates of a full pass
+KEYS = 64                   # of passes that are made at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +40,10 @@ class BitCentred:
     step : float
         Step of the inner passes, in scaled feature space.
     shares : sequence of float
-        Step of each inner pass of an outer step, as a multiple of ``step``.
+        Step of each inner pass of an outer step, as a multiple of ``step``; none: ``SHARES`` of the
+        run's class.
     period : int
-        T, rows between two corrections.
+        T, rows between two corrections; 0: :func:`bitstep.training.schedules.centred_period`.
     tol : float
         Training stops once the largest component of the gradient is at most this multiple of that
         at the model which it starts from.
@@ -50,8 +52,8 @@ class BitCentred:
 
     planes: Sequence[int]
     step: float
-    shares: Sequence[float] = (1.0, 0.25)
-    period: int = CENTRED_PERIOD
+    shares: Sequence[float] = ()
+    period: int = 0
     tol: float = 0.0
     fit_intercept: bool = True
 
@@ -71,6 +73,8 @@ class FullPass(NamedTuple):
         Label shift of that unit.
     derivatives : ndarray of uint8 or None
         Labels of inner passes, if they were asked for.
+    rounding : float
+        About what the rounding of the rows' updates changes a component of the gradient by.
     """
 
     point: np.ndarray
@@ -78,6 +82,7 @@ class FullPass(NamedTuple):
     unit: float
     shift: int
     derivatives: np.ndarray | None
+    rounding: float
 
 
 class CentredPasses:
@@ -94,18 +99,28 @@ class CentredPasses:
         Of rows so far.
     step : float
         Of the inner passes.
+    period : int
+        T, rows between two corrections.
+    shares : sequence of float
+        Step of each inner pass, as a multiple of ``step``.
     """
+
+    SHARES: Sequence[float] = (1.0, 0.25)
 
     def __init__(self, data: QuantizedDataset, device: Device, config: PipelineConfig,
                  objective: Objective, choice: BitCentred, timeout_s: float):
         self.data, self.device, self.config, self.choice = data, device, config, choice
         self.objective, self.timeout_s = objective, timeout_s
-        self.layout = WovenLayout(data.n_features)
         self.bytes_read = self.passes = 0
         self.step = choice.step
+        self.period = choice.period or centred_period(data.n_rows)
+        self.shares = choice.shares or self.SHARES
+        self._plane_bytes = WovenLayout(data.n_features).bytes_read(data.n_rows, 1)
+        self._zeros = np.zeros(data.n_features, np.int32)
+        self._keys: dict[int, list[int]] = {}       # of passes, in blocks
 
     def full_pass(self, point: np.ndarray, largest: float, residual: float,
-                  derivative_planes: int = 0) -> FullPass:
+                  derivative_planes: int = 0, planes: int = PLANES) -> FullPass:
         """Sum the gradient at a point.
 
         Parameters
@@ -117,35 +132,39 @@ class CentredPasses:
             Bound of the derivative of a row's loss.
         derivative_planes : int
             See :meth:`bitstep.pipeline.device.Device.gradient`.
+        planes : int
+            Planes of the codes whose gradient it is.
         """
         data, count = self.data, self.data.n_rows
         shift = min(math.floor(math.log2((WORD_LIMIT - 1) * data.label_scale / largest)) + PLANES,
                     self.config.max_label_shift)
         unit = data.label_scale * 2.0 ** (PLANES - shift)
         words = np.rint(point / unit)
+        exact = words * unit
         # Residuals in units of a dot product, and the scale that makes updates of them.
         mantissa, exponent = _floor_mantissa(
-            min(UPDATE_LIMIT, SUM_LIMIT / count) / (residual * 2.0 ** PLANES / unit))
+            min(UPDATE_LIMIT, SUM_LIMIT / count) / (residual * 2.0 ** planes / unit))
         self.passes += 1
-        self.bytes_read += self.layout.bytes_read(count, PLANES)
-        job = self._job((EpochSteps(mantissa, exponent, planes=PLANES, key=self._key()),),
+        self.bytes_read += planes * self._plane_bytes
+        job = self._job((EpochSteps(mantissa, exponent, planes=planes, key=self._key()),),
                         model=words[:-1].astype(np.int32), intercept=int(words[-1]),
                         labels=data.labels.packed, label_shift=shift, loss=self.objective.loss)
         found = self.device.gradient(job, derivative_planes=derivative_planes)
         if found.saturation:
             raise AssertionError("The updates of a full pass have room")
-        scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * PLANES) * count)
-        slope = scale * np.append(found.words.astype(np.float64), found.intercept)
-        exact = words * unit
-        slope[:-1] += self.objective.l2 * exact[:-1]
-        if not self.choice.fit_intercept:
-            slope[-1] = 0.0
-        return FullPass(exact, slope, unit, shift, found.derivatives)
+        scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count)
+        slope = np.empty(len(exact))
+        slope[:-1], slope[-1] = found.words, found.intercept if self.choice.fit_intercept else 0
+        slope *= scale
+        if self.objective.l2:
+            slope[:-1] += self.objective.l2 * exact[:-1]
+        return FullPass(exact, slope, unit, shift, found.derivatives,
+                        scale * 2.0 ** planes * math.sqrt(count))
 
     @property
     def few_rows(self) -> bool:
         """True of rows among which there is no correction, so that inner passes cannot be made."""
-        return self.data.n_rows <= self.choice.period
+        return self.data.n_rows <= self.period
 
     def gradient_step(self, slope: np.ndarray) -> np.ndarray:
         """Stand in for inner passes over few rows."""
@@ -173,37 +192,46 @@ class CentredPasses:
         -------
         ndarray of float64, shape (n_features + 1,)
         """
-        data, choice = self.data, self.choice
-        start = np.zeros(data.n_features + 1) if centre is None else centre
-        spare = 1.0 if centre is None else 1.001        # for the rounding of coefficients
-        slope = slope / (unit * 2.0 ** COEFFICIENT_WIDTH)
-        offset = np.abs(slope)
-        offset[:-1] += np.abs(weights * start[:-1]) / 2.0 ** COEFFICIENT_WIDTH
+        data, model = self.data, self._zeros
+        slope = slope / (-unit * 2.0 ** COEFFICIENT_WIDTH)
+        offset, spare = np.abs(slope), 1.0
+        if centre is not None:
+            spare = 1.001       # for the rounding of coefficients
+            offset[:-1] += np.abs(weights * centre[:-1]) / 2.0 ** COEFFICIENT_WIDTH
+            model = centre[:-1].astype(np.int32)
         # Coefficients and constants have one factor, with which all of them fit their words.
         factor = max(np.abs(weights).max() / ((1 << COEFFICIENT_WIDTH - 1) - 1),
                      spare * offset.max() / (WORD_LIMIT - 1)) or 1.0
         coefficients = np.rint(weights / factor)
-        constants = -slope / factor
-        constants[:-1] -= coefficients * start[:-1] / 2.0 ** COEFFICIENT_WIDTH
-        constants = np.clip(np.rint(constants), -WORD_LIMIT, WORD_LIMIT - 1)
-        share = factor * data.n_rows / ((data.n_rows - 1) // choice.period)
+        constants = slope / factor
+        if centre is not None:
+            constants[:-1] -= coefficients * centre[:-1] / 2.0 ** COEFFICIENT_WIDTH
+        constants = np.minimum(np.rint(constants), WORD_LIMIT - 1).astype(np.int32)
+        share = factor * data.n_rows / ((data.n_rows - 1) // self.period)
         entries = []
-        for step in self.step * np.asarray(choice.shares):
+        for step in [self.step * share for share in self.shares]:
             self.passes += 1
             entries.append(EpochSteps(
                 *stepping.step_mantissa(step * 4.0 ** -planes, step),
                 *stepping.correction_mantissa(step * share), planes=planes, key=self._key()))
-        self.bytes_read += len(entries) * self.layout.bytes_read(data.n_rows, planes)
-        job = self._job(tuple(entries), model=start[:-1].astype(np.int32),
-                        intercept=int(start[-1]), correction_period=choice.period,
-                        coefficients=coefficients.astype(np.int32),
-                        constants=constants[:-1].astype(np.int32),
+        self.bytes_read += len(entries) * planes * self._plane_bytes
+        job = self._job(tuple(entries), model=model, correction_period=self.period,
+                        intercept=0 if centre is None else int(centre[-1]),
+                        coefficients=coefficients.astype(np.int32), constants=constants[:-1],
                         constant_intercept=int(constants[-1]), **parts)
         result = self.device.train(job, timeout_s=self.timeout_s)
-        return unit * (np.append(result.models[-1], result.intercepts[-1]) - start)
+        move = np.empty(len(slope))
+        move[:-1], move[-1] = result.models[-1], result.intercepts[-1]
+        if centre is not None:
+            move -= centre
+        move *= unit
+        return move
 
     def _key(self) -> int:
-        return epoch_key(self.data.rows.seed % (1 << 32), self.passes)
+        block, place = divmod(self.passes, KEYS)
+        if block not in self._keys:
+            self._keys = {block: epoch_keys(self.data.rows.seed % (1 << 32), block * KEYS, KEYS)}
+        return self._keys[block][place]
 
     def _job(self, epochs, **parts) -> TrainingJob:
         data = self.data
@@ -211,7 +239,7 @@ class CentredPasses:
         return TrainingJob(**{
             "config": self.config, "n_features": data.n_features, "rows": data.rows.packed,
             "label_format": data.label_format, "batch": 1, "correction_period": 0,
-            "coefficients": np.zeros(data.n_features, np.int32), "epochs": epochs,
+            "coefficients": self._zeros, "epochs": epochs,
             "intercept_level": self.config.intercept_limit if self.choice.fit_intercept else 0,
             "woven_rows": data.n_rows, **parts})
 

@@ -1,5 +1,6 @@
 """Bit-centred training of one output: outer steps, and the state between them."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class OuterStep:
         Bytes of rows that were read since training began.
     planes : int
         Planes of its inner passes.
+    gap : float
+        Certificate: the objective is at most this above its optimum. Infinite if there is none.
     """
 
     weights: np.ndarray
@@ -43,6 +46,7 @@ class OuterStep:
     gradient: float
     bytes_read: int
     planes: int
+    gap: float = math.inf
 
 
 class CentredRun(CentredPasses, ABC):
@@ -81,8 +85,8 @@ class CentredRun(CentredPasses, ABC):
         if start is not None:
             self.point[:-1], self.point[-1] = start[0], start[1] - data.label_offset
         self.slope = np.zeros_like(self.point)
-        self.moves: list[np.ndarray] = []
-        self.changes: list[np.ndarray] = []     # of the slope, by these moves
+        self.moves: Any = np.empty((0, len(self.point)))
+        self.changes: Any = self.moves      # of the slope, by these moves
         self.reach = self.first = 0.0
         self.least, self.planes = 1, 0      # planes after a divergence, and of the last passes
         self.found: list[OuterStep] = []
@@ -100,7 +104,8 @@ class CentredRun(CentredPasses, ABC):
             self.outer_step(planes, following)
             gradient = float(np.abs(self.slope).max()) / (self.first or 1.0)
             self.found.append(OuterStep(self.point[:-1].copy(), float(self.point[-1]), gradient,
-                                        self.bytes_read, self.planes))
+                                        self.bytes_read, self.planes,
+                                        self.gap() if self.objective.l2 else math.inf))
             yield self.found[-1]
 
     @property
@@ -116,6 +121,10 @@ class CentredRun(CentredPasses, ABC):
     def outer_step(self, planes: int, following: int) -> None:
         """Take an outer step with inner passes at these planes; those after it have others."""
 
+    @abstractmethod
+    def gap(self) -> float:
+        """Bound of the objective less its optimum (:mod:`bitstep.training.certificates`)."""
+
     def kept(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Numbers and arrays from which :meth:`restore` goes on, bit for bit."""
         found = self.found
@@ -127,6 +136,7 @@ class CentredRun(CentredPasses, ABC):
             "models": np.array([[*one.weights, one.intercept] for one in found]
                                ).reshape(-1, width),
             "gradients": np.array([one.gradient for one in found], np.float64),
+            "gaps": np.array([one.gap for one in found], np.float64),
             "reads": np.array([[one.bytes_read, one.planes] for one in found], np.int64
                               ).reshape(-1, 2)}
 
@@ -135,11 +145,13 @@ class CentredRun(CentredPasses, ABC):
         for name in self.NUMBERS:
             setattr(self, name, numbers[name])
         self.point, self.slope = arrays["point"].copy(), arrays["slope"].copy()
-        self.moves, self.changes = [*arrays["moves"]], [*arrays["changes"]]
+        self.moves, self.changes = arrays["moves"].copy(), arrays["changes"].copy()
         self.found[:] = [
-            OuterStep(model[:-1].copy(), float(model[-1]), float(gradient), int(read), int(planes))
-            for model, gradient, (read, planes) in zip(
-                arrays["models"], arrays["gradients"], arrays["reads"], strict=True)]
+            OuterStep(model[:-1].copy(), float(model[-1]), float(gradient), int(read), int(planes),
+                      float(gap))
+            for model, gradient, (read, planes), gap in zip(
+                arrays["models"], arrays["gradients"], arrays["reads"], arrays["gaps"],
+                strict=True)]
 
     def tried(self, planes: int, run: Any) -> np.ndarray:
         """Call ``run(planes)``, which makes inner passes, until no number leaves its range: with

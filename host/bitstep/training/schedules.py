@@ -14,7 +14,8 @@ from bitstep.quantization import QuantizedRows, WovenRows
 
 SCHEDULES = ("constant", "inverse", "inverse-sqrt")
 SAMPLE_ROWS = 2048          # rows that the automatic step looks at
-CENTRED_PERIOD = 8          # T, rows between two corrections of bit-centred inner passes
+CENTRED_PERIODS = 8, 32     # least and most rows between two corrections of bit-centred passes
+CORRECTIONS = 64            # of a pass, which its rows allow if they are not few
 
 
 def schedule_steps(schedule: str | os.PathLike | Sequence[float], *, step: float | None,
@@ -155,9 +156,10 @@ def automatic_step(rows: QuantizedRows | WovenRows, batch: int = 1, fit_intercep
 def centred_step(rows: WovenRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0.0) -> float:
     """A step that suits the inner passes of bit-centred training, in scaled feature space.
 
-    It is 0.5 / (L R), with R the mean of |u|^2 over no more than 2,048 rows, and the intercept's 1,
-    and L the Lipschitz constant of the loss's derivative: 1, or 1/4 of the logistic loss. It is at
-    most 0.5 / (T l2), with T the rows between two corrections, which take l2 in.
+    It is 0.5 / (L R), with R the mean of |u|^2 and the intercept's 1, and L the Lipschitz constant
+    of the loss's derivative: 1, or 1/4 of the logistic loss. It is at most 0.5 / (T l2), with T the
+    rows between two corrections, which take l2 in. The mean is the quantizer's, or, of a file
+    without it, that of no more than 2,048 rows.
 
     Parameters
     ----------
@@ -166,10 +168,28 @@ def centred_step(rows: WovenRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0
         A smooth one.
     l2 : float
     """
-    pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
-    sample, _ = rows.levels(pick)
-    bend = LOSSES[loss].curvature * (float((sample ** 2).sum(axis=1).mean()) + 1)
-    return 0.5 / max(bend, CENTRED_PERIOD * l2)
+    square = rows.mean_square
+    if square is None:
+        pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
+        square = float((rows.levels(pick)[0] ** 2).sum(axis=1).mean())
+    bend = LOSSES[loss].curvature * (square + 1)
+    return 0.5 / max(bend, centred_period(rows.n_rows) * l2)
+
+
+def centred_period(n_rows: int) -> int:
+    """T, rows between two corrections of bit-centred inner passes.
+
+    32, which a pipeline's correction engine hides behind the rows; less of few rows, so that a pass
+    has 64 corrections, but at least 8.
+
+    Parameters
+    ----------
+    n_rows : int
+    """
+    period = CENTRED_PERIODS[-1]
+    while period > CENTRED_PERIODS[0] and n_rows < CORRECTIONS * period:
+        period //= 2
+    return period
 
 
 def _largest_eigenvalue(sample):

@@ -1,5 +1,6 @@
 """Trained models in the units of the features."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +47,9 @@ class TrainedModel:
     gradients : ndarray of float64, shape (epochs_done, n_outputs), or None
         Of solver ``bit-centred``: largest component of the gradient after each outer step, as a
         multiple of that at the model which training started from.
+    gaps : ndarray of float64, shape (epochs_done, n_outputs), or None
+        Of solver ``bit-centred`` with l2: certificates, by which the objective of each output is
+        at most so far above its optimum after each outer step; infinite where there is none yet.
     """
 
     coefs: np.ndarray
@@ -62,6 +66,7 @@ class TrainedModel:
     planes: np.ndarray | None = None
     bytes_read: np.ndarray | None = None
     gradients: np.ndarray | None = None
+    gaps: np.ndarray | None = None
     best: int | None = None
 
     @property
@@ -75,7 +80,8 @@ class TrainedModel:
         return self.epochs_done - 1 if self.best is None else self.best
     def facts(self) -> list[dict[str, Any]]:
         """One entry an epoch, empty for rows that are not woven: ``planes`` and ``bytes_read``,
-        and of solver ``bit-centred`` ``gradient``, the largest of the outputs.
+        and of solver ``bit-centred`` ``gradient``, the largest of the outputs, and ``gap``, their
+        mean, None where an output has none.
         """
         entries: list[dict[str, Any]] = [{} for _ in range(self.epochs_done)]
         if self.planes is not None and self.bytes_read is not None:
@@ -85,6 +91,9 @@ class TrainedModel:
         if self.gradients is not None:
             for entry, gradients in zip(entries, self.gradients, strict=True):
                 entry["gradient"] = float(gradients.max())
+        if self.gaps is not None:
+            for entry, gap in zip(entries, self.gaps.mean(axis=1).tolist(), strict=True):
+                entry["gap"] = gap if math.isfinite(gap) else None
         return entries
 
     def short_of(self, tol: float) -> str | None:

@@ -37,12 +37,14 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Run what was not run yet, and write the report."""
     from bitstep_lab.races.experiments import experiments, pipelines_of
-    chosen = experiments(arguments.quick)
+    chosen, others = experiments(arguments.quick), _exact_races(arguments.quick)
     if arguments.list:
         for experiment in chosen:
             figure = f", figure {experiment.figure}" if experiment.figure else ""
             print(f"{experiment.key}: {experiment.title}{figure}, {len(experiment.contestants)} "
                   "contestants")
+        for race in others:
+            print(f"{race.key}: {race.title}")
         print(f"{pipelines_of(chosen, rtl=arguments.rtl)} pipelines to compile")
         return 0
     if not arguments.out:
@@ -62,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         page = run_curves(out, quick=arguments.quick, only=arguments.only,
                           data_home=arguments.data_home, rtl=arguments.rtl, progress=line,
-                          device_options={"progress": status})
+                          device_options={"progress": status}, others=others)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"interrupted; what is finished is in {out / 'runs'}, and the same command goes on "
@@ -71,6 +73,20 @@ def run(arguments: argparse.Namespace) -> int:
         status.clear()
     print(f"wrote {page}")
     return 0
+
+
+def _exact_races(quick: bool) -> tuple[Any, ...]:
+    """Races to the optimum; none of a quick report, or without numba and scikit-learn."""
+    if quick:
+        return ()
+    try:
+        import sklearn
+
+        from bitstep_lab.exactness.race import EXACT_RACES
+        del sklearn
+    except ImportError:
+        return ()
+    return EXACT_RACES
 
 
 class Progress:

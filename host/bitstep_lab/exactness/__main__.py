@@ -7,10 +7,11 @@ import numpy as np
 
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.writing import duration
 from bitstep_lab.exactness.curves import GOAL, MARKS, Curve, curves
 from bitstep_lab.exactness.problems import CLASS_SETS, HELD_OUT, SETS, problem
+from bitstep_lab.exactness.times import GOALS, Timed, times
 from bitstep_lab.races.board_profiles import PROFILES, profile
+from bitstep_lab.races.plot_styles import digits
 
 
 def main() -> None:
@@ -31,7 +32,11 @@ def main() -> None:
     parser.add_argument("--data-home", metavar="DIR", help="folder with files of named data sets")
     parser.add_argument("--profile", nargs="+", choices=PROFILES, help="print seconds to given "
                         "distances on these boards, instead of distances after bytes")
+    parser.add_argument("--period", type=int, default=0, metavar="T", help="with --profile: rows "
+                        "between corrections of bit-centred training (default: chosen)")
     options = parser.parse_args()
+    if options.period < 0 or (options.period and not options.profile):
+        parser.error("--period must be at least 1 and needs --profile")
     loss = next(one for one, rule in LOSSES.items() if rule.name == options.loss)
     for name in options.sets or (CLASS_SETS if LOSSES[loss].signs else SETS):
         chosen = problem(name, options.data_home, options.seed, loss)
@@ -40,10 +45,10 @@ def main() -> None:
               + (f", {chosen.targets.shape[1]} classes" if chosen.targets.shape[1] > 1 else "")
               + f"; {chosen.source})\n", flush=True)
         if options.profile:
-            from bitstep_lab.exactness.times import GOALS, times
-            print("| | " + " | ".join(f"{goal:g}" for goal in GOALS) + " | |")
-            print("| --- |" + " --- |" * (len(GOALS) + 1))
-            for curve in times(chosen, [profile(one) for one in options.profile]):
+            print("| ms to | " + " | ".join(f"{goal:g}" for goal in GOALS)
+                  + f" | {GOALS[-1]:g}, pipeline alone | |")
+            print("| --- |" + " --- |" * (len(GOALS) + 2))
+            for curve in times(chosen, [profile(one) for one in options.profile], options.period):
                 print(time_line(curve, GOALS), flush=True)
             continue
         print("| | " + " | ".join(map(str, MARKS)) + f" | epochs to {GOAL:g} | |")
@@ -60,11 +65,11 @@ def line(curve: Curve) -> str:
     return f"| {curve.name} | {' | '.join(cells)} | {last} | {curve.choice} |"
 
 
-def time_line(curve: Curve, goals: Sequence[float]) -> str:
+def time_line(curve: Timed, goals: Sequence[float]) -> str:
     """A row of the table of times."""
-    found = [curve.goal(goal) for goal in goals]
-    cells = [duration(seconds) if np.isfinite(seconds) else "-" for seconds in found]
-    return f"| {curve.name} | {' | '.join(cells)} | {curve.choice} |"
+    found = [*(curve.goal(goal) for goal in goals), curve.alone(goals[-1])]
+    cells = [digits(1e3 * seconds if np.isfinite(seconds) else None) for seconds in found]
+    return f"| {curve.label} | {' | '.join(cells)} | {curve.choice} |"
 
 
 def _number(value: float) -> str:

@@ -2,9 +2,9 @@
 
 import csv
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bitstep.writing import write_json
 from bitstep_lab.races import plots
@@ -27,10 +27,34 @@ SUMMARY: tuple[str, ...] = (
     "seconds_an_epoch", "gbps", "refetched", "quantize_s", "transfer_s")
 
 
+class OtherRace(Protocol):
+    """A race of another kind, with a part of the page of its own.
+
+    Attributes
+    ----------
+    key, title, text, data : str
+        See :class:`bitstep_lab.races.experiments.Experiment`.
+    """
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def data(self) -> str: ...
+
+    def run(self, out: Path, data_home: str | None, track: Track) -> str:
+        """Run it, write its files into the folder of the report, and return its part as HTML."""
+        ...
+
+
 def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
                data_home: str | None = None, rtl: bool = False,
                progress: Callable[[str], None],
-               device_options: dict[str, Any] | None = None) -> Path:
+               device_options: dict[str, Any] | None = None,
+               others: Sequence[OtherRace] = ()) -> Path:
     """Run everything that was not run yet, and write the report.
 
     Parameters
@@ -41,18 +65,19 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     quick, rtl : bool
         The small report; see :class:`bitstep_lab.races.race.Race`.
     only : list of str, optional
-        Keys of the experiments to run; default: all.
+        Keys of the races to run; default: all.
     data_home : str, optional
         Folder with files of named data sets.
     progress : callable
         Called with a line of text before each run.
     device_options : dict, optional
         Of the simulated board.
+    others : sequence of OtherRace
+        Races of another kind, which come last.
 
     Returns
     -------
     Path
-        The page.
 
     Raises
     ------
@@ -61,14 +86,13 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
     KeyboardInterrupt
         On Ctrl-C; finished runs are kept.
     """
-    chosen = _chosen(quick, only)
+    chosen, last = _chosen(quick, only, others)
     for folder in (out, out / "plots", out / "races"):
         folder.mkdir(parents=True, exist_ok=True)
     started, store, races, skipped = time.perf_counter(), RunStore(out / "runs"), [], []
     for number, experiment in enumerate(chosen, start=1):
         if not is_at_hand(experiment.data, data_home):
-            skipped.append(f"{experiment.title}: there is no file of {experiment.data}, and "
-                           "nothing generates one.")
+            skipped.append(_missing(experiment))
             continue
         race = run_experiment(
             experiment, data_home, rtl,
@@ -78,20 +102,30 @@ def run_curves(out: Path, *, quick: bool, only: list[str] | None = None,
         drawn = [kind for kind in experiment.plots
                  if plots.draw(kind, race, out / "plots" / f"{experiment.key}-{kind}")]
         races.append((experiment, race, drawn))
+    skipped += [_missing(one) for one in last if not is_at_hand(one.data, data_home)]
+    there, track = (one for one in last if is_at_hand(one.data, data_home)), Track(store, progress)
+    sections = [(one, one.run(out, data_home, track)) for one in there]
     _write_tables(out, races)
     about = {"quick": quick, "machine": machine(), "code": code_version(),
              "seconds": time.perf_counter() - started, "skipped": skipped,
              "ceilings": _ceilings(store)}
-    return write_page(out, races, about)
+    return write_page(out, races, about, sections)
 
 
-def _chosen(quick, only):
-    """Experiments to run."""
-    all_of_them = experiments(quick)
+def _missing(race):
+    """A sentence that says why a race was left out."""
+    return f"{race.title}: there is no file of {race.data}, and nothing generates one."
+
+
+def _chosen(quick, only, others):
+    """Experiments and other races to run."""
+    all_of_them = [*experiments(quick), *others]
     keys = [experiment.key for experiment in all_of_them]
     if unknown := sorted(set(only or keys) - set(keys)):
         raise ValueError(f"There is no experiment {unknown[0]!r}; there are {', '.join(keys)}")
-    return [experiment for experiment in all_of_them if experiment.key in (only or keys)]
+    chosen = [one for one in all_of_them if one.key in (only or keys)]
+    return ([one for one in chosen if isinstance(one, Experiment)],
+            [one for one in chosen if not isinstance(one, Experiment)])
 
 
 def run_experiment(experiment: Experiment, data_home: str | None, rtl: bool,

@@ -54,7 +54,7 @@ HEAD = ("", "least loss", "epochs to line", "time to line, ms", "x float", "x fa
 
 
 def write_page(out: Path, races: list[tuple[Experiment, dict[str, Any], list[str]]],
-               about: dict[str, Any]) -> Path:
+               about: dict[str, Any], sections: Sequence[tuple[Any, str]] = ()) -> Path:
     """Write ``index.html``.
 
     Parameters
@@ -64,6 +64,8 @@ def write_page(out: Path, races: list[tuple[Experiment, dict[str, Any], list[str
     races : list of (Experiment, race, kinds of plots that were drawn)
     about : dict
         ``quick``, ``machine``, ``code``, ``seconds``, ``skipped``, ``ceilings``.
+    sections : sequence of (OtherRace, str)
+        Races of another kind, and their parts of the page.
 
     Returns
     -------
@@ -71,9 +73,11 @@ def write_page(out: Path, races: list[tuple[Experiment, dict[str, Any], list[str
     """
     title = "bitstep: speedup curves" + (" (quick)" if about["quick"] else "")
     parts = [page_head(title), "<h2>How to read it</h2>", READING, "<h2>Overview</h2>",
-             _overview(races)]
+             _overview(races) if races or not sections else "",
+             *(f"<p>{_link(other)}: {html.escape(other.text)}</p>" for other, _ in sections)]
     for experiment, race, drawn in races:
         parts += [_race(out, experiment, race, drawn)]
+    parts += [text for _, text in sections]
     parts += ["<h2>Not here</h2><ul>", *(f"<li>{html.escape(line)}</li>" for line in about[
         "skipped"]), ("<li>Figure 3, levels of a distribution: <code>python -m "
         "bitstep_lab.level_points</code>; figure 7b, a network: <code>python -m "
@@ -117,7 +121,8 @@ def _overview(races):
 
 
 def _link(experiment):
-    figure = f" (figure {experiment.figure})" if experiment.figure else ""
+    of = getattr(experiment, "figure", "")
+    figure = f" (figure {of})" if of else ""
     return f"<a href='#{experiment.key}'>{html.escape(experiment.title)}</a>{figure}"
 
 

@@ -147,6 +147,19 @@ def test_planes_bytes_and_gradient_are_reported(tmp_path, capsys, numbers):
     assert "gradient" not in found["history"][0]
 
 
+def test_a_certificate_is_reported_with_l2(tmp_path, capsys, numbers):
+    found = report_of(tmp_path, numbers[0], "--solver", "bit-centred", "--l2", 0.1, "--epochs", 4)
+    gaps = [entry["gap"] for entry in found["history"]]
+    losses = [entry["train_loss"] for entry in found["history"]]
+    assert 0 < gaps[-1] < gaps[0] < 10 * losses[0]
+    text = capsys.readouterr().out
+    assert f"Certificate: the objective is at most {gaps[-1]:.2g} above its least value" in text
+    assert f"{gaps[0]:.2e}" in text
+    found = report_of(tmp_path, numbers[0], "--solver", "bit-centred", "--epochs", 2)
+    assert "gap" not in found["history"][0]
+    assert "Certificate" not in capsys.readouterr().out
+
+
 def test_a_goal_that_is_not_reached_is_said(tmp_path, capsys):
     options = ("diabetes", "--solver", "bit-centred", "--epochs", 2)
     assert train(*options, "--tol", 1e-9) == 0

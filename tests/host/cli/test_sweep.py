@@ -57,6 +57,30 @@ def test_candidates_with_and_without_l1(numbers, tmp_path):
     assert json.loads((tmp_path / "run.json").read_text())["config"]["pipeline"]["proximal"]
 
 
+def test_bits_of_model_and_updates(numbers, tmp_path, capsys):
+    assert sweep(numbers[0], "--sweep", "model-bits=0,4", "--sweep", "update-bits=0,3",
+                 "--report", tmp_path / "run.json", device="cpu") == 0
+    entries = json.loads((tmp_path / "run.json").read_text())["sweep"]
+    assert [entry["parameters"] for entry in entries] == [
+        {"model-bits": few, "update-bits": bits} for few in (0, 4) for bits in (0, 3)]
+    assert len({entry["train_loss"] for entry in entries}) == 4
+    for entry in entries:
+        options = [f"--{name}={value}" for name, value in entry["parameters"].items()]
+        assert train(numbers[0], *options, "--epochs", 3, "--device", "cpu",
+                     "--report", tmp_path / "alone.json") == 0
+        last = json.loads((tmp_path / "alone.json").read_text())["history"][-1]
+        assert entry["train_loss"] == pytest.approx(last["train_loss"], rel=1e-12)
+    capsys.readouterr()
+    assert sweep(numbers[0], "--sweep", "model-bits=0,4", device="sim") == 1
+    assert "has no pipeline for a model or updates of few bits" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        sweep(numbers[0], "--sweep", "model-bits=1,4")
+    assert "must be an integer from 2 to 16, not '1'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        sweep(numbers[0], "--sweep", "model-bits=4,8", "--model-bits", 6)
+    assert "--model-bits does not go together with --sweep" in capsys.readouterr().err
+
+
 def test_candidates_that_leave_their_range(numbers, capsys):
     assert sweep(numbers[0], "--sweep", "step=900,0.01") == 0
     out = capsys.readouterr().out

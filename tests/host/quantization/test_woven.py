@@ -1,5 +1,7 @@
 """Woven rows: quantizing in memory and in pieces, files, and what their levels stand for."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ from bitstep.quantization import (
 )
 from bitstep.quantization import woven as module
 from bitstep.quantization.streaming import choose_rows, write_quantized
+from bitstep.training.schedules import centred_step
 
 
 def make(n_rows=700, n_features=11, seed=0):
@@ -59,6 +62,10 @@ def test_file_holds_every_bit(tmp_path):
     np.testing.assert_array_equal(found.rows.packed[0], data.rows.packed[0])
     assert isinstance(data.rows, WovenRows)
     np.testing.assert_array_equal(found.rows.excess, data.rows.excess)
+    levels = data.rows.levels(slice(None))[0]
+    assert found.rows.mean_square == pytest.approx((levels ** 2).sum(axis=1).mean(), rel=1e-12)
+    assert centred_step(replace(data.rows, mean_square=None)) == pytest.approx(
+        centred_step(found.rows), rel=1e-12)        # of all rows: they are few
     assert not found.rows.packed[0].flags.writeable     # mapped
     assert (found.n_rows, found.rows.seed, found.encoding) == (700, 3, "woven")
     np.testing.assert_array_equal(found.stored_labels(), data.stored_labels())
@@ -111,6 +118,7 @@ def test_damaged_padding_of_a_file(tmp_path):
     ({"n_rows": 7000}, "packed must be one array of"),
     ({"excess": np.zeros((4, 11))}, "scaler and excess must be of shape"),
     ({"excess": np.full((16, 11), np.nan)}, "and finite"),
+    ({"mean_square": float("nan")}, "mean_square must be above 0 and at most 11"),
 ])
 def test_parts_must_fit(change, message):
     rows = weave_rows(make()[0])

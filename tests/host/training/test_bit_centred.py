@@ -156,7 +156,8 @@ def test_corrections_of_the_inner_passes():
     np.testing.assert_allclose(shares, shares[0], rtol=1e-3)
     slopes = np.append(jobs[0].constants, jobs[0].constant_intercept) / -run.slope
     np.testing.assert_allclose(slopes, slopes[0], rtol=1e-3)
-    unit = 0.1 * 1.25 * 300 * np.abs(run.slope).max() / 2 ** 31     # of a word of the offset
+    # Of a word of the offset.
+    unit = 0.1 * sum(run.shares) * 300 * np.abs(run.slope).max() / 2 ** 31
     np.testing.assert_allclose(slopes[0] * unit * 2 ** 18, shares[0], rtol=1e-3)
 
 

@@ -253,8 +253,48 @@ def test_a_range_that_is_never_enough_is_an_error(monkeypatch):
         fit(make(60, 2), Loss.LOGISTIC, 1e-2, epochs=1)
 
 
-def test_states_go_on_bit_for_bit():
-    """From the state after any outer step, also where the planes change."""
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_slow_training_is_refined(loss, monkeypatch):
+    """Codes of 2 bits of columns with outliers, and a penalty that hides nothing."""
+    monkeypatch.setattr(bit_centred_smooth, "LOOK_BACK", 2)
+    monkeypatch.setattr(bit_centred_smooth, "SLOW", 0.0)
+    rng = np.random.default_rng(3)
+    features = np.exp(rng.standard_normal((150, 5)))
+    signs = np.where(features @ rng.standard_normal(5) + rng.standard_normal(150) > 0, 1.0, -1.0)
+    data = QuantizedDataset(weave_rows(features), sign_labels(signs))
+    models = [fit(data, loss, 1e-3, device, epochs=8, planes=2) for device in SOFTWARE]
+    for model in models:
+        np.testing.assert_array_equal(model.weights, models[0].weights)
+        assert model.planes is not None
+        assert model.planes[:, 0].tolist() == [2] * 2 + [6] * 6
+        assert last_excess(data, loss, 1e-3, model) < 1e-5
+    monkeypatch.setattr(bit_centred_smooth, "LOOK_BACK", 99)
+    assert last_excess(data, loss, 1e-3, fit(data, loss, 1e-3, epochs=8, planes=2)) > 1e-4
+
+
+@pytest.mark.parametrize("planes", [2, 6, 16])
+@pytest.mark.parametrize("loss", [*SMOOTH, Loss.LEAST_SQUARES])
+def test_a_full_pass_of_few_planes_is_the_gradient_of_these_codes(loss, planes):
+    data = make(70, 5, seed=4)
+    objective = Objective(loss=loss, l2=0.1)
+    kind = BitCentredRun if loss == Loss.LEAST_SQUARES else SmoothRun
+    point = np.array([0.3, -1.5, 0.7, 0.0, 0.2, -0.4])
+    with open_device(default_device(), pipeline_of(data.rows, objective)) as device:
+        run = kind(data, device, device.config, objective, BitCentred(planes=[planes], step=0.1))
+        found = run.full_pass(point, 8.0, 8.0, planes=planes)
+    u = data.rows.levels(slice(None), planes)[0]
+    design = np.hstack([u, np.ones((len(u), 1))])
+    slope = design.T @ LOSSES[loss].derivative(
+        design @ point, data.labels.part(0, 70).astype(float)) / 70
+    np.testing.assert_allclose(found.slope, slope + 0.1 * np.append(point[:-1], 0), atol=2e-5)
+    assert run.bytes_read == planes * 128       # 70 rows of 8 bits a plane, in beats of 64 bytes
+
+
+@pytest.mark.parametrize("look_back", [2, 99])
+def test_states_go_on_bit_for_bit(look_back, monkeypatch):
+    """From the state after any outer step, also where the planes change, or steps are refined."""
+    monkeypatch.setattr(bit_centred_smooth, "LOOK_BACK", look_back)
+    monkeypatch.setattr(bit_centred_smooth, "SLOW", 0.0)
     data, loss = make(120, 4, seed=8), Loss.LOGISTIC
     objective = Objective(loss=loss, l2=1e-2)
     config = pipeline_of(data.rows, objective)
@@ -269,8 +309,8 @@ def test_states_go_on_bit_for_bit():
             assert all(again.steps())
             for one, other in zip(again.found, whole.found, strict=True):
                 np.testing.assert_array_equal(one.weights, other.weights)
-                assert (one.intercept, one.gradient, one.bytes_read, one.planes) == (
-                    other.intercept, other.gradient, other.bytes_read, other.planes)
+                assert (one.intercept, one.gradient, one.bytes_read, one.planes, one.gap) == (
+                    other.intercept, other.gradient, other.bytes_read, other.planes, other.gap)
             assert again.kept()[0] == states[-1][0]
 
 
@@ -296,11 +336,12 @@ def test_every_number_is_kept():
     data = make(20, 2)
     one, other = (SmoothRun(data, None, data.rows.config, Objective(),  # type: ignore[arg-type]
                             BitCentred(planes=[4], step=1.0)) for _ in range(2))
-    names = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled", "room")
+    names = ("passes", "bytes_read", "step", "reach", "first", "least", "planes", "stalled", "room",
+             "error", "slow")
     for value, name in enumerate(names, start=3):
         setattr(one, name, value)
     other.restore(*one.kept())
-    assert [getattr(other, name) for name in names] == list(range(3, 12))
+    assert [getattr(other, name) for name in names] == list(range(3, 14))
 
 
 def test_what_is_kept_is_not_trained_again(tmp_path):

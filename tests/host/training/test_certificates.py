@@ -1,0 +1,116 @@
+"""Certificates: bounds of the objective less its optimum."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.host.training import test_bit_centred
+from tests.host.training.test_bit_centred_smooth import fit, least, make, objective_of
+
+from bitstep.golden.sigmoid import FINE_ARGUMENT, FINE_LOSS_BOUND, FINE_VALUE, fine_sigmoid
+from bitstep.pipeline.registers import Loss
+from bitstep.quantization import QuantizedDataset, quantize_labels, weave_rows
+from bitstep.training.certificates import convex_gap, quadratic_gap
+
+LOSSES_OF_CLASSES = [Loss.LOGISTIC, Loss.SQUARED_HINGE, Loss.LEAST_SQUARES]
+
+
+@pytest.mark.parametrize("loss", LOSSES_OF_CLASSES)
+@pytest.mark.parametrize("l2", [1e-1, 1e-2, 1e-3])
+@pytest.mark.parametrize("n_rows, n_features", [(300, 6), (150, 24)])
+def test_no_outer_step_is_farther_than_its_certificate(loss, l2, n_rows, n_features):
+    data = make(n_rows, n_features, seed=n_features)
+    model = fit(data, loss, l2, epochs=16)
+    value, optimum = objective_of(data, loss, l2)[3], least(data, loss, l2)
+    above = [value(np.append(weights[0], intercept[0])) - optimum for weights, intercept in zip(
+        model.weights, model.scaled_intercepts, strict=True)]
+    assert model.gaps is not None
+    gaps = model.gaps[:, 0]
+    assert (gaps >= np.array(above) - 1e-15).all()
+    assert gaps[-1] < 1e-4 * optimum
+    entries = model.facts()
+    assert [entry["gap"] for entry in entries] == [
+        gap if math.isfinite(gap) else None for gap in gaps.tolist()]
+
+
+def test_ridge_with_labels_of_a_regression_and_no_intercept():
+    data = test_bit_centred.make(center=False)
+    l2 = 0.05
+    model = test_bit_centred.fit(data, l2=l2, fit_intercept=False, epochs=5)
+    design, labels, best = test_bit_centred.optimum(data, l2, intercept=False)
+
+    def value(x):
+        return ((design @ x - labels) ** 2).mean() / 2 + l2 / 2 * x @ x
+
+    assert model.gaps is not None
+    above = np.array([value(weights[0]) - value(best) for weights in model.weights])
+    assert (model.gaps[:, 0] >= above - 1e-12).all()
+    assert model.gaps[0, 0] < 1e3 * above[0]        # a bound of the size of what it bounds
+    assert test_bit_centred.fit(data, fit_intercept=False, epochs=2).gaps is None
+
+
+def parts(seed: int, n_features: int = 5) -> Any:
+    """A ridge problem: its value and slope as functions, Hessian, optimum and mean square."""
+    rng = np.random.default_rng(seed)
+    u = np.hstack([rng.uniform(-1, 1, (40, n_features)) + rng.uniform(-0.5, 0.5, n_features),
+                   np.ones((40, 1))])
+    labels, l2 = rng.standard_normal(40), float(rng.choice([1e-3, 0.1, 3.0]))
+    ridge = np.append(np.full(n_features, l2), 0.0)
+    bend = u.T @ u / 40 + np.diag(ridge)
+    best = np.linalg.solve(bend, u.T @ labels / 40)
+
+    def value(x):
+        return ((u @ x - labels) ** 2).mean() / 2 + ridge @ x ** 2 / 2
+
+    def slope(x):
+        return u.T @ (u @ x - labels) / 40 + ridge * x
+
+    return rng, value, slope, best, l2, float((u[:, :-1] ** 2).sum(axis=1).mean())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_bounds_hold_with_gradients_that_are_wrong_by_their_error(seed):
+    rng, value, slope, best, l2, square = parts(seed)
+    for size in (1.0, 1e-2, 1e-4):
+        points = best + size * rng.standard_normal((6, len(best)))
+        above = value(points[-1]) - value(best)
+        for error in (0.0, 0.1 * size, 3 * size):
+            slopes = np.array([slope(x) for x in points])
+            slopes += rng.choice([-error, error], slopes.shape)
+            assert quadratic_gap(slopes[-1], l2, square, error) >= above * (1 - 1e-9)
+            found = convex_gap(points, slopes, l2, error)
+            assert found >= above * (1 - 1e-9)
+            assert np.isfinite(found) == (slopes[:, -1].max() > error > -error
+                                          > slopes[:, -1].min()
+                                          if error else np.ptp(np.sign(slopes[:, -1])) > 0)
+
+
+def test_bounds_of_the_gradient_alone():
+    """By hand: |v|^2 / (2 l2), and of the intercept c^2 / 2 where the mean of the rows is 0."""
+    slope = np.array([3.0, -4.0, 2.0])
+    assert quadratic_gap(slope, 0.5, 0.0) == pytest.approx(2 + 25)
+    assert quadratic_gap(slope, 0.5, 1.0) == pytest.approx(2 + 49)
+    assert quadratic_gap(slope, 0.5, 1.0, fit_intercept=False) == pytest.approx(25)
+    assert convex_gap(slope[None], slope[None], 0.5) == math.inf
+    flat = np.array([[3.0, -4.0, 0.0]])
+    assert convex_gap(flat, flat, 0.5, fit_intercept=False) == pytest.approx(25)
+
+
+def test_the_loss_of_the_fine_sigmoid_is_near_the_logistic_one():
+    step = 1 << 6
+    places = np.arange(-16 << FINE_ARGUMENT, 16 << FINE_ARGUMENT, step)
+    found = np.array([fine_sigmoid(int(place)) for place in places]) / 2.0 ** FINE_VALUE
+    wrong = found - 1 / (1 + np.exp(-places / 2.0 ** FINE_ARGUMENT))
+    assert (np.diff(found) >= 0).all()      # so the loss is convex
+    assert 0.9 * FINE_LOSS_BOUND < np.ptp(np.cumsum(wrong) * step / 2 ** FINE_ARGUMENT) \
+        < FINE_LOSS_BOUND
+
+
+def test_a_certificate_needs_l2():
+    rng = np.random.default_rng(0)
+    data = QuantizedDataset(weave_rows(rng.standard_normal((80, 3))),
+                            quantize_labels(rng.standard_normal(80), 80))
+    model = fit(data, Loss.LEAST_SQUARES, 0.0, epochs=2)
+    assert model.gaps is None
+    assert "gap" not in model.facts()[-1]
