@@ -11,7 +11,7 @@ from bitstep.doctor.jobs import difference, expected_of, still_job, training_job
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Control, Error, Status
-from bitstep.pipeline.results import RunResult
+from bitstep.pipeline.results import RunResult, beats_read
 
 INTERRUPT_TIMEOUT_S = 2.0
 LOOK_S = 0.3                # how long the clock is measured, in time of the host
@@ -110,14 +110,14 @@ def counters(session: Session) -> None:
     job, result, elapsed = session.results["plain"]
     epochs = len(job.epochs)
     found = {name: value for name, value in result.counters.items() if value is not None}
-    beats = epochs * job.n_rows * job.beats
+    beats, slots = beats_read(job, epochs), epochs * job.n_rows * job.beats
     wanted = {"beats": beats, "saturations": 0, "refetched_rows": 0,
-              "bytes_read": epochs * (job.rows[0].nbytes + job.labels.nbytes + 16)}
+              "bytes_read": beats * job.config.beat_bytes + epochs * (job.labels.nbytes + 16)}
     wrong = [f"{name} {found[name]:,} instead of {value:,}" for name, value in wanted.items()
              if name in found and found[name] != value]
     if "cycles" in found:
-        named = sum(value for name, value in found.items()
-                    if name in ("beats", "flush", "model_io") or name.startswith("stall_"))
+        named = slots + sum(value for name, value in found.items()
+                            if name in ("flush", "model_io") or name.startswith("stall_"))
         if not max(beats, named) <= found["cycles"]:
             wrong.append(f"cycles {found['cycles']:,}, fewer than the {max(beats, named):,} that "
                          "beats and waits take")

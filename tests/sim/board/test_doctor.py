@@ -23,6 +23,8 @@ from bitstep_sim.board.uart import UartBoard
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
 DOUBLE = PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8)
 WIDE = PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False)
+WOVEN = PipelineConfig(row_format="woven", bits=16, max_features=272, lookahead=4,
+                       cycles_per_update=4, proximal=True)
 MIB = 1 << 20
 NAMES = {offset: name for name, offset in OFFSETS.items()}
 
@@ -39,7 +41,7 @@ def named(report, title):
     return " ".join("\n".join(found).split())
 
 
-@pytest.mark.parametrize("config", [CONFIG, DOUBLE, WIDE, FLOAT, LOGISTIC, REFETCH],
+@pytest.mark.parametrize("config", [CONFIG, DOUBLE, WIDE, FLOAT, LOGISTIC, REFETCH, WOVEN],
                          ids=lambda config: config.name)
 def test_all_is_well(config):
     device = SimDevice(config, memory_bytes=8 * MIB)
