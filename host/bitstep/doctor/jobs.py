@@ -85,8 +85,8 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     titles = ["started from a model", *["two copies"] * (copies > 1)]
     titles += ["batches of 4"] * (batch > 1) + ["L2"] * config.corrections
     jobs[", ".join(titles)] = make_job(
-        config, n_features=features_of(config, 2), n_rows=50, copies=copies, initial=True, batch=batch,
-        l2=0.01 if config.corrections else 0.0)
+        config, n_features=features_of(config, 2), n_rows=50, copies=copies, initial=True,
+        batch=batch, l2=0.01 if config.corrections else 0.0)
     if not logistic:
         jobs["hinge, labels of 1 bit"] = make_job(config, n_features=config.lanes, n_rows=70,
                                                   loss=Loss.HINGE)
@@ -117,8 +117,8 @@ def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
     rows = np.zeros(shape, np.uint8)
     job = make_job(config, n_features=n_features, n_rows=8)     # for the fields that it needs
     return replace(
-        job, rows=(rows,), woven_rows=n_rows * woven, labels=np.zeros(ceil_div(n_rows, 64) * 8, np.uint8),
-        label_format=LabelFormat.SIGN, intercept=0,
+        job, rows=(rows,), woven_rows=n_rows * woven, intercept=0,
+        labels=np.zeros(ceil_div(n_rows, 64) * 8, np.uint8), label_format=LabelFormat.SIGN,
         epochs=(EpochSteps(0, 1, planes=PLANES * woven),) * epochs,
         loss=Loss.LOGISTIC if logistic else Loss.LEAST_SQUARES,
         model=np.zeros(n_features, np.int32) if model is None else model)

@@ -46,7 +46,7 @@ BENCHES = [
     _top(PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=3, proximal=True)),
     _top(PipelineConfig(bits=4, max_features=40, lookahead=2, solver="logistic",
                         cycles_per_update=6, models=2)),
-    _top(PipelineConfig(bits=2, max_features=40, lookahead=3, cycles_per_update=4, models=3)),
+    _top(PipelineConfig(bits=4, max_features=40, lookahead=3, cycles_per_update=4, models=3)),
     _top(PipelineConfig(bits=WOVEN_BITS, row_format=WOVEN, max_features=40, lookahead=2,
                         cycles_per_update=4, proximal=True)),
 ]
