@@ -91,7 +91,9 @@ FACTS = {facts.name: facts for facts in (
     BoardFacts("pynq-z2", "TUL PYNQ-Z2", 100, 1000, ZYNQ_PORT_WIDTH, 2.1,
                "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ALL_64),
     BoardFacts("ultra96", "Avnet Ultra96-V2", 100, 1500, ULTRASCALE_PORT_WIDTH, 4.3,
-               "32 bits of LPDDR4 at 1,066 MT/s", "xczu3eg", XCZU3EG, _WIDE),
+               "32 bits of LPDDR4 at 1,066 MT/s", "xczu3eg", XCZU3EG, _WIDE,
+               ULTRASCALE_PORT_WIDTH),
     BoardFacts("kv260", "AMD Kria KV260", 100, 1000, ULTRASCALE_PORT_WIDTH, 19.2,
-               "64 bits of DDR4 at 2,400 MT/s", "xck26", XCK26, _WIDE),
+               "64 bits of DDR4 at 2,400 MT/s", "xck26", XCK26, _WIDE,
+               ULTRASCALE_PORT_WIDTH),
 )}

@@ -1,6 +1,7 @@
 """Devices `uart` and `pynq` with pipelines for woven rows and for several models: the RTL, behind
 a line and a library of a few lines of Python.
 """
+# pyright: reportMissingImports=false
 
 import json
 import struct
@@ -186,8 +187,8 @@ def test_several_models_as_golden(opened, count):
 
 def test_rows_that_the_pipeline_does_not_read(opened):
     device, _ = opened("two")
-    with pytest.raises(DeviceError, match="row format 'woven', the device has a pipeline for 4 "
-                                          ".*or choose rows of fixed bits"):
+    with pytest.raises(DeviceError, match=r"row format 'woven', the device has a pipeline for 4 "
+                                          r".*or choose rows of fixed bits"):
         device.train(random_woven_job(FAST, n_features=5, n_rows=9))
 
 
