@@ -83,7 +83,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
 
 
 def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, Any]:
-    """Run the first epoch of the first output on the native device and on the simulated board.
+    """Run the first epoch of the first pass on the native device and on the simulated board.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
         If the models differ in a bit, or the cycles by more than 0.5 %.
     """
     entry = _Entry.of(contestant, replace(task, steps=task.steps[:1]))
-    entry = replace(entry, outputs=entry.outputs[:1])
+    entry = replace(entry, outputs=entry.outputs[:contestant.models])
     try:
         native, board = entry.train(False, {})[0], entry.train(True, options)[0]
     except SaturationError as error:
