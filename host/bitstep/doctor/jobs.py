@@ -99,6 +99,14 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     return jobs
 
 
+def side_by_side_jobs(config: PipelineConfig) -> list[TrainingJob]:
+    """Make a job for each model of a pass; they differ in their labels."""
+    job = make_job(config, n_features=features_of(config, 2), n_rows=50)
+    stored = unpack_labels(job.labels, job.label_format, job.n_rows)
+    return [replace(job, labels=pack_labels(np.roll(stored, number), job.label_format))
+            for number in range(config.models)]
+
+
 def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
               model: np.ndarray | None = None, epochs: int = 1) -> TrainingJob:
     """Make a job with steps of 0, which gives back the model that it starts from.

@@ -23,6 +23,8 @@ from bitstep_sim.board.uart import UartBoard
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
 DOUBLE = PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8)
 WIDE = PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False)
+TWO = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
+                     cycles_per_update=6)
 WOVEN = PipelineConfig(row_format="woven", bits=16, max_features=272, lookahead=4,
                        cycles_per_update=4, proximal=True)
 MIB = 1 << 20
@@ -41,7 +43,7 @@ def named(report, title):
     return " ".join("\n".join(found).split())
 
 
-@pytest.mark.parametrize("config", [CONFIG, DOUBLE, WIDE, FLOAT, LOGISTIC, REFETCH, WOVEN],
+@pytest.mark.parametrize("config", [CONFIG, DOUBLE, WIDE, FLOAT, LOGISTIC, REFETCH, WOVEN, TWO],
                          ids=lambda config: config.name)
 def test_all_is_well(config):
     device = SimDevice(config, memory_bytes=8 * MIB)
@@ -55,6 +57,21 @@ def test_all_is_well(config):
         assert len(line) <= 100
     with pytest.raises(DeviceError, match="is closed"):
         device.read(0)
+
+
+def test_wrong_model_beside_another(monkeypatch):
+    """The second model of a pass is compared, too."""
+    right = SimDevice.train_models
+
+    def train_models(self, jobs, **options):
+        first, second = right(self, jobs, **options)
+        second.models[1, 3] ^= 64
+        return [first, second]
+
+    monkeypatch.setattr(SimDevice, "train_models", train_models)
+    report = diagnose(SimDevice(TWO, memory_bytes=8 * MIB))
+    assert "model 1: after epoch 2 of 3, 1 of 17 model words differ" in named(
+        report, "2 models side by side")
 
 
 def test_every_kind_of_buffer():
