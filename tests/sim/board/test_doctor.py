@@ -15,7 +15,7 @@ from bitstep.devices.uart import UartDevice
 from bitstep.doctor import Verdict, examine, registers, runs, session
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Status
-from bitstep.pipeline.results import DeviceError
+from bitstep.pipeline.results import DeviceError, RunResult
 from bitstep_sim.board.compiled import BASE
 from bitstep_sim.board.device import SimBuffer, SimDevice
 from bitstep_sim.board.uart import UartBoard
@@ -65,6 +65,7 @@ def test_wrong_model_beside_another(monkeypatch):
 
     def train_models(self, jobs, **options):
         first, second = right(self, jobs, **options)
+        assert isinstance(second, RunResult)
         second.models[1, 3] ^= 64
         return [first, second]
 
