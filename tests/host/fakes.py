@@ -14,7 +14,7 @@ import numpy as np
 from bitstep.devices.golden import GoldenDevice
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import (
     MAP_VERSION,
@@ -26,6 +26,7 @@ from bitstep.pipeline.registers import (
     Status,
 )
 from bitstep.pipeline.shapes import label_bytes
+from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import LabelStream, QuantizedDataset, QuantizedRows, Scaler
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
@@ -219,12 +220,15 @@ class FakeDevice(RegisterDevice):
         config, beats = self.config, self.get("BEATS_PER_ROW")
         n_features = (beats - 1) * config.lanes + self.get("LAST_LANES")
         n_rows, row_bytes = self.get("ROWS"), beats * config.beat_bytes
+        layout = WovenLayout(n_features) if config.row_format == WOVEN else None
+        shape = (layout.blocks(n_rows), layout.block_bytes) if layout else (n_rows, row_bytes)
         model_bytes = 4 * config.model_words(n_features)
         positions = self.model_positions(n_features)
         label_format = LabelFormat(self.get("LABEL_FORMAT"))
         entries = self.take(self.pair("EPOCH_TABLE_ADDRESS"), 16 * self.get("EPOCHS")).view("<u8")
         epochs = tuple(EpochSteps(word & 0x3FFFF, word >> 18 & 7, word >> 32 & 0x3FFFF,
-                                  word >> 50 & 7, second & 0x7FFF_FFFF, second >> 32)
+                                  word >> 50 & 7, second & 0x7FFF_FFFF, second >> 32,
+                                  word >> 21 & 31)
                        for word, second in entries.reshape(-1, 2).tolist())
         words = np.zeros(model_bytes // 4, "<i4")
         if self.get("WARM_START"):
@@ -238,8 +242,8 @@ class FakeDevice(RegisterDevice):
             # The run's own look-ahead: it has an influence on floating-point rows.
             config=replace(config, lookahead=self.get("LOOKAHEAD")), n_features=n_features,
             rows=tuple(self.take(self.pair("ROWS_ADDRESS") + copy * self.pair("COPY_STRIDE"),
-                                 n_rows * row_bytes).reshape(n_rows, row_bytes)
-                       for copy in range(self.get("COPIES"))),
+                                 shape[0] * shape[1]).reshape(shape)
+                       for copy in range(self.get("COPIES"))), woven_rows=n_rows * bool(layout),
             labels=self.take(self.pair("LABELS_ADDRESS"), label_bytes(n_rows, label_format)),
             label_format=label_format, label_shift=self.get("LABEL_SHIFT"),
             intercept_level=self.get("INTERCEPT_LEVEL"), batch=self.get("BATCH"),

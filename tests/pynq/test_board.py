@@ -33,7 +33,8 @@ from bitstep_sim.board import verilator
 from bitstep_sim.board.verilog import generate
 from bitstep_sim.pynq_board.device import BusFault, SimulatedBoard
 from bitstep_sim.pynq_board.handoff import write_bitstream
-from bitstep_sim.testing.random_jobs import random_job
+from bitstep_sim.testing.random_jobs import random_job, random_jobs
+from bitstep_sim.testing.woven_jobs import random_woven_job
 
 VERSION = tuple(map(int, pynq.__version__.split(".")[:2]))
 # pynq 4 no longer knows Zynq-7000.
@@ -42,6 +43,10 @@ CONFIGS = {
     "4 bits": PipelineConfig(bits=4, max_features=64, lookahead=2, cycles_per_update=4),
     "128-bit bus": PipelineConfig(bits=8, bus_width=128, max_features=64, lookahead=1),
     "three ports": PipelineConfig(bits=2, max_features=64, lookahead=0, refetch=True),
+    "woven rows": PipelineConfig(bits=16, row_format="woven", max_features=64, lookahead=1,
+                                 cycles_per_update=4),
+    "two models": PipelineConfig(bits=2, max_features=64, lookahead=1, cycles_per_update=4,
+                                 models=2),
 }
 CONFIG = CONFIGS["4 bits"]
 
@@ -109,7 +114,11 @@ def test_job_is_golden(folder, switched_on, name):
     simulated = switched_on()
     changes = {"loss": Loss.HINGE, "cell_half_levels": 2} if config.refetch else \
         {"correction_period": 20, "warm": True, "copies": 2}
-    job = random_job(config, n_features=43, n_rows=101, epochs=3, **changes)
+    if config.row_format == "woven":
+        job = random_woven_job(config, n_features=43, n_rows=101, planes=(4, 16, 1),
+                               correction_period=20)
+    else:
+        job = random_job(config, n_features=43, n_rows=101, epochs=3, **changes)
     device = PynqDevice(config, bitfile=path_of(folder, config))
     seen = []
     result = device.train(job, on_epoch=seen.append)
@@ -119,6 +128,16 @@ def test_job_is_golden(folder, switched_on, name):
     assert simulated.blocks.blocks == []
     assert simulated.pipeline.stray_accesses == 0
     device.close()
+
+
+def test_two_models_are_golden(folder, switched_on):
+    """A pass of two, and one of a single model."""
+    switched_on()
+    config = CONFIGS["two models"]
+    jobs = random_jobs(config, 3, n_features=43, n_rows=101, batch=4, correction_period=8)
+    with PynqDevice(config, bitfile=path_of(folder, config)) as device:
+        for job, result in zip(jobs, device.train_models(jobs), strict=True):
+            assert is_golden(result, job)
 
 
 def test_several_runs_by_interrupt(folder, switched_on, monkeypatch):

@@ -94,6 +94,11 @@ def add_solver_options(training: Any) -> None:
                           help="sgd, or bit-centred: the exact optimum of all models but svm, with "
                           "--l2, from passes over few bits; its epochs are outer steps "
                           "(default: sgd)")
+    add_planes_option(training)
+
+
+def add_planes_option(training: Any) -> None:
+    """Declare the option of the planes that epochs read."""
     training.add_argument("--planes", type=planes_list, metavar="B[,B...]", help="bit planes of "
                           "woven rows that each epoch reads, 1 to 16: one number, or one an epoch, "
                           "of which the last counts for all beyond; or auto (default: auto for "

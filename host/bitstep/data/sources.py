@@ -66,9 +66,9 @@ def load(source: str | Path, *, data_home: str | Path | None = None, n_features:
     ----------
     source : str or Path
         A file: LIBSVM text (.svm, .libsvm, .txt), .csv or .tsv, also compressed (.bz2, .gz, .xz),
-        .npz with arrays X and y, or, with the label in a column, .npy, .parquet and Arrow IPC
-        (.arrow, .feather; both by pyarrow). Or a name of :func:`dataset_names`; a name that ends in
-        ``.t`` is the test set of the name without.
+        .npz with arrays X and y (of numbers, or names of classes), or, with the label in a column,
+        .npy, .parquet and Arrow IPC (.arrow, .feather; both by pyarrow). Or a name of
+        :func:`dataset_names`; a name that ends in ``.t`` is the test set of the name without.
     data_home : str or Path, optional
         Folder in which named sets are looked for (as NAME, NAME.svm, ... or under the name of the
         site's file, also compressed) and to which they are downloaded. Default: the environment

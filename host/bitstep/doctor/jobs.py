@@ -6,18 +6,20 @@ from typing import Any
 import numpy as np
 
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import PipelineConfig, ceil_div
+from bitstep.pipeline.config import WOVEN, PipelineConfig, ceil_div
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep.quantization import quantize
+from bitstep.pipeline.woven import ALIGNMENT, PLANES, WovenLayout, weave
+from bitstep.quantization import QuantizedDataset, quantize, quantize_labels, weave_rows
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.training.schedules import automatic_step
 
 ENCODINGS = {"one_level": "nearest", "two_levels": "double", "float32": "float"}
 EPOCHS = 3
+_PLANES = (PLANES, 3, 1)    # of the epochs, in turn
 
 
 def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: int = EPOCHS,
@@ -33,7 +35,7 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
         True for a start from a random model.
     options
         Of :class:`bitstep.training.objective.Objective` and ``Training``, such as ``l2`` and
-        ``batch``.
+        ``batch``. Woven rows have different planes in each epoch unless there are ``planes``.
     """
     rng = np.random.default_rng(seed)
     if loss is None:
@@ -43,9 +45,16 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
     classes = loss != Loss.LEAST_SQUARES
     if classes:
         values = np.where(values > np.median(values), 1.0, -1.0)
-    data = quantize(features, values, bits=config.bits, encoding=ENCODINGS[config.row_format],
-                    bus_width=config.bus_width, copies=copies, seed=seed, fine_rows=refetch,
-                    task="classification" if classes else "regression")
+    task = "classification" if classes else "regression"
+    if config.row_format == WOVEN:
+        options.setdefault("planes", tuple(_PLANES[number % len(_PLANES)]
+                                           for number in range(epochs)))
+        data = QuantizedDataset(weave_rows(features, bus_width=config.bus_width, seed=seed),
+                                quantize_labels(values, n_rows, task=task))
+    else:
+        data = quantize(features, values, bits=config.bits, encoding=ENCODINGS[config.row_format],
+                        bus_width=config.bus_width, copies=copies, seed=seed, fine_rows=refetch,
+                        task=task)
     step = automatic_step(data.rows, options.get("batch", 1), True, loss=loss)
     if initial:
         stored = data.stored_labels()
@@ -72,11 +81,12 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
     batch = 4 if config.minibatch else 1
     logistic = config.solver == "logistic"
     jobs = {"plain": make_job(config, n_features=features_of(config, 3), n_rows=60)}
-    titles = ["started from a model", "two copies"]
+    copies = 1 if config.row_format == WOVEN else 2
+    titles = ["started from a model", *["two copies"] * (copies > 1)]
     titles += ["batches of 4"] * (batch > 1) + ["L2"] * config.corrections
     jobs[", ".join(titles)] = make_job(
-        config, n_features=features_of(config, 2), n_rows=50, copies=2, initial=True, batch=batch,
-        l2=0.01 if config.corrections else 0.0)
+        config, n_features=features_of(config, 2), n_rows=50, copies=copies, initial=True,
+        batch=batch, l2=0.01 if config.corrections else 0.0)
     if not logistic:
         jobs["hinge, labels of 1 bit"] = make_job(config, n_features=config.lanes, n_rows=70,
                                                   loss=Loss.HINGE)
@@ -87,6 +97,14 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
         jobs["rows read again"] = make_job(
             config, n_features=features_of(config, 2), n_rows=50, loss=Loss.HINGE, refetch=True)
     return jobs
+
+
+def side_by_side_jobs(config: PipelineConfig) -> list[TrainingJob]:
+    """Make a job for each model of a pass; they differ in their labels."""
+    job = make_job(config, n_features=features_of(config, 2), n_rows=50)
+    stored = unpack_labels(job.labels, job.label_format, job.n_rows)
+    return [replace(job, labels=pack_labels(np.roll(stored, number), job.label_format))
+            for number in range(config.models)]
 
 
 def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
@@ -101,13 +119,35 @@ def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
         Default: zeros.
     """
     logistic = config.solver == "logistic"
-    rows = np.zeros((n_rows, config.beats(n_features) * config.beat_bytes), np.uint8)
+    woven, layout = config.row_format == WOVEN, WovenLayout(n_features)
+    shape = (layout.blocks(n_rows), layout.block_bytes) if woven \
+        else (n_rows, config.beats(n_features) * config.beat_bytes)
+    rows = np.zeros(shape, np.uint8)
     job = make_job(config, n_features=n_features, n_rows=8)     # for the fields that it needs
     return replace(
-        job, rows=(rows,), labels=np.zeros(ceil_div(n_rows, 64) * 8, np.uint8),
-        label_format=LabelFormat.SIGN, epochs=(EpochSteps(0, 1),) * epochs, intercept=0,
+        job, rows=(rows,), woven_rows=n_rows * woven, intercept=0,
+        labels=np.zeros(ceil_div(n_rows, 64) * 8, np.uint8), label_format=LabelFormat.SIGN,
+        epochs=(EpochSteps(0, 1, planes=PLANES * woven),) * epochs,
         loss=Loss.LOGISTIC if logistic else Loss.LEAST_SQUARES,
         model=np.zeros(n_features, np.int32) if model is None else model)
+
+
+def read_bytes(config: PipelineConfig) -> int:
+    """Bytes of rows that a job of :func:`beat_jobs` reads."""
+    return ALIGNMENT if config.row_format == WOVEN else config.beat_bytes
+
+
+def beat_jobs(config: PipelineConfig) -> list[TrainingJob]:
+    """Make 64 jobs that differ in the first bytes of their rows alone, the ones that they read:
+    rows of one beat, or of woven rows the first plane of as many as 64 bytes hold.
+    """
+    if config.row_format != WOVEN:
+        return single_rows(make_job(config, n_features=config.lanes, n_rows=64))
+    n_rows = 8 * ALIGNMENT // WovenLayout(config.lanes).row_bits
+    job = make_job(config, n_features=config.lanes, n_rows=n_rows, epochs=1, planes=(1,))
+    rng = np.random.default_rng(2)
+    return [replace(job, rows=(weave(rng.integers(
+        0, 1 << PLANES, (n_rows, config.lanes), np.uint16)),)) for _ in range(64)]
 
 
 def single_rows(job: TrainingJob) -> list[TrainingJob]:

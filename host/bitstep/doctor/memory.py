@@ -8,10 +8,10 @@ import numpy as np
 
 from bitstep.devices.driver import Run
 from bitstep.doctor.jobs import (
+    beat_jobs,
     difference,
     expected_of,
-    make_job,
-    single_rows,
+    read_bytes,
     still_job,
     training_jobs,
 )
@@ -52,7 +52,7 @@ def large(session: Session) -> None:
     config = session.config
     job = still_job(config, n_features=config.lanes, n_rows=1,
                     model=np.ones(config.lanes, np.int32))
-    singles = single_rows(make_job(config, n_features=config.lanes, n_rows=64))
+    singles = beat_jobs(config)
     with contextlib.ExitStack() as stack:       # the large one must leave room for these
         for other in (job, singles[0]):
             Run(session.device, other, stack)
@@ -229,10 +229,10 @@ def _copies(session, run, buffer, size):
 
 def _rows(session, run, singles, buffer, size):
     """Let the pipeline read one row at each of many places."""
-    row_bytes = session.config.beat_bytes
+    row_bytes = read_bytes(session.config)
     offsets = [*_places(size, SLOT)[:len(singles) - 1], size - row_bytes]
     for offset, job in zip(offsets, singles, strict=False):
-        buffer.array[offset:offset + row_bytes] = job.rows[0].reshape(-1)
+        buffer.array[offset:offset + row_bytes] = job.rows[0].reshape(-1)[:row_bytes]
     buffer.to_device()
     wrong = []
     for offset, job in zip(offsets, singles, strict=False):

@@ -7,11 +7,17 @@ import numpy as np
 
 from bitstep.devices.driver import Run
 from bitstep.devices.register_device import RegisterDevice
-from bitstep.doctor.jobs import difference, expected_of, still_job, training_jobs
+from bitstep.doctor.jobs import (
+    difference,
+    expected_of,
+    side_by_side_jobs,
+    still_job,
+    training_jobs,
+)
 from bitstep.doctor.session import STUCK_REMEDY, NotDone, Session
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Control, Error, Status
-from bitstep.pipeline.results import RunResult
+from bitstep.pipeline.results import RunResult, SaturationError, beats_read
 
 INTERRUPT_TIMEOUT_S = 2.0
 LOOK_S = 0.3                # how long the clock is measured, in time of the host
@@ -75,6 +81,30 @@ def trainings(session: Session) -> None:
     for number, (title, job) in enumerate(training_jobs(session.config).items()):
         session.guard(lambda session, job=job, title=title, first=number == 0:
                       _training(session, job, title, first), f"training ({title})")
+    if session.config.models > 1:
+        title = f"training ({session.config.models} models side by side)"
+        session.guard(lambda session: _side_by_side(session, title), title)
+
+
+def _side_by_side(session, title):
+    """Train as many models as a pass has, and compare all."""
+    session.need_runs()
+    jobs = side_by_side_jobs(session.config)
+    outcomes = session.device.train_models(jobs, timeout_s=session.timeout_s)
+    wrong = [f"model {number}: {text}" for number, (job, result) in enumerate(
+        zip(jobs, outcomes, strict=True)) if (text := _wrong(session.config, job, result))]
+    session.report.check(
+        title, not wrong, f"{len(jobs[0].epochs)} epochs of {jobs[0].n_rows} rows of "
+        f"{jobs[0].n_features} features, all words of all models are the golden model's",
+        wrong="; ".join(wrong[:1]), expected="the golden model's models, bit for bit",
+        remedy=_MODELS)
+
+
+def _wrong(config, job, result):
+    """Describe the difference of a result, or the error in its place, from the golden model."""
+    if isinstance(result, SaturationError):
+        return str(result)
+    return difference(config, expected_of(job), (result.models, result.intercepts))
 
 
 def _training(session, job: TrainingJob, title, first):
@@ -110,14 +140,14 @@ def counters(session: Session) -> None:
     job, result, elapsed = session.results["plain"]
     epochs = len(job.epochs)
     found = {name: value for name, value in result.counters.items() if value is not None}
-    beats = epochs * job.n_rows * job.beats
+    beats, slots = beats_read(job, epochs), epochs * job.n_rows * job.beats
     wanted = {"beats": beats, "saturations": 0, "refetched_rows": 0,
-              "bytes_read": epochs * (job.rows[0].nbytes + job.labels.nbytes + 16)}
+              "bytes_read": beats * job.config.beat_bytes + epochs * (job.labels.nbytes + 16)}
     wrong = [f"{name} {found[name]:,} instead of {value:,}" for name, value in wanted.items()
              if name in found and found[name] != value]
     if "cycles" in found:
-        named = sum(value for name, value in found.items()
-                    if name in ("beats", "flush", "model_io") or name.startswith("stall_"))
+        named = slots + sum(value for name, value in found.items()
+                            if name in ("flush", "model_io") or name.startswith("stall_"))
         if not max(beats, named) <= found["cycles"]:
             wrong.append(f"cycles {found['cycles']:,}, fewer than the {max(beats, named):,} that "
                          "beats and waits take")

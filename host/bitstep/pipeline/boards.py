@@ -7,7 +7,7 @@ The flow that builds bitstreams (:mod:`bitstep_hw.boards.zynq`), the profiles of
 
 from dataclasses import dataclass
 
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
 
 ZYNQ_PORT_WIDTH = 64            # bits of a memory port (HP) of a Zynq-7000
 ULTRASCALE_PORT_WIDTH = 128     # the same of a Zynq UltraScale+
@@ -40,6 +40,8 @@ class BoardFacts:
         LUT, FF, RAMB36 and DSP of the device.
     bus_widths : dict of int to int
         For each default number of bits, the bus width of its bitstream.
+    woven_bus_width : int
+        The same for woven rows.
     """
 
     name: str
@@ -52,6 +54,7 @@ class BoardFacts:
     device: str
     resources: dict[str, int]
     bus_widths: dict[int, int]
+    woven_bus_width: int = ZYNQ_PORT_WIDTH
 
     def config(self, bits: int) -> PipelineConfig:
         """Return the default pipeline for codes of ``bits`` bits: rows of any length never wait,
@@ -69,6 +72,11 @@ class BoardFacts:
         return PipelineConfig(bus_width=self.bus_widths[bits], bits=bits, cycles_per_update=4,
                               lookahead=0).with_lookahead()
 
+    def woven_config(self) -> PipelineConfig:
+        """Return the default pipeline for woven rows; else as :meth:`config`."""
+        return PipelineConfig(bus_width=self.woven_bus_width, bits=WOVEN_BITS, row_format=WOVEN,
+                              cycles_per_update=4, lookahead=0).with_lookahead()
+
 
 XC7Z020 = {"LUT": 53_200, "FF": 106_400, "RAMB36": 140, "DSP": 220}
 XCZU3EG = {"LUT": 70_560, "FF": 141_120, "RAMB36": 216, "DSP": 360}
@@ -83,7 +91,9 @@ FACTS = {facts.name: facts for facts in (
     BoardFacts("pynq-z2", "TUL PYNQ-Z2", 100, 1000, ZYNQ_PORT_WIDTH, 2.1,
                "16 bits of DDR3 at 1,050 MT/s", "xc7z020", XC7Z020, _ALL_64),
     BoardFacts("ultra96", "Avnet Ultra96-V2", 100, 1500, ULTRASCALE_PORT_WIDTH, 4.3,
-               "32 bits of LPDDR4 at 1,066 MT/s", "xczu3eg", XCZU3EG, _WIDE),
+               "32 bits of LPDDR4 at 1,066 MT/s", "xczu3eg", XCZU3EG, _WIDE,
+               ULTRASCALE_PORT_WIDTH),
     BoardFacts("kv260", "AMD Kria KV260", 100, 1000, ULTRASCALE_PORT_WIDTH, 19.2,
-               "64 bits of DDR4 at 2,400 MT/s", "xck26", XCK26, _WIDE),
+               "64 bits of DDR4 at 2,400 MT/s", "xck26", XCK26, _WIDE,
+               ULTRASCALE_PORT_WIDTH),
 )}

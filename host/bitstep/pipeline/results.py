@@ -165,7 +165,8 @@ def check_job(job: TrainingJob, config: PipelineConfig) -> None:
         raise DeviceError(
             "The job is for {} bits, a {}-bit bus and row format {!r}, ".format(*wanted)
             + "the device has a pipeline for {} bits, a {}-bit bus and row format {!r}; ".format(
-                *present) + "open the device with the job's configuration")
+                *present) + "open the device with the job's configuration"
+            + ", or choose rows of fixed bits" * (job.config.row_format == WOVEN))
     if config.solver != job.config.solver:
         losses = ", ".join(rule.name for rule in LOSSES.values() if rule.solver == config.solver)
         raise DeviceError(f"The job is for solver {job.config.solver!r}, the device has a pipeline "

@@ -5,7 +5,7 @@ import io
 import textwrap
 from typing import Any
 
-from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.pipeline.losses import LOSSES
 from bitstep.writing import duration, numbers, text_table
 from bitstep_lab.board_report.boards import Board, largest_share
@@ -34,7 +34,8 @@ def pipeline_facts(found: dict[str, Any], board: Board) -> list[tuple[str, str]]
     config, outputs = found["config"], len(found["problem"].outputs)
     seconds = found["epoch_cycles"] / board.clock_hz
     models = f" for {outputs} classes, one after the other" if outputs > 1 else ""
-    beats = f"{found['beats']} beat{'s' * (found['beats'] > 1)}"
+    unit = "slot" if config.row_format == WOVEN else "beat"
+    beats = f"{found['beats']} {unit}{'s' * (found['beats'] > 1)}"
     epoch = f"{found['epoch_cycles']:,.0f} cycles, by the cycle model"
     least = max(found["beats"], config.cycles_per_update)
     every = f"an update every {config.cycles_per_update} cycles"

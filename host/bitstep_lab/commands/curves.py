@@ -36,7 +36,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run what was not run yet, and write the report."""
-    from bitstep_lab.races.experiments import experiments, pipelines_of
+    from bitstep_lab.races.compiled import pipelines_of
+    from bitstep_lab.races.experiments import experiments
     chosen, others = experiments(arguments.quick), _exact_races(arguments.quick)
     if arguments.list:
         for experiment in chosen:

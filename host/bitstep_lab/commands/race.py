@@ -1,6 +1,7 @@
 """``bitstep bench``: one race between pipelines, CPU baselines and scikit-learn."""
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 from bitstep.cli.options import (
@@ -16,7 +17,7 @@ from bitstep.cli.options import (
 )
 from bitstep.cli.progress import StatusLine
 from bitstep.cli.request import usage_error
-from bitstep.pipeline.config import CYCLES_PER_UPDATE, FLOAT_BITS
+from bitstep.pipeline.config import CYCLES_PER_UPDATE, FLOAT_BITS, MAX_MODELS
 from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import ENCODINGS
 from bitstep.training.choices import ChoiceError, resolve_rows
@@ -63,6 +64,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_lookahead_option(racers)        # type: ignore[arg-type]
     racers.add_argument("--cycles-per-update", type=int, metavar="N", help="of the quantized "
                         "pipelines: 2, or 4 for a fast clock; logistic: 6 (default: the least)")
+    racers.add_argument("--models", type=integer(1, MAX_MODELS), default=1, metavar="N",
+                        help="classes that one pass over the rows trains in every pipeline, 1 to "
+                        f"{MAX_MODELS} (default: 1)")
     racers.add_argument("--float", action=argparse.BooleanOptionalAction, default=True,
                         help="the pipeline of floating-point rows takes part (default: yes)")
     racers.add_argument("--cpu", nargs="*", choices=CPU_METHODS, metavar="C",
@@ -166,7 +170,10 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
         raise UsageError(f"--cycles-per-update of --model {model} must be "
                          f"{'one of ' * (len(allowed) > 1)}{', '.join(map(str, allowed))}, not "
                          f"{arguments.cycles_per_update}")
-    found: list[Any] = [FLOAT] if arguments.float else []
+    if arguments.refetch and arguments.models > 1:
+        raise UsageError("--models must be 1 with --refetch, since each class has open rows of its "
+                         f"own, not {arguments.models}")
+    found: list[Any] = [replace(FLOAT, models=arguments.models)] if arguments.float else []
     encodings = arguments.encoding or [kind.encoding]
     for encoding in encodings:
         for bits in arguments.bits:
@@ -179,7 +186,8 @@ def contestants(arguments: argparse.Namespace, model: str) -> list[Any]:
                 raise usage_error(error, arguments, encoding=encoding, model=model) from error
             found.append(Pipeline(bits=bits, encoding=encoding, refetch=rows.refetch,
                                   lookahead=arguments.lookahead,
-                                  cycles_per_update=arguments.cycles_per_update))
+                                  cycles_per_update=arguments.cycles_per_update,
+                                  models=arguments.models))
     threads = arguments.threads or sorted({1, machine()["cores"]})
     for method in arguments.cpu:
         if method == "sklearn":

@@ -14,6 +14,7 @@ from bitstep.cli.options import (
     stored_bits,
 )
 from bitstep.cli.progress import Bar, add_quiet_option
+from bitstep.cli.training_options import add_planes_option
 from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.quantization import load_quantized
@@ -43,7 +44,9 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_pipeline_options(parser)
     parser.add_argument("--compare", type=stored_bits, nargs="+", metavar="B", default=WIDTHS,
                         help="widths to train at (default: 1 to 8, and 32: floating point)")
-    train.add_training_options(parser.add_argument_group("training"))
+    training = parser.add_argument_group("training")
+    train.add_training_options(training)
+    add_planes_option(training)
     parser.add_argument("--out", metavar="FILE", help="write the report, as .html or .txt")
     add_quiet_option(parser)
     return parser
@@ -110,10 +113,16 @@ def _chosen(arguments, board):
     """The width that the report is about; None: that of the model, which the data may decide."""
     if is_quantized(arguments.data):
         data = load_quantized(arguments.data)
-        if data.encoding == WOVEN:
-            raise UsageError(f"{arguments.data} holds woven rows, which no board has a pipeline "
-                             "for; quantize without --woven")
+        if arguments.planes is not None and data.encoding != WOVEN:
+            raise _no_planes(arguments.data)
         return data.bits
+    if arguments.planes is not None:
+        raise _no_planes(arguments.data)
     if arguments.bits is None and board.manifest is not None:
         return board.manifest.config.bits
     return arguments.bits
+
+
+def _no_planes(path):
+    return UsageError(f"--planes needs a file of woven rows, which {path} is not: write one with "
+                      "`bitstep quantize --woven`, or leave --planes out")

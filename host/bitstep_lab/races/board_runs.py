@@ -4,11 +4,13 @@ The native device trains and its cycle model counts; or the simulated board does
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from bitstep.cycles import Memory
 from bitstep.devices import open_device
 from bitstep.devices.register_device import ForwardingDevice
 from bitstep.pipeline.config import PipelineConfig
@@ -18,9 +20,11 @@ from bitstep.pipeline.results import DeviceError, SaturationError
 from bitstep.quantization import QuantizedDataset, QuantizedRows, quantize_rows
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of
+from bitstep.training.plans import plans_of
 from bitstep.training.train import report_counters, train_model
 from bitstep.training.trained import TrainedModel
 from bitstep_lab.races.contestants import Pipeline, Task
+from bitstep_lab.races.joint_passes import count_passes, pass_sizes
 
 POLLS = 256             # looks at the device in the time that an epoch's beats take, at least
 TIMEOUT_S = 600.0
@@ -65,7 +69,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
         "host": {"quantize_s": time.perf_counter() - started,
                  "transfer_s": moved / profile.stream_gbps / 1e9, "transfer_bytes": moved},
         "rows_ahead": config.effective_lookahead(beats), "beats_per_row": beats,
-        "pipeline": config.name}
+        "pipeline": entry.pipeline.name}
     try:
         model, cycles = entry.train(rtl, options)
     except SaturationError as error:
@@ -79,7 +83,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
 
 
 def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, Any]:
-    """Run the first epoch of the first output on the native device and on the simulated board.
+    """Run the first epoch of the first pass on the native device and on the simulated board.
 
     Parameters
     ----------
@@ -100,7 +104,7 @@ def check_on_rtl(contestant: Pipeline, task: Task, **options: Any) -> dict[str, 
         If the models differ in a bit, or the cycles by more than 0.5 %.
     """
     entry = _Entry.of(contestant, replace(task, steps=task.steps[:1]))
-    entry = replace(entry, outputs=entry.outputs[:1])
+    entry = replace(entry, outputs=entry.outputs[:contestant.models])
     try:
         native, board = entry.train(False, {})[0], entry.train(True, options)[0]
     except SaturationError as error:
@@ -128,6 +132,12 @@ class _Entry:
     config: PipelineConfig
     training: Training
     board: dict[str, Any]
+    models: int
+
+    @property
+    def pipeline(self) -> PipelineConfig:
+        """The configuration, for as many models a pass as the contestant has."""
+        return replace(self.config, models=self.models)
 
     @classmethod
     def of(cls, contestant: Pipeline, task: Task) -> "_Entry":
@@ -143,7 +153,7 @@ class _Entry:
                             correction_period="within", model_bits=contestant.model_bits,
                             update_bits=contestant.update_bits),
                    {"clock_hz": profile.clock_hz, "memory_latency": profile.memory_latency,
-                    "memory_gbps": profile.memory_gbps})
+                    "memory_gbps": profile.memory_gbps}, contestant.models)
 
     def train(self, rtl: bool, options: dict[str, Any]) -> tuple[TrainedModel, np.ndarray | None]:
         """Train; return the model, and cycles from the start to the end of every epoch, or None of
@@ -153,14 +163,27 @@ class _Entry:
             model = self._train(open_device("cpu", self.config, **self.board))
             if model.epoch_cycles is None:
                 return model, None
+            if self.models > 1:
+                return self._counted(model)
             ends = model.epoch_cycles.tolist()
             return model, np.array([*ends[:-1], model.counters["cycles"]], np.int64)
         rows = self.outputs[0].rows
         beats = rows.n_rows * self.config.beats(rows.n_features)
-        watched = EpochClock(open_device("sim", self.config, **self.board, **options),
-                             max(64, beats // POLLS), len(self.training.steps))
+        watched = EpochClock(open_device("sim", self.pipeline, **self.board, **options),
+                             max(64, beats // POLLS), len(self.training.steps),
+                             pass_sizes(len(self.outputs), self.models))
         model = self._train(watched, watched.on_epoch)
         return model, watched.cycles(model.counters["cycles"] or 0)
+
+    def _counted(self, model: TrainedModel) -> tuple[TrainedModel, np.ndarray]:
+        """The model with the counters of passes of several outputs, and cycles as :meth:`train`."""
+        gbps = self.board["memory_gbps"]
+        memory = Memory(self.board["memory_latency"],
+                        gbps and gbps * 1e9 / self.board["clock_hz"])
+        jobs = [made.job for made in plans_of(self.outputs, self.config, self.objective,
+                                              self.training)]
+        counters, ends = count_passes(jobs, self.pipeline, memory)
+        return replace(model, counters=counters), np.append(ends[:-1], counters["cycles"])
 
     def _train(self, device: Device, on_epoch: Any = None) -> TrainedModel:
         with device:
@@ -209,12 +232,14 @@ class EpochClock(ForwardingDevice):
     interval : int
         Cycles between two looks, the precision of an epoch's end. The last one is exact.
     epochs : int
-        Epochs of a run; there is one run for each output.
+        Epochs of a run.
+    sizes : sequence of int
+        Outputs of each run.
     """
 
-    def __init__(self, device: Any, interval: int, epochs: int):
+    def __init__(self, device: Any, interval: int, epochs: int, sizes: Sequence[int]):
         super().__init__(device)
-        self._interval, self._epochs = interval, epochs
+        self._interval, self._epochs, self._sizes = interval, epochs, sizes
         self._ends: list[np.ndarray] = []
 
     def wait(self, done: Any, timeout_s: float) -> bool:
@@ -226,7 +251,11 @@ class EpochClock(ForwardingDevice):
 
     def on_epoch(self, done: int) -> None:
         """Note the cycle counter; ``done`` epochs of all outputs are done."""
-        run, epoch = divmod(done - 1, self._epochs)
+        run = 0
+        while done > self._sizes[run] * self._epochs:
+            done -= self._sizes[run] * self._epochs
+            run += 1
+        epoch = (done - 1) // self._sizes[run]
         if run == len(self._ends):
             self._ends.append(np.zeros(self._epochs, np.int64))
         low, high = (self.device.read(OFFSETS[f"CYCLES_{half}"]) for half in ("LO", "HI"))

@@ -46,6 +46,8 @@ class Pipeline:
         nothing is known of its cycles.
     cycles_per_update : int or None
         None: the least that the pipeline's solver has.
+    models : int
+        Outputs that one pass over the rows trains.
     """
 
     bits: int
@@ -57,6 +59,7 @@ class Pipeline:
     model_bits: int = 0
     update_bits: int = 0
     cycles_per_update: int | None = None
+    models: int = 1
 
     @property
     def timed(self) -> bool:
@@ -79,6 +82,8 @@ class Pipeline:
             text += f", look-ahead {self.lookahead}"
         if self.cycles_per_update is not None:
             text += f", r = {self.cycles_per_update}"
+        if self.models > 1:
+            text += f", {self.models} models a pass"
         return text if self.batch is None else f"{text}, batch {self.batch}"
 
 
@@ -242,10 +247,16 @@ def with_batch(contestant: Pipeline, batch: int) -> Pipeline:
     return replace(contestant, batch=batch)
 
 
+def several_models(count: int, *pipelines: Pipeline) -> tuple[Pipeline, ...]:
+    """The same pipelines, for so many models a pass."""
+    return tuple(replace(one, models=count) for one in pipelines)
+
+
 def sample_of(contestants: Sequence[Contestant]) -> Pipeline | None:
     """The pipeline of a race that is compared with the RTL: of those for codes, if there are any,
-    the one with the fewest lanes, which compiles in the shortest time; None if there is none.
+    the one with one model and the fewest lanes, which compiles in the shortest time; None if there
+    is none.
     """
     pipelines = [one for one in contestants if isinstance(one, Pipeline) and one.timed]
     coded = [one for one in pipelines if one.encoding != FLOAT.encoding]
-    return max(coded or pipelines, key=lambda one: one.bits, default=None)
+    return max(coded or pipelines, key=lambda one: (-one.models, one.bits), default=None)

@@ -1,6 +1,6 @@
 """Experiments of ``bitstep curves``: every race, its figure, and its drawings."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bitstep.machine import available_cores
@@ -10,7 +10,7 @@ from bitstep_lab.races.contestants import (
     Cpu,
     Pipeline,
     Sklearn,
-    sample_of,
+    several_models,
     with_batch,
 )
 
@@ -110,7 +110,7 @@ def experiments(quick: bool) -> list[Experiment]:
     if quick:
         return list(_quick())
     return [*_main(), *_batches(), *_margins(), *_data_sets(), *_end_to_end(), *_levels(),
-            *_boards()]
+            *_several(), *_boards()]
 
 
 def _quick() -> Iterator[Experiment]:
@@ -253,6 +253,17 @@ def _levels() -> Iterator[Experiment]:
                 for bits in (5, 3))))
 
 
+def _several() -> Iterator[Experiment]:
+    """Classes that share passes over the rows."""
+    widths = compensated(2, 3, 4, 8)
+    yield Experiment(
+        key="classes-mnist", title="Ten classes in two passes",
+        text="One-vs-rest, five classes a pass, in floating point too, beside ten passes.",
+        data="mnist", model="ls-svm", epochs=10, l2=0.001,
+        contestants=(FLOAT, *several_models(5, FLOAT, *widths), *widths, *cpu_contestants()),
+        plots=("epochs", "time", "speedup"))
+
+
 def _boards() -> Iterator[Experiment]:
     """Cycles of wide rows, and a board of 64 bits."""
     yield Experiment(
@@ -272,29 +283,3 @@ def _boards() -> Iterator[Experiment]:
         text="64-bit bus at 100 MHz, 50,000 rows.", data="YearPredictionMSD", rows=50_000,
         profile="pynq-z1", model="linreg", epochs=10,
         contestants=(FLOAT, *compensated(4, 8)), plots=("epochs", "time", "speedup"))
-
-
-def pipelines_of(chosen: Sequence[Experiment], *, rtl: bool) -> int:
-    """Different pipelines whose RTL the races need, which is what a first run compiles.
-
-    Parameters
-    ----------
-    chosen : sequence of Experiment
-    rtl : bool
-        True if the RTL runs all pipelines, and not one of each race.
-    """
-    from bitstep.pipeline.losses import LOSSES
-    from bitstep.quantization.encodings import ENCODINGS
-    from bitstep.training.models import MODELS
-    from bitstep_lab.races.board_profiles import profile
-    from bitstep_lab.races.race_data import COLUMNS
-    kinds = set()
-    for experiment in chosen:
-        for one in experiment.contestants if rtl else [sample_of(experiment.contestants)]:
-            if isinstance(one, Pipeline) and one.timed:
-                kinds.add((profile(experiment.profile).bus_width, one.bits,
-                           ENCODINGS[one.encoding].row_format, one.lookahead, one.refetch,
-                           one.levels, one.cycles_per_update,
-                           LOSSES[MODELS[experiment.model].loss].solver,
-                           COLUMNS.get(experiment.data, 0) > 4096))
-    return len(kinds)

@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
 
 
-def parse_config(text: str) -> PipelineConfig:
+def parse_config(text: str, *, woven: bool = False) -> PipelineConfig:
     """Return the configuration that ``field=value,...`` stands for.
 
     Fields that are not given have their defaults. ``lookahead=auto``, the default, is the
@@ -15,6 +15,8 @@ def parse_config(text: str) -> PipelineConfig:
     Parameters
     ----------
     text : str
+    woven : bool
+        True: row format and bits are those of woven rows unless they are given.
 
     Raises
     ------
@@ -23,6 +25,8 @@ def parse_config(text: str) -> PipelineConfig:
     """
     fields = {field.name: field.default for field in dataclasses.fields(PipelineConfig)}
     choices: dict[str, Any] = {"lookahead": "auto"}
+    if woven:
+        choices |= {"row_format": WOVEN, "bits": WOVEN_BITS}
     for item in filter(None, text.split(",")):
         name, _, value = item.partition("=")
         if name not in fields:

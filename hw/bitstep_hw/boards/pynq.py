@@ -17,11 +17,23 @@ BITSTREAMS = Path("bitstreams")
 BUILD_ORDER = (4, 2, 8, 1)
 
 
-def _parse(board: PynqBoard, text: str) -> PipelineConfig:
+def _parse(board: PynqBoard, text: str, woven: bool) -> PipelineConfig:
     """Return the default configuration for some bits, or the one that is written out."""
-    config = board.facts.config(int(text)) if text.isdecimal() else parse_config(text)
+    if woven and text.isdecimal():
+        raise ValueError(f"Bits must not be given with --woven, not {text}: a pipeline for woven "
+                         "rows reads 1 to 16 of them; give fields, such as max_features=1024")
+    config = board.facts.config(int(text)) if text.isdecimal() \
+        else parse_config(text, woven=woven)
     board.check(config)
     return config
+
+
+def _chosen(board: PynqBoard, texts: list[str], woven: bool) -> list[PipelineConfig]:
+    """Return the configurations that are asked for, or the default ones."""
+    if woven and not texts:
+        return [board.facts.woven_config()]
+    defaults = [str(bits) for bits in BUILD_ORDER if bits in board.facts.bus_widths]
+    return [_parse(board, text, woven) for text in texts or defaults]
 
 
 def main(name: str, arguments: list[str] | None = None) -> int:
@@ -31,9 +43,8 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     board = BOARDS[name]
     parser = _parser(board)
     chosen = parser.parse_args(arguments)
-    defaults = [str(bits) for bits in BUILD_ORDER if bits in board.facts.bus_widths]
     try:
-        configs = [_parse(board, text) for text in chosen.configs or defaults]
+        configs = _chosen(board, chosen.configs, chosen.woven)
     except ValueError as error:
         parser.error(str(error))
     if chosen.tcl_only is not None:
@@ -69,6 +80,8 @@ def _parser(board):
         "configs", nargs="*", metavar="CONFIG",
         help="bits of a default pipeline, or field=value,... (default: "
         f"{' '.join(map(str, BUILD_ORDER))})")
+    parser.add_argument("--woven", action="store_true", help="pipelines for woven rows "
+                        "(`bitstep quantize --woven`); without CONFIG the board's default one")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--tcl-only", type=Path, metavar="DIR",
                        help="only write the sources for Vivado, each pipeline's into a folder of "

@@ -15,13 +15,20 @@ from cocotb.triggers import ClockCycles
 
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.registers import Control, Error, LabelFormat, Loss
-from bitstep.pipeline.results import AbortedError, BadConfigurationError, BusError, SaturationError
+from bitstep.pipeline.results import (
+    AbortedError,
+    BadConfigurationError,
+    BusError,
+    SaturationError,
+    beats_read,
+)
 from bitstep_hw.identity import identity
 from bitstep_sim.benches.support import MEMORY_BYTES, SEED, Shell
 from bitstep_sim.testing.changed_device import NAMES, ChangedDevice
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
+from bitstep_sim.testing.woven_jobs import random_woven_job
 
 CONFIG = PipelineConfig(**json.loads(os.environ["CONFIG"]))
 PAGE = 4096
@@ -116,7 +123,7 @@ async def trains(shell, job):
     result = await run(shell, job)
     compare(result, job)
     assert result.epochs_done == len(job.epochs)
-    assert result.counters["beats"] == len(job.epochs) * job.n_rows * job.beats
+    assert result.counters["beats"] == beats_read(job, len(job.epochs))
     assert result.counters["refetched_rows"] == sum(epoch.refetched_rows for epoch in train(job))
 
 
@@ -126,11 +133,27 @@ async def prepare(dut, stall):
     return shell
 
 
+def draw_job(*, n_features, epochs, seed, warm=False, intercept=True, **options):
+    """A random job; with woven rows every epoch has other planes."""
+    if CONFIG.row_format != WOVEN:
+        return random_job(CONFIG, n_features=n_features, epochs=epochs, seed=seed, warm=warm,
+                          intercept=intercept, **options)
+    if options.get("loss", Loss.LEAST_SQUARES) != Loss.LEAST_SQUARES:
+        options.pop("label_format", None)           # labels are signs
+    options.pop("cell_half_levels", None)
+    if not warm:
+        options |= {"model": np.zeros(n_features, np.int32), "intercept": 0}
+    if not intercept:
+        options |= {"intercept_level": 0, "intercept": 0}
+    planes = tuple((seed + 7 * number) % 16 + 1 for number in range(epochs))
+    return random_woven_job(CONFIG, n_features=n_features, seed=seed, planes=planes, **options)
+
+
 def small_job(**options):
     """A few rows of two beats, for what ends early; rows are fetched again if they can be."""
-    return random_job(CONFIG, **{"n_features": CONFIG.lanes + 1, "n_rows": 40, "epochs": 3,
-                                 "seed": SEED, "warm": True, "loss": LOSSES[0],
-                                 "cell_half_levels": int(CONFIG.refetch), **options})
+    return draw_job(**{"n_features": CONFIG.lanes + 1, "n_rows": 40, "epochs": 3, "seed": SEED,
+                       "warm": True, "loss": LOSSES[0], "cell_half_levels": int(CONFIG.refetch),
+                       **options})
 
 
 @cocotb.test
@@ -142,8 +165,8 @@ async def every_epoch_as_golden(dut, stall):
         # With floating-point rows a period must be longer than the look-ahead.
         period = [0, 1, 2, 5][number] + (
             number and CONFIG.lookahead) * (CONFIG.row_format == "float32")
-        await trains(shell, random_job(
-            CONFIG, n_features=n_features, n_rows=23, epochs=2, seed=SEED + number, batch=batch,
+        await trains(shell, draw_job(
+            n_features=n_features, n_rows=23, epochs=2, seed=SEED + number, batch=batch,
             correction_period=period * batch, copies=1 + number % 2, loss=loss,
             proximal_period=[1, 4, 0, 3][number] * batch * CONFIG.proximal,
             warm=number % 2 == 0, intercept=number != 1, label_format=LabelFormat(number % 3)))

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
 from bitstep_sim.benches.fixture import fixture_verilog
 from bitstep_sim.board import verilog as rtl
 
@@ -46,4 +46,7 @@ BENCHES = [
     _top(PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=3, proximal=True)),
     _top(PipelineConfig(bits=4, max_features=40, lookahead=2, solver="logistic",
                         cycles_per_update=6, models=2)),
+    _top(PipelineConfig(bits=4, max_features=40, lookahead=3, cycles_per_update=4, models=3)),
+    _top(PipelineConfig(bits=WOVEN_BITS, row_format=WOVEN, max_features=40, lookahead=2,
+                        cycles_per_update=4, proximal=True)),
 ]

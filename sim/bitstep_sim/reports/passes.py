@@ -19,6 +19,7 @@ from bitstep.pipeline.registers import LabelFormat
 from bitstep.writing import text_table
 from bitstep_lab.races.board_profiles import PROFILES
 
+PASSES = (1, 2, 3, 4, 8)    # models of a pass
 HEAD = ("models", "data", "profile", "bits", "K", "passes", "cycles", "s", "beside one model",
         "beside one pass each")
 
@@ -81,13 +82,13 @@ def cycles_of(jobs: list[TrainingJob], models: int, memory: Memory) -> tuple[int
 
 
 def lines(case: Case, profile: str, config: PipelineConfig) -> list[tuple[str, ...]]:
-    """Lines of the table: one model alone, and the case with 1, 2, 4 and 8 models a pass."""
+    """Lines of the table: one model alone, and the case with some numbers of models a pass."""
     board = PROFILES[profile]
     rate = board.memory_gbps and board.memory_gbps * 1e9 / board.clock_hz
     memory = Memory(board.memory_latency, rate)
     jobs = jobs_of(case, config)
     (_, one), (_, first), found = cycles_of(jobs[:1], 1, memory), cycles_of(jobs, 1, memory), []
-    for models in (1, 2, 4, 8):
+    for models in PASSES:
         passes, cycles = cycles_of(jobs, models, memory)
         found.append((case.name, case.data, profile, str(config.bits), str(models), str(passes),
                       f"{cycles:,}", f"{cycles / board.clock_hz:.4f}", f"{cycles / one:.2f}",

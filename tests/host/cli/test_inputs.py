@@ -90,6 +90,30 @@ def test_quantized_class_names(table, tmp_path, capsys, shuffle):
                                                   "--label-column", "0")
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".parquet"])
+def test_class_names_of_other_files(table, tmp_path, suffix):
+    """The models, codes and predictions of the same rows as text."""
+    path = tmp_path / f"set{suffix}"
+    if suffix == ".npz":
+        np.savez(path, X=ROWS, y=KINDS)
+    else:
+        arrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(
+            {**dict(zip("uvw", ROWS.T, strict=True)), "kind": arrow.array(KINDS.tolist())}), path)
+    found = []
+    for source in (path, table):
+        model, packed, out = (str(tmp_path / name) for name in ("m.npz", "q.npz", "p.txt"))
+        assert train(source, "--epochs", 2, "--train-rows", 70, "--out", model) == 0
+        assert main(["quantize", str(source), "--out", packed, "--train-rows", "70"]) == 0
+        assert main(["predict", model, str(source), "--out", out]) == 0
+        rows, kept = load_quantized(packed), load_model(model)
+        with open(out, encoding="utf-8") as file:
+            found.append((kept.coef.tolist(), kept.classes.tolist(), rows.rows.packed[0].tolist(),
+                          rows.label_values().tolist(), file.read()))
+    assert found[0] == found[1]
+    assert set(found[0][3]) == set(NAMES)
+
+
 def test_label_column_of_every_command(tmp_path, capsys):
     """A name, or a number from the front or the end; other files have the same rows."""
     table = str(write(tmp_path / "set.csv", ";", 1))

@@ -56,7 +56,14 @@ def test_npz(tmp_path, kind, kept):
 @pytest.mark.parametrize(("arrays", "message"), [
     ({"X": np.ones((2, 2))}, "found the arrays X; there must be X"),
     ({"X": np.ones(2), "y": np.ones(2)}, "X must hold numbers in shape (rows, columns), not float"),
-    ({"X": np.ones((2, 2)), "y": np.ones((2, 1))}, "y must hold numbers in shape (rows,), not"),
+    ({"X": np.ones((2, 2)), "y": np.ones((2, 1))}, "y must hold numbers or text in shape (rows,)"),
+    ({"X": np.ones((2, 2)), "y": np.ones(2, complex)}, "y must hold numbers or text in shape"),
+    ({"X": np.ones((2, 2)), "y": np.array(["a", " "])}, "found no label in row 1"),
+    ({"X": np.ones((2, 2)), "y": np.array([b"a", b"\xff"])}, "row 1 (counted from 0) that is no"),
+    ({"X": np.ones((3, 2)), "y": np.array(["3", "no", "4"])}, "found 'no' (row 1) and '3' (row 0"),
+    ({"X": np.ones((2, 2)), "y": np.array(["3", "nan"])}, "labels must be finite, not nan (row 1"),
+    ({"X": np.ones((257, 1)), "y": np.array([f"c{number}" for number in range(257)])},
+     "found more than 256 different labels ('c0', 'c1', 'c2', ...)"),
     ({"X": np.array([["a"]]), "y": np.ones(1)}, "X must hold numbers in shape"),
     ({"X": np.ones((2, 2)), "y": np.ones(3)}, "labels must be float64 of shape (2,), one a row"),
     ({"X": np.ones((0, 2)), "y": np.ones(0)}, "the file has no rows"),
@@ -104,6 +111,76 @@ def test_label_column_of_a_parquet_file(tmp_path):
         dataset = load(tmp_path / "set.parquet", label_column=asked)
         assert dataset.labels.tolist() == [0.5, 1.5]
         assert dataset.feature_names == ("a", "c")
+
+
+NAMES = ["wild", "tame ", "wild", "café", "tame"]
+ORDER = ("café", "tame", "wild")
+
+
+def named_file(path, names, kind="plain"):
+    """A file of 5 rows of two columns whose labels are text; its features."""
+    features = np.arange(10.0).reshape(5, 2)
+    if path.suffix == ".npz":
+        save = np.savez_compressed if kind == "compressed" else np.savez
+        save(path, X=features, y=np.array([name.encode() for name in names])
+             if kind == "bytes" else np.array(names))
+        return features
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    column = arrow.array(names, arrow.large_string() if kind == "large" else arrow.string())
+    table = arrow.table({"a": features[:, 0], "kind": column.dictionary_encode()
+                         if kind == "categories" else column, "b": features[:, 1]})
+    if path.suffix == ".parquet":
+        parquet.write_table(table, path, row_group_size=2)
+    else:
+        with arrow.OSFile(str(path), "wb") as sink, arrow.ipc.new_file(sink, table.schema) as file:
+            file.write_table(table, max_chunksize=2)
+    return features
+
+
+@pytest.mark.parametrize("name, kind", [
+    ("set.npz", "plain"), ("set.npz", "bytes"), ("set.npz", "compressed"),
+    ("set.parquet", "plain"), ("set.parquet", "large"), ("set.parquet", "categories"),
+    ("set.arrow", "plain"), ("set.arrow", "categories")])
+def test_labels_that_are_names(tmp_path, name, kind):
+    """As in a text: numbers of names in alphabetical order, in memory and in pieces."""
+    path = tmp_path / name
+    features = named_file(path, NAMES, kind)
+    column = -1 if path.suffix == ".npz" else "kind"
+    table = open_table(path, label_column=column)
+    for dataset in (load(path, label_column=column), to_dataset(table)):
+        assert (dataset.task, dataset.class_names) == ("classification", ORDER)
+        assert dataset.labels.tolist() == [2, 1, 2, 0, 1]
+        np.testing.assert_array_equal(dataset.features, features)
+    survey = table.survey(np.array([1, 3]))
+    assert survey.labels.tolist() == [2, 1, 2, 0, 1]
+    assert np.concatenate([piece.labels for piece in table.pieces(np.array([1, 3, 4]))]).tolist() \
+        == [1, 0, 1]
+    with pytest.raises(DataError, match=r"labels are names \(café, tame, wild\), not 'regression'"):
+        load(path, task="regression", label_column=column)
+
+
+@pytest.mark.parametrize("name", ["set.npz", "set.parquet"])
+def test_text_of_numbers(tmp_path, name):
+    named_file(tmp_path / name, ["1", "2.5", "1", "-3", "1e1"])
+    dataset = load(tmp_path / name, label_column=-1 if name == "set.npz" else 1)
+    assert (dataset.task, dataset.class_names) == ("regression", None)
+    assert dataset.labels.tolist() == [1, 2.5, 1, -3, 10]
+
+
+def test_text_in_columns(tmp_path):
+    """Names where numbers must be, and names that are missing."""
+    path = tmp_path / "set.parquet"
+    named_file(path, NAMES)
+    with pytest.raises(DataError, match=r"column 'kind' holds string; every column must hold "
+                                        r"numbers, but for the label's"):
+        load(path, label_column="a")
+    named_file(path, ["a", "b", "a", None, "b"])
+    with pytest.raises(DataError, match="found nothing in row 3, column 1"):
+        load(path, label_column="kind")
+    named_file(path, ["a", "b", "a", "7", "b"])
+    with pytest.raises(DataError, match=r"found 'a' \(row 0\) and '7' \(row 3"):
+        load(path, label_column="kind")
 
 
 def test_names_are_no_regression(tmp_path):

@@ -16,6 +16,7 @@ from bitstep.doctor.session import NotDone, Session
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import MAP_VERSION
+from bitstep.pipeline.results import beats_read
 
 CONFIG = PipelineConfig(bits=3, max_features=40)
 
@@ -212,6 +213,7 @@ def test_ctrl_c_stops_the_run_and_closes(monkeypatch):
     PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True),
     PipelineConfig(bits=4, max_features=48, solver="logistic", cycles_per_update=6, proximal=True),
     PipelineConfig(bits=8, max_features=64, corrections=False),
+    PipelineConfig(bits=16, row_format="woven", max_features=64, proximal=True),
 ], ids=lambda config: config.name)
 def test_jobs_use_all_that_a_pipeline_has(config):
     made = list(jobs.training_jobs(config).values())
@@ -219,7 +221,10 @@ def test_jobs_use_all_that_a_pipeline_has(config):
         models, _ = jobs.expected_of(job)
         assert (models[0] != 0).mean() > 0.5
         assert (models[0] != models[-1]).any()
-    assert any(job.model.any() and len(job.rows) == 2 for job in made)
+    woven = config.row_format == "woven"
+    assert any(job.model.any() and len(job.rows) == 2 - woven for job in made)
+    assert all({steps.planes for steps in job.epochs} == ({16, 3, 1} if woven else {0})
+               for job in made)
     assert any(job.batch > 1 for job in made) == config.minibatch
     assert any(job.correction_period for job in made) == config.corrections
     assert any(job.proximal_period for job in made) == config.proximal
@@ -239,8 +244,22 @@ def test_a_row_is_seen_in_its_model(bits):
         assert np.flatnonzero(models != others).tolist() == [3 * 8 // bits]
 
 
-def test_still_job_keeps_the_model():
-    config = PipelineConfig(bits=4, max_features=32)
+def test_first_bytes_of_woven_rows_are_seen_in_their_model():
+    config = PipelineConfig(bits=16, row_format="woven", max_features=32)
+    made = jobs.beat_jobs(config)
+    assert jobs.read_bytes(config) == beats_read(made[0], 1) * config.beat_bytes == 64
+    models, _ = jobs.expected_of(made[0])
+    assert any((jobs.expected_of(job)[0] != models).any() for job in made[1:])
+    for place in (0, 63):
+        wrong = made[0].rows[0].copy()
+        wrong[0, place] ^= 8
+        assert (jobs.expected_of(replace(made[0], rows=(wrong,)))[0] != models).any()
+
+
+@pytest.mark.parametrize("config", [
+    PipelineConfig(bits=4, max_features=32),
+    PipelineConfig(bits=16, row_format="woven", max_features=32)], ids=lambda config: config.name)
+def test_still_job_keeps_the_model(config):
     model = np.array([0, -1, 1 << 30, -1 << 31] * 4, np.int64).astype(np.int32)
     job = jobs.still_job(config, n_features=16, n_rows=3, model=model, epochs=2)
     models, intercepts = jobs.expected_of(job)

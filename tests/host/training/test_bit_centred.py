@@ -260,8 +260,10 @@ def test_other_objectives_are_refused(objective, wrong):
     assert LOSSES[Loss.LEAST_SQUARES].quadratic
 
 
-def test_devices_without_bit_planes_refuse():
+def test_devices_without_bit_planes_refuse(monkeypatch):
+    """As those of other packages may be."""
     from bitstep.devices.uart import UartDevice
+    monkeypatch.setattr(UartDevice, "woven", False)
     config = make(30, 2).rows.config
     with pytest.raises(DeviceError, match="Device 'uart' has no pipeline for woven rows"):
         open_device("uart", config, port="/dev/null")

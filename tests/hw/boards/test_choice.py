@@ -19,6 +19,12 @@ def test_parse_config(text, config):
     assert parse_config(text) == config
 
 
+def test_woven_rows():
+    woven = PipelineConfig(bits=16, row_format="woven", max_features=64, lookahead=1)
+    assert parse_config("max_features=64,lookahead=1", woven=True) == woven
+    assert parse_config("bits=16,row_format=woven,max_features=64,lookahead=1") == woven
+
+
 @pytest.mark.parametrize(("text", "message"), [
     ("lanes=4", "'lanes' is no field of a configuration; fields are: bus_width, bits"),
     ("bits=four", "bits must be an integer, not 'four'"),

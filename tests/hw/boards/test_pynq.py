@@ -42,7 +42,9 @@ from bitstep_sim.board.verilator import find_verilator
 
 SMALL = PipelineConfig(bits=4, max_features=32, lookahead=0)
 REFETCHING = PipelineConfig(bits=2, max_features=32, lookahead=0, refetch=True)
-CONFIGS = {"two ports": SMALL, "three ports": REFETCHING}
+WOVEN = PipelineConfig(bits=16, row_format="woven", max_features=32, lookahead=0)
+MODELS = PipelineConfig(bits=4, max_features=32, lookahead=0, models=2)
+CONFIGS = {"two ports": SMALL, "three ports": REFETCHING, "woven rows": WOVEN}
 
 
 @functools.cache
@@ -58,9 +60,10 @@ def _once(monkeypatch):
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
 def test_default_pipelines(board):
-    for bits, bus_width in board.facts.bus_widths.items():
-        config = board.facts.config(bits)
-        assert (config.bits, config.bus_width, config.cycles_per_update) == (bits, bus_width, 4)
+    configs = {bits: board.facts.config(bits) for bits in board.facts.bus_widths}
+    widths = board.facts.bus_widths | {16: board.facts.woven_bus_width}
+    for bits, config in (configs | {16: board.facts.woven_config()}).items():
+        assert (config.bits, config.bus_width, config.cycles_per_update) == (bits, widths[bits], 4)
         assert all(config.allows_lookahead(config.required_lookahead(beats), beats)
                    for beats in range(1, config.max_beats + 1))
         board.check(config)
@@ -84,8 +87,8 @@ def test_default_pipelines_fit(board):
     """
     pipelines = counted()
     available = [board.facts.resources[name] for name in ("LUT", "FF", "RAMB36", "DSP")]
-    for bits in board.facts.bus_widths:
-        used = pipelines[board.facts.config(bits).name]
+    for config in (*map(board.facts.config, board.facts.bus_widths), board.facts.woven_config()):
+        used = pipelines[config.name]
         assert max(a / b for a, b in zip(used, available, strict=True)) < 0.9
 
 
@@ -106,6 +109,13 @@ def test_profile_is_of_the_board(board, tmp_path):
     clock = "CONFIG.PCW_FPGA0_PERIPHERAL_FREQMHZ" if board.family.name == "zynq" \
         else "CONFIG.PSU__CRL_APB__PL0_REF_CTRL__FREQMHZ"
     assert float(values[clock]) * 1e6 == simulated.clock_hz
+
+
+@pytest.mark.parametrize("config", [WOVEN, MODELS], ids=["woven rows", "two models"])
+def test_same_ports_as_the_others(config):
+    """So what is checked for those holds for these."""
+    assert Top(config).signature == Top(SMALL).signature
+    assert BOARDS["pynq-z2"].ports(config) == BOARDS["pynq-z2"].ports(SMALL)
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -617,6 +627,20 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
     folder = tmp_path / f"pynq-z2-{SMALL.name}"
     assert sorted(path.name for path in folder.iterdir()) == sorted(SOURCES)
     assert "vivado -mode batch -source build.tcl" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("texts, config", [
+    ([], BOARDS["pynq-z2"].facts.woven_config()), (["max_features=32,lookahead=0"], WOVEN)])
+def test_sources_of_woven_rows(tmp_path, monkeypatch, texts, config):
+    monkeypatch.setattr(flow, "to_verilog", lambda config: verilog(WOVEN))
+    assert boards.main(["pynq-z2", "--woven", "--tcl-only", str(tmp_path), *texts]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == [f"pynq-z2-{config.name}"]
+
+
+def test_woven_rows_have_no_bits(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        boards.main(["pynq-z2", "--woven", "4"])
+    assert "Bits must not be given with --woven, not 4" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("text", "message"), [

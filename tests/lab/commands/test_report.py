@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bitstep.cli import main
 from bitstep.cli.options import UsageError
 from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.config import PipelineConfig
@@ -122,6 +123,21 @@ def test_a_width_that_cannot_be_trained_is_told(two_classes, capsys):
     assert re.search(r"^ *8: .*5 bits", capsys.readouterr().out, re.MULTILINE)
 
 
+def test_woven_rows(two_classes, tmp_path, capsys):
+    """The default pipeline of the board, at the planes asked for."""
+    path = tmp_path / "woven.npz"
+    assert main(["quantize", two_classes, "--woven", "--out", str(path)]) == 0
+    assert run(path, "--planes", 4, "--epochs", 1) == 0
+    text = capsys.readouterr().out
+    assert FACTS["pynq-z2"].woven_config().name in text
+    assert "at least 4 (1 slot, an update every 4 cycles)" in text
+    for data in (two_classes, str(tmp_path / "codes.npz")):
+        if data != two_classes:
+            assert main(["quantize", two_classes, "--bits", "4", "--out", data]) == 0
+        with pytest.raises(UsageError, match="--planes needs a file of woven rows"):
+            run(data, "--planes", 4)
+
+
 @pytest.mark.parametrize("options, message", [
     (("--board", "kv260", "--manifest", "x.json"), "leave one out"),
     (("--out", "report.pdf"), r"must be a file name that ends in \.html or \.txt"),
@@ -165,8 +181,8 @@ def test_recorded_resources_are_those_of_the_pages():
 @pytest.mark.parametrize("name", FACTS)
 def test_default_pipelines_have_recorded_resources(name):
     board, facts = board_named(name), FACTS[name]
-    for bits in facts.bus_widths:
-        found = board.resources(facts.config(bits))
+    for config in (*map(facts.config, facts.bus_widths), facts.woven_config()):
+        found = board.resources(config)
         share = largest_share(found)
         assert share is not None
         assert 0 < share[1] < 0.9

@@ -7,7 +7,14 @@ from bitstep_sim.benches import registry, runner
 from bitstep_sim.board.verilator import ToolError
 
 
-@pytest.mark.parametrize("bench", registry.BENCHES, ids=lambda b: f"{b.name}-{b.configuration}")
+def marked(bench):
+    """A bench with its name; two of them take a minute, and `make sim` runs all."""
+    name = f"{bench.name}-{bench.configuration}"
+    slow = "woven" in name or "-m3" in name
+    return pytest.param(bench, marks=pytest.mark.slow if slow else (), id=name)
+
+
+@pytest.mark.parametrize("bench", [*map(marked, registry.BENCHES)])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_bench(bench, seed):
     result = runner.run_bench(bench.verilog(), bench.module, seed=seed,

@@ -15,7 +15,7 @@ from bitstep.devices.uart import UartDevice
 from bitstep.doctor import Verdict, examine, registers, runs, session
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Status
-from bitstep.pipeline.results import DeviceError
+from bitstep.pipeline.results import DeviceError, RunResult
 from bitstep_sim.board.compiled import BASE
 from bitstep_sim.board.device import SimBuffer, SimDevice
 from bitstep_sim.board.uart import UartBoard
@@ -23,6 +23,10 @@ from bitstep_sim.board.uart import UartBoard
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
 DOUBLE = PipelineConfig(bits=4, row_format="two_levels", max_features=80, lookahead=8)
 WIDE = PipelineConfig(bits=4, bus_width=128, max_features=100, corrections=False)
+TWO = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
+                     cycles_per_update=6)
+WOVEN = PipelineConfig(row_format="woven", bits=16, max_features=272, lookahead=4,
+                       cycles_per_update=4, proximal=True)
 MIB = 1 << 20
 NAMES = {offset: name for name, offset in OFFSETS.items()}
 
@@ -39,7 +43,7 @@ def named(report, title):
     return " ".join("\n".join(found).split())
 
 
-@pytest.mark.parametrize("config", [CONFIG, DOUBLE, WIDE, FLOAT, LOGISTIC, REFETCH],
+@pytest.mark.parametrize("config", [CONFIG, DOUBLE, WIDE, FLOAT, LOGISTIC, REFETCH, WOVEN, TWO],
                          ids=lambda config: config.name)
 def test_all_is_well(config):
     device = SimDevice(config, memory_bytes=8 * MIB)
@@ -53,6 +57,22 @@ def test_all_is_well(config):
         assert len(line) <= 100
     with pytest.raises(DeviceError, match="is closed"):
         device.read(0)
+
+
+def test_wrong_model_beside_another(monkeypatch):
+    """The second model of a pass is compared, too."""
+    right = SimDevice.train_models
+
+    def train_models(self, jobs, **options):
+        first, second = right(self, jobs, **options)
+        assert isinstance(second, RunResult)
+        second.models[1, 3] ^= 64
+        return [first, second]
+
+    monkeypatch.setattr(SimDevice, "train_models", train_models)
+    report = diagnose(SimDevice(TWO, memory_bytes=8 * MIB))
+    assert "model 1: after epoch 2 of 3, 1 of 17 model words differ" in named(
+        report, "2 models side by side")
 
 
 def test_every_kind_of_buffer():

@@ -10,8 +10,9 @@ from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_for
 from bitstep.training.train import train_model
 from bitstep_lab.races.board_profiles import profile
-from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn
+from bitstep_lab.races.contestants import FLOAT, Cpu, Pipeline, Race, Sklearn, several_models
 from bitstep_lab.races.experiments import Experiment
+from bitstep_lab.races.joint_passes import pass_sizes
 from bitstep_lab.races.race import Track, run_race
 from bitstep_lab.races.race_data import race_data
 from bitstep_lab.races.report import run_curves
@@ -76,6 +77,44 @@ def test_cycle_model_counts_as_the_rtl():
         check = native["rtl"]["check"]
         assert check["status"] == "ok"
         assert check["cycles"] == pytest.approx(first["cycles"][0], rel=0.1)
+
+
+def race_of_classes(models, rtl=False, rows=200):
+    return run_race(Race(race_data("digits", rows=rows), "ls-svm", PYNQ,
+                         several_models(models, EIGHT), epochs=3, step=0.01, rtl=rtl))["results"][0]
+
+
+def test_classes_that_share_passes(monkeypatch):
+    """The same models in fewer cycles: 10 classes in passes of 4, 3 and 3."""
+    monkeypatch.setattr("bitstep_lab.races.race.check_on_rtl", lambda *_, **__: {"status": "ok"})
+    alone, joint = race_of_classes(1), race_of_classes(4)
+    assert joint["losses"] == alone["losses"]
+    assert joint["name"] == "8 bits compensated, 4 models a pass"
+    assert joint["pipeline"] == alone["pipeline"] + "-m4"
+    assert 0.3 < joint["cycles"][-1] / alone["cycles"][-1] < 0.4
+    assert joint["cycles"] == sorted(joint["cycles"])
+    assert joint["seconds"] == [cycles / 100e6 for cycles in joint["cycles"]]
+    assert alone["bytes_read"] > 2.8 * joint["bytes_read"] > 0
+    assert [pass_sizes(10, models) for models in (1, 4, 5, 8, 10)] == \
+        [[1] * 10, [3, 3, 4], [5, 5], [5, 5], [10]]
+
+
+@pytest.mark.slow
+def test_passes_take_what_the_rtl_takes():
+    native, rtl = race_of_classes(2), race_of_classes(2, rtl=True)
+    assert native["losses"] == rtl["losses"]
+    assert (native["device"], rtl["device"]) == ("cpu", "sim")
+    assert native["cycles"] == pytest.approx(rtl["cycles"], rel=0.03)
+    assert native["cycles"][-1] == pytest.approx(rtl["cycles"][-1], rel=0.005)
+    assert native["bytes_read"] == rtl["bytes_read"]
+
+
+def test_models_a_pass_by_the_command_line(capsys):
+    options = ["bench", "digits", "--rows", "100", "--model", "ls-svm", "--profile", "pynq-z1",
+               "--models", "4", "--epochs", "2", "--step", "0.01", "--cpu"]
+    with pytest.raises(SystemExit, match="2"):
+        main([*options, "--bits", "4", "--refetch"])
+    assert "--models must be 1 with --refetch" in capsys.readouterr().err
 
 
 def test_other_cycles_than_the_rtls_end_a_race(monkeypatch):

@@ -11,10 +11,12 @@ from typing import BinaryIO
 import numpy as np
 
 from bitstep.data.columns.labels import LAST, label_position
+from bitstep.data.columns.names import NamedLabels
 from bitstep.data.dataset import DataError
 from bitstep.data.npz import COMPRESSED, StoredArray, find_arrays, read_array_header
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table, row_ranges
 
+_TEXT = "SU"                # kinds of arrays of text: bytes in UTF-8, and characters
 _GAP_BYTES = 1 << 16        # between rows that are read together; a longer gap is skipped
 
 
@@ -131,6 +133,9 @@ class ArrayTable(Table):
         self.sequential = any(array.offset == COMPRESSED for array in self._arrays.values())
         if self._n_rows == 0:
             raise DataError(f"{path}: the file has no rows; X must have at least one")
+        self._named = self._find_names()
+        if self._named is not None and self._named.names is not None:
+            self.class_names, self.task = self._named.names, task or "classification"
 
     def count_rows(self) -> int:
         """Number of rows."""
@@ -140,8 +145,9 @@ class ArrayTable(Table):
         """Labels of all rows; of a ``.npy`` file, from a pass over its pages."""
         if self._label is None:
             with self._open("y") as labels:
-                found = np.concatenate([labels.read(rows[0], rows[-1] + 1)[:, 0].astype(np.float64)
-                                        for rows in row_ranges(self._n_rows, 1)])
+                found = np.concatenate([
+                    self._numbers(labels.read(rows[0], rows[-1] + 1)[:, 0], rows[0])
+                    for rows in row_ranges(self._n_rows, 1)])
         else:
             found = np.concatenate([piece.labels for piece in self.read()])
         return found
@@ -155,14 +161,32 @@ class ArrayTable(Table):
                 return
             with self._open("y") as labels:
                 for numbers, start, stop in self._runs(chosen):
-                    yield self._piece(numbers, rows.read(start, stop)[numbers - start],
-                                      labels.read(start, stop)[numbers - start, 0])
+                    yield self._piece(
+                        numbers, rows.read(start, stop)[numbers - start],
+                        self._numbers(labels.read(start, stop)[:, 0], start)[numbers - start])
 
     def _piece(self, numbers, rows, labels):
         if self._label is not None:
             labels = rows[:, self._label]
             rows = np.delete(rows, self._label, axis=1)
         return Piece(numbers, np.ascontiguousarray(rows, self._dtype), labels.astype(np.float64))
+
+    def _find_names(self) -> NamedLabels | None:
+        """Labels of text, from a pass over them; None if they are an array of numbers."""
+        if self._label is not None or self._arrays["y"].dtype.kind not in _TEXT:
+            return None
+        found: dict[str | bytes, int] = {}
+        with self._open("y") as labels:
+            for rows in row_ranges(self._n_rows, 1):
+                texts, first = np.unique(labels.read(rows[0], rows[-1] + 1), return_index=True)
+                for text, at in zip(texts.tolist(), first.tolist(), strict=True):
+                    found.setdefault(text, int(rows[0]) + at)
+        return NamedLabels(sorted(found.items(), key=lambda item: item[1]), self._path)
+
+    def _numbers(self, labels: np.ndarray, row: int) -> np.ndarray:
+        """Labels as numbers, the first of which is in a row."""
+        return labels.astype(np.float64) if self._named is None \
+            else self._named.numbers(labels.tolist(), row)
 
     def _runs(self, chosen: np.ndarray | None) -> Iterator[tuple[np.ndarray, int, int]]:
         """Numbers of chosen rows, with first and end of the rows that are read for them."""
@@ -218,14 +242,15 @@ class ArrayTable(Table):
             raise DataError(f"{path}: found the arrays {', '.join(arrays) or 'none'}; there must "
                             "be X (features) and y (labels); save them under these names")
         self._check("X", arrays["X"], 2, "(rows, columns)")
-        self._check("y", arrays["y"], 1, "(rows,)")
+        self._check("y", arrays["y"], 1, "(rows,)", text=True)
         if arrays["X"].shape[0] and arrays["y"].shape != arrays["X"].shape[:1]:
             raise DataError(f"{self.name}: labels must be float64 of shape "
                             f"({arrays['X'].shape[0]},), one a row, not {arrays['y'].dtype} of "
                             f"shape {arrays['y'].shape}")
         return {name: arrays[name] for name in ("X", "y")}
 
-    def _check(self, name, array, dimensions, shape):
-        if array.dtype.kind not in "fiub" or len(array.shape) != dimensions:
-            raise DataError(f"{self._path}: {name} must hold numbers in shape {shape}, not "
-                            f"{array.dtype} of shape {array.shape}")
+    def _check(self, name, array, dimensions, shape, *, text=False):
+        if array.dtype.kind not in "fiub" + _TEXT * text or len(array.shape) != dimensions \
+                or not array.dtype.itemsize:
+            raise DataError(f"{self._path}: {name} must hold numbers {'or text ' * text}in shape "
+                            f"{shape}, not {array.dtype} of shape {array.shape}")

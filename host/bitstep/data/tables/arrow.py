@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.data.columns.labels import LAST, label_position
+from bitstep.data.columns.names import NamedLabels
 from bitstep.data.dataset import DataError
 from bitstep.data.tables.table import PIECE_VALUES, Piece, Table
 
@@ -20,7 +21,8 @@ _MAGIC = b"ARROW1"          # of an IPC file; a stream has none
 class ArrowTable(Table):
     """A Parquet file, or an Arrow IPC file or stream, with the labels in a column.
 
-    Columns must be numbers or truth values, none missing. No more than a record batch, or a piece
+    Columns must be numbers or truth values, none missing; that of the labels may be text, which is
+    read once to find the names of the classes. No more than a record batch, or a piece
     of a row group, is in memory.
 
     Parameters
@@ -54,19 +56,25 @@ class ArrowTable(Table):
         if len(names) < 2:
             raise DataError(f"{path}: found {len(names)} columns; a row must have a label and at "
                             "least one feature")
+        self._label = label_position(label_column, len(names), names, path)
         is_number = (pyarrow.types.is_integer, pyarrow.types.is_floating, pyarrow.types.is_boolean)
-        for name, kind in zip(names, types, strict=True):
-            if not any(rule(kind) for rule in is_number):
+        has_text = self._is_text(types[self._label])
+        for number, (name, kind) in enumerate(zip(names, types, strict=True)):
+            if not any(rule(kind) for rule in is_number) \
+                    and not (has_text and number == self._label):
                 raise DataError(f"{path}: column {name!r} holds {kind}; every column must hold "
-                                "numbers; leave it out or convert it")
+                                "numbers, but for the label's, which may hold text; leave it out "
+                                "or convert it")
         if self._n_rows == 0:
             raise DataError(f"{path}: the file has no rows; it must have at least one")
-        self._label = label_position(label_column, len(names), names, path)
         self.feature_names = names[:self._label] + names[self._label + 1:]
         self.n_features = len(self.feature_names)
         types = [*types[:self._label], *types[self._label + 1:]]
         self._dtype = np.float32 if all(kind == pyarrow.float32() for kind in types) \
             else np.float64
+        self._named = self._find_names() if has_text else None
+        if self._named is not None and self._named.names is not None:
+            self.class_names, self.task = self._named.names, task or "classification"
 
     def count_rows(self) -> int:
         """Number of rows."""
@@ -76,7 +84,7 @@ class ArrowTable(Table):
         """Labels of all rows."""
         with self._errors():
             return np.concatenate([
-                self._numbers(batch.column(0), start, self._label, np.dtype(np.float64))
+                self._labels(batch.column(0), start)
                 for start, batch in self._batches(None, [self._label])])
 
     def read(self, chosen: np.ndarray | None = None) -> Iterator[Piece]:
@@ -88,8 +96,7 @@ class ArrowTable(Table):
                 for at, column in enumerate(others):
                     features[:, at] = self._numbers(batch.column(column), start, column,
                                                     features.dtype)
-                labels = self._numbers(batch.column(self._label), start, self._label,
-                                       np.dtype(np.float64))
+                labels = self._labels(batch.column(self._label), start)
                 piece = Piece(np.arange(start, start + len(labels)), features, labels)
                 piece = piece.select(chosen)
                 if len(piece.rows):
@@ -143,13 +150,51 @@ class ArrowTable(Table):
                         yield start + at, part
                 start += batch.num_rows
 
+    def _is_text(self, kind: Any) -> bool:
+        """True of text, and of a dictionary of texts, as pandas writes a categorical column."""
+        types = self._arrow.types
+        if types.is_dictionary(kind):
+            kind = kind.value_type
+        return types.is_string(kind) or types.is_large_string(kind)
+
+    def _find_names(self) -> NamedLabels:
+        """Labels of text, from a pass over their column."""
+        found: dict[str, int] = {}
+        with self._errors():
+            for start, batch in self._batches(None, [self._label]):
+                column = batch.column(0)
+                self._refuse_missing(column, start, self._label)
+                texts, places = self._texts(column)
+                _, first = np.unique(places, return_index=True)
+                for at in np.sort(first).tolist():
+                    found.setdefault(texts[places[at]], start + at)
+        return NamedLabels(found.items(), self._path)
+
+    def _texts(self, column: Any) -> tuple[list[str], np.ndarray]:
+        """Different texts of a column, and the number of each row's."""
+        if not self._arrow.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        return column.dictionary.to_pylist(), column.indices.to_numpy(zero_copy_only=False)
+
+    def _labels(self, column: Any, start: int) -> np.ndarray:
+        """Labels of a batch as numbers."""
+        if self._named is None:
+            return self._numbers(column, start, self._label, np.dtype(np.float64))
+        self._refuse_missing(column, start, self._label)
+        texts, places = self._texts(column)
+        used, places = np.unique(places, return_inverse=True)
+        return self._named.numbers([texts[number] for number in used], start)[places]
+
     def _numbers(self, column: Any, start: int, number: int, dtype: np.dtype) -> np.ndarray:
+        self._refuse_missing(column, start, number)
+        return column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+
+    def _refuse_missing(self, column: Any, start: int, number: int) -> None:
         if column.null_count:
             row = start + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise DataError(f"{self._path}: found nothing in row {row}, column {number} (counted "
                             "from 0); every value must be a finite number; remove the row or fill "
                             "in a value")
-        return column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

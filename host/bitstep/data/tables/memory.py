@@ -46,4 +46,4 @@ def to_dataset(table: Table) -> Dataset:
             features = np.empty((n_rows, table.n_features), piece.features.dtype)
         features[piece.rows], labels[piece.rows] = piece.features, piece.labels
     return Dataset(table.name, features, labels, table.task or task_of_labels(labels),
-                   table.feature_names)
+                   table.feature_names, table.class_names)

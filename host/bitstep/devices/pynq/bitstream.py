@@ -4,10 +4,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.manifest import Manifest, read_manifest
 from bitstep.pipeline.results import DeviceError
 
+_REMEDY = ("Choose bits and bus_width accordingly",
+           "Choose rows of fixed bits instead of woven ones, or another bus_width")
 DEFAULT_FOLDER = Path("/usr/local/share/bitstep/bitstreams")
 
 
@@ -68,7 +70,7 @@ def _manifest(path):
 
 def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
     """Return the bitstream of a folder that runs the jobs of a configuration; of several the one
-    with the longest rows.
+    with the longest rows, then the one with the most models.
 
     Parameters
     ----------
@@ -90,13 +92,13 @@ def find_bitstream(config: PipelineConfig, folder: Path | None = None) -> Path:
         found = _manifest(manifest).config
         present.append(found.name)
         if found.runs(config):
-            extras = (found.minibatch, found.corrections, found.max_features)
+            extras = (found.minibatch, found.corrections, found.max_features, found.models)
             fitting.append((extras, manifest.with_suffix(".bit")))
     if not fitting:
         flags = "".join(f", {name}" for name in ("proximal", "refetch") if getattr(config, name))
         raise DeviceError(
             f"No bitstream in {folder} is for {config.bits} bits, a {config.bus_width}-bit bus, "
             f"row format {config.row_format!r} and solver {config.solver!r}{flags}; there are: "
-            f"{', '.join(present) or 'none'}. Choose bits and bus_width accordingly, copy "
+            f"{', '.join(present) or 'none'}. {_REMEDY[config.row_format == WOVEN]}, copy "
             "another with `bitstep deploy`, or name one as bitfile")
     return max(fitting, key=lambda entry: entry[0])[1]

@@ -72,6 +72,7 @@ class PynqDevice(RegisterDevice):
     """
 
     name = "pynq"
+    woven = True                # where a bitstream has such a pipeline
 
     @staticmethod
     def problem() -> str:

@@ -32,13 +32,7 @@ FOLDER = Path("build/ecp5")
 BITSTREAMS = Path("bitstreams")
 # What `make bitstream` builds: see docs/boards-ecp5.md for what other choices cost.
 DEFAULT = "bits=4,lookahead=1,max_features=1024"
-
-
-def _option(text: str) -> PipelineConfig:
-    try:
-        return parse_config(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+WOVEN_DEFAULT = "lookahead=1,max_features=1024"
 
 
 def _report(routed: Path) -> dict:
@@ -169,8 +163,10 @@ def main(arguments: list[str] | None = None) -> int:
         description="Bitstreams for a ULX3S-85F, or clock and resources of pipelines alone on its "
         "FPGA (ECP5-85, speed grade 6), by Yosys, nextpnr and ecppack. Takes from 5 minutes to "
         "half an hour a configuration; what was done before is not done again.")
-    parser.add_argument("configs", nargs="*", type=_option, metavar="CONFIG",
-                        help=f"field=value,... (default: {DEFAULT})")
+    parser.add_argument("configs", nargs="*", metavar="CONFIG",
+                        help=f"field=value,... (default: {DEFAULT}, with --woven {WOVEN_DEFAULT})")
+    parser.add_argument("--woven", action="store_true",
+                        help="pipelines for woven rows (`bitstep quantize --woven`)")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--clock-only", action="store_true",
                       help="measure pipelines alone; make no bitstream")
@@ -192,7 +188,12 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     if chosen.clock_mhz is None:
         chosen.clock_mhz = 150.0 if chosen.clock_only else 40.0
-    for config in chosen.configs or [parse_config(DEFAULT)]:
+    try:
+        configs = [parse_config(text, woven=chosen.woven) for text in
+                   chosen.configs or [WOVEN_DEFAULT if chosen.woven else DEFAULT]]
+    except ValueError as error:
+        parser.error(str(error))
+    for config in configs:
         try:
             (_print_measured if chosen.clock_only else _write_built)(config, chosen)
         except (ToolError, ValueError) as error:
