@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -45,11 +45,14 @@ class RegisterAccess(Protocol):
         The pipeline that is on it.
     identity : int
         The value that the IDENTITY registers must read, 128 bits.
+    kept_rows : KeptRows or None
+        Rows that stay in memory from run to run; None: every run has its own.
     """
 
     name: str
     config: PipelineConfig
     identity: int
+    kept_rows: Any = None
 
     @abstractmethod
     def read(self, offset: int) -> int:

@@ -1,12 +1,15 @@
 """Devices behind registers and shared memory, which all run a job in the same way."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
+from bitstep.devices.gradient_run import GradientRun
 from bitstep.devices.joint_runs import runs_of, same_run
+from bitstep.devices.kept_rows import KeptRows
+from bitstep.devices.software import check_gradient
 from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import has_derivatives
@@ -52,10 +55,33 @@ class RegisterDevice(RegisterAccess, Device):
             return run.finish(timeout_s, on_epoch, on_models,
                               on_words if self.shows_models else None)
 
-    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
-        """Refuse: no pipeline sums the gradient of all rows."""
-        del job, derivative_planes
-        raise DeviceError(NO_CENTRED_STEPS.format(self.name, "sums no gradient of all rows"))
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
+                 timeout_s: float = 60.0) -> GradientSum:
+        """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
+        check_identity(self)
+        self._check(job)
+        check_gradient(job, self.config, derivative_planes)
+        if not self.config.sums_gradients or derivative_planes:
+            raise DeviceError(NO_CENTRED_STEPS.format(
+                self.name, "writes no derivatives of rows" if derivative_planes
+                else "sums no gradient of all rows"))
+        with contextlib.ExitStack() as stack:
+            return GradientRun(self, job, stack).gradient(timeout_s)
+
+    @contextlib.contextmanager
+    def keep_rows(self) -> Iterator[None]:
+        """Let rows stay in the device's memory from run to run; see
+        :meth:`bitstep.pipeline.device.Device.keep_rows`.
+        """
+        if self.kept_rows is not None:
+            yield
+            return
+        self.kept_rows = KeptRows()
+        try:
+            yield
+        finally:
+            kept, self.kept_rows = self.kept_rows, None
+            kept.free()
 
     def _check(self, job):
         """Raise DeviceError unless the pipeline can run a job."""
@@ -64,9 +90,6 @@ class RegisterDevice(RegisterAccess, Device):
             raise DeviceError(NO_FEW_BITS.format(self.name))
         if has_derivatives(job):
             raise DeviceError(NO_CENTRED_STEPS.format(self.name, "takes no derivatives as labels"))
-        if job.constants is not None or job.constant_intercept:
-            raise DeviceError(NO_CENTRED_STEPS.format(self.name,
-                                                      "adds no constants to corrections"))
 
     @property
     def models(self) -> int:    # pyright: ignore[reportIncompatibleVariableOverride]

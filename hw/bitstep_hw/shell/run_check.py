@@ -142,6 +142,10 @@ class RunCheck(wiring.Component):
             wrong.append(refetching)
         if config.models > 1:
             wrong += [registers.models == 0, registers.models > config.models]
+        wrong.append(registers.gradient & (
+            (registers.batch < registers.rows) | (registers.epochs != 1)
+            | (registers.correction_period != 0) | (registers.proximal_period != 0)
+            if config.sums_gradients else 1))
         return wrong
 
     def _product(self, m, length):
