@@ -5,7 +5,7 @@ import hashlib
 from pathlib import Path
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import table
+from bitstep.pipeline.registers import MAP_VERSION, table
 
 IDENTITY_BITS = 128
 NO_PART = ("boards/", "command.py")     # builds and prints, makes no part of a pipeline
@@ -32,7 +32,7 @@ def _sources_digest(package: Path) -> bytes:
 
 def identity(config: PipelineConfig, package: Path = PACKAGE) -> int:
     """Return the identity of the hardware for ``config``: 128 bits that change with the
-    configuration, with any of its sources and with the register table.
+    configuration, with any of its sources and with the register table or its version.
 
     Parameters
     ----------
@@ -41,6 +41,6 @@ def identity(config: PipelineConfig, package: Path = PACKAGE) -> int:
     package : Path
         Folder of the sources that it is made from, read once; by default this package.
     """
-    parts = (config.digest(), _sources_digest(package), table().encode())
+    parts = (config.digest(), _sources_digest(package), f"{MAP_VERSION}\n{table()}".encode())
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
     return int.from_bytes(digest[:IDENTITY_BITS // 8], "little")

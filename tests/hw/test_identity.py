@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import MAP_VERSION
 from bitstep_hw.identity import IDENTITY_BITS, NO_PART, PACKAGE, identity, sources
 
 CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=2)
@@ -53,6 +54,12 @@ def test_a_file_that_comes_goes_or_moves_counts(copy):
         moved = package.rename(package.with_name(f"changed-{number}"))
         found.add(identity(CONFIG, moved))
     assert len(found) == 4
+
+
+def test_another_version_of_the_registers_has_another_identity(monkeypatch):
+    before = identity(CONFIG)
+    monkeypatch.setattr("bitstep_hw.identity.MAP_VERSION", MAP_VERSION + 1)
+    assert identity(CONFIG) != before
 
 
 def test_configurations_have_identities_of_their_own():

@@ -23,7 +23,7 @@ from bitstep.pipeline.results import (
     run_error,
 )
 
-ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses; that is microseconds
+ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses: microseconds
 AUX_BYTES = 8               # beat of the bus that carries labels, tables and models
 
 
@@ -248,8 +248,7 @@ class Run:
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
-            **self._joint(shared),
-            **({"GRADIENT": self.is_gradient} if config.sums_gradients else {}),
+            **self._joint(shared), **({"GRADIENT": self.is_gradient} if config.has_constants else {}),
         }.items():
             self.write(name, value)
         for name, value in {
@@ -284,7 +283,7 @@ class Run:
     def _rows(self):
         """The buffer of the rows, which is filled unless the device has kept it."""
         copies, kept = self.job.rows, self.device.kept_rows
-        if kept is not None and kept.holds(copies):
+        if kept and kept.holds(copies):
             return kept.buffer
         rows = self._buffer("rows", sum(copy.nbytes for copy in copies),
                             self.device.config.beat_bytes, kept)
@@ -293,7 +292,7 @@ class Run:
 
     def _buffer(self, name, n_bytes, alignment=AUX_BYTES, kept=None) -> Buffer:
         buffer = self.buffers[name] = self.device.allocate(n_bytes)
-        self.stack.callback(*((buffer.free,) if kept is None else (kept.free_unless_kept, buffer)))
+        self.stack.callback(lambda: kept.free_unless_kept(buffer) if kept else buffer.free())
         if buffer.address % alignment or buffer.array.size < n_bytes:
             raise DeviceError(
                 f"Device '{self.device.name}' gave {buffer.array.size} bytes at address "

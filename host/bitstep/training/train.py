@@ -84,10 +84,11 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         See :func:`bitstep.training.planning.plan`.
     """
     if training.solver == "bit-centred":
-        run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun, device=device,
+        run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun,
                       config=config, objective=objective, timeout_s=timeout_s)
-        return train_centred(run, outputs, config, training, starts=starts_of(outputs, initial),
-                             first_epoch=first_epoch, on_epoch=on_epoch, checkpoint=checkpoint)
+        return train_centred(device, run, outputs, config, training,
+                             starts=starts_of(outputs, initial), first_epoch=first_epoch,
+                             on_epoch=on_epoch, checkpoint=checkpoint)
     if training.planes == "auto" and first_epoch:
         raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
                          "give a list of planes to a training that goes on")
