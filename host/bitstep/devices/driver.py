@@ -248,7 +248,7 @@ class Run:
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
-            **self._joint(shared), **({"GRADIENT": self.is_gradient} if config.has_constants else {}),
+            "GRADIENT": self.is_gradient, **self._joint(shared),
         }.items():
             self.write(name, value)
         for name, value in {

@@ -12,7 +12,6 @@ from bitstep.devices.kept_rows import KeptRows
 from bitstep.devices.software import check_gradient
 from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.results import (
     DeviceError,
     GradientSum,
@@ -88,8 +87,6 @@ class RegisterDevice(RegisterAccess, Device):
         check_job(job, self.config)
         if job.model_bits or job.update_bits:
             raise DeviceError(NO_FEW_BITS.format(self.name))
-        if has_derivatives(job):
-            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "takes no derivatives as labels"))
 
     @property
     def models(self) -> int:    # pyright: ignore[reportIncompatibleVariableOverride]

@@ -5,6 +5,8 @@ from typing import Any
 from amaranth import C
 from amaranth.lib import wiring
 
+from bitstep.pipeline.config import WOVEN
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.model.proximal import Proximal
@@ -109,6 +111,9 @@ class ModelPath:
                          part.label_shift.eq(label_shift)]
         if config.solver == "linear":
             m.d.comb += solver.loss.eq(pipeline.run.loss)
+        if config.row_format == WOVEN:
+            m.d.sync += solver.derivatives.eq((pipeline.run.label_format == LabelFormat.INT32)
+                                              & (pipeline.run.loss != Loss.LEAST_SQUARES))
 
     def connect_engine(self, m, pipeline, slots, steps):
         """Corrections beside the slots that they are for."""
