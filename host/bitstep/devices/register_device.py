@@ -7,11 +7,13 @@ from typing import Any
 from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
 from bitstep.devices.gradient_run import GradientRun
+from bitstep.devices.host_gradient import host_gradient
 from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.devices.kept_rows import KeptRows
 from bitstep.devices.software import check_gradient
 from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import (
     DeviceError,
     GradientSum,
@@ -22,8 +24,9 @@ from bitstep.pipeline.results import (
     check_job,
 )
 
-NO_CENTRED_STEPS = ("The pipeline of device '{}' {}, which solver 'bit-centred' needs; choose "
-                    "device 'cpu' or 'golden', or another solver")
+NO_GRADIENT = ("The pipeline of device '{}' cannot sum the gradient of all rows, which solver "
+               "'bit-centred' needs: it must have corrections and mini-batches; build such a "
+               "pipeline, or choose device 'cpu' or 'golden'")
 
 
 class RegisterDevice(RegisterAccess, Device):
@@ -56,14 +59,18 @@ class RegisterDevice(RegisterAccess, Device):
 
     def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
                  timeout_s: float = 60.0) -> GradientSum:
-        """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
+        """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`.
+
+        No pipeline writes derivatives, or has the finer sigmoid of this pass: the host computes
+        what needs them.
+        """
         check_identity(self)
         self._check(job)
         check_gradient(job, self.config, derivative_planes)
-        if not self.config.sums_gradients or derivative_planes:
-            raise DeviceError(NO_CENTRED_STEPS.format(
-                self.name, "writes no derivatives of rows" if derivative_planes
-                else "sums no gradient of all rows"))
+        if derivative_planes or job.loss == Loss.LOGISTIC:
+            return host_gradient(job, derivative_planes)
+        if not self.config.sums_gradients:
+            raise DeviceError(NO_GRADIENT.format(self.name))
         with contextlib.ExitStack() as stack:
             return GradientRun(self, job, stack).gradient(timeout_s)
 
