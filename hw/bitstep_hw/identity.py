@@ -32,7 +32,7 @@ def _sources_digest(package: Path) -> bytes:
 
 def identity(config: PipelineConfig, package: Path = PACKAGE) -> int:
     """Return the identity of the hardware for ``config``: 128 bits that change with the
-    configuration, with any of its sources and with the register table or its version.
+    configuration, with any of its sources, and with the register table and its version.
 
     Parameters
     ----------
@@ -41,6 +41,7 @@ def identity(config: PipelineConfig, package: Path = PACKAGE) -> int:
     package : Path
         Folder of the sources that it is made from, read once; by default this package.
     """
-    parts = (config.digest(), _sources_digest(package), f"{MAP_VERSION}\n{table()}".encode())
+    registers = f"version {MAP_VERSION}\n{table()}"
+    parts = (config.digest(), _sources_digest(package), registers.encode())
     digest = hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
     return int.from_bytes(digest[:IDENTITY_BITS // 8], "little")

@@ -4,7 +4,6 @@ from pathlib import Path
 import pytest
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import MAP_VERSION
 from bitstep_hw.identity import IDENTITY_BITS, NO_PART, PACKAGE, identity, sources
 
 CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=2)
@@ -56,12 +55,6 @@ def test_a_file_that_comes_goes_or_moves_counts(copy):
     assert len(found) == 4
 
 
-def test_another_version_of_the_registers_has_another_identity(monkeypatch):
-    before = identity(CONFIG)
-    monkeypatch.setattr("bitstep_hw.identity.MAP_VERSION", MAP_VERSION + 1)
-    assert identity(CONFIG) != before
-
-
 def test_configurations_have_identities_of_their_own():
     assert identity(CONFIG) != identity(PipelineConfig(bits=8, max_features=40, lookahead=3))
 
@@ -72,3 +65,9 @@ def test_every_other_file_is_listed():
     assert NO_PART == ("boards/", "command.py")
     assert left_out
     assert sources() == sorted(files - left_out)
+
+
+def test_another_version_of_the_register_map_has_another_identity(monkeypatch):
+    before = identity(CONFIG)
+    monkeypatch.setattr("bitstep_hw.identity.MAP_VERSION", 0)
+    assert identity(CONFIG) != before

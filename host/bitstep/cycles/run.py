@@ -50,10 +50,9 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         With refetching: an entry for each epoch, that of the saturated one included.
     lookahead : int, optional
         Value of the register LOOKAHEAD; None: what the driver writes.
-    others : sequence of TrainingJob
-        Jobs that are trained beside this one, in the same run.
-    gradient : bool
-        The run sums the gradient of all rows at the job's model.
+    others : sequence of TrainingJob, gradient : bool
+        Jobs that are trained beside this one, in the same run; the run sums the gradient of all
+        rows at the job's model.
 
     Returns
     -------
@@ -68,8 +67,7 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         If there are more epochs than the job has, or if rows are fetched again and ``open_rows``
         has no entry for an epoch.
     """
-    shape = Shape.of(job, job.config if config is None else config, lookahead, others,
-                     gradient=gradient)
+    shape = Shape.of(job, config or job.config, lookahead, others, gradient=gradient)
     most = shape.epochs - saturated
     epochs = most if epochs is None else epochs
     if not 0 <= epochs <= most:

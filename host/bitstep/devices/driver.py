@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitstep.devices.base import Buffer, RegisterAccess
+from bitstep.devices.base import Buffer, RegisterAccess, fill
 from bitstep.devices.joint_runs import outcome_of, packed_labels_of, table_of
-from bitstep.devices.kept_rows import fill
 from bitstep.devices.progress import Progress
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import ModelLayout
@@ -60,21 +59,22 @@ class Run:
         as the pipeline's models.
     to_the_end : bool
         False: the first model that leaves its range ends the run.
+    gradient : bool
+        The run sums a gradient (:mod:`bitstep.devices.gradient_run`).
 
     Attributes
     ----------
     buffers : dict of str to Buffer
-        What was allocated, by what it holds.
+        What was allocated.
     layout : ModelLayout
     """
 
-    is_gradient = False
-
     def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack,
-                 others: Sequence[TrainingJob] = (), *, to_the_end: bool = True):
+                 others: Sequence[TrainingJob] = (), *, to_the_end: bool = True,
+                 gradient: bool = False):
         self.device, self.job, self.stack = device, job, stack
         self.jobs, self.to_the_end = [job, *others], to_the_end
-        self.layout = ModelLayout(job.config, job.n_features)
+        self.layout, self.is_gradient = ModelLayout(job.config, job.n_features), gradient
         self.buffers: dict[str, Buffer] = {}
         self._stop_previous()
         self._load()
@@ -147,17 +147,17 @@ class Run:
     @property
     def blocks(self) -> int:
         """Blocks as large as a model that an epoch writes."""
-        return len(self.jobs)
+        return 2 if self.is_gradient else len(self.jobs)
 
     def result(self):
         """Return copies of the first job's models of the finished epochs, and the counters."""
-        return self._results()[0]
+        return self.results()[0]
 
     def outcomes(self):
         """Return the result of every job, or the error with which it ended."""
         flags, written = self.read("SATURATION"), self._written()
         return [outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
-                for number, result in enumerate(self._results())]
+                for number, result in enumerate(self.results())]
 
     def words(self, epoch):
         """Yield number, model words and intercept word of every job after an epoch, but for jobs
@@ -177,7 +177,7 @@ class Run:
         words = self.models.array[:done * count * self.layout.n_bytes].view("<i4")
         return words.reshape(done, count, self.layout.n_words)
 
-    def _results(self):
+    def results(self):
         """Copies of each job's models, and counters: those of the run with the first job."""
         counters, results = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}, []
         for words in self._written().swapaxes(0, 1):
@@ -283,8 +283,8 @@ class Run:
     def _rows(self):
         """The buffer of the rows, which is filled unless the device has kept it."""
         copies, kept = self.job.rows, self.device.kept_rows
-        if kept and kept.holds(copies):
-            return kept.buffer
+        if kept and (held := kept.held(copies)):
+            return held
         rows = self._buffer("rows", sum(copy.nbytes for copy in copies),
                             self.device.config.beat_bytes, kept)
         fill(rows, copies, kept)

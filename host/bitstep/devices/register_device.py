@@ -1,16 +1,16 @@
 """Devices behind registers and shared memory, which all run a job in the same way."""
 
 import contextlib
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from bitstep.devices.base import Buffer, RegisterAccess
+from bitstep.devices.base import Buffer, KeptRows, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
-from bitstep.devices.gradient_run import GradientRun
-from bitstep.devices.host_gradient import host_gradient
+from bitstep.devices.gradient_run import gradient_job, gradient_of
 from bitstep.devices.joint_runs import runs_of, same_run
-from bitstep.devices.kept_rows import KeptRows
 from bitstep.devices.software import check_gradient
+from bitstep.golden.gradient import gradient
 from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Loss
@@ -72,7 +72,7 @@ class RegisterDevice(RegisterAccess, Device):
         if not self.config.sums_gradients:
             raise DeviceError(NO_GRADIENT.format(self.name))
         with contextlib.ExitStack() as stack:
-            return GradientRun(self, job, stack).gradient(timeout_s)
+            return gradient_of(Run(self, gradient_job(job), stack, gradient=True), timeout_s)
 
     @contextlib.contextmanager
     def keep_rows(self) -> Iterator[None]:
@@ -135,6 +135,25 @@ class RegisterDevice(RegisterAccess, Device):
                 break
             before += sum(len(job.epochs) for job in members)
         return outcomes
+
+
+def host_gradient(job: TrainingJob, derivative_planes: int) -> GradientSum:
+    """Sum the updates of all rows as device ``cpu`` does, or without numba as ``golden`` does.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        Its rows are read where the host has them.
+    derivative_planes : int
+        See :meth:`bitstep.pipeline.device.Device.gradient`.
+    """
+    if importlib.util.find_spec("numba") is None:
+        return gradient(job, derivative_planes)
+    from bitstep.devices.cpu.device import CpuDevice
+    with CpuDevice(job.config) as device:
+        found = device.gradient(job, derivative_planes=derivative_planes)
+    found.counters.clear()      # of a pipeline, which did nothing
+    return found
 
 
 class ForwardingDevice(RegisterDevice):

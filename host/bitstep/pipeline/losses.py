@@ -158,6 +158,11 @@ def loss_named(name: str) -> LossFunction:
     return {loss.name: loss for loss in LOSSES.values()}[name]
 
 
+def least_shift(job: Any) -> int:
+    """Least label shift of the labels of a training job, with all planes."""
+    return DERIVATIVE_FRACTION if has_derivatives(job) else LOSSES[job.loss].least_label_shift
+
+
 def check_derivatives(job: Any) -> None:
     """Raise ValueError unless labels that are derivatives at a centre are such as the loss has.
 

@@ -27,8 +27,8 @@ from bitstep.training.trained import TrainedModel, in_feature_units
 
 def train_centred(device: Device, run_of: Callable[..., CentredRun],
                   outputs: Sequence[QuantizedDataset],
-                  config: PipelineConfig, training: Training, *,
-                  starts: Sequence[tuple[np.ndarray, float] | None], first_epoch: int,
+                  config: PipelineConfig, training: Training,
+                  starts: Sequence[tuple[np.ndarray, float] | None], *, first_epoch: int,
                   on_epoch: Callable[[int], None] | None,
                   checkpoint: CheckpointWriter | None = None) -> TrainedModel:
     """Train every output.
@@ -71,8 +71,7 @@ def train_centred(device: Device, run_of: Callable[..., CentredRun],
             run.restore(kept.numbers, kept.arrays)
             counted.forget()
         try:
-            with device.keep_rows():
-                _run(run, number, checkpoint, on_epoch)
+            _run(run, number, checkpoint, on_epoch)
         except KeyboardInterrupt:
             if number + 1 < len(outputs) or not run.found:
                 none = RunResult(np.empty((0, data.n_features), np.int32), np.empty(0, np.int32))

@@ -18,7 +18,7 @@ from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 from bitstep_hw.pipeline.update.update_queue import UpdateQueue
-from bitstep_hw.woven.update_sum import UpdateSum
+from bitstep_hw.pipeline.update.update_sum import UpdateSum
 
 
 def each(targets, sources):

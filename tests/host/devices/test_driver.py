@@ -8,7 +8,7 @@ from fakes import DEVICES, FakeDevice, make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitstep.devices.host_gradient import host_gradient
+from bitstep.devices.register_device import host_gradient
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig

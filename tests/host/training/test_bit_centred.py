@@ -93,7 +93,7 @@ def test_devices_agree():
     np.testing.assert_array_equal(first.scaled_intercepts, second.scaled_intercepts)
     known = {name: value for name, value in first.counters.items() if value is not None}
     assert known == {name: second.counters[name] for name in known}
-    assert len(SOFTWARE) < 2 or second.counters["cycles"] > 0
+    assert len(SOFTWARE) < 2 or second.counters["cycles"]
 
 
 def test_noise_free_labels_and_a_constant_column():

@@ -106,7 +106,6 @@ class CorrectionEngine(wiring.Component):
         m = Module()
         config, groups = self.config, self.groups
         coefficients, constants, constant = self._loaded(m)
-        sums = self.sums if config.sums_gradients else C(0)
         late_slot = delay(m, self.slot, self.answer + 1, name="slot")   # whose words come
 
         # The walk: one group a cycle.
@@ -130,8 +129,16 @@ class CorrectionEngine(wiring.Component):
         done = last if config.has_constants else ends
         m.d.comb += self.done.eq(delay(m, done, self.stages + 1, name="ends"))
 
-        # The store, read by slots and by the walk in turn.
-        lanes = config.correction_lanes
+        self._use_store(m, (coefficients, constants, constant), late_slot,
+                        (walking, beat, group, last))
+        return m
+
+    def _use_store(self, m, loaded, late_slot, walk):
+        """The store, read by slots and by the walk in turn; the walk's results are written."""
+        config, groups, lanes = self.config, self.groups, self.config.correction_lanes
+        coefficients, constants, constant = loaded
+        walking, beat, group, last = walk
+        sums = self.sums if config.sums_gradients else C(0)
         m.submodules.store = store = memory.Memory(
             shape=groups * lanes * MODEL_WIDTH, depth=config.max_beats, init=[],
             attrs=memories.attributes(config, depth=config.max_beats))
@@ -170,7 +177,6 @@ class CorrectionEngine(wiring.Component):
             with m.If(finished_last):
                 m.d.sync += self.intercept.eq(corrections[0])
         m.d.sync += self.saturated.eq(left)
-        return m
 
     def _half(self, m):
         """Half of the last bit that is left after the shift."""

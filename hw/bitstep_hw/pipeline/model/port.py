@@ -1,6 +1,6 @@
 """Port for whole models into and out of the store, two words at a time."""
 
-from amaranth import C, Module, Mux, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -73,8 +73,8 @@ class ModelPort(wiring.Component):
         m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=AUX_WIDTH, depth=8)
         words = self.words
         index, pair, at_intercept = Signal.like(words.index), Signal.like(words.pair), Signal()
-        second = Signal()       # constants after coefficients, or high halves after low ones
-        asked = Signal()
+        # Constants come after coefficients, and high halves after low ones.
+        again, second, asked = Signal(), Signal(), Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
         stopped = delay(m, self.stop, self.config.strobe_delay, name="stopped")
         m.d.comb += [
@@ -94,7 +94,8 @@ class ModelPort(wiring.Component):
                 m.d.sync += [pair.eq(0), index.eq(index + 1)]
                 with m.If(last_index):
                     m.d.sync += [index.eq(0), at_intercept.eq(1)]
-
+        with m.If(again):
+            m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0), second.eq(1)]
         state = stoppable_states(m, self.stop, "Idle")
         with m.FSM():
             with m.State("Idle"):
@@ -112,21 +113,15 @@ class ModelPort(wiring.Component):
                 with m.If(last_index):
                     m.d.comb += self.done.eq(1)
                     m.next = "Idle"
-            def again():
-                m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0), second.eq(1)]
-
             self._load_states(m, state, advance, at_intercept, second, again)
             with state("Unload"):
                 # Room for what is being read already: the memory cannot be held.
-                m.d.comb += [
-                    advance.eq(buffer.level < 7 - latency),
-                    asked.eq(advance),
-                ]
+                m.d.comb += [advance.eq(buffer.level < 7 - latency), asked.eq(advance)]
                 with m.If(advance & at_intercept):
                     m.next = "Last"
                     if self.config.sums_gradients:
                         with m.If(self.sums & ~second):
-                            again()
+                            m.d.comb += again.eq(1)
                             m.next = "Unload"
             with state("Last"):
                 m.d.comb += self.done.eq(1)
@@ -152,14 +147,10 @@ class ModelPort(wiring.Component):
                 self.coefficient.eq(self.i.valid & ~at_intercept),
                 advance.eq(self.i.valid),
             ]
-            more = C(0)
             if self.config.has_constants:
-                more = last & ~second
-                m.d.comb += [self.constants.eq(second), self.constant_intercept.eq(last & second),
-                             self.constants_start.eq(more)]
-            with m.If(more):
-                again()
-            with m.Elif(last):
+                m.d.comb += [again.eq(last & ~second), self.constants_start.eq(again),
+                             self.constants.eq(second), self.constant_intercept.eq(last & second)]
+            with m.If(last & ~again):
                 m.d.comb += self.done.eq(1)
                 m.next = "Idle"
 

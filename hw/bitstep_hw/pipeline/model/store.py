@@ -193,8 +193,7 @@ class ModelStore(wiring.Component):
         return copies
 
     def _updated(self, m, lane, slot_1, old, delta):
-        """A lane's X - c g in the cycle of slot 2, the word that it is, and bits that are 0 if it
-        is in its range.
+        """A lane's X - c g in the cycle of slot 2, its word, and bits that are 0 within its range.
         """
         config = self.config
         product_width = 1 if config.row_format == "float32" else config.level_width - 1

@@ -31,8 +31,7 @@ def solver_ports(config):
     label : In(signed(32))
         Label of the row that enters.
     derivatives : In(1)
-        Of woven rows: labels are derivatives at a centre
-        (:func:`bitstep.pipeline.losses.has_derivatives`); constant during a run.
+        Of woven rows: labels are derivatives at a centre; constant during a run.
     dot : In(signed(dot_width))
         Dot product of the row that entered ``solver_lead`` cycles before.
     dither : In(16)

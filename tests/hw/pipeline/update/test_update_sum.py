@@ -6,14 +6,14 @@ import pytest
 from support import put_all_of, ticks
 
 from bitstep.pipeline.results import UPDATES_LIMIT
-from bitstep_hw.woven.update_sum import UpdateSum
+from bitstep_hw.pipeline.update.update_sum import UpdateSum
 from bitstep_sim.testing.harness import simulate
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 1 << 33])
 def test_sum_of_magnitudes(monkeypatch, limit):
     """The flag comes with the update that reaches the limit, and stays to the next epoch."""
-    monkeypatch.setattr("bitstep_hw.woven.update_sum.UPDATES_LIMIT", limit)
+    monkeypatch.setattr("bitstep_hw.pipeline.update.update_sum.UPDATES_LIMIT", limit)
     rng = random.Random(limit)
     dut = UpdateSum()
 
@@ -44,7 +44,7 @@ def test_sum_of_magnitudes(monkeypatch, limit):
 def test_limit(monkeypatch, last, saturated):
     """Exactly the limit is too much."""
     assert UPDATES_LIMIT == 1 << 47
-    monkeypatch.setattr("bitstep_hw.woven.update_sum.UPDATES_LIMIT", 1 << 33)
+    monkeypatch.setattr("bitstep_hw.pipeline.update.update_sum.UPDATES_LIMIT", 1 << 33)
     dut = UpdateSum()
 
     async def testbench(ctx):
