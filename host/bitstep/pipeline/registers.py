@@ -152,7 +152,7 @@ REGISTERS = tuple([
              "holds once; not looked at by pipelines for one model"),
     Register("END_WITH_FIRST", 0x0E0, "rw", 1, "1: the first model that leaves its range ends the "
              "run; 0: the last one does; not looked at by pipelines for one model"),
-    Register("GRADIENT", 0x0E4, "rw", 1, "1: the run sums the gradient of all rows, in words of 64 "
+    Register("GRADIENT", 0x0EC, "rw", 1, "1: the run sums the gradient of all rows, in words of 64 "
              "bits; for one epoch of woven rows with BATCH at least ROWS, without corrections and "
              "proximal steps"),
 ] + [
