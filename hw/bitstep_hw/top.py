@@ -182,7 +182,8 @@ class Top(wiring.Component):
         """Jobs of the readers and of the writer, and the auxiliary stream."""
         row_feeder = self._connect_row_feeder(m, bank, control)
         m.submodules.aux_feeder = aux_feeder = AuxFeeder(
-            level_tables=self.config.level_tables, streams=self.config.label_streams)
+            level_tables=self.config.level_tables, streams=self.config.label_streams,
+            constants=self.config.has_constants)
         if self.config.models > 1:
             m.d.comb += [aux_feeder.models.eq(bank.models),
                          aux_feeder.shared_labels.eq(bank.shared_labels)]

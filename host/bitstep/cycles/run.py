@@ -24,8 +24,8 @@ _SETTLE = 64        # cycles in which nothing may move before a run is done
 def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
                  config: PipelineConfig | None = None, epochs: int | None = None,
                  saturated: bool = False, open_rows: Sequence[OpenRows] = (),
-                 lookahead: int | None = None,
-                 others: Sequence[TrainingJob] = ()) -> tuple[dict[str, int | None], list[int]]:
+                 lookahead: int | None = None, others: Sequence[TrainingJob] = (),
+                 gradient: bool = False) -> tuple[dict[str, int | None], list[int]]:
     """Count what a pipeline would count in a run of a job (docs/pipeline.md), and when each epoch
     ends.
 
@@ -50,8 +50,9 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         With refetching: an entry for each epoch, that of the saturated one included.
     lookahead : int, optional
         Value of the register LOOKAHEAD; None: what the driver writes.
-    others : sequence of TrainingJob
-        Jobs that are trained beside this one, in the same run.
+    others : sequence of TrainingJob, gradient : bool
+        Jobs that are trained beside this one, in the same run; the run sums the gradient of all
+        rows at the job's model.
 
     Returns
     -------
@@ -66,7 +67,7 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         If there are more epochs than the job has, or if rows are fetched again and ``open_rows``
         has no entry for an epoch.
     """
-    shape = Shape.of(job, job.config if config is None else config, lookahead, others)
+    shape = Shape.of(job, config or job.config, lookahead, others, gradient=gradient)
     most = shape.epochs - saturated
     epochs = most if epochs is None else epochs
     if not 0 <= epochs <= most:
@@ -149,25 +150,26 @@ class RunClock:
         begin = shape.check_factor.bit_length()     # the check takes a cycle a bit
         streams.begin(begin + self.late)
         if shape.warm:
-            end = self._load_models(begin + 1 + self.late)
+            end = self._load_models(begin + 1 + self.late, shape.model_words)
         else:
             end = begin + self.late + shape.beats           # a beat's words a cycle
         self._moved(begin + 1, end + self.late)
         self.time += 1
         if shape.correction_period:
             began = self.time
-            end = self._load_models(began + self.late)
+            end = self._load_models(began + self.late, shape.coefficient_words)
             self._moved(began, end + self.late)
         if shape.table_words:
             self._moved(self.time, streams.load_tables(self.time, shape.table_words))
 
-    def _load_models(self, time):
-        """Read models, or their coefficients, from ``time`` on; return the cycle of the last word.
+    def _load_models(self, time, words):
+        """Read so many words of each model, or of its coefficients, from ``time`` on; return the
+        cycle of the last word.
         """
         shape = self.shape
         for _ in range(shape.models - 1):
-            time = self.streams.words(time, shape.model_words) + shape.next_model
-        return self.streams.words(time, shape.model_words)
+            time = self.streams.words(time, words) + shape.next_model
+        return self.streams.words(time, words)
 
     def epoch(self, events: Iterable[tuple[int, int]] = ()):
         """Read the epoch's entry of the table and let its rows pass."""

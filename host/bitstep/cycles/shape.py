@@ -49,6 +49,8 @@ class Shape:
         Layout of woven rows.
     planes : tuple of int
         Planes that each epoch reads of woven rows; empty for others.
+    gradient : bool
+        The run sums the gradient of all rows.
     """
 
     config: PipelineConfig
@@ -71,12 +73,14 @@ class Shape:
     refetching: bool
     woven: WovenLayout | None = None
     planes: tuple[int, ...] = ()
+    gradient: bool = False
 
     @classmethod
     def of(cls, job: TrainingJob, config: PipelineConfig, lookahead: int | None,
-           others: Sequence[TrainingJob] = ()) -> "Shape":
+           others: Sequence[TrainingJob] = (), *, gradient: bool = False) -> "Shape":
         """Return the shape of a job, or of several in one run, on the pipeline ``config``;
         ``lookahead`` is the value of the register, or None for what the driver writes into it.
+        With ``gradient`` it is the shape of the run that sums the gradient.
         """
         beats = job.beats
         if lookahead is None:
@@ -91,7 +95,8 @@ class Shape:
         return cls(
             config=config, rows=job.n_rows, beats=beats, copies=len(job.rows),
             epochs=len(job.epochs), lookahead=lookahead,
-            correction_period=job.correction_period, proximal_period=job.proximal_period,
+            correction_period=0 if gradient else job.correction_period,
+            proximal_period=0 if gradient else job.proximal_period,
             models=len(jobs), label_words=label_words,
             labels_per_word=max(8 * WORD_BYTES // row_bits, 1),
             words_per_label=max(row_bits // (8 * WORD_BYTES), 1),
@@ -102,12 +107,22 @@ class Shape:
             warm=any(bool(one.model.any() or one.intercept) for one in jobs),
             refetching=job.cell_half_levels > 0,
             woven=WovenLayout(job.n_features) if config.row_format == WOVEN else None,
-            planes=tuple(steps.planes for steps in job.epochs if steps.planes))
+            planes=tuple(steps.planes for steps in job.epochs if steps.planes), gradient=gradient)
 
     @property
     def all_model_words(self) -> int:
         """64-bit words of the models of the run."""
         return self.models * self.model_words
+
+    @property
+    def coefficient_words(self) -> int:
+        """64-bit words of the coefficients of a model, with the constants behind them."""
+        return self.model_words << int(self.config.has_constants)
+
+    @property
+    def written_words(self) -> int:
+        """64-bit words of a model, or of a gradient, that is written."""
+        return self.model_words << int(self.gradient)
 
     @property
     def next_model(self) -> int:
@@ -137,7 +152,8 @@ class Shape:
         config = self.config
         groups = ceil_div(config.model_lanes, config.correction_lanes)
         answer = 1 + config.memory_wait
-        return 10 + config.product_stages + answer + groups * self.beats
+        intercept = int(config.has_constants)       # comes after the words
+        return 10 + config.product_stages + answer + groups * self.beats + intercept
 
     @property
     def proximal_cycles(self) -> int:

@@ -1,7 +1,7 @@
 """Registers and memory of a device, and what it may offer besides."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +34,57 @@ class Buffer(Protocol):
         """Give the memory back; ``array`` must not be used afterwards."""
 
 
+class KeptRows:
+    """Rows of the last run, and the buffer that holds them.
+
+    Attributes
+    ----------
+    buffer : Buffer or None
+        None: there are none.
+    """
+
+    def __init__(self):
+        self.buffer: Buffer | None = None
+        self._copies: Sequence[np.ndarray] = ()
+
+    def held(self, copies: Sequence[np.ndarray]) -> Buffer | None:
+        """The buffer if it holds these arrays, the same objects; a buffer of others is given back.
+        """
+        if self.buffer is not None and len(copies) == len(self._copies) \
+                and all(one is other for one, other in zip(copies, self._copies, strict=True)):
+            return self.buffer
+        self.free()
+        return None
+
+    def keep(self, copies: Sequence[np.ndarray], buffer: Buffer) -> None:
+        """Keep a buffer that holds these arrays."""
+        self._copies, self.buffer = tuple(copies), buffer
+
+    def free_unless_kept(self, buffer: Buffer) -> None:
+        """Give a buffer back, unless it is the one that is kept."""
+        if buffer is not self.buffer:
+            buffer.free()
+
+    def free(self) -> None:
+        """Give the buffer back, if there is one."""
+        buffer, self.buffer, self._copies = self.buffer, None, ()
+        if buffer is not None:
+            buffer.free()
+
+
+def fill(buffer: Buffer, copies: Sequence[np.ndarray], kept: KeptRows | None) -> None:
+    """Copy rows into a buffer, make them visible to the pipeline, and keep them if ``kept`` is
+    given.
+    """
+    start = 0
+    for copy in copies:
+        buffer.array[start:start + copy.nbytes] = copy.reshape(-1)
+        start += copy.nbytes
+    buffer.to_device()
+    if kept is not None:
+        kept.keep(copies, buffer)
+
+
 class RegisterAccess(Protocol):
     """Registers and shared memory of a pipeline (docs/registers.md).
 
@@ -45,11 +96,14 @@ class RegisterAccess(Protocol):
         The pipeline that is on it.
     identity : int
         The value that the IDENTITY registers must read, 128 bits.
+    kept_rows : KeptRows or None
+        Rows that stay in memory from run to run; None: every run has its own.
     """
 
     name: str
     config: PipelineConfig
     identity: int
+    kept_rows: KeptRows | None = None
 
     @abstractmethod
     def read(self, offset: int) -> int:

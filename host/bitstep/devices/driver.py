@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bitstep.devices.base import Buffer, RegisterAccess
+from bitstep.devices.base import Buffer, RegisterAccess, fill
 from bitstep.devices.joint_runs import outcome_of, packed_labels_of, table_of
 from bitstep.devices.progress import Progress
 from bitstep.pipeline.job import TrainingJob
@@ -22,7 +22,7 @@ from bitstep.pipeline.results import (
     run_error,
 )
 
-ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses; that is microseconds
+ABORT_TIMEOUT_S = 5.0       # an abort drains what is outstanding on the buses: microseconds
 AUX_BYTES = 8               # beat of the bus that carries labels, tables and models
 
 
@@ -59,19 +59,22 @@ class Run:
         as the pipeline's models.
     to_the_end : bool
         False: the first model that leaves its range ends the run.
+    gradient : bool
+        The run sums a gradient (:mod:`bitstep.devices.gradient_run`).
 
     Attributes
     ----------
     buffers : dict of str to Buffer
-        What was allocated, by what it holds.
+        What was allocated.
     layout : ModelLayout
     """
 
     def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack,
-                 others: Sequence[TrainingJob] = (), *, to_the_end: bool = True):
+                 others: Sequence[TrainingJob] = (), *, to_the_end: bool = True,
+                 gradient: bool = False):
         self.device, self.job, self.stack = device, job, stack
         self.jobs, self.to_the_end = [job, *others], to_the_end
-        self.layout = ModelLayout(job.config, job.n_features)
+        self.layout, self.is_gradient = ModelLayout(job.config, job.n_features), gradient
         self.buffers: dict[str, Buffer] = {}
         self._stop_previous()
         self._load()
@@ -141,15 +144,20 @@ class Run:
             raise ModelsInterrupted(self.outcomes()) from None
         return self.outcomes()
 
+    @property
+    def blocks(self) -> int:
+        """Blocks as large as a model that an epoch writes."""
+        return 2 if self.is_gradient else len(self.jobs)
+
     def result(self):
         """Return copies of the first job's models of the finished epochs, and the counters."""
-        return self._results()[0]
+        return self.results()[0]
 
     def outcomes(self):
         """Return the result of every job, or the error with which it ended."""
         flags, written = self.read("SATURATION"), self._written()
         return [outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
-                for number, result in enumerate(self._results())]
+                for number, result in enumerate(self.results())]
 
     def words(self, epoch):
         """Yield number, model words and intercept word of every job after an epoch, but for jobs
@@ -164,12 +172,12 @@ class Run:
 
     def _written(self):
         """Words of the finished epochs, of shape (epochs, jobs, words); no copy."""
-        done, count = min(self.read("EPOCHS_DONE"), len(self.job.epochs)), len(self.jobs)
+        done, count = min(self.read("EPOCHS_DONE"), len(self.job.epochs)), self.blocks
         self.models.from_device()
         words = self.models.array[:done * count * self.layout.n_bytes].view("<i4")
         return words.reshape(done, count, self.layout.n_words)
 
-    def _results(self):
+    def results(self):
         """Copies of each job's models, and counters: those of the run with the first job."""
         counters, results = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}, []
         for words in self._written().swapaxes(0, 1):
@@ -200,22 +208,21 @@ class Run:
     def _load(self):
         """Allocate, check and fill every buffer, then write the registers."""
         job, config = self.job, self.device.config
-        rows = self._buffer("rows", sum(copy.nbytes for copy in job.rows), config.beat_bytes)
+        rows = self._rows()
         packed_labels, shared = packed_labels_of(self.jobs, config)
         labels = self._buffer("labels", packed_labels.nbytes)
         epoch_table = self._buffer("epoch table", 16 * len(job.epochs) * len(self.jobs))
-        n_bytes = len(self.jobs) * self.layout.n_bytes      # of an epoch's models
+        n_bytes = self.blocks * self.layout.n_bytes         # of an epoch's models
         self.models = self._buffer("models", len(job.epochs) * n_bytes)
         warm = any(one.model.any() or one.intercept for one in self.jobs)
         first = self._buffer("first model", n_bytes) if warm else None
-        coefficients = self._buffer("coefficients", n_bytes) if job.correction_period else None
+        coefficients = self._buffer("coefficients", n_bytes << int(config.has_constants)) \
+            if job.correction_period else None
         tables = None if job.level_tables is None else self.layout.pack_tables(job.level_tables)
         level_tables = None if tables is None else self._buffer("level tables", tables.size)
         fine_rows = self._buffer("fine rows", job.n_rows * self.layout.fine_bytes) \
             if job.cell_half_levels else None
 
-        for index, copy in enumerate(job.rows):
-            rows.array[index * copy.nbytes:(index + 1) * copy.nbytes] = copy.reshape(-1)
         labels.array[:packed_labels.nbytes] = packed_labels
         table = table_of(self.jobs, config).view(np.uint8)
         epoch_table.array[:table.size] = table
@@ -225,7 +232,7 @@ class Run:
             fine_rows.array[:packed.size] = packed
         if level_tables and tables is not None:
             level_tables.array[:tables.size] = tables
-        for buffer in (rows, labels, epoch_table, first, coefficients, fine_rows, level_tables):
+        for buffer in (labels, epoch_table, first, coefficients, fine_rows, level_tables):
             if buffer:
                 buffer.to_device()
 
@@ -241,7 +248,7 @@ class Run:
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
-            **self._joint(shared),
+            "GRADIENT": self.is_gradient, **self._joint(shared),
         }.items():
             self.write(name, value)
         for name, value in {
@@ -256,22 +263,36 @@ class Run:
             self.write_pair(name, value)
 
     def _fill_models(self, first, coefficients):
-        """First models and coefficients of all jobs, into the buffers that there are."""
+        """First models, coefficients and constants, into the buffers that there are."""
+        size, job = self.layout.n_bytes, self.job
         for place, one in enumerate(self.jobs):
-            words = slice(place * self.layout.n_bytes, (place + 1) * self.layout.n_bytes)
+            words = slice(place * size, (place + 1) * size)
             if first:
                 first.array[words] = self.layout.pack(one.model, one.intercept)
             if coefficients:
                 coefficients.array[words] = self.layout.pack(one.coefficients, 0)
+        if coefficients and self.device.config.has_constants:
+            constants = np.zeros(job.n_features) if job.constants is None else job.constants
+            coefficients.array[size:2 * size] = self.layout.pack(constants, job.constant_intercept)
 
     def _joint(self, shared):
         """Registers of a pipeline for several models."""
         return {"MODELS": len(self.jobs), "SHARED_LABELS": shared,
                 "END_WITH_FIRST": not self.to_the_end} if self.device.config.models > 1 else {}
 
-    def _buffer(self, name, n_bytes, alignment=AUX_BYTES) -> Buffer:
+    def _rows(self):
+        """The buffer of the rows, which is filled unless the device has kept it."""
+        copies, kept = self.job.rows, self.device.kept_rows
+        if kept and (held := kept.held(copies)):
+            return held
+        rows = self._buffer("rows", sum(copy.nbytes for copy in copies),
+                            self.device.config.beat_bytes, kept)
+        fill(rows, copies, kept)
+        return rows
+
+    def _buffer(self, name, n_bytes, alignment=AUX_BYTES, kept=None) -> Buffer:
         buffer = self.buffers[name] = self.device.allocate(n_bytes)
-        self.stack.callback(buffer.free)
+        self.stack.callback(lambda: kept.free_unless_kept(buffer) if kept else buffer.free())
         if buffer.address % alignment or buffer.array.size < n_bytes:
             raise DeviceError(
                 f"Device '{self.device.name}' gave {buffer.array.size} bytes at address "

@@ -1,15 +1,19 @@
 """Devices behind registers and shared memory, which all run a job in the same way."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from bitstep.devices.base import Buffer, RegisterAccess
+from bitstep.devices.base import Buffer, KeptRows, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
+from bitstep.devices.gradient_run import gradient_job, gradient_of
 from bitstep.devices.joint_runs import runs_of, same_run
+from bitstep.devices.software import check_gradient
+from bitstep.golden.gradient import gradient
 from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.losses import has_derivatives
+from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import (
     DeviceError,
     GradientSum,
@@ -20,8 +24,9 @@ from bitstep.pipeline.results import (
     check_job,
 )
 
-NO_CENTRED_STEPS = ("The pipeline of device '{}' {}, which solver 'bit-centred' needs; choose "
-                    "device 'cpu' or 'golden', or another solver")
+NO_GRADIENT = ("The pipeline of device '{}' cannot sum the gradient of all rows, which solver "
+               "'bit-centred' needs: it must have corrections and mini-batches; build such a "
+               "pipeline, or choose device 'cpu' or 'golden'")
 
 
 class RegisterDevice(RegisterAccess, Device):
@@ -52,21 +57,43 @@ class RegisterDevice(RegisterAccess, Device):
             return run.finish(timeout_s, on_epoch, on_models,
                               on_words if self.shows_models else None)
 
-    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
-        """Refuse: no pipeline sums the gradient of all rows."""
-        del job, derivative_planes
-        raise DeviceError(NO_CENTRED_STEPS.format(self.name, "sums no gradient of all rows"))
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
+                 timeout_s: float = 60.0) -> GradientSum:
+        """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`.
+
+        No pipeline writes derivatives, or has the finer sigmoid of this pass: the host computes
+        what needs them.
+        """
+        check_identity(self)
+        self._check(job)
+        check_gradient(job, self.config, derivative_planes)
+        if derivative_planes or job.loss == Loss.LOGISTIC:
+            return host_gradient(job, derivative_planes)
+        if not self.config.sums_gradients:
+            raise DeviceError(NO_GRADIENT.format(self.name))
+        with contextlib.ExitStack() as stack:
+            return gradient_of(Run(self, gradient_job(job), stack, gradient=True), timeout_s)
+
+    @contextlib.contextmanager
+    def keep_rows(self) -> Iterator[None]:
+        """Let rows stay in the device's memory from run to run; see
+        :meth:`bitstep.pipeline.device.Device.keep_rows`.
+        """
+        if self.kept_rows is not None:
+            yield
+            return
+        self.kept_rows = KeptRows()
+        try:
+            yield
+        finally:
+            kept, self.kept_rows = self.kept_rows, None
+            kept.free()
 
     def _check(self, job):
         """Raise DeviceError unless the pipeline can run a job."""
         check_job(job, self.config)
         if job.model_bits or job.update_bits:
             raise DeviceError(NO_FEW_BITS.format(self.name))
-        if has_derivatives(job):
-            raise DeviceError(NO_CENTRED_STEPS.format(self.name, "takes no derivatives as labels"))
-        if job.constants is not None or job.constant_intercept:
-            raise DeviceError(NO_CENTRED_STEPS.format(self.name,
-                                                      "adds no constants to corrections"))
 
     @property
     def models(self) -> int:    # pyright: ignore[reportIncompatibleVariableOverride]
@@ -108,6 +135,25 @@ class RegisterDevice(RegisterAccess, Device):
                 break
             before += sum(len(job.epochs) for job in members)
         return outcomes
+
+
+def host_gradient(job: TrainingJob, derivative_planes: int) -> GradientSum:
+    """Sum the updates of all rows as device ``cpu`` does, or without numba as ``golden`` does.
+
+    Parameters
+    ----------
+    job : TrainingJob
+        Its rows are read where the host has them.
+    derivative_planes : int
+        See :meth:`bitstep.pipeline.device.Device.gradient`.
+    """
+    if importlib.util.find_spec("numba") is None:
+        return gradient(job, derivative_planes)
+    from bitstep.devices.cpu.device import CpuDevice
+    with CpuDevice(job.config) as device:
+        found = device.gradient(job, derivative_planes=derivative_planes)
+    found.counters.clear()      # of a pipeline, which did nothing
+    return found
 
 
 class ForwardingDevice(RegisterDevice):

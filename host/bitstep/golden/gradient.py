@@ -9,8 +9,8 @@ scale of the epoch's mantissa, and the sum over the rows is the gradient::
     gradient <- gradient + c q,   intercept's gradient <- it + c level
 
 Sums have 64 bits: in 32, c would have to be so small for the sum of many rows to fit that its
-rounding would hide the gradient near the optimum. The run saturates if the sum of all |c| times
-the largest level could leave them.
+rounding would hide the gradient near the optimum. The run saturates if the sum of all |c| reaches
+2^47, so that times the largest level of 16 planes it could leave them.
 
 The pass can also write the derivative of each row's loss at the first planes of its code, with
 which the inner passes begin: their dot product is a part of that of all planes.
@@ -36,9 +36,7 @@ from bitstep.pipeline.config import UPDATE_WIDTH
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
-from bitstep.pipeline.results import GradientSum
-
-SUM_WIDTH = 64              # bits of a word of the gradient, signed
+from bitstep.pipeline.results import UPDATES_LIMIT, GradientSum
 
 
 def gradient(job: TrainingJob, derivative_planes: int = 0) -> GradientSum:
@@ -71,7 +69,7 @@ def gradient(job: TrainingJob, derivative_planes: int = 0) -> GradientSum:
                 return failed
     except Saturated:
         return failed
-    if sum(map(abs, updates)) << steps.planes >= 1 << SUM_WIDTH - 1:
+    if sum(map(abs, updates)) >= UPDATES_LIMIT:
         return failed
     derivatives = None
     if derivative_planes:

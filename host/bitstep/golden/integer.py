@@ -82,7 +82,7 @@ class IntegerEpoch:
         if row + self.job.correction_period >= self.job.n_rows:
             return None
         exact = correction(self.model, self.coefficients, self.steps, self.job.constants)
-        if any(not fits(value, MODEL_WIDTH) for value in exact):
+        if any(not fits(value, MODEL_WIDTH) for value in [*exact, self.constant()]):
             raise Saturated(Saturation.CORRECTION)
         return exact.astype(np.int64)
 

@@ -221,6 +221,16 @@ class PipelineConfig:
         return self.intercept_limit.bit_length() if self.row_format == WOVEN else 8
 
     @property
+    def has_constants(self) -> bool:
+        """True if corrections add constants, those of woven rows."""
+        return self.row_format == WOVEN and self.corrections
+
+    @property
+    def sums_gradients(self) -> bool:
+        """True if a run can sum the gradient of all rows, in words of 64 bits."""
+        return self.has_constants and self.minibatch and self.solver == "linear"
+
+    @property
     def has_zero_code(self) -> bool:
         """True if the code 0 decodes to level 0, so that padding needs no mask."""
         return self.level_tables or (self.row_format != WOVEN and self.bits > (

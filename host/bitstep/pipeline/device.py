@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -133,7 +134,8 @@ class Device(Protocol):
         """
         ...
 
-    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
+                 timeout_s: float = 60.0) -> GradientSum:
         """Sum the updates of all rows at the model of a job, without making them.
 
         Parameters
@@ -143,18 +145,26 @@ class Device(Protocol):
         derivative_planes : int
             Planes of the codes at which the derivative of each row's loss is written; 0 for none.
             For a smooth loss whose labels are signs, at most the planes of the epoch.
+        timeout_s : float
+            See :meth:`train`; devices that compute on the host do not look at it.
 
         Raises
         ------
         DeviceError
             If the device has no pipeline for woven rows.
         """
-        del job, derivative_planes
+        del job, derivative_planes, timeout_s
         raise DeviceError(NO_WOVEN_ROWS.format(self.name))
+
+    def keep_rows(self) -> AbstractContextManager[None]:
+        """A context in which rows stay in the device's memory from run to run, as long as jobs have
+        the same arrays of rows, which must not change. Without it every run has its own copy.
+        """
+        return nullcontext()
+
     def shares_pass(self, one: TrainingJob, other: TrainingJob) -> bool:
         """True if one pass over the rows may train the models of two jobs."""
         return share_rows(one, other)
-
 
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,

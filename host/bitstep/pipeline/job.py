@@ -23,7 +23,7 @@ from bitstep.pipeline.config import (
     PipelineConfig,
 )
 from bitstep.pipeline.levels import unpack_labels
-from bitstep.pipeline.losses import DERIVATIVE_FRACTION, LOSSES, has_derivatives
+from bitstep.pipeline.losses import LOSSES, check_derivatives, has_derivatives, least_shift
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import (
     LABEL_BITS,
@@ -269,8 +269,8 @@ class TrainingJob:
         check_proximal(self)
         self._check_fine()
         check_few_bits(self)
-        check_woven(self, DERIVATIVE_FRACTION if has_derivatives(self)
-                    else LOSSES[self.loss].least_label_shift)
+        check_derivatives(self)
+        check_woven(self, least_shift(self))
         check_level_tables(self.level_tables, config, self.n_features)
 
     def _check_loss(self):

@@ -158,6 +158,29 @@ def loss_named(name: str) -> LossFunction:
     return {loss.name: loss for loss in LOSSES.values()}[name]
 
 
+def least_shift(job: Any) -> int:
+    """Least label shift of the labels of a training job, with all planes."""
+    return DERIVATIVE_FRACTION if has_derivatives(job) else LOSSES[job.loss].least_label_shift
+
+
+def check_derivatives(job: Any) -> None:
+    """Raise ValueError unless labels that are derivatives at a centre are such as the loss has.
+
+    Parameters
+    ----------
+    job : bitstep.pipeline.job.TrainingJob
+    """
+    if not has_derivatives(job):
+        return
+    labels = job.stored_labels(0, job.n_rows)
+    sizes = np.where(labels & 1, -1, 1) * (labels >> 1)     # downhill for y = +1, uphill for -1
+    limit = 1 << DERIVATIVE_FRACTION if LOSSES[job.loss].bounded else 1 << (
+        job.config.dot_width - 1 + DERIVATIVE_FRACTION - job.label_shift)
+    if sizes.min() < 0 or sizes.max() > limit:
+        raise ValueError(f"Derivatives of the loss {job.loss.name} must have the sign of -y and at "
+                         f"most the size {limit}, not sizes from {sizes.min()} to {sizes.max()}")
+
+
 def has_derivatives(job: Any) -> bool:
     """True if the labels of a training job are derivatives of its loss at a centre.
 

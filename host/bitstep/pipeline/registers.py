@@ -129,7 +129,8 @@ REGISTERS = tuple([
     *_pair("LABELS_ADDRESS", 0x080, "rw", "Address of the labels, aligned to 8 bytes"),
     *_pair("EPOCH_TABLE_ADDRESS", 0x088, "rw", "Address of the epoch table, aligned to 8 bytes"),
     *_pair("MODEL_IN_ADDRESS", 0x090, "rw", "Address of the first model, aligned to 8 bytes"),
-    *_pair("COEFFICIENTS_ADDRESS", 0x098, "rw", "Address of the coefficients, aligned to 8 bytes"),
+    *_pair("COEFFICIENTS_ADDRESS", 0x098, "rw", "Address of the coefficients, of woven rows with "
+           "the constants behind them, aligned to 8 bytes"),
     *_pair("MODEL_OUT_ADDRESS", 0x0A0, "rw", "Address of epoch 0's model, aligned to 8 bytes"),
     *_pair("MODEL_OUT_STRIDE", 0x0A8, "rw", "Bytes from an epoch's model to the next"),
     Register("LOSS", 0x0B0, "rw", 2, "What is minimised"),
@@ -151,6 +152,9 @@ REGISTERS = tuple([
              "holds once; not looked at by pipelines for one model"),
     Register("END_WITH_FIRST", 0x0E0, "rw", 1, "1: the first model that leaves its range ends the "
              "run; 0: the last one does; not looked at by pipelines for one model"),
+    Register("GRADIENT", 0x0EC, "rw", 1, "1: the run sums the gradient of all rows, in words of 64 "
+             "bits; for one epoch of woven rows with BATCH at least ROWS, without corrections and "
+             "proximal steps"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

@@ -12,6 +12,9 @@ from bitstep.pipeline.registers import COUNTERS, Error, Saturation
 from bitstep.pipeline.woven import WovenLayout
 
 COUNTER_NAMES = tuple(name.lower() for name, _ in COUNTERS)
+# Of the sum of the magnitudes of updates of a gradient's pass: times the largest level it fits 64
+# bits.
+UPDATES_LIMIT = 1 << 47
 
 
 class DeviceError(RuntimeError):
@@ -58,16 +61,20 @@ class GradientSum:
     intercept : int
         Sum of c times the intercept's level.
     saturation : Saturation
-        Not 0 if an update, or a derivative, left its range; all else is then meaningless.
+        Not 0 if an update, the sum of the magnitudes of all updates, or a derivative left its
+        range; all else is then meaningless.
     derivatives : ndarray of uint8 or None
         Packed labels of format INT32 for inner passes at the planes that were asked for: the
         derivative of every row's loss (:func:`bitstep.pipeline.losses.has_derivatives`).
+    counters : dict of str to int or None
+        See :class:`RunResult`.
     """
 
     words: np.ndarray
     intercept: int
     saturation: Saturation = Saturation(0)  # noqa: RUF009 (an immutable flag)
     derivatives: np.ndarray | None = None
+    counters: dict[str, int | None] = field(default_factory=dict)
 
 
 class RunError(DeviceError):

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import (
-    COUNTER_NAMES,
     RunError,
     RunResult,
     SaturationError,
@@ -18,23 +18,26 @@ from bitstep.training.centred_passes import BitCentred
 from bitstep.training.centred_run import CentredRun, OuterStep
 from bitstep.training.checkpoint import CentredState
 from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.counted_device import CountedDevice
 from bitstep.training.objective import Training
 from bitstep.training.planes import check_planes
 from bitstep.training.ranges import largest_stored
 from bitstep.training.trained import TrainedModel, in_feature_units
 
 
-def train_centred(run_of: Callable[..., CentredRun], outputs: Sequence[QuantizedDataset],
-                  config: PipelineConfig, training: Training, *,
-                  starts: Sequence[tuple[np.ndarray, float] | None], first_epoch: int,
+def train_centred(device: Device, run_of: Callable[..., CentredRun],
+                  outputs: Sequence[QuantizedDataset],
+                  config: PipelineConfig, training: Training,
+                  starts: Sequence[tuple[np.ndarray, float] | None], *, first_epoch: int,
                   on_epoch: Callable[[int], None] | None,
                   checkpoint: CheckpointWriter | None = None) -> TrainedModel:
     """Train every output.
 
     Parameters
     ----------
+    device : Device
     run_of : callable
-        From ``data``, ``choice`` and ``start`` to the run of an output:
+        From ``device``, ``data``, ``choice`` and ``start`` to the run of an output:
         :class:`bitstep.training.bit_centred.BitCentredRun` of least squares,
         :class:`bitstep.training.bit_centred_smooth.SmoothRun` of other losses.
     outputs, config, training, first_epoch, on_epoch, checkpoint
@@ -59,9 +62,14 @@ def train_centred(run_of: Callable[..., CentredRun], outputs: Sequence[Quantized
                         fit_intercept=training.fit_intercept)
     found: list[list[OuterStep]] = []
     interrupted = False
+    counted = CountedDevice(device)
     for number, (data, start) in enumerate(zip(outputs, starts, strict=True)):
-        run = run_of(data=data, choice=choice, start=start)
+        run = run_of(device=counted, data=data, choice=choice, start=start)
         found.append(run.found)
+        kept = None if checkpoint is None else checkpoint.centred(number)
+        if kept is not None:
+            run.restore(kept.numbers, kept.arrays)
+            counted.forget()
         try:
             _run(run, number, checkpoint, on_epoch)
         except KeyboardInterrupt:
@@ -76,15 +84,12 @@ def train_centred(run_of: Callable[..., CentredRun], outputs: Sequence[Quantized
         except RunError as error:
             error.args = (f"{error.args[0]} (in outer step {len(run.found) + 1})",)
             raise
-    return _collect(outputs, found, training, interrupted, config)
+    return _collect(outputs, found, training, interrupted, config, counted.counters)
 
 
 def _run(run: CentredRun, number: int, checkpoint: CheckpointWriter | None,
          on_epoch: Callable[[int], None] | None) -> None:
     """Train an output, and keep its state in the checkpoint."""
-    kept = None if checkpoint is None else checkpoint.centred(number)
-    if kept is not None:
-        run.restore(kept.numbers, kept.arrays)
     epochs = len(run.choice.planes)
     for _ in run.steps():
         if checkpoint is not None:
@@ -95,7 +100,7 @@ def _run(run: CentredRun, number: int, checkpoint: CheckpointWriter | None,
             on_epoch(number * epochs + len(run.found))
 
 
-def _collect(outputs, found, training, interrupted, config) -> TrainedModel:
+def _collect(outputs, found, training, interrupted, config, counters) -> TrainedModel:
     """The model of all outputs; one that stopped early keeps its last state."""
     epochs = len(found[-1]) if interrupted else max(map(len, found))
     # One that has stopped reads nothing more.
@@ -109,7 +114,7 @@ def _collect(outputs, found, training, interrupted, config) -> TrainedModel:
     return in_feature_units(
         outputs[0].scaler, weights, intercepts + [data.label_offset for data in outputs],
         steps=np.full(epochs, training.steps[0]),
-        counters=dict.fromkeys(COUNTER_NAMES) | {
+        counters=counters | {
             "beats": int(read[-1].sum()) // config.beat_bytes, "saturations": 0,
             "refetched_rows": 0},
         still=np.zeros(epochs, bool), step_error=0.0, interrupted=interrupted,

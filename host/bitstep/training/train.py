@@ -78,16 +78,16 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     ------
     TrainingInterrupted
         On Ctrl-C before every output has finished an epoch, with the result of the one in training.
-    DeviceError
-        See :meth:`bitstep.pipeline.device.Device.train`; a saturation names one of several outputs.
-    ValueError
-        See :func:`bitstep.training.planning.plan`.
+    DeviceError, ValueError
+        See :meth:`bitstep.pipeline.device.Device.train` and ``plan``; a saturation names an output.
     """
     if training.solver == "bit-centred":
-        run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun, device=device,
-                      config=config, objective=objective, timeout_s=timeout_s)
-        return train_centred(run, outputs, config, training, starts=starts_of(outputs, initial),
-                             first_epoch=first_epoch, on_epoch=on_epoch, checkpoint=checkpoint)
+        run = partial(BitCentredRun if objective.rule.quadratic else SmoothRun, config=config,
+                      objective=objective, timeout_s=timeout_s)
+        with device.keep_rows():
+            return train_centred(device, run, outputs, config, training,
+                                 starts_of(outputs, initial), first_epoch=first_epoch,
+                                 on_epoch=on_epoch, checkpoint=checkpoint)
     if training.planes == "auto" and first_epoch:
         raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
                          "give a list of planes to a training that goes on")

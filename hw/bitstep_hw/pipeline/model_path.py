@@ -5,6 +5,8 @@ from typing import Any
 from amaranth import C
 from amaranth.lib import wiring
 
+from bitstep.pipeline.config import WOVEN
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.model.proximal import Proximal
@@ -16,6 +18,7 @@ from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 from bitstep_hw.pipeline.update.update_queue import UpdateQueue
+from bitstep_hw.pipeline.update.update_sum import UpdateSum
 
 
 def each(targets, sources):
@@ -48,6 +51,7 @@ class ModelPath:
         self.derivative_step = DerivativeStep()
         self.engine: Any = CorrectionEngine(config=config) if config.corrections else None
         self.proximal: Any = Proximal(config=config) if config.proximal else None
+        self.update_sum: Any = UpdateSum() if config.sums_gradients else None
 
     def place(self, m, names):
         """Make parts submodules, in the order of ``names``; those of further models are numbered.
@@ -107,6 +111,9 @@ class ModelPath:
                          part.label_shift.eq(label_shift)]
         if config.solver == "linear":
             m.d.comb += solver.loss.eq(pipeline.run.loss)
+        if config.row_format == WOVEN:
+            m.d.sync += solver.derivatives.eq((pipeline.run.label_format == LabelFormat.INT32)
+                                              & (pipeline.run.loss != Loss.LEAST_SQUARES))
 
     def connect_engine(self, m, pipeline, slots, steps):
         """Corrections beside the slots that they are for."""
@@ -126,6 +133,26 @@ class ModelPath:
             engine.shift.eq(steps.correction_shift),
             self.store.correction.eq(engine.correction),
         ]
+        if self.config.has_constants:
+            m.d.comb += [
+                engine.load_start.eq(port.load_coefficients | delay(
+                    m, port.constants_start, late, name="constants_start")),
+                engine.load_constants.eq(delay(m, port.constants, late, name="constants")),
+                engine.load_intercept.eq(delay(m, port.constant_intercept, late,
+                                               name="constant_intercept")),
+                self.store.intercept_correction.eq(engine.intercept),
+            ]
+
+    def connect_sums(self, m, pipeline):
+        """What makes an epoch sum a gradient."""
+        sums, port = pipeline.run.gradient, pipeline.port
+        m.d.comb += [
+            self.engine.sums.eq(sums), self.engine.index.eq(port.words.index),
+            self.store.sums.eq(sums), self.store.high.eq(port.high), port.sums.eq(sums),
+            self.update_sum.clear.eq(pipeline.start),
+            self.update_sum.valid.eq(self.solver.o_valid & sums),
+            self.update_sum.i.eq(self.solver.o),
+        ]
 
     def take_proximal_steps(self, m, pipeline, steps):
         """Proximal steps, when the sequencer has let every update reach its words."""
@@ -142,7 +169,10 @@ class ModelPath:
         :class:`bitstep.pipeline.registers.Saturation`.
         """
         correction = self.engine.saturated if self.config.corrections else C(0)
-        return [self.solver.saturated, self.store.saturated | rewritten, correction]
+        update = self.solver.saturated
+        if self.config.sums_gradients:
+            update |= self.update_sum.saturated
+        return [update, self.store.saturated | rewritten, correction]
 
 
 def connect_selected(m, paths, port):

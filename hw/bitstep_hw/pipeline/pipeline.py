@@ -110,6 +110,9 @@ class Pipeline(wiring.Component):
         self._connect_solvers(m, dotted)
         if self.config.corrections:
             self._connect_engines(m, slots)
+        if self.config.sums_gradients:
+            first.place(m, ["update_sum"])
+            first.connect_sums(m, self)
         if self.config.proximal:
             self._take_proximal_steps(m)
         rewritten = self._refetch(m, dotted) if self.config.refetch else C(0)

@@ -81,6 +81,8 @@ class AuxFeeder(wiring.Component):
         True if there are tables of levels.
     streams : int
         Labels of a row, of several models, a power of two.
+    constants : bool
+        True if constants, as long as the coefficients, follow them.
 
     Members
     -------
@@ -108,8 +110,8 @@ class AuxFeeder(wiring.Component):
         Blocks.
     """
 
-    def __init__(self, *, level_tables=False, streams=1):
-        self.level_tables, self.streams = level_tables, streams
+    def __init__(self, *, level_tables=False, streams=1, constants=False):
+        self.level_tables, self.streams, self.constants = level_tables, streams, constants
         super().__init__({
             "start": In(1), "stop": In(1),
             "epochs": In(32), "rows": In(32), "label_format": In(2),
@@ -154,7 +156,7 @@ class AuxFeeder(wiring.Component):
             with state("Coefficients"):
                 m.d.comb += [self.o.valid.eq(self.load_coefficients & ~self.stop),
                              job.address.eq(self.coefficients_address),
-                             job.beats.eq(self.model_beats)]
+                             job.beats.eq(self.model_beats << int(self.constants))]
                 with m.If(taken | ~self.load_coefficients):
                     m.next = "Level-Tables" if self.level_tables else "Table"
             if self.level_tables:

@@ -1,7 +1,7 @@
 """Check of a run's registers against the pipeline that is there, and sizes that follow from them.
 """
 
-from amaranth import Cat, Module, Mux, Signal
+from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -132,7 +132,8 @@ class RunCheck(wiring.Component):
         logistic, refetching = registers.loss == Loss.LOGISTIC, registers.cell_half_levels != 0
         wrong += [
             ~logistic if config.solver == "logistic" else logistic,
-            (registers.loss != Loss.LEAST_SQUARES) & (registers.label_format != LabelFormat.SIGN),
+            (registers.loss != Loss.LEAST_SQUARES) & (registers.label_format != LabelFormat.SIGN)
+            & ~self._takes_derivatives(),
             refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
             registers.cell_half_levels > MAX_CELL_HALF_LEVELS,
         ]
@@ -142,7 +143,19 @@ class RunCheck(wiring.Component):
             wrong.append(refetching)
         if config.models > 1:
             wrong += [registers.models == 0, registers.models > config.models]
+        wrong.append(registers.gradient & (
+            (registers.batch < registers.rows) | (registers.epochs != 1)
+            | (registers.correction_period != 0) | (registers.proximal_period != 0)
+            if config.sums_gradients else 1))
         return wrong
+
+    def _takes_derivatives(self):
+        """1 if labels may be derivatives of the run's loss."""
+        registers = self.registers
+        if self.config.row_format != WOVEN:
+            return C(0)
+        return (registers.label_format == LabelFormat.INT32) & (
+            (registers.loss == Loss.SQUARED_HINGE) | (registers.loss == Loss.LOGISTIC))
 
     def _product(self, m, length):
         """Multiply rows by the length of one, a bit a cycle; returns the product."""

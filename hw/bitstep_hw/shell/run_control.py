@@ -115,7 +115,7 @@ class RunControl(wiring.Component):
             self.i.ready.eq((to_labels & self.o_labels.ready) | (to_model & self.o_model.ready)
                             | table_ready | take_entry),
             self.job.payload.address.eq(address),
-            self.job.payload.beats.eq(self.model_beats),
+            self.job.payload.beats.eq(self.model_beats << self.run.gradient),   # of two halves
         ]
         labels_left, sent = Signal(32), Signal()    # of this epoch
         expected = Signal()         # labels_left is not 0

@@ -13,13 +13,14 @@ from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.shapes import label_bytes
-from bitstep.pipeline.woven import WovenLayout
+from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep_sim.reports.markdown import print_header, print_row
 
 FEATURES = (24, 64, 256, 1000, 4096)
 
 
-def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: int) -> int:
+def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: int,
+                 gradient: bool = False) -> int:
     """Cycles of an epoch, with the entry of the table and the model, of rows without corrections.
 
     Parameters
@@ -28,6 +29,8 @@ def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: i
     n_features, n_rows : int
     planes : int
         Planes of woven rows, 0 for others.
+    gradient : bool
+        True: of a run that sums the gradient of all rows, from its start to its end.
     """
     layout = WovenLayout(n_features)
     shape = (layout.blocks(n_rows), layout.block_bytes) if planes \
@@ -37,18 +40,23 @@ def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: i
         labels=np.zeros(label_bytes(n_rows, LabelFormat.INT16), np.uint8),
         label_format=LabelFormat.INT16, label_shift=20, intercept_level=0, batch=1,
         correction_period=0, coefficients=np.zeros(n_features, np.int32),
-        epochs=(EpochSteps(1, 1, planes=planes),) * 2, model=np.zeros(n_features, np.int32),
-        woven_rows=n_rows if planes else 0)
-    _, ends = count_epochs(job)
+        epochs=(EpochSteps(1, 1, planes=planes),) * (1 if gradient else 2),
+        model=np.zeros(n_features, np.int32), woven_rows=n_rows if planes else 0)
+    counters, ends = count_epochs(job, gradient=gradient)
+    if gradient:
+        assert counters["cycles"] is not None
+        return counters["cycles"]
     return ends[1] - ends[0]
 
 
-def row_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: int) -> list[float]:
+def row_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: int,
+               gradient: bool = False) -> list[float]:
     """Cycles of a row in the middle of an epoch, and those of a whole epoch by its rows."""
     rows = WovenLayout(n_features).block_rows
-    some, more = (epoch_cycles(config, n_features, blocks * rows, planes) for blocks in (40, 80))
+    some, more = (epoch_cycles(config, n_features, blocks * rows, planes, gradient)
+                  for blocks in (40, 80))
     return [(more - some) / (40 * rows),
-            epoch_cycles(config, n_features, n_rows, planes) / n_rows]
+            epoch_cycles(config, n_features, n_rows, planes, gradient) / n_rows]
 
 
 def main() -> int:
@@ -72,6 +80,10 @@ def main() -> int:
                 fixed = f"{row_cycles(config, n_features, arguments.rows, 0)[0]:.2f}"
             print_row(n_features, planes, f"{beats:.2f}", woven.beats(n_features), f"{row:.2f}",
                       f"{whole:.2f}", fixed)
+        row, whole = row_cycles(woven, n_features, arguments.rows, PLANES, gradient=True)
+        beats = WovenLayout(n_features).row_bits * PLANES / width
+        print_row(n_features, "gradient", f"{beats:.2f}",
+                  woven.beats(n_features), f"{row:.2f}", f"{whole:.2f}", "-")
     return 0
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from bitstep.golden.dither import epoch_key
 from bitstep.pipeline.config import COEFFICIENT_WIDTH, MAX_SHIFT, SHIFT_UNIT, PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION, LOSSES
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import weave
@@ -33,15 +34,18 @@ def random_woven_job(config: PipelineConfig, *, n_features: int, n_rows: int, se
         Copies of the rows.
     **options
         Fields of the job: ``batch``, ``correction_period``, ``loss``, ``label_format``,
-        ``proximal_period``, ``intercept_level`` and others.
+        ``proximal_period``, ``intercept_level`` and others. With ``label_format`` INT32 and a loss
+        of signs labels are derivatives at a centre.
     """
     rng = np.random.default_rng(seed)
     loss, batch = options.get("loss", Loss.LEAST_SQUARES), options.get("batch", 1)
-    kind = LabelFormat.SIGN if loss != Loss.LEAST_SQUARES \
-        else options.pop("label_format", LabelFormat.INT16)
+    kind = options.pop("label_format", LabelFormat.INT16 if loss == Loss.LEAST_SQUARES
+                       else LabelFormat.SIGN)
     magnitude, shift = _LABELS[kind]
     labels = rng.choice([-1, 1], n_rows) if kind == LabelFormat.SIGN \
         else rng.integers(-magnitude, magnitude + 1, n_rows)
+    if loss != Loss.LEAST_SQUARES and kind == LabelFormat.INT32:
+        shift, labels = _LABELS[LabelFormat.SIGN][1], _derivatives(rng, n_rows, loss)
     limit, proximal = 1 << COEFFICIENT_WIDTH - 1, options.get("proximal_period", 0)
     entries = []
     for number, one in enumerate(planes):
@@ -61,3 +65,11 @@ def random_woven_job(config: PipelineConfig, *, n_features: int, n_rows: int, se
         labels=pack_labels(labels, kind), label_format=kind, label_shift=shift,
         coefficients=rng.integers(-limit, limit, n_features).astype(np.int32),
         epochs=tuple(entries), **choices)
+
+
+def _derivatives(rng, n_rows, loss):
+    """Labels that hold y and the derivative of a loss at a centre; a third of these are 0."""
+    positive = rng.integers(0, 2, n_rows)
+    largest = 1 << DERIVATIVE_FRACTION + (0 if LOSSES[loss].bounded else 2)
+    sizes = rng.integers(0, largest + 1, n_rows) * (rng.random(n_rows) < 0.7)
+    return 2 * np.where(positive, -sizes, sizes) + positive

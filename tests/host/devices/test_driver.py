@@ -8,6 +8,8 @@ from fakes import DEVICES, FakeDevice, make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bitstep.devices.register_device import host_gradient
+from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
@@ -31,6 +33,7 @@ from bitstep.pipeline.results import (
     TrainingInterrupted,
 )
 from bitstep_sim.testing.random_jobs import random_job as simulated_job
+from bitstep_sim.testing.woven_jobs import random_woven_job
 
 CONFIG = PipelineConfig(bits=3, max_features=64)        # 21 lanes, 22 words a beat
 
@@ -389,3 +392,83 @@ def test_fake_notices_a_missing_flush(monkeypatch, direction):
     except ValueError:          # an epoch table of zeros
         return
     assert not np.array_equal(models, [epoch.model for epoch in train(job)])
+
+
+def check(device, job):
+    """Run a job: golden's models."""
+    result, expected = device.train(job), list(train(job))
+    np.testing.assert_array_equal(result.models, [epoch.model for epoch in expected])
+    assert result.intercepts.tolist() == [epoch.intercept for epoch in expected]
+
+
+def buffers_of(device):
+    """Addresses of the device's buffers."""
+    return {buffer.address for buffer in device.buffers}
+
+
+def test_rows_are_kept_from_run_to_run():
+    """They are copied once, whatever else changes, and given back at the end."""
+    job, device = whole_job(), FakeDevice(CONFIG)
+    with device.keep_rows():
+        for _ in range(3):
+            check(device, job)
+            assert len(device.buffers) == 1
+            kept = buffers_of(device)
+        check(device, dataclasses.replace(job, rows=tuple(rows.copy() for rows in job.rows)))
+        assert len(device.buffers) == 1
+        assert buffers_of(device) != kept
+        kept = buffers_of(device)
+        with device.keep_rows():        # the outer one decides
+            check(device, dataclasses.replace(job, rows=(job.rows[1],)))
+        assert len(device.buffers) == 1
+        assert buffers_of(device) != kept
+    assert not device.buffers
+    check(device, job)
+    assert not device.buffers
+
+
+@pytest.mark.parametrize("fault", [{"fault": (0, Error.ROW_READ)}, {"interrupt": 0}])
+def test_kept_rows_survive_a_run_that_fails(fault):
+    job = whole_job()
+    device = FakeDevice(CONFIG, **fault)
+    with device.keep_rows():
+        with pytest.raises((RunError, TrainingInterrupted)):
+            device.train(job)
+        kept = buffers_of(device)
+        device.fault = device.interrupt = None
+        check(device, job)
+        assert buffers_of(device) == kept
+    assert not device.buffers
+
+
+def test_rows_that_could_not_be_copied_are_not_kept(monkeypatch):
+    """No buffer stays behind, and the next run copies them."""
+    job, device = whole_job(), FakeDevice(CONFIG)
+
+    def failing(self):
+        raise KeyboardInterrupt
+
+    with device.keep_rows():
+        with monkeypatch.context() as patch:
+            patch.setattr("fakes.FakeBuffer.to_device", failing)
+            with pytest.raises(KeyboardInterrupt):
+                device.train(job)
+        assert not device.buffers
+        check(device, job)
+    assert not device.buffers
+
+
+@pytest.mark.parametrize("numba", [True, False])
+def test_gradients_of_the_host(monkeypatch, numba):
+    """What the host computes for a pipeline is the golden model's, with numba and without."""
+    pytest.importorskip("numba")
+    config = PipelineConfig(bits=16, row_format="woven", max_features=16)
+    job = random_woven_job(config, n_features=9, n_rows=50, planes=(16,), speed=1e-3,
+                           loss=Loss.SQUARED_HINGE)
+    if not numba:
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found, expected = host_gradient(job, 5), gradient(job, 5)
+    assert not found.saturation
+    assert not found.counters
+    np.testing.assert_array_equal(found.words, expected.words)
+    np.testing.assert_array_equal(found.derivatives, expected.derivatives)

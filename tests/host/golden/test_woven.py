@@ -206,15 +206,31 @@ def test_cpu_is_golden_without_labels():
 @needs_cpu
 def test_cpu_names_the_same_saturation():
     found = []
-    changes: list[dict[str, Any]] = [{"constant_intercept": (1 << 31) - 1},
+    changes: list[dict[str, Any]] = [{"constant_intercept": 1 << 20},
+                                     {"constant_intercept": (1 << 31) - 1},
                                      {"constants": np.full(5, -(1 << 31), np.int32)}]
     for change in changes:
         job = make_job(5, planes=(2, 2), **change)
+        if not found:       # the correction fits, but not what it makes of the intercept
+            job = replace(job, intercept=(1 << 31) - 99_999)
         job = replace(job, epochs=tuple(replace(steps, correction_mantissa=99, mantissa=1)
                                         for steps in job.epochs))
         _compare(job)
         found.append([epoch.saturation for epoch in train(job)])
-    assert found == [[Saturation.MODEL], [Saturation.CORRECTION]]
+    assert found == [[Saturation.MODEL], [Saturation.CORRECTION], [Saturation.CORRECTION]]
+
+
+@pytest.mark.parametrize("loss, sizes", [
+    (Loss.LOGISTIC, [-1]), (Loss.LOGISTIC, [(1 << 16) + 1]), (Loss.SQUARED_HINGE, [5, -1])])
+def test_derivatives_that_no_loss_has(loss, sizes):
+    """A derivative has the sign of -y, and that of the logistic loss is at most 1."""
+    job = make_job(3, n_rows=40, loss=loss)
+    for positive in (0, 1):
+        labels = np.zeros(40, np.int64)
+        labels[:len(sizes)] = [2 * (-size if positive else size) + positive for size in sizes]
+        with pytest.raises(ValueError, match="must have the sign of -y and at most the size"):
+            replace(job, labels=pack_labels(labels, LabelFormat.INT32),
+                    label_format=LabelFormat.INT32)
 
 
 def _compare(job):

@@ -91,7 +91,9 @@ def test_devices_agree():
     first, second = (fit(data, device, epochs=3) for device in SOFTWARE)
     np.testing.assert_array_equal(first.weights, second.weights)
     np.testing.assert_array_equal(first.scaled_intercepts, second.scaled_intercepts)
-    assert first.counters == second.counters
+    known = {name: value for name, value in first.counters.items() if value is not None}
+    assert known == {name: second.counters[name] for name in known}
+    assert len(SOFTWARE) < 2 or second.counters["cycles"]
 
 
 def test_noise_free_labels_and_a_constant_column():
@@ -267,8 +269,6 @@ def test_devices_without_bit_planes_refuse(monkeypatch):
     config = make(30, 2).rows.config
     with pytest.raises(DeviceError, match="Device 'uart' has no pipeline for woven rows"):
         open_device("uart", config, port="/dev/null")
-    with pytest.raises(DeviceError, match="sums no gradient of all rows"):
-        UartDevice.gradient(object.__new__(UartDevice), None)   # type: ignore[arg-type]
 
 
 def test_planes_of_epochs():

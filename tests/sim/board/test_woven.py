@@ -7,60 +7,16 @@ import pytest
 from drawn_jobs import PROFILE, fresh_seed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated import TestedDevice, compare, lookahead_registers, open_board
+from simulated import TestedDevice, compare, open_board
+from woven_runs import FAST, FEATURES, LINEAR, LOGISTIC, MEMORIES, WIDE, run
 
 from bitstep.cli import main
-from bitstep.cycles import Memory, count_epochs
+from bitstep.cycles import count_epochs
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.registers import Control, LabelFormat, Loss
-from bitstep.pipeline.results import DeviceError, RunError, SaturationError, beats_read
+from bitstep.pipeline.results import RunError
 from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep_sim.testing.woven_jobs import random_woven_job
-
-LINEAR = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=6)
-LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=2,
-                          cycles_per_update=6, solver="logistic", corrections=False)
-FAST = PipelineConfig(row_format=WOVEN, bits=16, max_features=272, lookahead=4,
-                      cycles_per_update=4, proximal=True)
-WIDE = PipelineConfig(row_format=WOVEN, bits=16, bus_width=256, max_features=256, lookahead=1,
-                      proximal=True)
-# Around the edges of groups of 4, of slots of 16 values, of beats, and of chunks.
-FEATURES = [1, 3, 4, 5, 15, 16, 17, 63, 64, 65, 256]
-CLOCK_HZ = 100e6
-MEMORIES = st.sampled_from([{}, {"memory_latency": 1}, {"memory_latency": 32},
-                            {"memory_latency": 60, "memory_gbps": 0.5},
-                            {"memory_latency": 5, "stall_probability": 0.4}])
-
-
-def run(config, job, lookahead=None, **options):
-    """Run a job: golden's models, the counters of the cycle model. Returns the result."""
-    lookahead = config.effective_lookahead(job.beats) if lookahead is None else lookahead
-    expected = list(train(job))
-    saturated = bool(expected[-1].saturation)
-    with open_board(config, clock_hz=CLOCK_HZ, **options) as board:
-        device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
-        try:
-            result = device.train(job)
-            assert not saturated
-        except SaturationError as error:
-            assert saturated
-            result = error.result
-        assert board.board.stray_accesses == 0
-    compare(result, expected[:len(expected) - saturated])
-    if "stall_probability" not in options:
-        gbps = options.get("memory_gbps")
-        memory = Memory(options.get("memory_latency", 20), gbps and gbps * 1e9 / CLOCK_HZ)
-        counted, _ = count_epochs(job, memory, lookahead=lookahead, epochs=result.epochs_done,
-                                  saturated=saturated)
-        measured = dict(result.counters)
-        if saturated:
-            assert counted.pop("saturations") is None
-            assert measured.pop("saturations")
-        assert counted == measured
-    if not saturated:
-        assert result.counters["beats"] == beats_read(job, len(job.epochs))
-    return result
 
 
 @st.composite
@@ -189,21 +145,6 @@ def test_command_line(tmp_path, planes):
     assert [entry["planes"] for entry in sim["history"]] \
         == [entry["planes"] for entry in cpu["history"]]
     assert sim["counters"] == cpu["counters"]
-
-
-def test_bit_centred_is_refused(capsys):
-    assert main(["train", "diabetes", "--solver", "bit-centred", "--device", "sim"])
-    assert "choose device 'cpu' or 'golden'" in capsys.readouterr().err
-
-
-def test_what_is_not_there():
-    job = random_woven_job(LINEAR, n_features=5, n_rows=30, correction_period=4,
-                           constants=np.ones(5, np.int32))
-    with open_board(LINEAR) as board:
-        with pytest.raises(DeviceError, match="constants"):
-            board.train(job)
-        with pytest.raises(DeviceError, match="gradient"):
-            board.gradient(job)
 
 
 def test_rows_without_labels():

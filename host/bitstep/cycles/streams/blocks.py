@@ -16,13 +16,14 @@ def row_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
 
 
 def aux_blocks(shape: Shape) -> Iterator[tuple[int, int, int]]:
-    """Yield the blocks of the first model, the coefficients, the tables of levels, and every
-    epoch's entry of the table and labels.
+    """Yield the blocks of the first model, the coefficients and constants, the tables of levels,
+    and every epoch's entry of the table and labels.
     """
     wait = 1
-    for wanted in (shape.warm, shape.correction_period):
+    for wanted, words in ((shape.warm, shape.model_words),
+                          (shape.correction_period, shape.coefficient_words)):
         if wanted:
-            yield wait, 0, shape.all_model_words
+            yield wait, 0, shape.models * words
             wait = 0
         wait += 1
     if shape.table_words:

@@ -23,10 +23,10 @@ class Writer:
 
     def __init__(self, memory: SharedMemory, time: int, first: int, shape: Shape):
         self.memory, self.late = memory, (late := int(shape.registered))
-        self.address = Address(iter([(0, first, shape.all_model_words)]), 8, 0)
+        self.address = Address(iter([(0, first, shape.models * shape.written_words)]), 8, 0)
         self.address.begin(time)
         self.shape, self.models_left = shape, shape.models
-        self.from_cycle, self.to_ask = time + late, shape.model_words
+        self.from_cycle, self.to_ask = time + late, shape.written_words
         # Room for what is being read already: the store answers 1 or 3 cycles later.
         self.coming = deque([False] * (1 + 2 * late))
         self.most = 7 - len(self.coming)

@@ -21,9 +21,16 @@ from bitstep.machine import available_cores
 from bitstep.pipeline.config import SHIFT_UNIT, WOVEN, PipelineConfig
 from bitstep.pipeline.device import OnWords, share_rows
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Saturation
-from bitstep.pipeline.results import GradientSum, Outcome, RunResult, check_job
+from bitstep.pipeline.results import (
+    COUNTER_NAMES,
+    GradientSum,
+    Outcome,
+    RunResult,
+    check_job,
+)
 
 MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
 
@@ -85,7 +92,7 @@ class CpuDevice(SoftwareDevice):
         pipeline.
         """
         known = super().result(job, epochs, saturated=saturated)
-        if saturated or job.constants is not None or job.model_bits or job.update_bits:
+        if saturated or has_derivatives(job) or job.model_bits or job.update_bits:
             return known            # no pipeline in RTL has these
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
@@ -119,8 +126,10 @@ class CpuDevice(SoftwareDevice):
         if self._interrupted.is_set():
             raise KeyboardInterrupt
 
-    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0) -> GradientSum:
+    def gradient(self, job: TrainingJob, *, derivative_planes: int = 0,
+                 timeout_s: float = 60.0) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`."""
+        del timeout_s
         check_gradient(job, self.config, derivative_planes)
         steps = job.epochs[0]
         then = job.at(steps)
@@ -140,9 +149,12 @@ class CpuDevice(SoftwareDevice):
                 break
         if saturation or (written.size and not fits(written, 32)):
             return GradientSum(np.zeros(job.n_features, np.int64), 0, Saturation.UPDATE)
+        counters = None if derivative_planes or not self.config.sums_gradients else \
+            count_epochs(job, self.memory, config=self.config, gradient=True)[0]
         return GradientSum(
             sums[:job.n_features], int(sums[length]),
-            derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None)
+            derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None,
+            counters=counters or dict.fromkeys(COUNTER_NAMES))
 
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,

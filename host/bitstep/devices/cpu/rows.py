@@ -153,6 +153,10 @@ def correct(epoch, arrays, row):
             return MODEL
     state[PENDING] = row + epoch.correction_period < epoch.n_rows
     if state[PENDING]:
+        constant = correction(0, 0, epoch.correction_shift,
+                              epoch.constant_intercept * epoch.correction_mantissa)
+        if constant < -LIMIT or constant >= LIMIT:
+            return CORRECTION
         for j in range(model.size):
             exact = correction(model[j], arrays.coefficients[j] * epoch.correction_mantissa,
                                epoch.correction_shift,

@@ -18,10 +18,10 @@ from bitstep.devices.cpu.derivatives import (
 )
 from bitstep.devices.cpu.numbers import epoch_numbers
 from bitstep.devices.cpu.rows import Arrays, correct, uncounted_arrays
-from bitstep.golden.gradient import SUM_WIDTH
 from bitstep.golden.sgd import EpochModel
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Saturation
+from bitstep.pipeline.results import UPDATES_LIMIT
 from bitstep.pipeline.woven import WovenLayout
 
 # The 8 bits of a byte, each in a byte of a word: first feature lowest.
@@ -170,7 +170,6 @@ def add_gradients(blocks, shape, rule, level, arrays, targets, dithers, first, p
     """
     blocks, model, levels, sums = (uncounted(blocks), uncounted(arrays.model),
                                    uncounted(arrays.levels), uncounted(arrays.sums))
-    limit = np.int64(1) << SUM_WIDTH - 1 - shape.planes
     for i in range(targets.size):
         _unweave_row(blocks, first + i, shape, levels)
         product = level * model[levels.size] + words.dot(levels, model)
@@ -182,7 +181,7 @@ def add_gradients(blocks, shape, rule, level, arrays, targets, dithers, first, p
         if update < -words.UPDATE_LIMIT or update >= words.UPDATE_LIMIT:
             return words.UPDATE
         sums[levels.size + 1] += abs(update)
-        if sums[levels.size + 1] >= limit:
+        if sums[levels.size + 1] >= UPDATES_LIMIT:
             return words.UPDATE
         for j in range(levels.size):
             sums[j] += update * np.int64(levels[j])

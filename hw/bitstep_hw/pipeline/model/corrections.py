@@ -1,4 +1,6 @@
-"""Diagonal corrections: e = round(x w K / 2^(8 k)) for every model word, in the background."""
+"""Diagonal corrections: e = round((x w + v 2^18) K / 2^(8 k)) for every model word, in the
+background.
+"""
 
 from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
@@ -28,10 +30,15 @@ class CorrectionEngine(wiring.Component):
     Storage: ``capacity`` words of 32 bits, and as many coefficients of 18.
     Golden model: :func:`bitstep.golden.steps.correction`.
 
+    With ``has_constants`` a constant v is added for each word and for the intercept, which takes
+    the walk a cycle more; storage: a word of 32 bits for each. With ``sums_gradients`` the store
+    holds the high halves of sums in a run that has no corrections: every slot reads its words and
+    writes what ``sampled`` gives.
+
     Parameters
     ----------
     config : PipelineConfig
-        Gives lanes, capacity and ``correction_lanes``.
+        Gives lanes, capacity, ``correction_lanes``, ``has_constants`` and ``sums_gradients``.
 
     Members
     -------
@@ -45,6 +52,12 @@ class CorrectionEngine(wiring.Component):
         K and k of this epoch.
     load_start, load : In(1), load_i : In(64)
         Coefficients, two words of 32 bits at a time, after a start strobe (docs/memory-layout.md).
+    load_constants, load_intercept : In(1), intercept : Out(signed(32))
+        With ``has_constants``: what ``load`` stores are constants; the low word of ``load_i`` is
+        that of the intercept; the intercept's correction, there with ``done``.
+    sums : In(1), index : In
+        With ``sums_gradients``: the run sums a gradient; the beat whose words are read while no
+        slot is.
     stop : In(1)
         Ends the walk.
     done : Out(1)
@@ -68,6 +81,10 @@ class CorrectionEngine(wiring.Component):
             "load_i": In(AUX_WIDTH),
             "done": Out(1), "stop": In(1),
             "saturated": Out(1),
+            **({"load_constants": In(1), "load_intercept": In(1),
+                "intercept": Out(signed(MODEL_WIDTH))} if config.has_constants else {}),
+            **({"sums": In(1), "index": In(range(config.max_beats))}
+               if config.sums_gradients else {}),
         })
 
     @property
@@ -88,7 +105,7 @@ class CorrectionEngine(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config, groups = self.config, self.groups
-        coefficients = self._coefficients(m)
+        coefficients, constants, constant = self._loaded(m)
         late_slot = delay(m, self.slot, self.answer + 1, name="slot")   # whose words come
 
         # The walk: one group a cycle.
@@ -104,25 +121,45 @@ class CorrectionEngine(wiring.Component):
                     m.d.sync += walking.eq(0)
         with m.If(self.stop):
             m.d.sync += walking.eq(0)
-        m.d.comb += coefficients.addr.eq(address)
+        m.d.comb += [port.addr.eq(address) for port in (coefficients, constants)
+                     if port is not None]
         ends = walking & (group == groups - 1) & (beat == self.beats - 1)
-        m.d.comb += self.done.eq(delay(m, ends, self.stages + 1, name="ends"))
+        # The intercept comes after the words.
+        last = delay(m, ends & ~self.stop, 1, name="last") if config.has_constants else C(0)
+        done = last if config.has_constants else ends
+        m.d.comb += self.done.eq(delay(m, done, self.stages + 1, name="ends"))
 
-        # The store, read by slots and by the walk in turn.
-        lanes = config.correction_lanes
+        self._use_store(m, (coefficients, constants, constant), late_slot,
+                        (walking, beat, group, last))
+        return m
+
+    def _use_store(self, m, loaded, late_slot, walk):
+        """The store, read by slots and by the walk in turn; the walk's results are written."""
+        config, groups, lanes = self.config, self.groups, self.config.correction_lanes
+        coefficients, constants, constant = loaded
+        walking, beat, group, last = walk
+        sums = self.sums if config.sums_gradients else C(0)
         m.submodules.store = store = memory.Memory(
             shape=groups * lanes * MODEL_WIDTH, depth=config.max_beats, init=[],
             attrs=memories.attributes(config, depth=config.max_beats))
-        read, write = store.read_port(), store.write_port(granularity=lanes * MODEL_WIDTH)
+        write = store.write_port(granularity=lanes * MODEL_WIDTH)
+        # Sums of short rows are read while they are written, as the words of the model are.
+        forwards = config.sums_gradients and not config.memory_wait
+        read = store.read_port(transparent_for=(write,) if forwards else ())
         finished = delay(m, walking, self.stages, name="finished")
         words = [delay(m, read.data.word_select(lane, MODEL_WIDTH).as_signed(), self.answer - 1,
                        name=f"fetched_{lane}") for lane in range(groups * lanes)]
+        addends = self._constants(m, constants, constant, walking, last)
         corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"),
-                                     walking)
-        sampling = late_slot.valid & late_slot.sample
+                                     walking, last, addends)
+        sampling = late_slot.valid & (late_slot.sample | sums)
+        asked = self.slot.index
+        if config.sums_gradients:
+            asked = Mux(self.slot.valid, asked, self.index)
         m.d.comb += [
-            read.addr.eq(Mux(walking, beat, self.slot.index)),
-            read.en.eq(walking | (self.slot.valid & self.slot.correct) | C(config.always_read)),
+            read.addr.eq(Mux(walking, beat, asked)),
+            read.en.eq(walking | (self.slot.valid & self.slot.correct) | sums
+                       | C(config.always_read)),
             Cat(*self.correction).eq(Cat(words)),
             write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"),
                               late_slot.index)),
@@ -132,21 +169,53 @@ class CorrectionEngine(wiring.Component):
             write.en.eq(Mux(finished, 1 << delay(m, group, self.stages, name="at_group"),
                             sampling.replicate(groups))),
         ]
-        m.d.sync += self.saturated.eq(finished & Cat(
-            out_of_range(value, MODEL_WIDTH) for value in corrections).any())
-        return m
+        beyond = [out_of_range(value, MODEL_WIDTH) for value in corrections]
+        left = finished & Cat(beyond).any()
+        if config.has_constants:
+            finished_last = delay(m, last, self.stages, name="finished_last")
+            left |= finished_last & beyond[0]
+            with m.If(finished_last):
+                m.d.sync += self.intercept.eq(corrections[0])
+        m.d.sync += self.saturated.eq(left)
 
-    def _multiply(self, m, words, coefficients, group, walking):
-        """Exact corrections of a group, ``stages`` cycles after its address."""
-        config = self.config
-        lanes = config.correction_lanes
+    def _half(self, m):
+        """Half of the last bit that is left after the shift."""
         half = Signal(MAX_SHIFT * SHIFT_UNIT)
         with m.Switch(self.shift):
             for shift in range(1, MAX_SHIFT + 1):
                 with m.Case(shift):
                     m.d.sync += half.eq(1 << SHIFT_UNIT * shift - 1)
+        return half
+
+    def _constants(self, m, constants, constant, walking, last):
+        """Addends of the lanes' products, which count in their last stage: v K 2^18 and half of the
+        last bit.
+        """
+        half, waits = self._half(m), self.answer - 1
+        lanes = self.config.correction_lanes
+        if constants is None:
+            return [half] * lanes
+        addends = []
+        valid = enable_of(self.config, delay(m, walking | last, 1 + waits, name="constants_valid"))
+        at_last = delay(m, last, 1, name="constants_last")
+        for lane in range(lanes):
+            value = constants.data.word_select(lane, MODEL_WIDTH).as_signed()
+            if lane == 0:
+                value = Mux(at_last, constant, value)
+            value = delay(m, value, waits, name=f"constant_{lane}")
+            product = multiply(m, value, self.mantissa, stages=3, valid=valid,
+                               name=f"constants_{lane}", addend=half[COEFFICIENT_WIDTH:],
+                               width=MODEL_WIDTH + MANTISSA_WIDTH + 1)
+            addends.append(Cat(half[:COEFFICIENT_WIDTH], product).as_signed())
+        return addends
+
+    def _multiply(self, m, words, coefficients, group, walking, last, addends):
+        """Exact corrections of a group, ``stages`` cycles after its address."""
+        config = self.config
+        lanes = config.correction_lanes
         waits = self.answer - 1
-        fetched, chosen, multiplied = (delay(m, walking, cycles + waits, name=f"walking_{cycles}")
+        active = walking | last if config.has_constants else walking
+        fetched, chosen, multiplied = (delay(m, active, cycles + waits, name=f"walking_{cycles}")
                                        for cycles in (1, 2, 5))
         chosen_group = delay(m, group, waits, name="late_group")
         results = []
@@ -156,13 +225,17 @@ class CorrectionEngine(wiring.Component):
                 for number, old in enumerate(words[lane::lanes]):
                     with m.Case(number):
                         m.d.sync += word.eq(old)
+            if config.has_constants:
+                # The intercept has no coefficient.
+                with m.If(delay(m, last, 1 + waits, name=f"fetched_last_{lane}")):
+                    m.d.sync += word.eq(0)
             weight = coefficients.data.word_select(lane, COEFFICIENT_WIDTH).as_signed()
             weight = delay(m, weight, waits, name=f"weight_{lane}")
             factor = multiply(m, weight, self.mantissa, stages=1, valid=enable_of(config, fetched),
                               name=f"factor_{lane}",
                               width=COEFFICIENT_WIDTH + MANTISSA_WIDTH)
             exact = multiply(m, word, factor, stages=3, valid=enable_of(config, chosen),
-                             name=f"exact_{lane}", addend=half,
+                             name=f"exact_{lane}", addend=addends[lane],
                              width=MODEL_WIDTH + COEFFICIENT_WIDTH + MANTISSA_WIDTH + 1)
             shifted = Signal(signed(len(exact) - SHIFT_UNIT), name=f"shifted_{lane}",
                              reset_less=True)
@@ -173,24 +246,35 @@ class CorrectionEngine(wiring.Component):
             results.append(shifted)
         return results
 
-    def _coefficients(self, m):
-        """Store the coefficients that come; returns the store's read port."""
+    def _loaded(self, m):
+        """Store the coefficients and constants that come; returns the read ports of both, and the
+        intercept's constant.
+        """
         config = self.config
         per_group = config.correction_lanes // 2
-        m.submodules.coefficients = store = memory.Memory(
-            shape=config.correction_lanes * COEFFICIENT_WIDTH,
-            depth=config.max_beats * self.groups, init=[], attrs=memories.attributes(config))
-        write = store.write_port(granularity=2 * COEFFICIENT_WIDTH)
-        address = Signal.like(write.addr)
+        address = Signal(range(config.max_beats * self.groups))
         in_group = Signal(range(per_group))
         in_beat = Signal(range(config.model_lanes // 2))
-        words = Cat(self.load_i[:COEFFICIENT_WIDTH],
-                    self.load_i[MODEL_WIDTH:MODEL_WIDTH + COEFFICIENT_WIDTH])
-        m.d.comb += [
-            write.addr.eq(address),
-            write.data.eq(words.replicate(per_group)),
-            write.en.eq(Mux(self.load, 1 << in_group, 0)),
-        ]
+        is_constant = self.load_constants if config.has_constants else C(0)
+
+        def store(name, width, load):
+            m.submodules[name] = words = memory.Memory(
+                shape=config.correction_lanes * width, depth=config.max_beats * self.groups,
+                init=[], attrs=memories.attributes(config))
+            write = words.write_port(granularity=2 * width)
+            pair = Cat(self.load_i[:width], self.load_i[MODEL_WIDTH:MODEL_WIDTH + width])
+            m.d.comb += [
+                write.addr.eq(address), write.data.eq(pair.replicate(per_group)),
+                write.en.eq(Mux(load, 1 << in_group, 0)),
+            ]
+            return words.read_port()
+
+        coefficients = store("coefficients", COEFFICIENT_WIDTH, self.load & ~is_constant)
+        constants, constant = None, Signal(signed(MODEL_WIDTH))
+        if config.has_constants:
+            constants = store("constants", MODEL_WIDTH, self.load & is_constant)
+            with m.If(self.load_intercept):
+                m.d.sync += constant.eq(self.load_i[:MODEL_WIDTH])
         with m.If(self.load_start):
             m.d.sync += [address.eq(0), in_group.eq(0), in_beat.eq(0)]
         with m.Elif(self.load):
@@ -199,4 +283,4 @@ class CorrectionEngine(wiring.Component):
                 m.d.sync += [in_group.eq(0), address.eq(address + 1)]
             with m.If(in_beat == config.model_lanes // 2 - 1):
                 m.d.sync += in_beat.eq(0)
-        return store.read_port()
+        return coefficients, constants, constant

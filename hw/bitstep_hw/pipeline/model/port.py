@@ -17,10 +17,14 @@ class ModelPort(wiring.Component):
 
     A pair a cycle; clearing takes a cycle a beat. One command at a time. Storage: 8 pairs.
 
+    With ``has_constants`` constants in the same layout follow the coefficients; in a run that sums
+    a gradient the high halves of all words follow their low halves.
+
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``, ``model_lanes`` and the store's waits.
+        Gives ``max_beats``, ``model_lanes``, ``has_constants``, ``sums_gradients`` and the store's
+        waits.
 
     Members
     -------
@@ -37,7 +41,12 @@ class ModelPort(wiring.Component):
     words : Out(ModelWords)
         The store's words.
     coefficient : Out(1)
-        A pair of coefficients is taken from ``i``.
+        A pair of coefficients, or of constants, is taken from ``i``.
+    constants, constant_intercept, constants_start : Out(1)
+        With ``has_constants``: the pair is one of constants; the intercept's constant is taken;
+        strobe beside the last word before the first constant.
+    sums : In(1), high : Out(1)
+        With ``sums_gradients``: the run sums a gradient; ``words`` is to show high halves.
     model : In, flags : In(3), selected : Out
         With more than one model: the one that the next command is for, and, while it is unloaded,
         its flags, which come beside the intercept; the one that ``words`` are of.
@@ -54,6 +63,9 @@ class ModelPort(wiring.Component):
             "words": Out(ModelWords(config=config)), "coefficient": Out(1),
             **({"model": In(range(config.models)), "flags": In(3),
                 "selected": Out(range(config.models))} if config.models > 1 else {}),
+            **({"constants": Out(1), "constant_intercept": Out(1), "constants_start": Out(1)}
+               if config.has_constants else {}),
+            **({"sums": In(1), "high": Out(1)} if config.sums_gradients else {}),
         })
 
     def elaborate(self, platform):
@@ -61,7 +73,8 @@ class ModelPort(wiring.Component):
         m.submodules.buffer = buffer = fifo.SyncFIFOBuffered(width=AUX_WIDTH, depth=8)
         words = self.words
         index, pair, at_intercept = Signal.like(words.index), Signal.like(words.pair), Signal()
-        asked = Signal()
+        # Constants come after coefficients, and high halves after low ones.
+        again, second, asked = Signal(), Signal(), Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
         stopped = delay(m, self.stop, self.config.strobe_delay, name="stopped")
         m.d.comb += [
@@ -74,18 +87,19 @@ class ModelPort(wiring.Component):
             self.o.payload.eq(buffer.r_data),
             buffer.r_en.eq(self.o.ready | stopped),
         ]
-        latency = self._read(m, buffer, asked, pair, at_intercept)
+        latency = self._read(m, buffer, asked, pair, at_intercept, second)
         with m.If(advance):
             m.d.sync += pair.eq(pair + 1)
             with m.If(last_pair):
                 m.d.sync += [pair.eq(0), index.eq(index + 1)]
                 with m.If(last_index):
                     m.d.sync += [index.eq(0), at_intercept.eq(1)]
-
+        with m.If(again):
+            m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0), second.eq(1)]
         state = stoppable_states(m, self.stop, "Idle")
         with m.FSM():
             with m.State("Idle"):
-                m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0)]
+                m.d.sync += [index.eq(0), pair.eq(0), at_intercept.eq(0), second.eq(0)]
                 if self.config.models > 1:
                     m.d.sync += self.selected.eq(self.model)
                 for command, target in ((self.clear, "Clear"), (self.load, "Load"),
@@ -99,22 +113,23 @@ class ModelPort(wiring.Component):
                 with m.If(last_index):
                     m.d.comb += self.done.eq(1)
                     m.next = "Idle"
-            self._load_states(m, state, advance, at_intercept)
+            self._load_states(m, state, advance, at_intercept, second, again)
             with state("Unload"):
                 # Room for what is being read already: the memory cannot be held.
-                m.d.comb += [
-                    advance.eq(buffer.level < 7 - latency),
-                    asked.eq(advance),
-                ]
+                m.d.comb += [advance.eq(buffer.level < 7 - latency), asked.eq(advance)]
                 with m.If(advance & at_intercept):
                     m.next = "Last"
+                    if self.config.sums_gradients:
+                        with m.If(self.sums & ~second):
+                            m.d.comb += again.eq(1)
+                            m.next = "Unload"
             with state("Last"):
                 m.d.comb += self.done.eq(1)
                 m.next = "Idle"
         return m
 
-    def _load_states(self, m, state, advance, at_intercept):
-        """States in which a model or its coefficients come in."""
+    def _load_states(self, m, state, advance, at_intercept, second, again):
+        """States in which a model or its coefficients and constants come in."""
         with state("Load"):
             m.d.comb += [
                 self.i.ready.eq(1),
@@ -126,16 +141,20 @@ class ModelPort(wiring.Component):
                 m.d.comb += self.done.eq(1)
                 m.next = "Idle"
         with state("Coefficients"):
+            last = self.i.valid & at_intercept
             m.d.comb += [
                 self.i.ready.eq(1),
                 self.coefficient.eq(self.i.valid & ~at_intercept),
                 advance.eq(self.i.valid),
             ]
-            with m.If(self.i.valid & at_intercept):
+            if self.config.has_constants:
+                m.d.comb += [again.eq(last & ~second), self.constants_start.eq(again),
+                             self.constants.eq(second), self.constant_intercept.eq(last & second)]
+            with m.If(last & ~again):
                 m.d.comb += self.done.eq(1)
                 m.next = "Idle"
 
-    def _read(self, m, buffer, asked, pair, at_intercept):
+    def _read(self, m, buffer, asked, pair, at_intercept, second):
         """Put what was ``asked`` for into the buffer; returns the cycles until it is there."""
         # Until the store has the words, and for the choice among them (``late_data``).
         latency, waits = 1 + self.config.memory_wait, self.config.memory_wait
@@ -145,6 +164,8 @@ class ModelPort(wiring.Component):
             buffer.w_en.eq(delay(m, asked, latency + waits, name="read")),
             buffer.w_data.eq(self.words.late_data),
         ]
+        if self.config.sums_gradients:
+            m.d.comb += self.high.eq(delay(m, second, latency, name="read_high"))
         if self.config.models > 1:
             with m.If(delay(m, at_intercept, latency + waits, name="buffered_intercept")):
                 m.d.comb += buffer.w_data[MODEL_WIDTH:].eq(self.flags)

@@ -11,7 +11,7 @@ from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
 from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import KEPT, delay, enable_of, when
 from bitstep_hw.parts.lane_product import integer_product
-from bitstep_hw.pipeline.model.intercept import Intercept
+from bitstep_hw.pipeline.model.intercept import Intercept, high_half
 from bitstep_hw.pipeline.model.words import ModelWords
 from bitstep_hw.pipeline.slot import slot_layout
 
@@ -29,6 +29,10 @@ class ModelStore(wiring.Component):
     with the same index must be at least 2 cycles apart, 4 with a fast clock. Nothing is
     clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
     words, once more with ``minibatch``.
+
+    In a run that sums a gradient (``sums``) a word leaves nothing: it is the low half of a sum,
+    whose high half comes as its correction and goes out as its sample. Before the first update of
+    an epoch the high half is 0.
 
     Between epochs the words are reached two at a time through ``words``.
 
@@ -56,6 +60,10 @@ class ModelStore(wiring.Component):
         A word left its range.
     words : In(ModelWords)
         The words between epochs.
+    intercept_correction : In(signed(32))
+        With ``has_constants``: pending correction of the intercept.
+    sums : In(1), high : In(1)
+        With ``sums_gradients``: the run sums a gradient; ``words`` shows high halves.
     """
 
     def __init__(self, *, config):
@@ -71,6 +79,8 @@ class ModelStore(wiring.Component):
             "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
             "saturated": Out(1),
             "words": In(ModelWords(config=config)),
+            **({"intercept_correction": In(signed(MODEL_WIDTH))} if config.has_constants else {}),
+            **({"sums": In(1), "high": In(1)} if config.sums_gradients else {}),
         })
 
     def elaborate(self, platform):
@@ -82,7 +92,8 @@ class ModelStore(wiring.Component):
         m.d.sync += [slot_1.eq(slot), slot_2.eq(slot_1)]
         writer = self._writer(m)
         read, write = self._memory(m, slot, slot_2, writer)
-        frozen = self._frozen(m, slot, slot_1, slot_2) if config.minibatch else None
+        seen_words = Signal(self.sampled.shape(), name="seen_words")
+        frozen = self._frozen(m, slot, slot_1, slot_2, seen_words) if config.minibatch else None
         # Until the levels of the row to apply are there.
         waits = config.product_stages - config.term_stages
         updates = self._copies(m, self.update, waits)
@@ -96,8 +107,11 @@ class ModelStore(wiring.Component):
             delta = reduce(add, integer_product(m, config, self.levels[lane],
                                                 updates[lane // _SHARERS], fraction=0,
                                                 valid=multiplies, name=f"delta_{lane}"))
-            word, excess = self._updated(m, lane, slot_1, old, delta)
-            seen, carry = self._corrected(m, lane, slot_1, word)
+            updated, word, excess = self._updated(m, lane, slot_1, old, delta)
+            seen, carry, pending = self._corrected(m, lane, slot_1, word)
+            m.d.comb += [seen_words[lane].eq(seen), self.sampled[lane].eq(
+                Mux(self.sums, high_half(updated, pending), seen) if config.sums_gradients
+                else seen)]
             self._show(m, lane, slot_2, seen, frozen)
             excesses.append(excess)
             carries.append(carry)
@@ -113,9 +127,16 @@ class ModelStore(wiring.Component):
             constant.write.eq(writer.clear | writer.intercept),
             constant.i.eq(writer.words[0]), self.intercept.eq(constant.o),
         ]
+        if config.has_constants:
+            m.d.comb += constant.correction.eq(self.intercept_correction)
         left = self._left_range(m, slot_2, excesses, carries)
+        intercepts = [constant.word.as_unsigned()]
+        if config.sums_gradients:
+            m.d.comb += constant.sums.eq(self.sums)
+            left &= ~self.sums
+            intercepts.append(constant.high.as_unsigned())
         m.d.sync += self.saturated.eq(left | constant.overflow)
-        self._read(m, words, olds, constant.word.as_unsigned())
+        self._read(m, words, olds, intercepts)
         return m
 
     def _memory(self, m, slot, slot_2, writer):
@@ -172,7 +193,7 @@ class ModelStore(wiring.Component):
         return copies
 
     def _updated(self, m, lane, slot_1, old, delta):
-        """A lane's word X - c g in the cycle of slot 2, and bits that are 0 if it is in its range.
+        """A lane's X - c g in the cycle of slot 2, its word, and bits that are 0 within its range.
         """
         config = self.config
         product_width = 1 if config.row_format == "float32" else config.level_width - 1
@@ -181,22 +202,26 @@ class ModelStore(wiring.Component):
         with when(m, enable_of(config, slot_1.valid)):
             m.d.sync += updated.eq(old - delta)
         word = updated[:MODEL_WIDTH].as_signed()
-        return word, updated[MODEL_WIDTH:] ^ word[-1].replicate(len(updated) - MODEL_WIDTH)
+        excess = updated[MODEL_WIDTH:] ^ word[-1].replicate(len(updated) - MODEL_WIDTH)
+        return updated, word, excess
 
     def _corrected(self, m, lane, slot_1, word):
-        """A lane's word with the correction that is pending, and a bit that is 0 if it is in its
-        range.
+        """A lane's word with the correction that is pending, a bit that is 0 if it is in its range,
+        and what is pending: in a run that sums a gradient the high half of the word.
         """
         seen = Signal(signed(MODEL_WIDTH + 1), name=f"seen_{lane}")
-        m.d.comb += self.sampled[lane].eq(seen)
         if not self.config.corrections:
             m.d.comb += seen.eq(word)
-            return seen, C(0)
+            return seen, C(0), C(0)
         pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
+        counts, added = slot_1.correct, pending
+        if self.config.sums_gradients:
+            counts = Mux(self.sums, slot_1.apply, counts)
+            added = Mux(self.sums, 0, pending)
         # Chosen before the register: what comes after it is a sum's carry, and a long way.
-        m.d.sync += pending.eq(Mux(slot_1.correct, self.correction[lane], 0))
-        m.d.comb += seen.eq(word + pending)
-        return seen, seen[-1] ^ seen[-2]
+        m.d.sync += pending.eq(Mux(counts, self.correction[lane], 0))
+        m.d.comb += seen.eq(word + added)
+        return seen, seen[-1] ^ seen[-2], pending
 
     def _show(self, m, lane, slot_2, seen, frozen):
         """A lane's word for the dot product, that of the batch's start if the slot asks for it."""
@@ -225,9 +250,17 @@ class ModelStore(wiring.Component):
             counts.append(flags.any() & delay(m, enable, 1, name=f"{name}_valid"))
         return reduce(or_, counts)
 
-    def _read(self, m, words, olds, intercept):
-        """The pair of words that is read, or the intercept."""
+    def _read(self, m, words, olds, intercepts):
+        """The pair of words that is read, or the intercept; with two intercepts high halves in a
+        cycle in which ``high`` is 1.
+        """
         pairs = [Cat(olds[lane:lane + 2]) for lane in range(0, len(olds), 2)]
+        intercept = intercepts[0]
+        if len(intercepts) > 1:
+            highs = Cat(*self.correction)
+            pairs = [Mux(self.high, highs.word_select(number, len(pair)), pair)
+                     for number, pair in enumerate(pairs)]
+            intercept = Mux(self.high, intercepts[1], intercept)
         m.d.comb += words.read_data.eq(Array(pairs)[words.shown])
         with m.If(words.intercept):
             m.d.comb += words.read_data.eq(intercept)
@@ -247,7 +280,7 @@ class ModelStore(wiring.Component):
             Mux(delay(m, words.intercept, 1, name="intercept_shown"),
                 delay(m, intercept, 1, name="shown_intercept"), chosen))
 
-    def _frozen(self, m, slot, slot_1, slot_2):
+    def _frozen(self, m, slot, slot_1, slot_2, seen_words):
         """The model at the batch's start, beside slot 2."""
         config, words = self.config, self.sampled.shape()
         m.submodules.frozen = store = memory.Memory(
@@ -259,7 +292,7 @@ class ModelStore(wiring.Component):
         m.d.comb += [
             read.addr.eq(slot.index),
             read.en.eq((slot.valid & slot.frozen) | C(config.always_read)),
-            write.addr.eq(slot_2.index), write.data.eq(self.sampled),
+            write.addr.eq(slot_2.index), write.data.eq(seen_words),
             write.en.eq(slot_2.valid & slot_2.freeze),
         ]
         with when(m, enable_of(config, slot_1.valid & slot_1.frozen)):

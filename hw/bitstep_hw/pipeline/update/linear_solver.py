@@ -26,6 +26,7 @@ from bitstep_hw.parts.arithmetic import (
     out_of_range,
     partial_products,
 )
+from bitstep_hw.pipeline.update.centre import late_rest, place_centre, shifted_by
 from bitstep_hw.pipeline.update.row_decision import RowDecision, scaled_width
 from bitstep_hw.pipeline.update.solver_ports import solver_ports
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
@@ -44,6 +45,9 @@ class LinearSolver(wiring.Component):
     The dither is added with the residual's product, so it is not part of what decides the rate.
     The last step also sees on which side of its target a row is, exactly: rows beyond the hinge
     give c = 0, and the hinge loss takes K, rounded by the dither, for every other row.
+
+    Of woven rows a label may hold the derivative at a centre, which counts as a part of the target
+    but where the sides are compared. It is all that a row beyond the hinge has.
 
     Latency is ``solver_stages(cycles_per_update)`` cycles from ``dot``, throughput a row every
     ``cycles_per_update`` cycles. Golden model: :func:`bitstep.golden.steps.update_rule`.
@@ -87,21 +91,24 @@ class LinearSolver(wiring.Component):
                            for name in ("mantissa", "shift"))
         history = UpdateHistory(m, config, valid=self.valid, idle_row=self.idle_row,
                                 clear=self.clear)
-        residual = self._residual(m, history)
+        addend = self._dithered(m, shift)
+        centre = place_centre(m, self, mantissa, shift, addend)
+        residual = self._residual(m, history, centre)
         m.d.comb += self.take.eq(history.stage_valid[history.dotted]
                                  & ~history.stage_idle[history.dotted])
         if config.refetch:
             with m.If(self.discard):
                 m.d.comb += self.take.eq(0)
         difference = self._compressed if config.fast_clock else self._subtracted
-        exact, distance, above = difference(m, history, residual, mantissa,
-                                            self._dithered(m, shift))
-        positive = delay(m, ~self.label[-1], history.entry - 1, name="positive")
+        exact, distance, above = difference(m, history, residual, mantissa, addend, centre)
+        positive = delay(m, ~self.label[-1] if centre is None else centre.positive,
+                         history.entry - 1, name="positive")
         active = Mux(positive, distance[-1], above)
         step = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
-        shifted = self._shifted(m, exact, shift)
-        update = self._update(m, history, shifted, active, positive, step, forgotten)
+        shifted = shifted_by(m, exact, shift)
+        rest = (C(0), C(0)) if centre is None else late_rest(m, centre, history.dotted - 4)
+        update = self._update(m, history, (shifted, *rest), active, positive, step, forgotten)
         history.push(Mux(forgotten, 0, update))
         if config.refetch:
             m.d.sync += self.o_derivative_step.eq(step)
@@ -113,16 +120,18 @@ class LinearSolver(wiring.Component):
         """Rows before whose products meet the mantissa beforehand."""
         return min(self.config.lookahead, 1 if self.config.fast_clock else 2)
 
-    def _residual(self, m, history):
+    def _residual(self, m, history, centre):
         """The dot product less the target and the far terms, a cycle after the dot product. These
         terms are subtracted before the mantissa is multiplied in.
         """
         config = self.config
         # For a fast clock a cycle earlier, since it is subtracted from something first.
         wait = history.entry - history.dotted - (2 if config.fast_clock else 1)
-        label = delay(m, self.label, wait, name="label")
+        label = self.label if centre is None else centre.target
+        label_shift = self.label_shift if centre is None else centre.target_shift
+        label = delay(m, label, wait, name="label")
         target = Signal(signed(LABEL_WIDTH + config.max_label_shift), reset_less=True)
-        m.d.sync += target.eq(label << self.label_shift)
+        m.d.sync += target.eq(label << label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
         distances = range(self._near + 1, config.lookahead + 1)
         if config.fast_clock:
@@ -186,7 +195,7 @@ class LinearSolver(wiring.Component):
                             + delay(m, up, history.dotted - 3, name="up"))
         return step
 
-    def _subtracted(self, m, history, residual, mantissa, addend):
+    def _subtracted(self, m, history, residual, mantissa, addend, centre):
         """The mantissa times z - y, rounded and not, and a flag that it is positive, with one cycle
         left: near terms one after the other.
         """
@@ -212,10 +221,11 @@ class LinearSolver(wiring.Component):
         exact = Signal(signed(width), name="exact")
         distance = Signal(signed(width + 1), name="distance")       # from the target
         m.d.comb += exact.eq(final - product)
-        m.d.comb += distance.eq(exact - delay(m, addend, left - 1, name="distance_addend"))
+        more = addend if centre is None else addend - centre.scaled
+        m.d.comb += distance.eq(exact - delay(m, more, left - 1, name="distance_addend"))
         return exact, distance, ~distance[-1] & distance.any()
 
-    def _compressed(self, m, history, residual, mantissa, addend):
+    def _compressed(self, m, history, residual, mantissa, addend, centre):
         """As :meth:`_subtracted`, for a fast clock: the products are sums of two numbers until
         the last sum, the only one with a carry. What is asked of it has sums of its own.
         """
@@ -234,8 +244,10 @@ class LinearSolver(wiring.Component):
         exact = Signal(signed(width), name="exact", reset_less=True)
         distance = Signal(signed(width), name="distance", reset_less=True)
         less = Signal(signed(width), name="less", reset_less=True)      # by 1
-        m.d.sync += [distance.eq(compressed_sum(terms, width)),
-                     less.eq(compressed_sum([*terms, C(-1, signed(1))], width)),
+        sides = terms if centre is None else compress(
+            [*terms, delay(m, centre.scaled, left - start + 2, name="centre")], width)
+        m.d.sync += [distance.eq(compressed_sum(sides, width)),
+                     less.eq(compressed_sum([*sides, C(-1, signed(1))], width)),
                      exact.eq(compressed_sum([*terms, delay(m, addend, left - start + 2,
                                                             name="addend")], width))]
         return exact, distance, ~less[-1]
@@ -258,23 +270,17 @@ class LinearSolver(wiring.Component):
         parts = compress([less, *(~part for part in far)], width)
         m.d.sync += residual.eq(compressed_sum([*parts, self.dot], width))
 
-    def _shifted(self, m, exact, shift):
-        """``exact`` without its fraction."""
-        shifted = Signal(signed(len(exact) - SHIFT_UNIT))
-        with m.Switch(shift):
-            for number in range(1, MAX_SHIFT + 1):
-                with m.Case(number):
-                    m.d.comb += shifted.eq(exact >> SHIFT_UNIT * number)
-        return shifted
-
-    def _update(self, m, history, shifted, active, positive, step, forgotten):
+    def _update(self, m, history, updates, active, positive, step, forgotten):
         """c of the row with one cycle left, by the loss; its range is checked."""
+        shifted, rest, beyond = updates
         update = Signal(signed(UPDATE_WIDTH))
         judged, step_counts = Signal(), Signal()        # the range of these matters
+        rest_counts = Signal()
         with m.Switch(self.loss):
             with m.Case(Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
                 counts = (self.loss == Loss.LEAST_SQUARES) | active
-                m.d.comb += [update.eq(Mux(counts, shifted, 0)), judged.eq(counts & ~forgotten)]
+                m.d.comb += [update.eq(Mux(counts, shifted, rest)), judged.eq(counts & ~forgotten),
+                             rest_counts.eq(~counts & beyond)]
             with m.Default():
                 m.d.comb += [update.eq(Mux(active, Mux(positive, -step, step), 0)),
                              step_counts.eq(1)]
@@ -282,7 +288,9 @@ class LinearSolver(wiring.Component):
         valid, idle = history.stage_valid[1], history.stage_idle[1]
         judged = delay(m, judged & valid & ~idle, late, name="judged")
         step_counts = delay(m, step_counts & valid & ~idle, late, name="step_counts")
+        rest_left = delay(m, rest_counts & valid & ~idle, late, name="rest_left")
         m.d.sync += self.saturated.eq(
             (judged & out_of_range(delay(m, shifted, late, name="shifted"), UPDATE_WIDTH))
+            | rest_left
             | (step_counts & self.step_too_large))
         return update

@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION, VALUE_FRACTION
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH
+from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH, WOVEN
 from bitstep_hw.parts.arithmetic import out_of_range
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 from bitstep_hw.pipeline.update.solver_ports import solver_ports
@@ -30,6 +30,9 @@ class LogisticSolver(wiring.Component):
     Multipliers: one of c and a product of rows for every row of look-ahead, one of 12 and 10 bits
     in the chord, one of 47 and 17 bits for K. Golden model: the logistic loss of
     :func:`bitstep.golden.steps.update_rule`, with :mod:`bitstep.golden.sigmoid`.
+
+    Of woven rows a label may hold the derivative at a centre, which is subtracted: its size from
+    the start of the chord. The factor of K has a bit more for it.
 
     Parameters
     ----------
@@ -59,13 +62,22 @@ class LogisticSolver(wiring.Component):
         history = UpdateHistory(m, self.config, valid=self.valid, idle_row=self.idle_row,
                                 clear=self.clear)
         stage_valid = history.stage_valid
-        # Rows are six cycles apart, so the sign of one stays until 2 cycles are left.
+        # Rows are six cycles apart, so the label of one stays until 2 cycles are left.
         positive = Signal(reset_less=True)
+        centre, derivatives = None, C(0)
         with m.If(stage_valid[history.entry]):
             m.d.sync += positive.eq(~self.label[-1])
+        if self.config.row_format == WOVEN:
+            derivatives = self.derivatives
+            centre = Signal(VALUE_FRACTION + 1, reset_less=True)
+            derivative = self.label[1:].as_signed()
+            with m.If(stage_valid[history.entry] & derivatives):
+                m.d.sync += [positive.eq(self.label[0]),
+                             centre.eq(Mux(self.label[0], -derivative, derivative))]
         margin = self._margin(m, history, positive)
         argument = self._argument(m, stage_valid, margin)
-        value = self._value(m, stage_valid, argument)
+        value = self._value(m, stage_valid, argument,
+                            None if centre is None else Mux(derivatives, centre, 0))
         m.d.comb += self.take.eq(stage_valid[history.dotted] & ~history.stage_idle[history.dotted])
         # That of a row stays until 2 cycles are left, likewise.
         dither = Signal(DITHER_WIDTH, reset_less=True)
@@ -78,7 +90,7 @@ class LogisticSolver(wiring.Component):
         exact = Cat(C(0, fraction - DITHER_WIDTH - 1), C(1, 1), dither)
         with m.If(stage_valid[2]):
             m.d.sync += [factor.eq(Mux(positive, -self.derivative_step, self.derivative_step)),
-                         addend.eq(Mux(positive, ~exact, exact))]
+                         addend.eq(Mux(positive & ~derivatives, ~exact, exact))]
         history.push(factor * value + addend >> fraction)
         m.d.sync += self.saturated.eq(stage_valid[1] & ~history.stage_idle[1] & self.step_too_large)
         m.d.comb += [self.o_valid.eq(stage_valid[0]), self.o.eq(history.newest)]
@@ -128,19 +140,24 @@ class LogisticSolver(wiring.Component):
                 m.d.sync += argument.eq(limit - 1)
         return argument
 
-    def _value(self, m, stage_valid, argument):
-        """The sigmoid with 16 fraction bits, with one cycle left."""
+    def _value(self, m, stage_valid, argument, centre):
+        """The sigmoid with 16 fraction bits, less ``centre`` unless that is None, with one cycle
+        left.
+        """
         segment = Signal(ARGUMENT_WIDTH - SEGMENT_FRACTION)
         # The segments count from -8: the argument's sign bit is turned around.
         m.d.comb += segment.eq(argument[SEGMENT_FRACTION:] ^ 1 << len(segment) - 1)
         rises = [high - low for low, high in pairwise(NODES)]
-        node = Signal(range(max(NODES) + 1), reset_less=True)
+        largest = max(NODES)
+        values = range(largest + 1) if centre is None else range(-largest, largest + 1)
+        node = Signal(values, reset_less=True)
         rise = Signal(range(max(rises) + 1), reset_less=True)
         within = Signal(SEGMENT_FRACTION, reset_less=True)
         with m.If(stage_valid[3]):
-            m.d.sync += [node.eq(Array(NODES[:-1])[segment]), rise.eq(Array(rises)[segment]),
+            m.d.sync += [node.eq(Array(NODES[:-1])[segment] - (0 if centre is None else centre)),
+                         rise.eq(Array(rises)[segment]),
                          within.eq(argument[:SEGMENT_FRACTION])]
-        value = Signal(range(max(NODES) + 1), reset_less=True)
+        value = Signal(values, reset_less=True)
         with m.If(stage_valid[2]):
             m.d.sync += value.eq(
                 node + (rise * within + (1 << SEGMENT_FRACTION - 1) >> SEGMENT_FRACTION))

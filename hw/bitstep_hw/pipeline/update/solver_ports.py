@@ -10,6 +10,7 @@ from bitstep.pipeline.config import (
     MAX_LABEL_SHIFT,
     MAX_SHIFT,
     UPDATE_WIDTH,
+    WOVEN,
 )
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 
@@ -29,6 +30,8 @@ def solver_ports(config):
         Products of the row that enters with the rows before, nearest first.
     label : In(signed(32))
         Label of the row that enters.
+    derivatives : In(1)
+        Of woven rows: labels are derivatives at a centre; constant during a run.
     dot : In(signed(dot_width))
         Dot product of the row that entered ``solver_lead`` cycles before.
     dither : In(16)
@@ -59,6 +62,7 @@ def solver_ports(config):
         "idle_row": In(1),
         "products": In(signed(config.gram_width)).array(config.lookahead),
         "label": In(signed(LABEL_WIDTH)),
+        **({"derivatives": In(1)} if config.row_format == WOVEN else {}),
         "dot": In(signed(config.dot_width)),
         "dither": In(DITHER_WIDTH),
         "take": Out(1),

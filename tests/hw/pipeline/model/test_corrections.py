@@ -9,7 +9,7 @@ from support import load_coefficients, put, put_all_of, signed_numbers, take, ti
 
 from bitstep.golden.rounding import fits
 from bitstep.golden.steps import correction
-from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig
+from bitstep.pipeline.config import MAX_SHIFT, WOVEN, PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_sim.testing.harness import simulate
@@ -22,6 +22,8 @@ CONFIGS = [
     PipelineConfig(bits=7, bus_width=512, max_features=73),     # 73 lanes, 12 groups of 6 and 2
     PipelineConfig(bits=4, max_features=40, lookahead=3, cycles_per_update=4),
 ]
+WOVEN_CONFIGS = [PipelineConfig(row_format=WOVEN, bits=16, max_features=40, lookahead=1,
+                                cycles_per_update=cycles).decoded for cycles in (2, 4)]
 OVERHEAD = 12       # a bound of the cycles of a walk that are not its groups
 
 
@@ -217,3 +219,107 @@ def test_stop(config):
                 == expected(words, coefficients, EpochSteps(1, 1, 5, 1))
 
     simulate(dut, testbench, limit=50_000)
+
+
+async def load_constants(ctx, dut, config, constants, intercept):
+    """Load constants after the coefficients."""
+    put(ctx, dut.load_constants, 1)
+    await load_coefficients(ctx, dut, config, constants)
+    put_all_of(ctx, dut, {"load_intercept": 1, "load_i": intercept & 0xFFFF_FFFF})
+    await ctx.tick()
+    put_all_of(ctx, dut, {"load_intercept": 0, "load_constants": 0})
+
+
+@pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("mantissa, shift", [((1 << 18) - 1, 7), (777, 3), (70_001, 4), (255, 1),
+                                             ((1 << 17) + 1, 3), ((1 << 18) - 1, 5)])
+def test_constants(config, mantissa, shift):
+    rng = random.Random(f"{config.name}-{mantissa}-{shift}")
+    dut, steps = CorrectionEngine(config=config), EpochSteps(1, 1, mantissa, shift)
+    gain = mantissa.bit_length() - 8 * shift        # bits
+
+    async def testbench(ctx):
+        put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift})
+        for beats in (config.max_beats, 1, config.max_beats):
+            put(ctx, dut.beats, beats)
+            n_words = beats * config.lanes
+            coefficients = np.array(signed_numbers(rng, min(max(10 - gain, 2), 18), n_words))
+            *constants, intercept = signed_numbers(rng, min(12 - gain, 32), n_words + 1)
+            constants = np.array(constants)
+            await load_coefficients(ctx, dut, config, coefficients)
+            await load_constants(ctx, dut, config, constants, intercept)
+            words = [signed_numbers(rng, 20, config.lanes) for _ in range(beats)]
+            await sample(ctx, dut, words)
+            cycles, saturated = await walk(ctx, dut)
+            assert cycles <= beats * dut.groups + OVERHEAD
+            assert not saturated
+            flat = np.ravel(words)
+            assert await corrections(ctx, dut, beats) == correction(
+                flat, coefficients, steps, constants).reshape(np.shape(words)).tolist()
+            none = np.zeros(1, np.int64)
+            assert ctx.get(dut.intercept) == correction(none, none, steps, none + intercept)[0]
+
+    simulate(dut, testbench)
+
+
+@pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
+def test_range_of_constants(config):
+    """A constant that makes a correction too large is found, in every lane and for the intercept.
+    """
+    dut, beats = CorrectionEngine(config=config), config.max_beats
+    steps = {"mantissa": 1 << 15, "shift": 4}       # a correction is twice the constant
+    words = [[0] * config.lanes for _ in range(beats)]
+
+    async def testbench(ctx):
+        put_all_of(ctx, dut, {**steps, "beats": beats})
+        await load_coefficients(ctx, dut, config, np.zeros(beats * config.lanes, np.int64))
+        for place in [*range(0, beats * config.lanes, 3), "intercept"]:
+            for value in (1 << 30, -1 << 30):
+                constants = np.zeros(beats * config.lanes, np.int64)
+                if place != "intercept":
+                    constants[place] = value
+                await load_constants(ctx, dut, config, constants,
+                                     value if place == "intercept" else 5)
+                await sample(ctx, dut, words)
+                _, saturated = await walk(ctx, dut)
+                assert saturated == (value > 0), place
+                await ctx.tick()
+
+    simulate(dut, testbench, limit=50_000)
+
+
+@pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("beats", [1, 2, 3])
+def test_high_halves(config, beats):
+    """In a run that sums, every slot reads what the slot before with its index has written, also
+    in the cycle in which it is written, and no walk begins.
+    """
+    dut, rng = CorrectionEngine(config=config), random.Random(beats)
+    distance = max(beats, 4 if config.fast_clock else 2)
+    stored, slots, expected, written = {}, {}, {}, {}
+    for row in range(12):
+        for index in range(beats):
+            now = row * distance + index
+            slots[now] = {"valid": 1, "index": index, "first": index == 0,
+                          "last": index == beats - 1}
+            if row:
+                expected[now + dut.answer] = stored[index]
+            stored[index] = signed_numbers(rng, 32, config.lanes)
+            written[now + dut.answer + 1] = stored[index]
+
+    async def testbench(ctx):
+        put_all_of(ctx, dut, {"sums": 1, "beats": beats})
+        for now in range(12 * distance + 8):
+            put(ctx, dut.slot, slots.get(now, {"valid": 0, "index": 0}))
+            if now in written:
+                put(ctx, dut.sampled, written[now])
+            if now in expected:
+                assert take(ctx, dut.correction) == expected[now], now
+            await ctx.tick()
+            assert not ctx.get(dut.done)
+        for index in range(beats):      # read between slots
+            put(ctx, dut.index, index)
+            await ticks(ctx, dut.answer)
+            assert take(ctx, dut.correction) == stored[index]
+
+    simulate(dut, testbench)

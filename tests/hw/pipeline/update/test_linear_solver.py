@@ -13,7 +13,7 @@ from support import (
 )
 
 from bitstep.golden.rounding import fits
-from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig, solver_stages
+from bitstep.pipeline.config import MAX_SHIFT, WOVEN, PipelineConfig, solver_stages
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 
@@ -457,3 +457,69 @@ def test_a_row_that_does_not_count_is_never_out_of_range(name):
         (c, flag), = record(config, [row], [1], ["o", "saturated"], mantissa=256, shift=1,
                             label_shift=5, loss=loss, refetching=1)
         assert (c, flag) == (0, 0)
+
+
+def solve_centred(rows, *, mantissa, shift, label_shift):
+    """:func:`solve` of the squared hinge whose labels hold derivatives at a centre."""
+    history = []
+    for row in rows:
+        z = row["dot"] - sum(history[-d] * product
+                             for d, product in enumerate(row["products"], start=1)
+                             if d <= len(history))
+        positive = row["label"] & 1
+        target = (1 if positive else -1) << label_shift
+        change = z - target if (z < target if positive else z > target) else 0
+        change -= row["label"] >> 1 << label_shift - 16
+        added = (2 * row["dither"] + 1) * 2 ** (8 * shift) // 2 ** 17
+        history.append(0 if row["idle_row"] else (mantissa * change + added) // 2 ** (8 * shift))
+    return history
+
+
+def centred_config(cycles_per_update, lookahead):
+    return PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=lookahead,
+                          cycles_per_update=cycles_per_update).decoded
+
+
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 6])
+@pytest.mark.parametrize("spread", [0, 5])
+@pytest.mark.parametrize("label_shift", [16, 25, 40])
+def test_derivatives(cycles_per_update, lookahead, spread, label_shift):
+    """Rows on both sides of the hinge, at any distance, see every c before them."""
+    config = centred_config(cycles_per_update, lookahead)
+    rng = random.Random(f"{cycles_per_update}-{lookahead}-{spread}-{label_shift}")
+    # c has about 12 bits, and the recursion stays small.
+    steps = {"label_shift": label_shift, **{
+        16: {"mantissa": (1 << 12) - 5, "shift": 2}, 25: {"mantissa": (1 << 11) + 3, "shift": 3},
+        40: {"mantissa": (1 << 12) + 1, "shift": 5}}[label_shift]}
+    rows, reach = [], 1 << label_shift - 16
+    for dither in random_dithers(rng, 40):
+        size = rng.choice([0, rng.getrandbits(17), rng.getrandbits(20)])
+        positive = rng.getrandbits(1)
+        rows.append({"idle_row": spread and rng.random() < 0.15, "dither": dither,
+                     "label": (-2 * size if positive else 2 * size) + positive,
+                     "dot": rng.randrange(-3 << label_shift, 3 << label_shift),
+                     "products": [rng.randrange(-reach, reach + 1) for _ in range(lookahead)]})
+    distances = [cycles_per_update + rng.randint(0, rng.choice([0, 1, spread])) for _ in rows]
+    expected = solve_centred(rows, **steps)
+    assert all(fits(c, 32) for c in expected)
+    assert len(set(expected)) > 20
+    assert run(config, rows, distances, loss=Loss.SQUARED_HINGE, derivatives=1, **steps) \
+        == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("size, saturated", [((1 << 29) - 1, 0), (1 << 29, 1), (5, 0)])
+@pytest.mark.parametrize("positive", [0, 1])
+def test_range_beyond_the_hinge(cycles_per_update, size, saturated, positive):
+    """The derivative alone, times 4, as the update of a row that is not active."""
+    config = centred_config(cycles_per_update, 1)
+    label = (-2 * size if positive else 2 * size) + positive
+    row = {"idle_row": 0, "label": label, "dot": (9 if positive else -9) << 20, "products": [0],
+           "dither": NEAREST}
+    (found, flag), = run(config, [row], [1], mantissa=4 << 4, shift=1, label_shift=20,
+                         loss=Loss.SQUARED_HINGE, derivatives=1)
+    exact = 4 * size * (1 if positive else -1)
+    assert flag == (not fits(exact, 32))
+    assert flag == (saturated and positive)
+    assert flag or found == exact

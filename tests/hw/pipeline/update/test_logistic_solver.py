@@ -7,7 +7,7 @@ from support import NEAREST, random_dithers, signed_numbers, trace
 
 from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import sigmoid
-from bitstep.pipeline.config import PipelineConfig, solver_stages
+from bitstep.pipeline.config import WOVEN, PipelineConfig, solver_stages
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 
 CYCLES = 6
@@ -170,3 +170,27 @@ def test_clear_forgets_the_rows_before(lookahead):
 def test_wrong_solver():
     with pytest.raises(ValueError, match=r"^Solver must be 'logistic', not 'linear'$"):
         LogisticSolver(config=PipelineConfig(bits=4))
+
+
+@pytest.mark.parametrize("lookahead", [0, 3])
+@pytest.mark.parametrize("derivative_step", [1, 70_000 << 16 | 0x7FFF, MAX_STEP])
+@pytest.mark.parametrize("derivatives", [0, 1])
+def test_derivatives(lookahead, derivative_step, derivatives):
+    """A label that is a derivative at a centre is subtracted from that of the row."""
+    config = make_config(lookahead, row_format=WOVEN, bits=16).decoded
+    rng = random.Random(f"{lookahead}-{derivative_step}")
+    margins = [rng.randrange(-9 << 20, 9 << 20) for _ in range(30)] + [40 << 20, -40 << 20] * 2
+    rows, expected = [], []
+    for z, dither in zip(margins, random_dithers(rng, len(margins)), strict=True):
+        sign = rng.choice([1, -1])
+        size = rng.choice([0, 1 << 16, rng.randrange(1 << 16)])
+        row = {"idle_row": 0, "dot": z, "products": [0] * lookahead, "dither": dither,
+               "label": -2 * sign * size + (sign > 0) if derivatives else sign}
+        rows.append(row)
+        change = -sign * (sigmoid(round_shift(-sign * z, 20 - 12)) - size)
+        expected.append((derivative_step * change + (2 * dither + 1) * 2 ** 15) // 2 ** 32
+                        if derivatives else update(
+                            z, label=sign, derivative_step=derivative_step, label_shift=20,
+                            dither=dither))
+    assert run(config, rows, [CYCLES] * len(rows), derivative_step=derivative_step,
+               label_shift=20, derivatives=derivatives) == [(c, 0) for c in expected]
