@@ -8,7 +8,7 @@ from bitstep.cli.options import integer, number, or_auto
 from bitstep.pipeline.config import WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.shapes import FEW_BITS
+from bitstep.pipeline.config import FEW_BITS
 from bitstep.training.objective import SOLVERS
 
 

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
 from bitstep.pipeline.config import (
+    FEW_BITS,
     LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_CELL_HALF_LEVELS,
@@ -41,6 +42,8 @@ class RunRegisters(wiring.Signature):
         Loss, scale of a label, level of the intercept's constant input, and box constraint.
     cell_half_levels, lookahead_margin, fine_address : Out
         Refetching: bounds of a row's cells and of updates in flight, and where fine rows are.
+    model_bits, update_bits : Out
+        Bits of the model that dot products meet, and of an update; 0 for all.
     """
 
     def __init__(self):
@@ -52,6 +55,7 @@ class RunRegisters(wiring.Signature):
             "intercept_level": Out(INTERCEPT_WIDTH), "box_limit": Out(MODEL_WIDTH - 1),
             "cell_half_levels": Out(range(MAX_CELL_HALF_LEVELS + 1)), "lookahead_margin": Out(32),
             "fine_address": Out(64),
+            "model_bits": Out(range(FEW_BITS[1] + 1)), "update_bits": Out(range(FEW_BITS[1] + 1)),
         })
 
 

@@ -29,6 +29,7 @@ from bitstep_hw.parts.arithmetic import (
 from bitstep_hw.pipeline.update.row_decision import RowDecision, scaled_width
 from bitstep_hw.pipeline.update.solver_ports import solver_ports
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
+from bitstep_hw.pipeline.update.update_rounding import FRACTION, VALUE_WIDTH, UpdateRounding
 
 
 class LinearSolver(wiring.Component):
@@ -45,13 +46,15 @@ class LinearSolver(wiring.Component):
     The last step also sees on which side of its target a row is, exactly: rows beyond the hinge
     give c = 0, and the hinge loss takes K, rounded by the dither, for every other row.
 
-    Latency is ``solver_stages(cycles_per_update)`` cycles from ``dot``, throughput a row every
-    ``cycles_per_update`` cycles. Golden model: :func:`bitstep.golden.steps.update_rule`.
+    Latency is ``solver_stages(cycles_per_update)`` cycles from ``dot``, with ``rounded_updates``
+    ``ROUNDING_STAGES`` more; throughput a row every ``cycles_per_update`` cycles.
+    Golden model: :func:`bitstep.golden.steps.update_rule`.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives widths, ``lookahead``, ``cycles_per_update``, ``fast_clock`` and ``refetch``.
+        Gives widths, ``correlated_rows``, ``cycles_per_update``, ``fast_clock``, ``refetch`` and
+        ``rounded_updates``.
 
     Members
     -------
@@ -94,10 +97,14 @@ class LinearSolver(wiring.Component):
             with m.If(self.discard):
                 m.d.comb += self.take.eq(0)
         difference = self._compressed if config.fast_clock else self._subtracted
-        exact, distance, above = difference(m, history, residual, mantissa,
-                                            self._dithered(m, shift))
+        # What is rounded to few bits meets its dither later.
+        addend = C(0) if config.rounded_updates else self._dithered(m, shift)
+        exact, distance, above = difference(m, history, residual, mantissa, addend)
         positive = delay(m, ~self.label[-1], history.entry - 1, name="positive")
         active = Mux(positive, distance[-1], above)
+        if config.rounded_updates:
+            self._round(m, history, distance, active, positive, shift)
+            return m
         step = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
         shifted = self._shifted(m, exact, shift)
@@ -111,7 +118,7 @@ class LinearSolver(wiring.Component):
     @property
     def _near(self):
         """Rows before whose products meet the mantissa beforehand."""
-        return min(self.config.lookahead, 1 if self.config.fast_clock else 2)
+        return min(self.config.correlated_rows, 1 if self.config.fast_clock else 2)
 
     def _residual(self, m, history):
         """The dot product less the target and the far terms, a cycle after the dot product. These
@@ -124,7 +131,7 @@ class LinearSolver(wiring.Component):
         target = Signal(signed(LABEL_WIDTH + config.max_label_shift), reset_less=True)
         m.d.sync += target.eq(label << self.label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
-        distances = range(self._near + 1, config.lookahead + 1)
+        distances = range(self._near + 1, config.correlated_rows + 1)
         if config.fast_clock:
             self._compressed_residual(m, history, distances, target, residual)
         else:
@@ -257,6 +264,29 @@ class LinearSolver(wiring.Component):
         # The dot product, which comes last, has the shortest way.
         parts = compress([less, *(~part for part in far)], width)
         m.d.sync += residual.eq(compressed_sum([*parts, self.dot], width))
+
+    def _round(self, m, history, distance, active, positive, shift):
+        """Round the update of the row with one cycle left to few bits; no row waits for it."""
+        m.submodules.rounding = rounding = UpdateRounding()
+        scaled = Signal(signed(len(distance) - SHIFT_UNIT + FRACTION))
+        with m.Switch(shift):
+            for number in range(1, MAX_SHIFT + 1):
+                with m.Case(number):
+                    m.d.comb += scaled.eq(distance << FRACTION >> SHIFT_UNIT * number)
+        hinge, valid = self.loss == Loss.HINGE, history.stage_valid[1]
+        m.d.comb += [
+            rounding.bits.eq(self.update_bits), rounding.valid.eq(valid),
+            rounding.idle.eq(history.stage_idle[1]),
+            rounding.value.eq(Mux(hinge, self.derivative_step << FRACTION - STEP_FRACTION,
+                                  scaled)),
+            rounding.beyond.eq(~hinge & out_of_range(scaled, VALUE_WIDTH)),
+            rounding.zero.eq((self.loss != Loss.LEAST_SQUARES) & ~active),
+            rounding.negate.eq(hinge & positive),
+            rounding.dither.eq(delay(m, self.dither, history.dotted - 1, name="row_dither")),
+            self.o_valid.eq(rounding.o_valid), self.o.eq(rounding.o),
+            self.saturated.eq(rounding.saturated | (
+                valid & ~history.stage_idle[1] & hinge & self.step_too_large)),
+        ]
 
     def _shifted(self, m, exact, shift):
         """``exact`` without its fraction."""
