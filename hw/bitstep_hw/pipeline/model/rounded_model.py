@@ -162,7 +162,7 @@ class RoundedModel(wiring.Component):
         limit = Signal(FEW_BITS[1] - 1)
         held, least = Signal.like(length), Signal(range(MODEL_WIDTH))
         m.d.sync += [
-            held.eq(length), limit.eq((1 << self.bits - 1) - 1),
+            held.eq(length), limit.eq((1 << self.bits) - 1 >> 1),
             least.eq(Mux(held > self.bits - 1, held - (self.bits - 1), 0)),
         ]
         # Settled before the words are rounded, and then constant.
