@@ -94,7 +94,8 @@ class Shape:
         return cls(
             config=config, rows=job.n_rows, beats=beats, copies=len(job.rows),
             epochs=len(job.epochs), lookahead=lookahead,
-            batch=job.batch, correction_period=job.correction_period, proximal_period=job.proximal_period,
+            batch=job.batch, correction_period=job.correction_period,
+            proximal_period=job.proximal_period,
             models=len(jobs), label_words=label_words,
             labels_per_word=max(8 * WORD_BYTES // row_bits, 1),
             words_per_label=max(row_bits // (8 * WORD_BYTES), 1),
