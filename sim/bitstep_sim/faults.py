@@ -1,6 +1,7 @@
 """Faults in the RTL generators, one changed line each, and the tests that must find them."""
 
 from bitstep_sim.fault_runs import Fault
+from bitstep_sim.few_bits_faults import FEW_BITS_FAULTS
 from bitstep_sim.model_faults import MODEL_FAULTS
 from bitstep_sim.proofs.formal import Mutation
 from bitstep_sim.woven_faults import WOVEN_FAULTS
@@ -74,8 +75,7 @@ FAULTS = [
            "with when(m, delay_enable(m, valid, stages - 1, name=f\"{name}_valid\")):",
            "with when(m, valid):",
            "parts/test_arithmetic.py", "parts/test_arithmetic_gaps.py"),
-    _fault("flag lost", "axi/write_master.py", "bus.wstrb.eq((~self.stop)",
-           "bus.wstrb.eq((~self.idle)"),
+    _fault("flag lost", "axi/write_master.py", "wstrb.eq((~self.stop)", "wstrb.eq((~self.idle)"),
     _fault("wrong item", "pipeline/rows/replay.py",
            "m.d.sync += [wanted.eq(oldest), offered.eq(0)]",
            "m.d.sync += [wanted.eq(oldest)]"),
@@ -296,5 +296,5 @@ FAULTS = [
     _fault("bound off by one", "pipeline/rows/correction_periods.py", "beyond.eq(self.period + 1)",
            "beyond.eq(self.period)",
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
-    *WOVEN_FAULTS,
+    *WOVEN_FAULTS, *FEW_BITS_FAULTS,
 ]

@@ -21,6 +21,9 @@ def test_every_size(bits):
     cycles = [{"valid": 1, "value": value, "dither": dither, "negate": rng.random() < 0.3,
                "zero": rng.random() < 0.1, "idle": rng.random() < 0.1, "beyond": rng.random() < 0.1}
               for value, dither in zip(values, random_dithers(rng, len(values)), strict=True)]
+    # Just enough to be rounded up, and just too little.
+    cycles += [{"valid": 1, "value": value, "dither": dither, "negate": 0, "zero": 0, "idle": 0,
+                "beyond": 0} for value in (1, 2, 3) for dither in (0xFFFD, 0xFFFE, 0xFFFF)]
     found = trace(UpdateRounding(), cycles, ["o_valid", "o", "saturated"], bits=bits)
     late = ROUNDING_STAGES + 1
     assert [cycle["o_valid"] for cycle in found] == [0] * late + [1] * len(cycles) \
