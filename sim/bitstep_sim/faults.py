@@ -82,7 +82,7 @@ FAULTS = [
     _fault("reset missing", "parts/dither.py", "index.eq(self.row), self.valid",
            "index.eq(0), self.valid"),
     _fault("wrong width", "parts/dither.py", "number = Signal(32) ", "number = Signal(16) "),
-    _fault("reset missing", "parts/dither.py", "y.eq(0), part.eq(0), made", "y.eq(0), made"),
+    _fault("reset missing", "parts/dither.py", "stream), part.eq(0),", "stream),"),
     _fault("constant changed", "parts/dither.py", "self.key ^ PARITY", "self.key ^ PARITY ^ 1"),
     _fault("constant changed", "pipeline/update/linear_solver.py",
            "doubled = Cat(C(1, 1), self.dither)",

@@ -122,7 +122,7 @@ class Dither(wiring.Component):
 
     def _injection(self, m, group):
         """Registers with the key's part in the words after a group."""
-        keys = (self.key, C(self.stream, KEY_WIDTH), self.key ^ (PARITY ^ self.stream))
+        keys = (self.key, C(self.stream, KEY_WIDTH), self.key ^ PARITY ^ self.stream)
         add_x, add_y = Signal(KEY_WIDTH), Signal(KEY_WIDTH)
         with m.Switch(group):
             for number in range(_GROUPS):

@@ -29,7 +29,7 @@ from bitstep_hw.parts.arithmetic import (
 from bitstep_hw.pipeline.update.row_decision import RowDecision, scaled_width
 from bitstep_hw.pipeline.update.solver_ports import solver_ports
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
-from bitstep_hw.pipeline.update.update_rounding import FRACTION, VALUE_WIDTH, UpdateRounding
+from bitstep_hw.pipeline.update.update_rounding import round_linear
 
 
 class LinearSolver(wiring.Component):
@@ -103,7 +103,7 @@ class LinearSolver(wiring.Component):
         positive = delay(m, ~self.label[-1], history.entry - 1, name="positive")
         active = Mux(positive, distance[-1], above)
         if config.rounded_updates:
-            self._round(m, history, distance, active, positive, shift)
+            round_linear(m, self, history, distance, (active, positive), shift)
             return m
         step = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
@@ -264,29 +264,6 @@ class LinearSolver(wiring.Component):
         # The dot product, which comes last, has the shortest way.
         parts = compress([less, *(~part for part in far)], width)
         m.d.sync += residual.eq(compressed_sum([*parts, self.dot], width))
-
-    def _round(self, m, history, distance, active, positive, shift):
-        """Round the update of the row with one cycle left to few bits; no row waits for it."""
-        m.submodules.rounding = rounding = UpdateRounding()
-        scaled = Signal(signed(len(distance) - SHIFT_UNIT + FRACTION))
-        with m.Switch(shift):
-            for number in range(1, MAX_SHIFT + 1):
-                with m.Case(number):
-                    m.d.comb += scaled.eq(distance << FRACTION >> SHIFT_UNIT * number)
-        hinge, valid = self.loss == Loss.HINGE, history.stage_valid[1]
-        m.d.comb += [
-            rounding.bits.eq(self.update_bits), rounding.valid.eq(valid),
-            rounding.idle.eq(history.stage_idle[1]),
-            rounding.value.eq(Mux(hinge, self.derivative_step << FRACTION - STEP_FRACTION,
-                                  scaled)),
-            rounding.beyond.eq(~hinge & out_of_range(scaled, VALUE_WIDTH)),
-            rounding.zero.eq((self.loss != Loss.LEAST_SQUARES) & ~active),
-            rounding.negate.eq(hinge & positive),
-            rounding.dither.eq(delay(m, self.dither, history.dotted - 1, name="row_dither")),
-            self.o_valid.eq(rounding.o_valid), self.o.eq(rounding.o),
-            self.saturated.eq(rounding.saturated | (
-                valid & ~history.stage_idle[1] & hinge & self.step_too_large)),
-        ]
 
     def _shifted(self, m, exact, shift):
         """``exact`` without its fraction."""

@@ -5,7 +5,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
-from bitstep.pipeline.config import FEW_BITS, UPDATE_WIDTH
+from bitstep.golden.steps import STEP_FRACTION
+from bitstep.pipeline.config import FEW_BITS, MAX_SHIFT, SHIFT_UNIT, UPDATE_WIDTH
+from bitstep.pipeline.registers import Loss
 from bitstep_hw.parts.arithmetic import delay, out_of_range
 
 FRACTION = DITHER_WIDTH + 1         # fraction bits that decide how a number is rounded
@@ -91,3 +93,30 @@ class UpdateRounding(wiring.Component):
         drop = Signal(range(_WHOLE - FEW_BITS[0] + 1), reset_less=True)
         m.d.sync += drop.eq(Mux((self.bits == 0) | excess[-1], C(0), excess))
         return drop
+
+
+def round_linear(m, solver, history, distance, flags, shift):
+    """Round the update of the row with one cycle left in a linear solver to few bits; no row
+    waits for it. ``flags``: the row is active, its label is positive.
+    """
+    active, positive = flags
+    m.submodules.rounding = rounding = UpdateRounding()
+    scaled = Signal(signed(len(distance) - SHIFT_UNIT + FRACTION))
+    with m.Switch(shift):
+        for number in range(1, MAX_SHIFT + 1):
+            with m.Case(number):
+                m.d.comb += scaled.eq(distance << FRACTION >> SHIFT_UNIT * number)
+    hinge, valid = solver.loss == Loss.HINGE, history.stage_valid[1]
+    m.d.comb += [
+        rounding.bits.eq(solver.update_bits), rounding.valid.eq(valid),
+        rounding.idle.eq(history.stage_idle[1]),
+        rounding.value.eq(Mux(hinge, solver.derivative_step << FRACTION - STEP_FRACTION,
+                              scaled)),
+        rounding.beyond.eq(~hinge & out_of_range(scaled, VALUE_WIDTH)),
+        rounding.zero.eq((solver.loss != Loss.LEAST_SQUARES) & ~active),
+        rounding.negate.eq(hinge & positive),
+        rounding.dither.eq(delay(m, solver.dither, history.dotted - 1, name="row_dither")),
+        solver.o_valid.eq(rounding.o_valid), solver.o.eq(rounding.o),
+        solver.saturated.eq(rounding.saturated | (
+            valid & ~history.stage_idle[1] & hinge & solver.step_too_large)),
+    ]
