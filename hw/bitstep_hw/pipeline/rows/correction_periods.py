@@ -96,8 +96,8 @@ class CorrectionPeriods(wiring.Component):
         needs = Signal()
         distance = Signal.like(since)
         # With an empty pipeline all is done in one row, as without look-ahead.
-        drains = self.drains
-        begins, lookahead = (self.opens, C(0)) if drains else (self.boundary, self.lookahead)
+        begins, lookahead = (self.opens, C(0)) if self.drains \
+            else (self.boundary, self.lookahead)
         m.d.comb += [
             self.boundary.eq(at_boundary & ~self.idle_row),
             self.corrects.eq(Mux(self.start, self.period != 0, at_boundary)),
@@ -133,18 +133,22 @@ class CorrectionPeriods(wiring.Component):
                          self.fill.eq(0)]
         with m.If(self.corrected):
             m.d.sync += pending.eq(0)
-        # Of all registers' next values, so that the gate has one level of logic less.
-        waits = Signal()            # at a boundary whose correction is still under way
-        m.d.sync += waits.eq(~self.corrected & ~self.replay & Mux(
-            self.counted, following & Mux(at_boundary, needs, ~opening & pending),
-            at_boundary & ~opening & pending))
-        m.d.comb += self.stuck.eq(
-            waits & self.opens if drains else waits | (at_boundary & (self.open_rows != 0)))
+        self._wait(m, at_boundary, ~opening & pending, following & Mux(
+            at_boundary, needs, ~opening & pending))
         with m.If(self.start):
             m.d.sync += [to_boundary.eq(0), since.eq(0), at_boundary.eq(self.period != 0),
                          self.fill.eq(0), opening.eq(1), added.eq(0), needed.eq(0),
-                         pending.eq(0), waits.eq(0)]
+                         pending.eq(0)]
         return m
+
+    def _wait(self, m, at_boundary, pending, follows):
+        """Let a boundary wait for its correction; ``follows``: it will, when this row has ended."""
+        # Of all registers' next values, so that the gate has one level of logic less.
+        waits = Signal()            # at a boundary whose correction is still under way
+        m.d.sync += waits.eq(~self.start & ~self.corrected & ~self.replay & Mux(
+            self.counted, follows, at_boundary & pending))
+        m.d.comb += self.stuck.eq(waits & self.opens if self.drains
+                                  else waits | (at_boundary & (self.open_rows != 0)))
 
     def _more(self, m):
         """1 if a further period follows this row's, compared a cycle before it is asked."""
