@@ -120,6 +120,7 @@ def test_counters_that_are_known():
     assert result.counters["beats"] == 2 * 50 * job.beats
     able = dataclasses.replace(config, model_bits=4)
     there = CpuDevice(able).train(dataclasses.replace(job, config=able))
+    assert there.epoch_cycles is not None
     assert there.counters["cycles"] == there.epoch_cycles[-1] + 64
     assert there.models.tolist() == result.models.tolist()
 
