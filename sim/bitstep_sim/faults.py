@@ -1,6 +1,7 @@
 """Faults in the RTL generators, one changed line each, and the tests that must find them."""
 
 from bitstep_sim.fault_runs import Fault
+from bitstep_sim.few_bits_faults import FEW_BITS_FAULTS
 from bitstep_sim.model_faults import MODEL_FAULTS
 from bitstep_sim.proofs.formal import Mutation
 from bitstep_sim.woven_faults import WOVEN_FAULTS
@@ -74,15 +75,14 @@ FAULTS = [
            "with when(m, delay_enable(m, valid, stages - 1, name=f\"{name}_valid\")):",
            "with when(m, valid):",
            "parts/test_arithmetic.py", "parts/test_arithmetic_gaps.py"),
-    _fault("flag lost", "axi/write_master.py", "bus.wstrb.eq((~self.stop)",
-           "bus.wstrb.eq((~self.idle)"),
+    _fault("flag lost", "axi/write_master.py", "wstrb.eq((~self.stop)", "wstrb.eq((~self.idle)"),
     _fault("wrong item", "pipeline/rows/replay.py",
            "m.d.sync += [wanted.eq(oldest), offered.eq(0)]",
            "m.d.sync += [wanted.eq(oldest)]"),
     _fault("reset missing", "parts/dither.py", "index.eq(self.row), self.valid",
            "index.eq(0), self.valid"),
     _fault("wrong width", "parts/dither.py", "number = Signal(32) ", "number = Signal(16) "),
-    _fault("reset missing", "parts/dither.py", "y.eq(0), part.eq(0), made", "y.eq(0), made"),
+    _fault("reset missing", "parts/dither.py", "stream), part.eq(0),", "stream),"),
     _fault("constant changed", "parts/dither.py", "self.key ^ PARITY", "self.key ^ PARITY ^ 1"),
     _fault("constant changed", "pipeline/update/linear_solver.py",
            "doubled = Cat(C(1, 1), self.dither)",
@@ -142,8 +142,8 @@ FAULTS = [
            "position = Signal(8)"),
     _fault("wrong width", "pipeline/rows/correction_periods.py", "to_boundary = Signal(32)",
            "to_boundary = Signal(16)", board="board/test_equivalence.py::more_than_16"),
-    _fault("reset missing", "pipeline/rows/correction_periods.py", "pending.eq(0), waits.eq(0)]",
-           "pending.eq(0)]",
+    _fault("reset missing", "pipeline/rows/correction_periods.py", "waits.eq(~self.start & ",
+           "waits.eq(",
            board="board/test_fresh_boards.py::test_abort and b3-one-n80-d2-c2-near"),
     _fault("reset missing", "pipeline/rows/correction_periods.py", "added.eq(0), needed.eq(0),",
            "needed.eq(0),"),
@@ -296,5 +296,5 @@ FAULTS = [
     _fault("bound off by one", "pipeline/rows/correction_periods.py", "beyond.eq(self.period + 1)",
            "beyond.eq(self.period)",
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
-    *WOVEN_FAULTS,
+    *WOVEN_FAULTS, *FEW_BITS_FAULTS,
 ]

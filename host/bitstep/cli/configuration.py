@@ -9,8 +9,10 @@ from bitstep.cli.options import (
     integer,
 )
 from bitstep.cli.request import request_rows
+from bitstep.cli.training_options import few_bits
 from bitstep.pipeline.config import (
     CYCLES_PER_UPDATE,
+    FEW_BITS,
     MAX_FEATURES,
     MAX_MODELS,
     SOLVERS,
@@ -50,6 +52,11 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", type=integer(1, MAX_MODELS), metavar="N", default=1,
                         help=f"models that one pass over the rows trains, 1 to {MAX_MODELS} "
                         "(default: 1)")
+    parser.add_argument("--model-bits", type=few_bits, metavar="B", default=0,
+                        help=f"dot products meet a model of at most {FEW_BITS[0]} to {FEW_BITS[1]} "
+                        "bits; 0: of all (default: 0)")
+    parser.add_argument("--rounded-updates", action=argparse.BooleanOptionalAction, default=False,
+                        help=f"updates can have {FEW_BITS[0]} to {FEW_BITS[1]} bits (default: no)")
     parser.add_argument("--refetch", action=argparse.BooleanOptionalAction, default=False,
                         help="rows can be read again with 16 bits a value (default: no)")
 
@@ -74,7 +81,8 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             cycles_per_update=cycles_per_update, minibatch=arguments.minibatch,
             corrections=arguments.corrections, solver=arguments.solver,
             proximal=arguments.proximal, refetch=arguments.refetch,
-            level_tables=rows.levels != "uniform", models=arguments.models)
+            level_tables=rows.levels != "uniform", models=arguments.models,
+            model_bits=arguments.model_bits, rounded_updates=arguments.rounded_updates)
     except ValueError as error:
         raise UsageError(str(error)) from error
     return config.with_lookahead(arguments.features) if auto else config

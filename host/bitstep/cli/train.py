@@ -220,7 +220,8 @@ def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
     except ChoiceError as error:
         raise usage_error(error, arguments, model=problem.model) from error
     try:
-        config = pipeline_of(rows, objective, arguments.lookahead)
+        config = pipeline_of(rows, objective, arguments.lookahead,
+                             model_bits=arguments.model_bits, update_bits=arguments.update_bits)
     except ValueError as error:
         raise UsageError(str(error)) from error
     return Request(source=arguments.data, problem=problem, objective=objective, training=training,

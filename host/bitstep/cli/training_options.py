@@ -5,10 +5,9 @@ from typing import Any
 
 from bitstep.cli.class_weights import class_weight
 from bitstep.cli.options import integer, number, or_auto
-from bitstep.pipeline.config import WOVEN_BITS
+from bitstep.pipeline.config import FEW_BITS, WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
-from bitstep.pipeline.shapes import FEW_BITS
 from bitstep.training.objective import SOLVERS
 
 
@@ -79,8 +78,8 @@ def add_bits_options(training: Any) -> None:
             ("model", "bits of the model that the dot products of a batch meet, rounded at random"),
             ("update", "bits of the update of each row, times a power of two, rounded at random")):
         training.add_argument(f"--{name}-bits", type=few_bits, default=0, metavar="B",
-                              help=f"{text}: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all, on "
-                              "devices cpu and golden (default: 0)")
+                              help=f"{text}: {FEW_BITS[0]} to {FEW_BITS[1]}, or 0 for all "
+                              "(default: 0)")
 
 
 def add_solver_options(training: Any) -> None:

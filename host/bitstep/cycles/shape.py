@@ -25,6 +25,8 @@ class Shape:
         Rows of an epoch, beats of a row, copies of the rows, epochs of the run.
     lookahead : int
         D, the register LOOKAHEAD.
+    batch : int
+        Rows of a batch.
     correction_period, proximal_period : int
         As the registers; 0 for none.
     models : int
@@ -59,6 +61,7 @@ class Shape:
     copies: int
     epochs: int
     lookahead: int
+    batch: int
     correction_period: int
     proximal_period: int
     models: int
@@ -85,7 +88,7 @@ class Shape:
         beats = job.beats
         if lookahead is None:
             lookahead = job.lookahead if config.row_format == "float32" \
-                else config.effective_lookahead(beats)
+                else config.run_lookahead(beats, job.batch)
         last_lanes = job.n_features - (beats - 1) * config.lanes
         per_beat = config.model_lanes // 2
         jobs = (job, *others)
@@ -95,7 +98,7 @@ class Shape:
         return cls(
             config=config, rows=job.n_rows, beats=beats, copies=len(job.rows),
             epochs=len(job.epochs), lookahead=lookahead,
-            correction_period=0 if gradient else job.correction_period,
+            batch=job.batch, correction_period=0 if gradient else job.correction_period,
             proximal_period=0 if gradient else job.proximal_period,
             models=len(jobs), label_words=label_words,
             labels_per_word=max(8 * WORD_BYTES // row_bits, 1),
@@ -159,3 +162,15 @@ class Shape:
     def proximal_cycles(self) -> int:
         """Cycles of a proximal step, from its strobe."""
         return 2 * self.pairs + self.beats * (1 + self.config.memory_wait)
+
+    @property
+    def rounding_cycles(self) -> int:
+        """Cycles in which the model of a batch is rounded; 0 if dot products meet its words."""
+        config = self.config
+        if not config.model_bits:
+            return 0
+        walk = self.beats * ceil_div(config.lanes, config.rounding_lanes)
+        answer = 1 + config.memory_wait
+        # The largest magnitude: of each lane, then of all, then its exponent.
+        largest = walk + answer + (config.rounding_lanes - 1).bit_length() + 7
+        return max(largest, config.dither_cycles + 2) + walk + answer + 4

@@ -93,4 +93,9 @@ def open_device(name: str, config: PipelineConfig, *, few_bits: bool = False,
     if few_bits and not getattr(kind, "few_bits", False):
         raise DeviceError(NO_FEW_BITS.format(name))
     models = options.pop("models", None)
-    return kind(config if models is None else replace(config, models=models), **options)
+    try:
+        config = config if models is None else replace(config, models=models)
+    except ValueError as error:
+        raise DeviceError(f"No pipeline for {models} models in a pass: {error}; leave models out") \
+            from error
+    return kind(config, **options)

@@ -237,7 +237,7 @@ class Run:
                 buffer.to_device()
 
         lookahead = job.lookahead if config.row_format == "float32" \
-            else config.effective_lookahead(job.beats)
+            else config.run_lookahead(job.beats, job.batch)
         for name, value in {
             "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
             "LAST_LANES": job.n_features - (job.beats - 1) * config.lanes,
@@ -248,7 +248,7 @@ class Run:
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
-            "GRADIENT": self.is_gradient, **self._joint(shared),
+            "GRADIENT": self.is_gradient, **self._joint(shared), **self._few_bits(),
         }.items():
             self.write(name, value)
         for name, value in {
@@ -279,6 +279,11 @@ class Run:
         """Registers of a pipeline for several models."""
         return {"MODELS": len(self.jobs), "SHARED_LABELS": shared,
                 "END_WITH_FIRST": not self.to_the_end} if self.device.config.models > 1 else {}
+
+    def _few_bits(self):
+        """Registers of a pipeline for a model or updates of few bits."""
+        return {"MODEL_BITS": self.job.model_bits, "UPDATE_BITS": self.job.update_bits} \
+            if self.device.config.drains else {}
 
     def _rows(self):
         """The buffer of the rows, which is filled unless the device has kept it."""

@@ -42,6 +42,7 @@ class RegisterDevice(RegisterAccess, Device):
         :class:`~bitstep.devices.base.RegisterAccess`.
     """
 
+    few_bits = True         # where the pipeline has the options
     shows_models = True     # to on_words: reading a model while the pipeline runs costs little
     clock_hz: float     # pyright: ignore[reportIncompatibleVariableOverride]  # there is one
 
@@ -92,7 +93,8 @@ class RegisterDevice(RegisterAccess, Device):
     def _check(self, job):
         """Raise DeviceError unless the pipeline can run a job."""
         check_job(job, self.config)
-        if job.model_bits or job.update_bits:
+        if (job.model_bits and not self.config.model_bits) \
+                or (job.update_bits and not self.config.rounded_updates):
             raise DeviceError(NO_FEW_BITS.format(self.name))
 
     @property

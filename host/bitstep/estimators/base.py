@@ -68,7 +68,8 @@ class LowPrecisionModel(Preparing):
         initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
         if prepared.kept and initial:
             initial = opened_model(*initial, Bounds(*self.feature_range_), prepared.columns.bounds)
-        config = pipeline_of(prepared.rows, objective, prepared.options["lookahead"])
+        config = pipeline_of(prepared.rows, objective, prepared.options["lookahead"],
+                             model_bits=self.model_bits, update_bits=self.update_bits)
         if not (prepared.kept and any(self.clipped_.values())):
             warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with self._opened(config, prepared.options) as device, self._watched(
@@ -204,7 +205,8 @@ class LowPrecisionModel(Preparing):
         _check_same_rows(estimators, prepared)
         wishes = [one._wishes(prepared, self.epochs, False) for one in estimators]
         widest = max((objective for objective, _ in wishes), key=lambda one: one.proximal)
-        config = pipeline_of(prepared.rows, widest, prepared.options["lookahead"])
+        config = pipeline_of(prepared.rows, widest, prepared.options["lookahead"],
+                             model_bits=self.model_bits, update_bits=self.update_bits)
         warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with first._opened(config, prepared.options) as device:
             found = train_candidates(prepared.outputs, device, config, wishes)

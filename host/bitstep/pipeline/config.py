@@ -31,6 +31,7 @@ MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
 FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
 WOVEN_BITS = 16             # stored bits of a value of row format ``woven``
 WOVEN_LANE_BITS = 4         # bits of a beat for each lane of such a pipeline
+ROUNDING_STAGES = 4         # cycles in which an update is rounded to few bits
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
 FINE_WIDTH = 16             # bits of a value of a fine row, signed
 LOOKAHEAD_MARGIN_WIDTH = 63     # bits of what updates in flight may change, unsigned
@@ -42,8 +43,9 @@ AUX_WIDTH = 64              # bits of the bus that carries labels, tables and mo
 MAX_FEATURES = 1 << 20
 MAX_LOOKAHEAD = 32
 MAX_MODELS = 8              # models that one pass over the rows trains
+FEW_BITS = (2, 16)          # bits of a rounded model or update, least and most
 
-_FLAGS = ("minibatch", "corrections", "proximal", "refetch", "level_tables")
+_FLAGS = ("minibatch", "corrections", "proximal", "refetch", "level_tables", "rounded_updates")
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -107,6 +109,14 @@ class PipelineConfig:
         Models that one pass over the rows trains, 1 to 8 (costs a dot product, a model memory, a
         solver and, with ``corrections``, an engine each). More than 1 needs rows of whole codes
         and no ``refetch``.
+    model_bits : int
+        Largest number of bits of the model that dot products meet, 2 to 16, for runs that round
+        it; 0: dot products meet words of 32 bits. Costs rounding in a few lanes; saves
+        multipliers, the products with the rows before and most of the second model memory.
+    rounded_updates : bool
+        True if updates can be rounded to 2 to 16 bits. With this or ``model_bits`` every batch
+        begins with an empty pipeline (``drains``), and needs integer rows of fixed bits, no
+        ``refetch`` and one model.
 
     Raises
     ------
@@ -127,10 +137,12 @@ class PipelineConfig:
     refetch: bool = False
     level_tables: bool = False
     models: int = 1
+    model_bits: int = 0
+    rounded_updates: bool = False
 
     def __post_init__(self):
         for name in ("bus_width", "bits", "max_features", "lookahead", "cycles_per_update",
-                     "models"):
+                     "models", "model_bits"):
             if isinstance(value := getattr(self, name), np.integer):
                 object.__setattr__(self, name, int(value))
         for name in _FLAGS:
@@ -171,6 +183,16 @@ class PipelineConfig:
             raise ValueError("A pipeline with more than one of models must have no refetch and a "
                              f"row format other than {WOVEN!r}, not {self.refetch} and "
                              f"{self.row_format!r}")
+        self._check_few_bits()
+
+    def _check_few_bits(self):
+        if self.model_bits != 0 or isinstance(self.model_bits, bool):
+            _between("model_bits that are not 0", self.model_bits, *FEW_BITS)
+        if self.drains and (self.row_format in ("float32", WOVEN) or self.refetch
+                            or self.models > 1):
+            raise ValueError("A pipeline with model_bits or rounded_updates must have row format "
+                             "'one_level' or 'two_levels', no refetch and 1 of models, not "
+                             f"{self.row_format!r}, {self.refetch} and {self.models}")
 
     # Codes and levels
 
@@ -242,6 +264,33 @@ class PipelineConfig:
         16 bits have room for.
         """
         return FINE_WIDTH - max(self.bits, 2)
+
+    # Few bits
+
+    @property
+    def drains(self) -> bool:
+        """True if every batch begins with an empty pipeline, all updates before it applied."""
+        return self.model_bits > 0 or self.rounded_updates
+
+    @property
+    def correlated_rows(self) -> int:
+        """Rows before a row whose products with it are formed: where batches begin with an empty
+        pipeline no row needs any.
+        """
+        return 0 if self.drains else self.lookahead
+
+    @property
+    def seen_width(self) -> int:
+        """Bits of a word of the model that a dot product meets, signed."""
+        return self.model_bits or MODEL_WIDTH + 1
+
+    @property
+    def rounding_lanes(self) -> int:
+        """Model words that are rounded in a cycle, a power of two: a quarter of a beat's, at most
+        32. Four rounds of the generator of dithers in a cycle keep up with 32, fewer with 16.
+        """
+        most = 32 if self.dither_cycles == 5 else 16
+        return min(most, 1 << max(self.model_lanes.bit_length() - 3, 1))
 
     # Shapes
 
@@ -396,14 +445,20 @@ class PipelineConfig:
         return 3 if self.fast_clock else 1
 
     @property
+    def scale_stages(self) -> int:
+        """Registers in which the sum over a model of few bits is scaled and gets its intercept."""
+        return (2 if self.fast_clock else 1) if self.model_bits else 0
+
+    @property
     def dot_stages(self) -> int:
         """Cycles from a row's last slot to its dot product."""
-        return 5 + 2 * self.product_stages + self.tree_stages
+        return 5 + 2 * self.product_stages + self.tree_stages + self.scale_stages
 
     @property
     def latency(self) -> int:
         """Cycles from a row's last beat to the first beat that may apply its update."""
-        return self.dot_stages + solver_stages(self.cycles_per_update)
+        return self.dot_stages + solver_stages(self.cycles_per_update) \
+            + ROUNDING_STAGES * self.rounded_updates
 
     @property
     def dither_cycles(self) -> int:
@@ -427,6 +482,13 @@ class PipelineConfig:
     def effective_lookahead(self, beats: int) -> int:
         """Look-ahead that rows of ``beats`` beats use in this configuration."""
         return min(self.lookahead, self.required_lookahead(beats))
+
+    def run_lookahead(self, beats: int, batch: int) -> int:
+        """Look-ahead of a run with integer rows: where batches begin with an empty pipeline, no
+        more rows can be in it than a batch has.
+        """
+        lookahead = self.effective_lookahead(beats)
+        return min(lookahead, batch - 1) if self.drains else lookahead
 
     def allows_lookahead(self, lookahead: int, beats: int) -> bool:
         """True if rows of ``beats`` beats may use a look-ahead in this configuration."""
@@ -454,7 +516,9 @@ class PipelineConfig:
         same = ("bits", "bus_width", "row_format", "solver", "level_tables")
         return all(getattr(self, name) == getattr(other, name) for name in same) \
             and all(getattr(self, name) or not getattr(other, name)
-                    for name in ("proximal", "refetch")) \
+                    for name in ("proximal", "refetch", "rounded_updates")) \
+            and bool(self.model_bits) == bool(other.model_bits) \
+            and self.model_bits >= other.model_bits \
             and all(self.keeps_lookahead(other, beats)
                     for beats in range(1, min(self.max_beats, other.max_beats) + 1))
 
@@ -490,7 +554,8 @@ class PipelineConfig:
             ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
             ("logistic", self.solver == "logistic"), ("proximal", self.proximal),
             ("refetch", self.refetch), ("tables", self.level_tables),
-            (f"m{self.models}", self.models > 1)) if said)
+            (f"m{self.models}", self.models > 1), (f"q{self.model_bits}", self.model_bits),
+            ("rounded", self.rounded_updates)) if said)
         return (f"w{self.bus_width}-b{self.bits}-{_SHORT[self.row_format]}-n{self.max_features}"
                 f"-d{self.lookahead}-c{self.cycles_per_update}{flags}")
 

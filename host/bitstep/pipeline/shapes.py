@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import MODEL_WIDTH, WOVEN, PipelineConfig
+from bitstep.pipeline.config import FEW_BITS, MODEL_WIDTH, WOVEN, PipelineConfig
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.woven import PLANES, WovenLayout
 
 MAX_COPIES = 255            # of the rows, which the epochs read in turn
-FEW_BITS = (2, 16)          # of the model that dot products meet, and of updates: least, most
 LABEL_BITS = {LabelFormat.SIGN: 1, LabelFormat.INT16: 16, LabelFormat.INT32: 32}
 
 
@@ -65,6 +64,11 @@ def check_few_bits(job: Any) -> None:
     """Raise ValueError unless a training job's ``model_bits`` and ``update_bits`` are right."""
     for name in ("model_bits", "update_bits"):
         check_bits(name, getattr(job, name))
+    largest = job.config.model_bits
+    if largest and not FEW_BITS[0] <= job.model_bits <= largest:
+        raise ValueError(f"The dot products of this pipeline meet a model of at most {largest} "
+                         f"bits, so model_bits must be from {FEW_BITS[0]} to {largest}, not "
+                         f"{job.model_bits}; build one with model_bits={job.model_bits}")
     if not (job.model_bits or job.update_bits):
         return
     if job.config.row_format in ("float32", WOVEN) or job.cell_half_levels:

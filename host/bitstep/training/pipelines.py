@@ -16,7 +16,8 @@ REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes a
 def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
                  lookahead: int | str = "auto", loss: Loss = Loss.LEAST_SQUARES,
                  refetch: bool = False, proximal: bool = False,
-                 level_tables: bool = False) -> PipelineConfig:
+                 level_tables: bool = False,
+                 few_bits: tuple[int, int] = (0, 0)) -> PipelineConfig:
     """Pipeline that trains such data: the default one where that is large enough.
 
     More features than the default's 4,096 are rounded up to a power of two, so that few different
@@ -32,9 +33,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     lookahead : int or "auto"
         ``"auto"`` takes what rows of ``n_features`` need so that they never wait; with
         ``refetch`` only from 7 bits on, and for rows of at most 8 beats, and else 0: a row that
-        look-ahead leaves open drains the pipeline, so where more than some 10 % of the rows are
-        (or fewer, if rows are long), waiting for every update is faster
-        (docs/results/refetching.md).
+        look-ahead leaves open drains the pipeline, so where more than some 10 % of the rows are,
+        waiting for every update is faster (docs/results/refetching.md).
     loss : Loss
         What is to be minimised.
     refetch : bool
@@ -43,6 +43,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         True if proximal steps (L1 and box constraint) are possible.
     level_tables : bool
         True if each column has a table of its levels.
+    few_bits : (int, int)
+        Bits of the model that dot products meet, and of the updates; 0 for all.
 
     Returns
     -------
@@ -65,7 +67,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
                             row_format=row_format, solver=solver,
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
                             cycles_per_update=cycles_per_update, proximal=proximal,
-                            refetch=refetch, level_tables=level_tables)
+                            refetch=refetch, level_tables=level_tables, model_bits=few_bits[0],
+                            rounded_updates=few_bits[1] > 0)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
                                       or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
         return config
@@ -73,9 +76,11 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
 
 
 def pipeline_of(rows: QuantizedRows | WovenRows, objective: Objective,
-                lookahead: int | str = "auto") -> PipelineConfig:
+                lookahead: int | str = "auto", *, model_bits: int = 0,
+                update_bits: int = 0) -> PipelineConfig:
     """The pipeline of :func:`pipeline_for` for quantized rows and an objective."""
     return pipeline_for(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,
                         bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
                         refetch=objective.refetch, proximal=objective.proximal,
-                        level_tables=rows.level_tables is not None)
+                        level_tables=rows.level_tables is not None,
+                        few_bits=(model_bits, update_bits))

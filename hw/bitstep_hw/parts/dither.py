@@ -26,11 +26,15 @@ class Dither(wiring.Component):
     ----------
     config : PipelineConfig
         Gives ``dither_cycles``.
+    stream : int
+        Second word of the generator's key: 0 for rows.
 
     Members
     -------
     key : In(32)
         Key of the epoch; constant from ``restart`` on.
+    counter : In(32)
+        Second word of the generator's counter; constant from ``restart`` on.
     restart : In(1)
         Strobe: the next row is number ``row``.
     row : In(32)
@@ -43,10 +47,10 @@ class Dither(wiring.Component):
         ``o`` is there. Nothing waits for it: a caller that keeps the times above need not ask.
     """
 
-    def __init__(self, *, config):
-        self.config = config
+    def __init__(self, *, config, stream=0):
+        self.config, self.stream = config, stream
         super().__init__({
-            "key": In(KEY_WIDTH),
+            "key": In(KEY_WIDTH), "counter": In(KEY_WIDTH),
             "restart": In(1), "row": In(32),
             "take": In(1),
             "o": Out(DITHER_WIDTH),
@@ -90,7 +94,8 @@ class Dither(wiring.Component):
         add_x, add_y = self._injection(m, following if parts == 1 else group)
         m.d.sync += group.eq(following)
         with m.If(load):
-            m.d.sync += [x.eq(number + self.key), y.eq(0), part.eq(0), made.eq(0)]
+            m.d.sync += [x.eq(number + self.key), y.eq(self.counter + self.stream), part.eq(0),
+                         made.eq(0)]
         with m.Elif(~made):
             m.d.sync += [part.eq(Mux(last_part, 0, part + 1)),
                          made.eq(last_part & (group == _GROUPS - 1))]
@@ -116,8 +121,8 @@ class Dither(wiring.Component):
         return x, y
 
     def _injection(self, m, group):
-        """Registers with the key's part in the words after a group. The key's second word is 0."""
-        keys = (self.key, C(0, KEY_WIDTH), self.key ^ PARITY)
+        """Registers with the key's part in the words after a group."""
+        keys = (self.key, C(self.stream, KEY_WIDTH), self.key ^ PARITY ^ self.stream)
         add_x, add_y = Signal(KEY_WIDTH), Signal(KEY_WIDTH)
         with m.Switch(group):
             for number in range(_GROUPS):

@@ -5,6 +5,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
 from bitstep.pipeline.config import (
+    FEW_BITS,
     LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_CELL_HALF_LEVELS,
@@ -43,6 +44,8 @@ class RunRegisters(wiring.Signature):
         Refetching: bounds of a row's cells and of updates in flight, and where fine rows are.
     gradient, label_format : Out
         The run sums the gradient of all rows; kind of the labels.
+    model_bits, update_bits : Out
+        Bits of the model that dot products meet, and of an update; 0 for all.
     """
 
     def __init__(self):
@@ -54,6 +57,7 @@ class RunRegisters(wiring.Signature):
             "intercept_level": Out(INTERCEPT_WIDTH), "box_limit": Out(MODEL_WIDTH - 1),
             "cell_half_levels": Out(range(MAX_CELL_HALF_LEVELS + 1)), "lookahead_margin": Out(32),
             "fine_address": Out(64), "gradient": Out(1), "label_format": Out(2),
+            "model_bits": Out(range(FEW_BITS[1] + 1)), "update_bits": Out(range(FEW_BITS[1] + 1)),
         })
 
 

@@ -10,6 +10,7 @@ from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.model.proximal import Proximal
+from bitstep_hw.pipeline.model.rounded_model import RoundedModel
 from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_hw.pipeline.model.words import lend
 from bitstep_hw.pipeline.products.dot_product import DotProduct
@@ -50,6 +51,7 @@ class ModelPath:
         self.solver = solver(config=config)
         self.derivative_step = DerivativeStep()
         self.engine: Any = CorrectionEngine(config=config) if config.corrections else None
+        self.rounded: Any = RoundedModel(config=config) if config.model_bits else None
         self.proximal: Any = Proximal(config=config) if config.proximal else None
         self.update_sum: Any = UpdateSum() if config.sums_gradients else None
 
@@ -88,8 +90,26 @@ class ModelPath:
             dot_product.last.eq(dotted.last),
             dot_product.intercept.eq(self.store.intercept), dot_product.intercept_level.eq(level),
             *each(dot_product.levels, pipeline.levels.late_dot),
-            *each(dot_product.words, self.store.slot_words),
+            *each(dot_product.words,
+                  self.rounded.o if self.config.model_bits else self.store.slot_words),
         ]
+        if self.config.model_bits:
+            m.d.comb += dot_product.exponent.eq(self.rounded.exponent)
+
+    def round_model(self, m, pipeline, slots):
+        """A copy of few bits at every batch's start, when the sequencer has let every update reach
+        its words.
+        """
+        rounded, store, sequencer = self.rounded, self.store, pipeline.sequencer
+        m.d.comb += [
+            rounded.epoch_start.eq(pipeline.start), rounded.start.eq(sequencer.batch_starts),
+            sequencer.batch_ready.eq(rounded.done), rounded.stop.eq(pipeline.stop),
+            rounded.key.eq(pipeline.steps.key), rounded.bits.eq(pipeline.run.model_bits),
+            rounded.beats.eq(pipeline.run.beats_per_row), rounded.words.eq(store.beat_words),
+            rounded.slot.eq(slots[2 + self.config.product_stages]),
+        ]
+        with m.If(rounded.busy):
+            m.d.comb += store.words.index.eq(rounded.index)
 
     def connect_solver(self, m, pipeline, dotted, label, steps):
         """The solver; ``label`` is that of the row that enters, with its products."""
@@ -109,6 +129,8 @@ class ModelPath:
         for part in (solver, step):
             m.d.comb += [part.mantissa.eq(steps.mantissa), part.shift.eq(steps.shift),
                          part.label_shift.eq(label_shift)]
+        if config.rounded_updates:
+            m.d.comb += solver.update_bits.eq(pipeline.run.update_bits)
         if config.solver == "linear":
             m.d.comb += solver.loss.eq(pipeline.run.loss)
         if config.row_format == WOVEN:

@@ -108,6 +108,11 @@ class Pipeline(wiring.Component):
         self._connect_model(m, slots)
         self._connect_products(m, slots[2], dotted)
         self._connect_solvers(m, dotted)
+        if self.config.model_bits:
+            first.place(m, ["rounded"])
+            first.round_model(m, self, slots)
+        else:
+            m.d.comb += self.sequencer.batch_ready.eq(self.sequencer.batch_starts)
         if self.config.corrections:
             self._connect_engines(m, slots)
         if self.config.sums_gradients:
@@ -192,7 +197,8 @@ class Pipeline(wiring.Component):
             correlator.lookahead.eq(self.run.lookahead), correlator.intercept_square.eq(square),
             *each(correlator.dot, levels.dot),
         ]
-        for target, source in zip(correlator.previous_levels, levels.previous, strict=True):
+        previous = levels.previous[:self.config.correlated_rows]
+        for target, source in zip(correlator.previous_levels, previous, strict=True):
             m.d.comb += each(target, source)
         for path in self.paths:
             path.connect_dot_product(m, self, dotted, level)

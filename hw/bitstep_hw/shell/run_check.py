@@ -5,7 +5,7 @@ from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_CELL_HALF_LEVELS, WOVEN
+from bitstep.pipeline.config import FEW_BITS, MAX_CELL_HALF_LEVELS, WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import GROUP
 from bitstep_hw.shell.register_bank import WRITABLE
@@ -141,6 +141,13 @@ class RunCheck(wiring.Component):
             wrong.append(registers.proximal_period != 0)
         if not config.refetch:
             wrong.append(refetching)
+        model_bits, update_bits = registers.model_bits, registers.update_bits
+        wrong += [
+            (model_bits < FEW_BITS[0]) | (model_bits > config.model_bits) if config.model_bits
+            else model_bits != 0,
+            (update_bits == 1) | (update_bits > FEW_BITS[1]) if config.rounded_updates
+            else update_bits != 0,
+        ]
         if config.models > 1:
             wrong += [registers.models == 0, registers.models > config.models]
         wrong.append(registers.gradient & (

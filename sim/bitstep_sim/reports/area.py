@@ -107,7 +107,10 @@ def options(bus_width: int, bits: int) -> dict[str, PipelineConfig]:
              "4 cycles per update": changed(cycles_per_update=4),
              "proximal steps": changed(proximal=True),
              "logistic loss": changed(solver="logistic", cycles_per_update=6),
-             "rows fetched again": changed(refetch=True)}
+             "rows fetched again": changed(refetch=True),
+             "model of 4 bits": changed(model_bits=4),
+             "updates of few bits": changed(rounded_updates=True),
+             "model of 4 bits, updates of few bits": changed(model_bits=4, rounded_updates=True)}
     if bits >= 2:
         table["two samples a value"] = changed(row_format="two_levels")
     if bits <= MAX_TABLE_BITS:

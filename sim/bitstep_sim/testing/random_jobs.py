@@ -116,6 +116,8 @@ class JobOptions:
     cell_half_levels : int
         Half levels of a cell; half of the rows then agree with the random model in most
         features, since no other row is surely inactive with a few bits.
+    model_bits, update_bits
+        As of :class:`~bitstep.pipeline.job.TrainingJob`.
     """
 
     seed: int = 0
@@ -130,6 +132,8 @@ class JobOptions:
     loss: Loss = Loss.LEAST_SQUARES
     proximal_period: int = 0
     cell_half_levels: int = 0
+    model_bits: int = 0
+    update_bits: int = 0
 
 
 def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **options) -> TrainingJob:
@@ -174,7 +178,8 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
         intercept=int(start[0]) * given.intercept, loss=given.loss,
         proximal_period=given.proximal_period,
         box_limit=max(2, round(change)) if given.proximal_period else MODEL_LIMIT,
-        fine_rows=fine_rows, cell_half_levels=given.cell_half_levels, level_tables=tables)
+        fine_rows=fine_rows, cell_half_levels=given.cell_half_levels, level_tables=tables,
+        model_bits=given.model_bits, update_bits=given.update_bits)
 
 
 def random_jobs(config: PipelineConfig, count: int, *, seed: int = 0, warm: bool = False,

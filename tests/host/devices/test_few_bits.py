@@ -114,10 +114,15 @@ def test_counters_that_are_known():
     config = PipelineConfig(bits=4, max_features=64)
     job = job_of(config, model_bits=4, update_bits=0, n_features=60, n_rows=50, seed=0)
     result = CpuDevice(config).train(job)
-    # No pipeline in RTL has these options, so nothing is said about its cycles.
+    # This pipeline has no such option, so nothing is said about its cycles.
     assert result.counters["cycles"] is None
     assert result.epoch_cycles is None
     assert result.counters["beats"] == 2 * 50 * job.beats
+    able = dataclasses.replace(config, model_bits=4)
+    there = CpuDevice(able).train(dataclasses.replace(job, config=able))
+    assert there.epoch_cycles is not None
+    assert there.counters["cycles"] == there.epoch_cycles[-1] + 64
+    assert there.models.tolist() == result.models.tolist()
 
 
 @pytest.mark.parametrize("bits", [{"model_bits": 4}, {"update_bits": 6}])
@@ -125,11 +130,11 @@ def test_a_board_refuses(bits):
     config = PipelineConfig(bits=4, max_features=64)
     job = dataclasses.replace(random_job(config, n_features=9, n_rows=5, seed=0), **bits)
     board = FakeDevice(config)
-    text = "has no pipeline for a model or updates of few bits; choose device 'cpu' or 'golden'"
+    text = "has no pipeline for a model or updates of so few bits; build one with model_bits and"
     with pytest.raises(DeviceError, match=text):
         board.train(job)
-    # Before a simulated board is made, which takes a minute.
-    with pytest.raises(DeviceError, match=f"Device 'sim' {text}"):
-        open_device("sim", config, few_bits=True)
+    able = dataclasses.replace(config, model_bits=4, rounded_updates=True)
+    with pytest.raises(DeviceError, match=r"No pipeline for 2 models in a pass: .* models out"):
+        open_device("sim", able, few_bits=True, models=2)
     with open_device("golden", config, few_bits=True) as device:
         assert device.train(job).epochs_done == len(job.epochs)

@@ -46,25 +46,46 @@ class EpochClock:
         self.row, self.mark = 0, None
         self.events = iter(events)
         self.event, self.outcome = next(self.events, (NEVER, BY_CODES))
-        self.to_step = shape.proximal_period or shape.rows
+        self.to_step = stretch = self.stretch
         self.seen, self.seen_labels, self.seen_far = {}, {}, {}
         sequencer.periods.begin(shape.rows)
         sequencer.time = start + 1
         while True:
+            if shape.config.drains:
+                self._begin_batch()
             while not self._enter():
                 self._replay()
             time = sequencer.ends[-1] + sequencer.latency
-            if shape.proximal_period:
+            if shape.proximal_period and (
+                    self.row == shape.rows or self.row % shape.proximal_period == 0):
                 time += shape.proximal_cycles
             sequencer.counts[FLUSH] += time - self.flush_from + 1
             sequencer.time = time + 1
             if self.row == shape.rows:
                 return time
-            self.to_step = shape.proximal_period
+            self.to_step = stretch
             self.seen.clear()
             self.seen_labels.clear()
-            if not sequencer.periods.at_boundary:
+            if shape.config.drains or not sequencer.periods.at_boundary:
                 self._skip_periods()
+
+    @property
+    def stretch(self) -> int:
+        """Rows from one time that the pipeline is empty to the next."""
+        shape = self.shape
+        return shape.batch if shape.config.drains else shape.proximal_period or shape.rows
+
+    def _begin_batch(self):
+        """Begin a batch with an empty pipeline: at a boundary a row without data adds a correction
+        and samples the model; then the model is rounded.
+        """
+        sequencer = self.sequencer
+        began = sequencer.time
+        if sequencer.periods.at_boundary:
+            sequencer.opening_row()
+            sequencer.time = sequencer.ends[-1] + sequencer.latency + 1
+        sequencer.time += self.shape.rounding_cycles + 1
+        sequencer.counts[FLUSH] += sequencer.time - began
 
     def _enter(self):
         """Let rows enter up to a proximal step or the epoch's end, and those without data that
@@ -77,7 +98,7 @@ class EpochClock:
                 self.slots = sequencer.idle_row()
                 sequencer.counts[FLUSH] += sequencer.time - began
             else:
-                if periods.at_boundary:
+                if periods.at_boundary and not self.shape.config.drains:
                     self.seen.clear()
                     self.seen_labels.clear()
                     self._skip_periods()
@@ -204,16 +225,19 @@ class EpochClock:
         sequencer, periods, shape = self.sequencer, self.sequencer.periods, self.shape
         if sequencer.limit != NEVER or sequencer.hold:
             return
-        room = min(shape.rows - self.row - shape.proximal_period - periods.period,
+        batch = shape.batch if shape.config.drains else 0
+        room = min(shape.rows - self.row - shape.proximal_period - periods.period - batch,
                    self.event - self.row, self.streams.steady_rows)
         if room > 0:
             to_step = self.to_step if shape.proximal_period else 0
+            if batch:
+                to_step = self.row % (shape.proximal_period or batch)
             key = (sequencer.state(), self.streams.state(sequencer.time), to_step,
                    periods.to_boundary)
             if rows := self._skip(self.seen_far, key, room):
                 periods.skip_periods(rows)
                 self.streams.skip(rows)
-                if not shape.proximal_period:
+                if not shape.proximal_period and not batch:
                     self.to_step -= rows
                 self.seen.clear()
                 self.seen_labels.clear()

@@ -8,7 +8,8 @@ class CorrectionPeriods:
 
     A period begins with its boundary, a row with data. The row D after it samples the model unless
     the period is the epoch's last; rows without data count for this, and fill a period of at
-    most D rows. The next boundary waits for the correction of what was sampled.
+    most D rows. Where batches begin with an empty pipeline, a row without data before the boundary
+    does all of this instead. The next boundary waits for the correction of what was sampled.
 
     Attributes
     ----------
@@ -21,6 +22,7 @@ class CorrectionPeriods:
     def __init__(self, shape: Shape):
         self.period, self.lookahead = shape.correction_period, shape.lookahead
         self.delay = shape.correction_delay if self.period else 0
+        self.drains = shape.config.drains
         self.begin(0)
 
     def begin(self, rows):
@@ -36,7 +38,7 @@ class CorrectionPeriods:
     @property
     def ready(self):
         """Cycle from which the next row may begin."""
-        return self.corrected if self.at_boundary else 0
+        return self.corrected if self.at_boundary and not self.drains else 0
 
     def end_of_data_row(self, end):
         """Note the last slot of a row with data."""
@@ -53,12 +55,19 @@ class CorrectionPeriods:
         self.at_boundary = self.to_boundary == 0
         self._end_of_row(end)
 
+    def end_of_opening_row(self, end):
+        """Note the last slot of the row without data before a boundary in an empty pipeline."""
+        if self.rows_left > self.period:
+            self.corrected = end + self.delay
+
     def end_of_idle_row(self, end):
         """Note the last slot of a row without data."""
         if self.period:
             self._end_of_row(end)
 
     def _end_of_row(self, end):
+        if self.drains:
+            return
         if self.since == self.lookahead and self.needed:
             self.corrected = end + self.delay
         self.fill = self.at_boundary and self.since < self.lookahead

@@ -99,6 +99,12 @@ class Sequencer:
         self.periods.end_of_data_row(end)
         return self.beats
 
+    def opening_row(self):
+        """Let the row without data enter that comes before a boundary in an empty pipeline."""
+        self.time = max(self.time, self.periods.corrected)
+        self.idle_row()
+        self.periods.end_of_opening_row(self.ends[-1])
+
     def idle_row(self, slots=0):
         """Let a row without data enter, of which ``slots`` slots have entered. Return the slots
         that entered before the limit, all of them if the row ended; nothing is counted.

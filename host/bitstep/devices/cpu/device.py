@@ -92,8 +92,10 @@ class CpuDevice(SoftwareDevice):
         pipeline.
         """
         known = super().result(job, epochs, saturated=saturated)
-        if saturated or has_derivatives(job) or job.model_bits or job.update_bits:
-            return known            # no pipeline in RTL has these
+        rounds = (job.model_bits and not self.config.model_bits) \
+            or (job.update_bits and not self.config.rounded_updates)
+        if saturated or has_derivatives(job) or rounds:
+            return known            # the pipeline in RTL has none of these
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
                                       open_rows=opened)

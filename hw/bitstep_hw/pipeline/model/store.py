@@ -28,7 +28,7 @@ class ModelStore(wiring.Component):
     start. A slot a cycle, the words leave ``product_stages + 2`` cycles after the slot; two slots
     with the same index must be at least 2 cycles apart, 4 with a fast clock. Nothing is
     clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
-    words, once more with ``minibatch``.
+    words, once more with ``minibatch`` and without ``model_bits``.
 
     In a run that sums a gradient (``sums``) a word leaves nothing: it is the low half of a sum,
     whose high half comes as its correction and goes out as its sample. Before the first update of
@@ -53,7 +53,10 @@ class ModelStore(wiring.Component):
     correction : In(ArrayLayout(signed(32), lanes))
         Pending corrections of the slot's words, ``product_stages`` cycles after the slot.
     slot_words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
-        Words for the dot product.
+        Words for the dot product. With ``model_bits`` no ``slot_words``, since dot products meet
+        a :class:`bitstep_hw.pipeline.model.rounded_model.RoundedModel`.
+    beat_words : Out(ArrayLayout(signed(32), lanes))
+        With ``model_bits``: words of the beat ``words.index``, when ``words.read_data`` has them.
     sampled : Out(ArrayLayout(signed(32), lanes))
         Words to correct next time, one cycle before ``slot_words``.
     saturated : Out(1)
@@ -74,7 +77,9 @@ class ModelStore(wiring.Component):
             "update": In(signed(UPDATE_WIDTH)),
             "intercept_level": In(config.intercept_width),
             "correction": In(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
-            "slot_words": Out(signed(MODEL_WIDTH + 1)).array(config.lanes),
+            **({"beat_words": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes))}
+               if config.model_bits else
+               {"slot_words": Out(signed(config.seen_width)).array(config.lanes)}),
             "intercept": Out(signed(MODEL_WIDTH)),
             "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
             "saturated": Out(1),
@@ -93,7 +98,8 @@ class ModelStore(wiring.Component):
         writer = self._writer(m)
         read, write = self._memory(m, slot, slot_2, writer)
         seen_words = Signal(self.sampled.shape(), name="seen_words")
-        frozen = self._frozen(m, slot, slot_1, slot_2, seen_words) if config.minibatch else None
+        frozen = self._frozen(m, slot, slot_1, slot_2, seen_words) \
+            if config.minibatch and not config.model_bits else None
         # Until the levels of the row to apply are there.
         waits = config.product_stages - config.term_stages
         updates = self._copies(m, self.update, waits)
@@ -112,7 +118,10 @@ class ModelStore(wiring.Component):
             m.d.comb += [seen_words[lane].eq(seen), self.sampled[lane].eq(
                 Mux(self.sums, high_half(updated, pending), seen) if config.sums_gradients
                 else seen)]
-            self._show(m, lane, slot_2, seen, frozen)
+            if config.model_bits:
+                m.d.comb += self.beat_words[lane].eq(old)
+            else:
+                self._show(m, lane, slot_2, seen, frozen)
             excesses.append(excess)
             carries.append(carry)
             m.d.comb += write.data[lane].eq(writer.words[lane % 2])

@@ -15,18 +15,19 @@ def square_width(config):
 
 
 class Correlator(wiring.Component):
-    """Sums over a row of q_i (row i) times g_(i-d), one for each d from 1 to ``lookahead``.
+    """Sums over a row of q_i (row i) times g_(i-d), one for each d from 1 to ``correlated_rows``.
 
     They are the part of look-ahead that does not depend on the model: the dot product of row i with
     the current model is the one with an older model minus c_(i-d) times these sums. A slot a
     cycle; the sums of a row leave ``solver_lead`` cycles before its dot product, which does so
-    ``tree_stages + 2 * product_stages + 3`` cycles after the row's last slot entered here.
+    ``tree_stages + 2 * product_stages + scale_stages + 3`` cycles after the row's last slot
+    entered here.
     Golden model: none of its own, it is an identity of :func:`bitstep.golden.sgd.train`.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives widths, lanes, ``lookahead`` and stages.
+        Gives widths, lanes, ``correlated_rows`` and stages.
 
     Members
     -------
@@ -36,7 +37,7 @@ class Correlator(wiring.Component):
         It is the first of its row; it is the last.
     dot : In(signed(level_width)).array(lanes)
         Dot levels of the row's beat.
-    previous_levels : In(signed(level_width)).array(lookahead, lanes)
+    previous_levels : In(signed(level_width)).array(correlated_rows, lanes)
         Gradient levels of the rows before, nearest first, at the same place in the row.
     skip : In
         Rows before this one whose updates it does not see: those of its own batch.
@@ -46,7 +47,7 @@ class Correlator(wiring.Component):
         The intercept's contribution to every product.
     o_valid : Out(1)
         Strobe: ``products`` are those of a row.
-    products : Out(signed(gram_width)).array(lookahead)
+    products : Out(signed(gram_width)).array(correlated_rows)
         Sums of the row.
     """
 
@@ -58,12 +59,12 @@ class Correlator(wiring.Component):
             "first": In(1),
             "last": In(1),
             "dot": level.array(config.lanes),
-            "previous_levels": level.array(config.lookahead, config.lanes),
+            "previous_levels": level.array(config.correlated_rows, config.lanes),
             "skip": In(range(MAX_LOOKAHEAD + 1)),
             "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "intercept_square": In(square_width(config)),
             "o_valid": Out(1),
-            "products": Out(signed(config.gram_width)).array(config.lookahead),
+            "products": Out(signed(config.gram_width)).array(config.correlated_rows),
         })
 
     def elaborate(self, platform):
@@ -77,12 +78,12 @@ class Correlator(wiring.Component):
              ("skip", self.skip)))
         done = Signal()
         m.d.sync += done.eq(valid & last)
-        wait = 1 + 2 * config.product_stages - product - config.solver_lead
+        wait = 1 + 2 * config.product_stages + config.scale_stages - product - config.solver_lead
         m.d.comb += self.o_valid.eq(delay(m, done, 1 + wait, name="done"))
         skipped = delay(m, skip, 1, name="skipped")
         enable = enable_of(config, self.valid)
         multiplied = delay_enable(m, enable, product, name="multiplied")
-        for d in range(1, config.lookahead + 1):
+        for d in range(1, config.correlated_rows + 1):
             terms = [level_product(m, config, a, b, valid=enable, name=f"product_{d}_{lane}")
                      for lane, (a, b) in
                      enumerate(zip(self.dot, self.previous_levels[d - 1], strict=True))]

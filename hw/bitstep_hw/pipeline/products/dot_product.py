@@ -13,8 +13,9 @@ class DotProduct(wiring.Component):
     """Sum over a row of level times model word, with the intercept's product.
 
     A slot a cycle; the sum of a row leaves ``tree_stages + product_stages + 1`` cycles after its
-    last slot entered. The sum is exact, as wide as the largest row needs; so are its products, but
-    for floating-point values, where each is rounded to 22 fraction bits.
+    last slot entered; with ``model_bits`` ``scale_stages`` later, since the sum is scaled in the
+    end, and then gets the intercept's product. The sum is exact, as wide as the largest row needs;
+    so are its products, but for floating-point values, where each is rounded to 22 fraction bits.
 
     Parameters
     ----------
@@ -29,8 +30,10 @@ class DotProduct(wiring.Component):
         It is the first of its row; it is the last.
     levels : In(signed(level_width)).array(lanes)
         Dot levels of the beat.
-    words : In(signed(33)).array(lanes)
+    words : In(signed(seen_width)).array(lanes)
         Model words of the beat.
+    exponent : In(5)
+        With ``model_bits``: the power of two that they count; constant while a row is here.
     intercept_level : In(23)
         Level of the intercept's constant 1; constant during an epoch.
     intercept : In(signed(32))
@@ -48,7 +51,8 @@ class DotProduct(wiring.Component):
             "first": In(1),
             "last": In(1),
             "levels": In(signed(config.level_width)).array(config.lanes),
-            "words": In(signed(MODEL_WIDTH + 1)).array(config.lanes),
+            "words": In(signed(config.seen_width)).array(config.lanes),
+            **({"exponent": In(range(MODEL_WIDTH))} if config.model_bits else {}),
             "intercept_level": In(FLOAT_GUARD + 1),
             "intercept": In(signed(MODEL_WIDTH)),
             "o_valid": Out(1),
@@ -74,9 +78,29 @@ class DotProduct(wiring.Component):
         valid, first, last = (
             delay(m, value, stages, name=name) for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last)))
+        if config.model_bits:
+            self._scale(m, total, constant, valid, first, last)
+            return m
         row = Signal(signed(config.dot_width), reset_less=True)
         with m.If(valid):
             m.d.sync += row.eq(Mux(first, constant, row) + total)
         m.d.sync += self.o_valid.eq(valid & last)
         m.d.comb += self.o.eq(row)
         return m
+
+    def _scale(self, m, total, constant, valid, first, last):
+        """Sum up a row of few bits, scale the sum and add the intercept's product."""
+        config = self.config
+        largest = config.level_limit * config.capacity << config.model_bits - 1
+        row = Signal(signed(largest.bit_length() + 1), reset_less=True)
+        kept = Signal.like(constant, name="kept")
+        with m.If(valid):
+            m.d.sync += row.eq(Mux(first, 0, row) + total)
+            with m.If(first):
+                m.d.sync += kept.eq(constant)
+        scaled = Signal(signed(config.dot_width))
+        m.d.comb += scaled.eq(row << self.exponent)
+        wait = config.scale_stages - 1
+        m.d.sync += self.o.eq(delay(m, scaled, wait, name="scaled")
+                              + delay(m, kept, wait, name="kept"))
+        m.d.comb += self.o_valid.eq(delay(m, valid & last, wait + 2, name="summed"))

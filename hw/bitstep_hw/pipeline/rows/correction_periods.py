@@ -1,6 +1,6 @@
 """Periods of the corrections: which rows sample the model, count a correction or commit it."""
 
-from amaranth import Module, Mux, Signal
+from amaranth import C, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,7 +16,15 @@ class CorrectionPeriods(wiring.Component):
     after it. A boundary waits until its correction is ready, and until D + 1 rows have passed
     since the boundary before: rows without data fill a period that is too short.
 
+    With ``drains`` a row without data comes before a boundary's first row, ``opens``, and does all
+    of this alone: it waits, commits and samples.
+
     Flags change in the cycle after ``row_ends``. Stores a counter of rows.
+
+    Parameters
+    ----------
+    drains : bool
+        Batches begin with an empty pipeline.
 
     Members
     -------
@@ -44,6 +52,10 @@ class CorrectionPeriods(wiring.Component):
         Their number with ``replay``, else 0.
     corrected : In(1)
         Strobe: the correction asked for by the last ``sample`` row is ready.
+    opens : In(1)
+        With ``drains``: the row has no data and comes before a boundary.
+    corrects : Out(1)
+        The next row with data is the first of a period.
     boundary : Out(1)
         The row is the first of a period.
     correct : Out(1)
@@ -58,14 +70,15 @@ class CorrectionPeriods(wiring.Component):
         The row must wait, for a correction or for the decision of the rows before.
     """
 
-    def __init__(self):
+    def __init__(self, *, drains=False):
+        self.drains = drains
         super().__init__({
             "rows": In(32), "period": In(32), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "start": In(1), "row_ends": In(1), "counted": In(1), "idle_row": In(1),
             "rows_left": In(32), "open_rows": In(range(MAX_LOOKAHEAD + 2)),
             "replay": In(1), "replayed": In(range(MAX_LOOKAHEAD + 2)), "corrected": In(1),
             "boundary": Out(1), "correct": Out(1), "commit": Out(1), "sample": Out(1),
-            "fill": Out(1), "stuck": Out(1),
+            "opens": In(1), "corrects": Out(1), "fill": Out(1), "stuck": Out(1),
         })
 
     def elaborate(self, platform):
@@ -82,15 +95,19 @@ class CorrectionPeriods(wiring.Component):
         adds = Signal()
         needs = Signal()
         distance = Signal.like(since)
+        # With an empty pipeline all is done in one row, as without look-ahead.
+        begins, lookahead = (self.opens, C(0)) if self.drains \
+            else (self.boundary, self.lookahead)
         m.d.comb += [
             self.boundary.eq(at_boundary & ~self.idle_row),
-            distance.eq(Mux(self.boundary, 0, since)),
-            adds.eq(Mux(self.boundary, ~opening, added)),
-            needs.eq(Mux(self.boundary, self._more(m), needed)),
+            self.corrects.eq(Mux(self.start, self.period != 0, at_boundary)),
+            distance.eq(Mux(begins, 0, since)),
+            adds.eq(Mux(begins, ~opening, added)),
+            needs.eq(Mux(begins, self._more(m), needed)),
         ]
-        reached = distance == self.lookahead
+        reached = distance == lookahead
         m.d.comb += [
-            self.correct.eq(adds & (distance <= self.lookahead)),
+            self.correct.eq(adds & (distance <= lookahead)),
             self.commit.eq(adds & reached),
             self.sample.eq(needs & reached),
         ]
@@ -101,11 +118,11 @@ class CorrectionPeriods(wiring.Component):
             m.d.sync += [
                 # Before a boundary every update of the period before must have met its words.
                 self.fill.eq(Mux(self.idle_row, at_boundary, following)
-                             & ~(opening & ~self.boundary) & (distance < self.lookahead)),
-                since.eq(Mux(distance > self.lookahead, distance, distance + 1)),
+                             & ~(opening & ~begins) & (distance < lookahead)),
+                since.eq(Mux(distance > lookahead, distance, distance + 1)),
                 added.eq(adds), needed.eq(needs),
             ]
-            with m.If(self.boundary):
+            with m.If(begins):
                 m.d.sync += [opening.eq(0), pending.eq(needs)]
         with m.If(self.counted):
             m.d.sync += [to_boundary.eq(Mux(at_boundary, self.period - 1, to_boundary - 1)),
@@ -116,17 +133,22 @@ class CorrectionPeriods(wiring.Component):
                          self.fill.eq(0)]
         with m.If(self.corrected):
             m.d.sync += pending.eq(0)
-        # Of all registers' next values, so that the gate has one level of logic less.
-        waits = Signal()            # at a boundary whose correction is still under way
-        m.d.sync += waits.eq(~self.corrected & ~self.replay & Mux(
-            self.counted, following & Mux(at_boundary, needs, ~opening & pending),
-            at_boundary & ~opening & pending))
-        m.d.comb += self.stuck.eq(waits | (at_boundary & (self.open_rows != 0)))
+        self._wait(m, at_boundary, ~opening & pending, following & Mux(
+            at_boundary, needs, ~opening & pending))
         with m.If(self.start):
             m.d.sync += [to_boundary.eq(0), since.eq(0), at_boundary.eq(self.period != 0),
                          self.fill.eq(0), opening.eq(1), added.eq(0), needed.eq(0),
-                         pending.eq(0), waits.eq(0)]
+                         pending.eq(0)]
         return m
+
+    def _wait(self, m, at_boundary, pending, follows):
+        """Let a boundary wait for its correction; ``follows``: it will, when this row has ended."""
+        # Of all registers' next values, so that the gate has one level of logic less.
+        waits = Signal()            # at a boundary whose correction is still under way
+        m.d.sync += waits.eq(~self.start & ~self.corrected & ~self.replay & Mux(
+            self.counted, follows, at_boundary & pending))
+        m.d.comb += self.stuck.eq(waits & self.opens if self.drains
+                                  else waits | (at_boundary & (self.open_rows != 0)))
 
     def _more(self, m):
         """1 if a further period follows this row's, compared a cycle before it is asked."""

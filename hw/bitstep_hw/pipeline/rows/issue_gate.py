@@ -22,7 +22,7 @@ class IssueGate(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``latency``, ``cycles_per_update`` and ``fast_clock``.
+        Gives ``latency``, ``cycles_per_update``, ``fast_clock`` and ``drains``.
 
     Members
     -------
@@ -37,7 +37,7 @@ class IssueGate(wiring.Component):
     fill : In(1)
         While ``entering``: the row is put in without data.
     stuck : In(1)
-        A row with data must not begin.
+        A row with data must not begin; with ``drains`` none while ``carrying``.
     held : In(1)
         No slot may enter.
     first, last : In(1)
@@ -83,7 +83,8 @@ class IssueGate(wiring.Component):
             waits.eq(self.too_close | self.too_many),
             complete.eq(self.beat_valid & (~self.last | self.label_valid)),
             with_data.eq(self.entering & ~self.fill & ~(self.first & self.stuck)),
-            without_data.eq(self.carrying | (self.entering & self.fill)),
+            without_data.eq((self.carrying & ~(self.first & self.stuck) if self.config.drains
+                             else self.carrying) | (self.entering & self.fill)),
             issue.eq(((with_data & complete) | without_data) & ~waits & ~self.held),
             row_ends.eq(((with_data & complete) | without_data) & self.last & ~waits & ~self.held),
             counted.eq(with_data & complete & self.last & ~waits & ~self.held),

@@ -7,7 +7,7 @@ from amaranth.lib.wiring import In, Out
 from bitstep.pipeline.config import MAX_LOOKAHEAD
 
 
-class Phase(enum.Enum, shape=3):
+class Phase(enum.Enum, shape=4):
     """Phase of an epoch.
 
     Attributes
@@ -26,6 +26,12 @@ class Phase(enum.Enum, shape=3):
         One row enters, alone: it could not be decided in company.
     DECISION
         That row's decision is awaited.
+    BOUNDARY
+        A row without data enters, in which a batch's first row finds its corrections.
+    READY
+        Nothing enters until that row's words are written.
+    BATCH
+        What a batch needs of its model is made.
     """
 
     IDLE = 0
@@ -35,6 +41,9 @@ class Phase(enum.Enum, shape=3):
     PROXIMAL = 4
     REPLAY = 5
     DECISION = 6
+    BOUNDARY = 7
+    READY = 8
+    BATCH = 9
 
 
 class Phases(wiring.Component):
@@ -44,13 +53,16 @@ class Phases(wiring.Component):
     without data, with D the run's look-ahead, and when these are through, the proximal step. A row
     that must come again is treated alike: D + 1 rows without data, then this row alone.
 
+    With ``drains`` every batch ends likewise, with or without a proximal step. It begins with a row
+    without data, if it is at a boundary of corrections, and with what ``batch_starts`` begins.
+
     A phase is there one cycle after the strobe that led to it. Stores two counters of rows, and
     one more with ``proximal``.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``proximal`` and ``refetch``.
+        Gives ``proximal``, ``refetch`` and ``drains``.
 
     Members
     -------
@@ -80,12 +92,17 @@ class Phases(wiring.Component):
         Their number with ``replay``, else 0.
     proximal_done : In(1)
         Strobe: the proximal step is done.
+    batch_ends, corrects : In(1)
+        With ``drains``: the row that ends now is the last of its batch; the next row with data is
+        the first of a period between corrections.
+    batch_ready : In(1)
+        With ``drains``, strobe: what ``batch_starts`` began is done.
     phase : Out(Phase)
         The phase.
     entering : Out(1)
         Register: rows with data may enter (``ROWS`` and ``REPLAY``).
     carrying : Out(1)
-        Register: rows without data enter (``FLUSH``).
+        Register: rows without data enter (``FLUSH`` and ``BOUNDARY``).
     rows_left : Out(32)
         Rows with data that have not ended.
     step_due : Out(1)
@@ -98,6 +115,9 @@ class Phases(wiring.Component):
         Strobe: the rows that are not decided must be offered again.
     proximal : Out(1)
         Strobe: the proximal step begins.
+    batch_starts : Out(1)
+        Strobe, with ``drains``: a batch begins, with every update and correction before it applied
+        and no slot in the pipeline.
     done : Out(1)
         Strobe: every update of the epoch is applied.
     """
@@ -115,6 +135,7 @@ class Phases(wiring.Component):
             "rows_left": Out(32), "step_due": Out(1),
             "replay_alone": Out(1), "discard": Out(1), "rewind": Out(1),
             "proximal": Out(1), "done": Out(1),
+            "batch_ends": In(1), "corrects": In(1), "batch_ready": In(1), "batch_starts": Out(1),
         })
 
     def elaborate(self, platform):
@@ -123,7 +144,8 @@ class Phases(wiring.Component):
         m.d.comb += upcoming.eq(self.phase)
         # What decides about a slot in every cycle is one register each.
         m.d.sync += [
-            self.phase.eq(upcoming), self.carrying.eq(upcoming == Phase.FLUSH),
+            self.phase.eq(upcoming),
+            self.carrying.eq((upcoming == Phase.FLUSH) | (upcoming == Phase.BOUNDARY)),
             self.entering.eq((upcoming == Phase.ROWS) | (upcoming == Phase.REPLAY)),
         ]
         self._count_to_step(m)
@@ -134,6 +156,8 @@ class Phases(wiring.Component):
         none_left = Signal()
         m.d.sync += [last_row.eq(self.rows_left == 1), none_left.eq(self.rows_left == 0)]
         ends = last_row | self.step_due
+        if self.config.drains:
+            ends = ends | self.batch_ends
         with m.If(self.counted):
             m.d.sync += [self.rows_left.eq(self.rows_left - 1), then_flush.eq(ends)]
             with m.If(self.phase == Phase.REPLAY):
@@ -145,11 +169,12 @@ class Phases(wiring.Component):
             m.d.sync += flush_left.eq(flush_left - 1)
             with m.If(flush_left == 1):
                 m.d.comb += upcoming.eq(Phase.SETTLE)
-        self._settle(m, upcoming, none_left)
+        begins = self._begin_batch(m, upcoming) if self.config.drains else Phase.ROWS
+        self._settle(m, upcoming, none_left, self._step_follows(m, last_row), begins)
         if self.config.refetch:
             self._replay(m, upcoming, flush_left, then_flush)
         with m.If(self.start):
-            m.d.comb += upcoming.eq(Phase.ROWS)
+            m.d.comb += upcoming.eq(begins)
             m.d.sync += [self.rows_left.eq(self.rows), last_row.eq(self.rows == 1)]
         with m.If(self.stop):
             m.d.comb += upcoming.eq(Phase.IDLE)
@@ -166,7 +191,35 @@ class Phases(wiring.Component):
             m.d.sync += to_step.eq(self.proximal_period - 1)
         m.d.comb += self.step_due.eq((self.proximal_period != 0) & (to_step == 0))
 
-    def _settle(self, m, upcoming, none_left):
+    def _step_follows(self, m, last_row):
+        """1 if a proximal step follows the rows without data."""
+        steps = (self.proximal_period != 0) & C(self.config.proximal)
+        if not self.config.drains:
+            return steps
+        follows = Signal()
+        with m.If(self.counted):
+            m.d.sync += follows.eq(steps & (last_row | self.step_due))
+        return follows
+
+    def _begin_batch(self, m, upcoming):
+        """Leave ``BOUNDARY``, ``READY`` and ``BATCH``; returns the phase that begins a batch."""
+        starts = Signal(Phase)
+        m.d.comb += starts.eq(Mux(self.corrects, Phase.BOUNDARY, Phase.BATCH))
+        with m.Switch(self.phase):
+            with m.Case(Phase.BOUNDARY):
+                with m.If(self.row_ends):
+                    m.d.comb += upcoming.eq(Phase.READY)
+            with m.Case(Phase.READY):
+                with m.If(self.outstanding == 0):
+                    m.d.comb += upcoming.eq(Phase.BATCH)
+            with m.Case(Phase.BATCH):
+                with m.If(self.batch_ready):
+                    m.d.comb += upcoming.eq(Phase.ROWS)
+        m.d.sync += self.batch_starts.eq((upcoming == Phase.BATCH) & (self.phase != Phase.BATCH)
+                                         & ~self.stop)
+        return starts
+
+    def _settle(self, m, upcoming, none_left, due, begins):
         """Leave ``SETTLE`` and ``PROXIMAL``, when every update has met its words."""
         through = Signal()
         settled = (self.phase == Phase.SETTLE) & (self.outstanding == 0)
@@ -174,11 +227,10 @@ class Phases(wiring.Component):
             m.d.comb += [self.rewind.eq(1), upcoming.eq(Phase.REPLAY)]
             m.d.sync += self.discard.eq(0)
         with m.Elif(settled):
-            due = (self.proximal_period != 0) & C(self.config.proximal)
             m.d.comb += [self.proximal.eq(due), through.eq(~due), upcoming.eq(Phase.PROXIMAL)]
         with m.If(through | ((self.phase == Phase.PROXIMAL) & self.proximal_done)):
             m.d.comb += [self.done.eq(none_left),
-                         upcoming.eq(Mux(self.done, Phase.IDLE, Phase.ROWS))]
+                         upcoming.eq(Mux(self.done, Phase.IDLE, begins))]
 
     def _replay(self, m, upcoming, flush_left, then_flush):
         """A row whose look-ahead leaves it open comes again when the pipeline is empty: all

@@ -37,6 +37,8 @@ class RowFlags(wiring.Component):
         The row uses the model at the batch's start.
     freeze : Out(1)
         The row stores its words as the model at the batch's start.
+    batch_ends : Out(1)
+        Register: the next row with data is the last of its batch; right 2 cycles after ``counted``.
     misaligned : Out(1)
         Strobe, a cycle later: a boundary or a proximal step falls into a batch.
     """
@@ -47,7 +49,7 @@ class RowFlags(wiring.Component):
             "start": In(1), "issue": In(1), "row_ends": In(1), "counted": In(1),
             "idle_row": In(1), "boundary": In(1), "step_due": In(1), "rows_left": In(32),
             "apply": Out(1), "skip": Out(range(MAX_LOOKAHEAD + 1)),
-            "frozen": Out(1), "freeze": Out(1), "misaligned": Out(1),
+            "frozen": Out(1), "freeze": Out(1), "batch_ends": Out(1), "misaligned": Out(1),
         })
 
     def elaborate(self, platform):
@@ -55,7 +57,7 @@ class RowFlags(wiring.Component):
         position = Signal(32)                           # in the batch
         age = Signal(range(MAX_LOOKAHEAD + 2))          # rows before this one, if few
         batch_end = Signal(32)
-        m.d.sync += batch_end.eq(self.batch - 1)
+        m.d.sync += [batch_end.eq(self.batch - 1), self.batch_ends.eq(position == batch_end)]
         m.d.comb += [
             self.apply.eq(age > self.lookahead),
             self.skip.eq(Mux(position > MAX_LOOKAHEAD, MAX_LOOKAHEAD, position)),

@@ -25,8 +25,8 @@ class Sequencer(wiring.Component):
     D the run's look-ahead, so a row waits until the row D + 1 before has its update, and rows are
     ``cycles_per_update`` cycles apart. Rows without data are put in where updates must be applied
     and no row is left to carry them: D + 1 at an epoch's end and before a proximal step, and before
-    a correction whose period is too short. One slot a cycle, or one row every
-    ``cycles_per_update`` cycles if rows are shorter.
+    a correction whose period is too short, and with ``drains`` after every batch. One slot a
+    cycle, or one row every ``cycles_per_update`` cycles if rows are shorter.
 
     Its parts: :class:`~bitstep_hw.pipeline.rows.phases.Phases` of the epoch,
     :class:`~bitstep_hw.pipeline.rows.row_flags.RowFlags` and
@@ -37,7 +37,8 @@ class Sequencer(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``, ``latency``, ``cycles_per_update``, ``proximal`` and ``refetch``.
+        Gives ``max_beats``, ``latency``, ``cycles_per_update``, ``proximal``, ``refetch`` and
+        ``drains``.
 
     Members
     -------
@@ -72,6 +73,9 @@ class Sequencer(wiring.Component):
         Strobe: a proximal step begins, with every update applied and no slot in the pipeline.
     proximal_done : In(1)
         Strobe: the proximal step is done.
+    batch_starts : Out(1), batch_ready : In(1)
+        With ``drains``, strobes around what is made of the model at a batch's start, with every
+        update applied and no slot in the pipeline.
     slot : Out(slot_layout)
         Slot.
     beat : Out(bus_width)
@@ -100,7 +104,7 @@ class Sequencer(wiring.Component):
             "slot": Out(slot_layout(config)),
             "beat": Out(config.bus_width),
             "label": Out(label_shape(config.models)),
-            "misaligned": Out(1),
+            "misaligned": Out(1), "batch_starts": Out(1), "batch_ready": In(1),
             **{name: Out(1) for name in _CAUSES},
         })
 
@@ -108,7 +112,7 @@ class Sequencer(wiring.Component):
         m = Module()
         m.submodules.gate = gate = IssueGate(config=self.config)
         m.submodules.phases = phases = Phases(config=self.config)
-        m.submodules.periods = periods = CorrectionPeriods()
+        m.submodules.periods = periods = CorrectionPeriods(drains=self.config.drains)
         m.submodules.flags = flags = RowFlags()
         m.submodules.causes = causes = WaitCauses()
         parts = (gate, phases, periods, flags, causes)
@@ -128,6 +132,7 @@ class Sequencer(wiring.Component):
         # Ports of the same name are one signal.
         signals = _ports(self, In) | {
             "idle_row": idle_row, "held": held, "replaying": replaying,
+            "opens": phases.phase == Phase.BOUNDARY,
             "first": first, "last": last, "open_rows": open_rows, "replayed": replayed,
             "beat_valid": self.i_rows.valid, "label_valid": self.i_labels.valid}
         for part in parts:

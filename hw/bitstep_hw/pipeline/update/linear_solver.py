@@ -30,6 +30,7 @@ from bitstep_hw.pipeline.update.centre import late_rest, place_centre, shifted_b
 from bitstep_hw.pipeline.update.row_decision import RowDecision, scaled_width
 from bitstep_hw.pipeline.update.solver_ports import solver_ports
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
+from bitstep_hw.pipeline.update.update_rounding import round_linear
 
 
 class LinearSolver(wiring.Component):
@@ -49,13 +50,15 @@ class LinearSolver(wiring.Component):
     Of woven rows a label may hold the derivative at a centre, which counts as a part of the target
     but where the sides are compared. It is all that a row beyond the hinge has.
 
-    Latency is ``solver_stages(cycles_per_update)`` cycles from ``dot``, throughput a row every
-    ``cycles_per_update`` cycles. Golden model: :func:`bitstep.golden.steps.update_rule`.
+    Latency is ``solver_stages(cycles_per_update)`` cycles from ``dot``, with ``rounded_updates``
+    ``ROUNDING_STAGES`` more; throughput a row every ``cycles_per_update`` cycles.
+    Golden model: :func:`bitstep.golden.steps.update_rule`.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives widths, ``lookahead``, ``cycles_per_update``, ``fast_clock`` and ``refetch``.
+        Gives widths, ``correlated_rows``, ``cycles_per_update``, ``fast_clock``, ``refetch`` and
+        ``rounded_updates``.
 
     Members
     -------
@@ -91,7 +94,8 @@ class LinearSolver(wiring.Component):
                            for name in ("mantissa", "shift"))
         history = UpdateHistory(m, config, valid=self.valid, idle_row=self.idle_row,
                                 clear=self.clear)
-        addend = self._dithered(m, shift)
+        # What is rounded to few bits meets its dither later.
+        addend = C(0) if config.rounded_updates else self._dithered(m, shift)
         centre = place_centre(m, self, mantissa, shift, addend)
         residual = self._residual(m, history, centre)
         m.d.comb += self.take.eq(history.stage_valid[history.dotted]
@@ -104,6 +108,9 @@ class LinearSolver(wiring.Component):
         positive = delay(m, ~self.label[-1] if centre is None else centre.positive,
                          history.entry - 1, name="positive")
         active = Mux(positive, distance[-1], above)
+        if config.rounded_updates:
+            round_linear(m, self, history, distance, (active, positive), shift)
+            return m
         step = self._row_step(m, history)
         forgotten = self._decide(m, history, mantissa, distance, positive)
         shifted = shifted_by(m, exact, shift)
@@ -118,7 +125,7 @@ class LinearSolver(wiring.Component):
     @property
     def _near(self):
         """Rows before whose products meet the mantissa beforehand."""
-        return min(self.config.lookahead, 1 if self.config.fast_clock else 2)
+        return min(self.config.correlated_rows, 1 if self.config.fast_clock else 2)
 
     def _residual(self, m, history, centre):
         """The dot product less the target and the far terms, a cycle after the dot product. These
@@ -133,7 +140,7 @@ class LinearSolver(wiring.Component):
         target = Signal(signed(LABEL_WIDTH + config.max_label_shift), reset_less=True)
         m.d.sync += target.eq(label << label_shift)
         residual = Signal(signed(config.dot_width + 2), reset_less=True)
-        distances = range(self._near + 1, config.lookahead + 1)
+        distances = range(self._near + 1, config.correlated_rows + 1)
         if config.fast_clock:
             self._compressed_residual(m, history, distances, target, residual)
         else:

@@ -13,6 +13,7 @@ from bitstep_hw.parts.arithmetic import out_of_range
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 from bitstep_hw.pipeline.update.solver_ports import solver_ports
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
+from bitstep_hw.pipeline.update.update_rounding import FRACTION, UpdateRounding
 
 ARGUMENT_WIDTH = (RANGE << SIGMOID_FRACTION).bit_length()       # signed, of a clamped argument
 
@@ -26,7 +27,8 @@ class LogisticSolver(wiring.Component):
     c_(i-1) and c_i are six cycles: product with G_1, subtraction, argument, chord, value, product
     with K. The terms of all rows further back are subtracted before.
 
-    Latency is ``solver_stages(6)`` = 7 cycles from ``dot``, throughput a row every 6 cycles.
+    Latency is ``solver_stages(6)`` = 7 cycles from ``dot``, with ``rounded_updates``
+    ``ROUNDING_STAGES`` more; throughput a row every 6 cycles.
     Multipliers: one of c and a product of rows for every row of look-ahead, one of 12 and 10 bits
     in the chord, one of 47 and 17 bits for K. Golden model: the logistic loss of
     :func:`bitstep.golden.steps.update_rule`, with :mod:`bitstep.golden.sigmoid`.
@@ -37,7 +39,7 @@ class LogisticSolver(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives widths and ``lookahead``; its solver must be ``logistic``.
+        Gives widths, ``correlated_rows`` and ``rounded_updates``; its solver must be ``logistic``.
 
     Raises
     ------
@@ -84,6 +86,9 @@ class LogisticSolver(wiring.Component):
         with m.If(stage_valid[history.dotted]):
             m.d.sync += dither.eq(self.dither)
         # The sign goes into the factor: -floor(x + d) is floor(-x - d + 1) without its last bit.
+        if self.config.rounded_updates:
+            self._round(m, stage_valid, history.stage_idle, value, positive, dither)
+            return m
         factor = Signal(signed(STEP_WIDTH + 1), reset_less=True)
         fraction = STEP_FRACTION + VALUE_FRACTION
         addend = Signal(fraction, reset_less=True)
@@ -96,12 +101,30 @@ class LogisticSolver(wiring.Component):
         m.d.comb += [self.o_valid.eq(stage_valid[0]), self.o.eq(history.newest)]
         return m
 
+    def _round(self, m, stage_valid, stage_idle, value, positive, dither):
+        """Round the update of the row with one cycle left to few bits."""
+        m.submodules.rounding = rounding = UpdateRounding()
+        negate = Signal(reset_less=True)
+        row_dither = Signal.like(dither, name="row_dither")
+        with m.If(stage_valid[2]):
+            m.d.sync += [negate.eq(positive), row_dither.eq(dither)]
+        product = self.derivative_step * value
+        m.d.comb += [
+            rounding.bits.eq(self.update_bits), rounding.valid.eq(stage_valid[1]),
+            rounding.idle.eq(stage_idle[1]), rounding.negate.eq(negate),
+            rounding.value.eq(product[STEP_FRACTION + VALUE_FRACTION - FRACTION:]),
+            rounding.dither.eq(row_dither),
+            self.o_valid.eq(rounding.o_valid), self.o.eq(rounding.o),
+            self.saturated.eq(rounding.saturated | (
+                stage_valid[1] & ~stage_idle[1] & self.step_too_large)),
+        ]
+
     def _margin(self, m, history, positive):
         """-y z, of the row with 4 cycles left."""
         config, stage_valid, entry = self.config, history.stage_valid, history.entry
         width = config.dot_width + 2        # what is beyond cancels out
         far = []
-        for d in range(2, config.lookahead + 1):
+        for d in range(2, config.correlated_rows + 1):
             term = Signal(signed(UPDATE_WIDTH + config.gram_width), name=f"far_{d}",
                           reset_less=True)
             with m.If(stage_valid[entry]):
@@ -111,7 +134,7 @@ class LogisticSolver(wiring.Component):
         with m.If(stage_valid[entry - 1]):
             m.d.sync += residual.eq(self.dot - sum(far))
         near = Signal(signed(width), reset_less=True)       # without look-ahead it stays 0
-        if config.lookahead:
+        if config.correlated_rows:
             factor = Signal(signed(config.gram_width), reset_less=True)
             with m.If(stage_valid[entry]):
                 m.d.sync += factor.eq(self.products[0])

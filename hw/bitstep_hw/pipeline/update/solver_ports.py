@@ -5,6 +5,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.pipeline.config import (
+    FEW_BITS,
     LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_LABEL_SHIFT,
@@ -26,7 +27,7 @@ def solver_ports(config):
         Strobe: a row enters, ``solver_lead`` cycles before its dot product.
     idle_row : In(1)
         The row only fills a slot and has c = 0.
-    products : In(signed(gram_width)).array(lookahead)
+    products : In(signed(gram_width)).array(correlated_rows)
         Products of the row that enters with the rows before, nearest first.
     label : In(signed(32))
         Label of the row that enters.
@@ -49,6 +50,8 @@ def solver_ports(config):
         bits; constant during an epoch.
     step_too_large : In(1)
         K does not fit; constant during an epoch.
+    update_bits : In
+        With ``rounded_updates``: the register; constant during an epoch.
     o_valid : Out(1)
         Strobe: ``o`` is the c of a row.
     o : Out(signed(32))
@@ -60,7 +63,7 @@ def solver_ports(config):
         "clear": In(1),
         "valid": In(1),
         "idle_row": In(1),
-        "products": In(signed(config.gram_width)).array(config.lookahead),
+        "products": In(signed(config.gram_width)).array(config.correlated_rows),
         "label": In(signed(LABEL_WIDTH)),
         **({"derivatives": In(1)} if config.row_format == WOVEN else {}),
         "dot": In(signed(config.dot_width)),
@@ -71,6 +74,7 @@ def solver_ports(config):
         "label_shift": In(range(MAX_LABEL_SHIFT + 1)),
         "derivative_step": In(STEP_WIDTH),
         "step_too_large": In(1),
+        **({"update_bits": In(range(FEW_BITS[1] + 1))} if config.rounded_updates else {}),
         "o_valid": Out(1),
         "o": Out(signed(UPDATE_WIDTH)),
         "saturated": Out(1),

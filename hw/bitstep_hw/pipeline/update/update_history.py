@@ -19,7 +19,7 @@ class UpdateHistory:
     m : Module
         Module of the solver that uses this.
     config : PipelineConfig
-        Gives ``cycles_per_update``, ``lookahead`` and ``solver_lead``.
+        Gives ``cycles_per_update``, ``correlated_rows`` and ``solver_lead``.
     valid : Signal
         Strobe: a row enters.
     idle_row : Signal
@@ -52,7 +52,7 @@ class UpdateHistory:
             m.d.sync += [self.stage_valid[left].eq(self.stage_valid[left + 1]),
                          self.stage_idle[left].eq(self.stage_idle[left + 1])]
         self._history = [Signal(signed(UPDATE_WIDTH), name=f"c_{age}")
-                         for age in range(max(config.lookahead, 1))]
+                         for age in range(max(config.correlated_rows, 1))]
         self.newest = self._history[0]
 
     def before(self, d, cycles_left):

@@ -1,0 +1,37 @@
+"""Faults in what rounds models and updates to few bits, and the tests that must find them."""
+
+from bitstep_sim.fault_runs import Fault
+from bitstep_sim.proofs.formal import Mutation
+
+_MODEL, _UPDATE = "pipeline/model/rounded_model.py", "pipeline/update/update_rounding.py"
+_PHASES = "pipeline/rows/phases.py"
+
+
+def _fault(kind, file, old, new):
+    folder, _, name = file.rpartition("/")
+    return Fault(kind, Mutation(file, old, new), (f"{folder}/test_{name}",))
+
+
+def _on_board(kind, file, old, new, words):
+    return Fault(kind, Mutation(file, old, new), board=f"board/test_few_bits.py::{words}")
+
+
+FEW_BITS_FAULTS = [
+    _fault("comparison changed", _MODEL, "(largest > (limit << least))",
+           "(largest >= (limit << least))"),
+    _fault("bound off by one", _MODEL, "crosses.eq(upcoming >= FEATURES_PER_WORD)",
+           "crosses.eq(upcoming > FEATURES_PER_WORD)"),
+    _fault("bound off by one", _MODEL, "(first >= FEATURES_PER_WORD - lane)",
+           "(first > FEATURES_PER_WORD - lane)"),
+    _fault("sign dropped", _MODEL, "size.eq(Mux(word[-1], -word, word))",
+           "size.eq(Mux(word[-1], ~word, word))"),
+    _fault("reset missing", _MODEL, "m.d.sync += largest.eq(0)", "m.d.sync += largest.eq(largest)"),
+    _fault("counter stands still", _MODEL, "number.eq(number + 1)", "number.eq(number)"),
+    _fault("half dropped", _UPDATE, "name=\"dither\") << 1) | 1)", "name=\"dither\") << 1))"),
+    _fault("bound off by one", _UPDATE, "length.eq(place + 2)", "length.eq(place + 1)"),
+    _fault("condition dropped", _UPDATE, "(self.bits == 0) | excess[-1]", "excess[-1]"),
+    _on_board("condition dropped", _PHASES, "follows.eq(steps & (last_row | self.step_due))",
+              "follows.eq(steps)", "drawn"),
+    _on_board("wait dropped", _PHASES, "with m.If(self.outstanding == 0):", "with m.If(1):",
+              "users_have"),
+]

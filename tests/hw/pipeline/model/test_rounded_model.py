@@ -1,0 +1,72 @@
+"""The copy of the model with words of few bits is golden's, at every size and place of a word."""
+
+import random
+
+import numpy as np
+import pytest
+from support import put, ticks
+
+from bitstep.cycles.shape import Shape
+from bitstep.golden.rounded_model import model_exponent, rounded_model
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw.pipeline.model.rounded_model import RoundedModel
+from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.random_jobs import random_job
+
+CONFIGS = [
+    PipelineConfig(bits=8, max_features=64, model_bits=16),
+    PipelineConfig(bits=3, max_features=150, model_bits=4),
+    PipelineConfig(bits=5, max_features=300, model_bits=7, cycles_per_update=4),
+    PipelineConfig(bits=1, bus_width=256, max_features=500, model_bits=2),
+]
+
+
+def copies(config, models, bits, key, beats):
+    """The copy and its exponent for the models of one batch after the other, and its cycles."""
+    dut, found = RoundedModel(config=config), []
+
+    async def testbench(ctx):
+        for name, value in (("key", key), ("bits", bits), ("beats", beats), ("epoch_start", 1)):
+            put(ctx, getattr(dut, name), value)
+        await ctx.tick()
+        put(ctx, dut.epoch_start, 0)
+        for model in models:
+            padded = np.zeros(beats * config.lanes, np.int64)
+            padded[:len(model)] = model
+            words, asked, cycles = padded.reshape(beats, -1).tolist(), [0, 0], 0
+            put(ctx, dut.start, 1)
+            while not ctx.get(dut.done):
+                asked.append(ctx.get(dut.index))
+                put(ctx, dut.words, words[asked[-2 - config.memory_wait]])
+                await ctx.tick()
+                put(ctx, dut.start, 0)
+                cycles += 1
+            await ctx.tick()
+            copy = []
+            for beat in range(beats):
+                put(ctx, dut.slot, {"valid": 1, "index": beat})
+                await ticks(ctx, 2)
+                copy += [ctx.get(word) for word in dut.o]
+            found.append((copy[:len(model)], ctx.get(dut.exponent), cycles))
+
+    simulate(dut, testbench, limit=50_000)
+    return found
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_batches_of_an_epoch(config):
+    rng = random.Random(config.name)
+    for n_features in (config.capacity, 2 * config.lanes - 1, 1):
+        bits, key, beats = (rng.choice([2, config.model_bits]), rng.getrandbits(32),
+                            config.beats(n_features))
+        sizes = [0, 1, bits - 1, bits, 12, 31]
+        models = [np.array([rng.randrange(-1 << size, 1 << size) for _ in range(n_features)])
+                  for size in sizes]
+        models.append(np.full(n_features, -1 << 31))
+        shape = Shape.of(random_job(config, n_features=n_features, n_rows=1, model_bits=bits),
+                         config, None)
+        for batch, (copy, exponent, cycles) in enumerate(copies(config, models, bits, key, beats)):
+            expected = rounded_model(models[batch], bits, key, batch)
+            assert exponent == model_exponent(models[batch], bits)
+            assert [word << exponent for word in copy] == expected.tolist()
+            assert cycles == shape.rounding_cycles
