@@ -9,7 +9,7 @@ from bitstep.devices.base import Buffer, RegisterAccess
 from bitstep.devices.joint_runs import outcome_of, packed_labels_of, table_of
 from bitstep.devices.progress import Progress
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import ModelLayout
+from bitstep.pipeline.memory import ModelLayout, pack_dense
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -71,7 +71,9 @@ class Run:
                  others: Sequence[TrainingJob] = (), *, to_the_end: bool = True):
         self.device, self.job, self.stack = device, job, stack
         self.jobs, self.to_the_end = [job, *others], to_the_end
-        self.layout = ModelLayout(job.config, job.n_features)
+        self.layout = ModelLayout(device.config, job.n_features)
+        self.rows = [pack_dense(copy, device.config) for copy in job.rows] \
+            if device.config.dense else job.rows
         self.buffers: dict[str, Buffer] = {}
         self._stop_previous()
         self._load()
@@ -148,6 +150,8 @@ class Run:
     def outcomes(self):
         """Return the result of every job, or the error with which it ended."""
         flags, written = self.read("SATURATION"), self._written()
+        if len(self.jobs) > 8:
+            flags |= self.read("SATURATION_1") << 24
         return [outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
                 for number, result in enumerate(self._results())]
 
@@ -200,7 +204,7 @@ class Run:
     def _load(self):
         """Allocate, check and fill every buffer, then write the registers."""
         job, config = self.job, self.device.config
-        rows = self._buffer("rows", sum(copy.nbytes for copy in job.rows), config.beat_bytes)
+        rows = self._buffer("rows", sum(copy.nbytes for copy in self.rows), config.beat_bytes)
         packed_labels, shared = packed_labels_of(self.jobs, config)
         labels = self._buffer("labels", packed_labels.nbytes)
         epoch_table = self._buffer("epoch table", 16 * len(job.epochs) * len(self.jobs))
@@ -214,7 +218,7 @@ class Run:
         fine_rows = self._buffer("fine rows", job.n_rows * self.layout.fine_bytes) \
             if job.cell_half_levels else None
 
-        for index, copy in enumerate(job.rows):
+        for index, copy in enumerate(self.rows):
             rows.array[index * copy.nbytes:(index + 1) * copy.nbytes] = copy.reshape(-1)
         labels.array[:packed_labels.nbytes] = packed_labels
         table = table_of(self.jobs, config).view(np.uint8)
@@ -245,7 +249,7 @@ class Run:
         }.items():
             self.write(name, value)
         for name, value in {
-            "ROWS_ADDRESS": rows.address, "COPY_STRIDE": job.rows[0].nbytes,
+            "ROWS_ADDRESS": rows.address, "COPY_STRIDE": self.rows[0].nbytes,
             "LABELS_ADDRESS": labels.address, "EPOCH_TABLE_ADDRESS": epoch_table.address,
             "MODEL_IN_ADDRESS": first.address if first else 0,
             "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,

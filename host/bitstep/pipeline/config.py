@@ -42,8 +42,12 @@ AUX_WIDTH = 64              # bits of the bus that carries labels, tables and mo
 MAX_FEATURES = 1 << 20
 MAX_LOOKAHEAD = 32
 MAX_MODELS = 8              # models that one pass over the rows trains
+MAX_DENSE_MODELS = 16       # likewise of a pipeline for dense rows, where they share one path
+MAX_DENSE_FEATURES = 64     # features of a dense row
+DENSE_DITHER_STAGES = 6     # cycles until the dither of the first dense rows is there
+DENSE_COUNT_CYCLES = 34     # cycles in which the beats of dense rows are counted
 
-_FLAGS = ("minibatch", "corrections", "proximal", "refetch", "level_tables")
+_FLAGS = ("minibatch", "corrections", "proximal", "refetch", "level_tables", "dense")
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -106,7 +110,12 @@ class PipelineConfig:
     models : int
         Models that one pass over the rows trains, 1 to 8 (costs a dot product, a model memory, a
         solver and, with ``corrections``, an engine each). More than 1 needs rows of whole codes
-        and no ``refetch``.
+        and no ``refetch``. With ``dense`` 1 to 16, which take turns on one path.
+    dense : bool
+        True if rows follow each other in memory without padding, ``max_features`` codes each, and
+        those of a beat are taken together (docs/pipeline.md#dense-rows). Needs ``max_features`` of
+        at most 64 that fit a beat, whole codes, ``cycles_per_update=2``, ``lookahead=0``,
+        and none of ``corrections``, ``proximal``, ``refetch`` and ``level_tables``.
 
     Raises
     ------
@@ -127,6 +136,7 @@ class PipelineConfig:
     refetch: bool = False
     level_tables: bool = False
     models: int = 1
+    dense: bool = False
 
     def __post_init__(self):
         for name in ("bus_width", "bits", "max_features", "lookahead", "cycles_per_update",
@@ -148,7 +158,7 @@ class PipelineConfig:
             _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)
         _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
-        _between("models", self.models, 1, MAX_MODELS)
+        _between("models", self.models, 1, MAX_DENSE_MODELS if self.dense else MAX_MODELS)
         _choice("solver", self.solver, SOLVERS)
         _choice(f"cycles_per_update of solver {self.solver!r}", self.cycles_per_update,
                 CYCLES_PER_UPDATE[self.solver])
@@ -171,6 +181,20 @@ class PipelineConfig:
             raise ValueError("A pipeline with more than one of models must have no refetch and a "
                              f"row format other than {WOVEN!r}, not {self.refetch} and "
                              f"{self.row_format!r}")
+        if self.dense:
+            self._check_dense()
+
+    def _check_dense(self):
+        most = min(MAX_DENSE_FEATURES, self.bus_width // self.bits)
+        _between(f"max_features of dense rows of {self.bits} bits on a bus of {self.bus_width}",
+                 self.max_features, 1, most)
+        _choice("row_format of dense rows", self.row_format, ("one_level", "two_levels"))
+        for name, value in (("solver", "linear"), ("cycles_per_update", 2), ("lookahead", 0),
+                            ("corrections", False), ("proximal", False), ("level_tables", False),
+                            ("refetch", False)):
+            if getattr(self, name) != value:
+                raise ValueError(f"{name} of a pipeline for dense rows must be {value!r}, not "
+                                 f"{getattr(self, name)!r}")
 
     # Codes and levels
 
@@ -238,9 +262,29 @@ class PipelineConfig:
     @property
     def lanes(self) -> int:
         """Codes in a beat; the remaining high bits of a beat are 0. Of woven rows: values of a
-        row that the pipeline takes in a cycle, a quarter of a beat of one plane.
+        row that the pipeline takes in a cycle, a quarter of a beat of one plane. Of dense rows:
+        codes of a row.
         """
+        if self.dense:
+            return self.max_features
         return self.bus_width // (WOVEN_LANE_BITS if self.row_format == WOVEN else self.bits)
+
+    @property
+    def rows_per_beat(self) -> int:
+        """Dense rows in a beat; 1 for others."""
+        return self.bus_width // self.bits // self.max_features if self.dense else 1
+
+    @property
+    def label_rows(self) -> int:
+        """Rows whose labels stand together in memory, those of a beat: ``rows_per_beat`` rounded up
+        to a power of two.
+        """
+        return 1 << (self.rows_per_beat - 1).bit_length()
+
+    @property
+    def used_share(self) -> float:
+        """Share of a beat's bits that hold codes, in a pipeline for dense rows."""
+        return self.rows_per_beat * self.max_features * self.bits / self.bus_width
 
     @property
     def beat_bytes(self) -> int:
@@ -325,6 +369,8 @@ class PipelineConfig:
     @property
     def tree_stages(self) -> int:
         """Registers in the adder tree of the dot product: one for every two levels."""
+        if self.dense:      # the intercept and the label are added, too
+            return ceil_div((self.lanes + 1).bit_length(), 2)
         return ceil_div(max(self.lanes - 1, 1).bit_length(), 2)
 
     @property
@@ -387,13 +433,24 @@ class PipelineConfig:
 
     @property
     def dot_stages(self) -> int:
-        """Cycles from a row's last slot to its dot product."""
+        """Cycles from a row's last slot to its dot product, of dense rows less the label."""
+        if self.dense:
+            return 2 + self.tree_stages
         return 5 + 2 * self.product_stages + self.tree_stages
 
     @property
     def latency(self) -> int:
         """Cycles from a row's last beat to the first beat that may apply its update."""
+        if self.dense:      # two of the solver, the products with the levels, and the model's turn
+            return self.dot_stages + 3 + self.sum_stages + 1
         return self.dot_stages + solver_stages(self.cycles_per_update)
+
+    @property
+    def sum_stages(self) -> int:
+        """Registers in the sum of a beat's dense rows: one for every two levels, of which the
+        subtraction from the model is one and has its own.
+        """
+        return ceil_div((self.rows_per_beat - 1).bit_length() + 1, 2) - 1
 
     @property
     def dither_cycles(self) -> int:
@@ -407,6 +464,8 @@ class PipelineConfig:
         """Cycles by which an epoch's first slot comes later, so that its dither is there with its
         dot product.
         """
+        if self.dense:      # beside its beat
+            return DENSE_DITHER_STAGES
         return max(0, self.dither_cycles + 1 - self.dot_stages)
 
     def required_lookahead(self, beats: int) -> int:
@@ -441,7 +500,7 @@ class PipelineConfig:
         other : PipelineConfig
             The pipeline that the jobs are made for.
         """
-        same = ("bits", "bus_width", "row_format", "solver", "level_tables")
+        same = ("bits", "bus_width", "row_format", "solver", "level_tables", "dense")
         return all(getattr(self, name) == getattr(other, name) for name in same) \
             and all(getattr(self, name) or not getattr(other, name)
                     for name in ("proximal", "refetch")) \
@@ -480,7 +539,7 @@ class PipelineConfig:
             ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
             ("logistic", self.solver == "logistic"), ("proximal", self.proximal),
             ("refetch", self.refetch), ("tables", self.level_tables),
-            (f"m{self.models}", self.models > 1)) if said)
+            ("dense", self.dense), (f"m{self.models}", self.models > 1)) if said)
         return (f"w{self.bus_width}-b{self.bits}-{_SHORT[self.row_format]}-n{self.max_features}"
                 f"-d{self.lookahead}-c{self.cycles_per_update}{flags}")
 
