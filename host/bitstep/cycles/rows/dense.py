@@ -42,10 +42,12 @@ class DenseClock:
         self.rows, self.batch = self.shape.dense_rows, self.shape.batch
         self.time = start + 1           # first cycle in which a beat may be taken
         self.ready = self.time          # first cycle in which a batch may begin
+        self.batches = 0                # batches that have ended
         seen = {}
         while self.rows:
             self._take_beat()
-            self._skip(seen)
+            if self.streams.constant:
+                self._skip(seen)
         self.counts[FLUSH] += self.latency + 1
         return self.time + self.latency + 1
 
@@ -65,33 +67,33 @@ class DenseClock:
             self.batch -= size
             if not self.batch:
                 self.batch, self.ready = self.shape.batch, first + self.latency
+                self.batches += 1
         self.time = slot - 1
 
     def _skip(self, seen):
         """Skip beats that pass as those before did: within a batch, or with whole batches."""
-        streams = self.streams
-        most = min(self.rows // self.per_beat - 1, streams.steady_rows)
+        most = self.rows // self.per_beat - 1
         inside = self.batch > 2 * self.per_beat
         if inside:
             most = min(most, (self.batch - 1) // self.per_beat - 1)
         if most < 1:
             return
-        key = (inside or self.batch, max(self.ready - self.time, 0), streams.state(self.time))
+        # Within a batch only beats of the same batch are alike.
+        place = (0, self.batches) if inside else (self.batch, 0)
+        key = (place, max(self.ready - self.time, 0))
         now = (-self.rows, self.time, *self.counts)
         before = seen.setdefault(key, now)
         rows, cycles, *counts = (new - old for new, old in zip(now, before, strict=True))
         beats = rows // self.per_beat
-        times = most // beats if beats and cycles >= streams.window else 0
+        times = most // beats if beats else 0
         if not times:
             return
         if inside:
             self.batch -= times * rows
         self.rows -= times * rows
         self.counts = [old + times * new for old, new in zip(self.counts, counts, strict=True)]
-        self.shift(times * cycles)
         self.time += times * cycles
         self.ready += times * cycles
-        streams.skip(times * beats)
         seen.clear()
 
     def shift(self, cycles: int) -> None:
