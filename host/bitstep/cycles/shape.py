@@ -149,6 +149,8 @@ class Shape:
         """
         config = self.config
         groups = ceil_div(config.model_lanes, config.correction_lanes)
+        if config.dense:        # from the last model's slot
+            return 10 + groups * self.models
         answer = 1 + config.memory_wait
         return 10 + config.product_stages + answer + groups * self.beats
 

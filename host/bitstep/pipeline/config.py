@@ -115,7 +115,7 @@ class PipelineConfig:
         True if rows follow each other in memory without padding, ``max_features`` codes each, and
         those of a beat are taken together (docs/pipeline.md#dense-rows). Needs ``max_features`` of
         at most 64 that fit a beat, whole codes, ``cycles_per_update=2``, ``lookahead=0``,
-        and none of ``corrections``, ``proximal``, ``refetch`` and ``level_tables``.
+        and none of ``proximal``, ``refetch`` and ``level_tables``.
 
     Raises
     ------
@@ -190,8 +190,7 @@ class PipelineConfig:
                  self.max_features, 1, most)
         _choice("row_format of dense rows", self.row_format, ("one_level", "two_levels"))
         for name, value in (("solver", "linear"), ("cycles_per_update", 2), ("lookahead", 0),
-                            ("corrections", False), ("proximal", False), ("level_tables", False),
-                            ("refetch", False)):
+                            ("proximal", False), ("level_tables", False), ("refetch", False)):
             if getattr(self, name) != value:
                 raise ValueError(f"{name} of a pipeline for dense rows must be {value!r}, not "
                                  f"{getattr(self, name)!r}")
@@ -213,6 +212,13 @@ class PipelineConfig:
         bits = TABLE_LEVEL_BITS if self.level_tables else self.bits
         choices = {**self.to_dict(), "level_tables": False, "bits": bits,
                    "bus_width": self.lanes * bits}
+        return _DecodedConfig(**choices)
+
+    @property
+    def models_as_beats(self) -> "PipelineConfig":
+        """The pipeline that a correction engine of dense rows is made for: each model is a beat."""
+        choices = {**self.to_dict(), "dense": False, "models": 1,
+                   "bus_width": self.lanes * self.bits, "max_features": self.lanes * self.models}
         return _DecodedConfig(**choices)
 
     @property
@@ -435,7 +441,7 @@ class PipelineConfig:
     def dot_stages(self) -> int:
         """Cycles from a row's last slot to its dot product, of dense rows less the label."""
         if self.dense:
-            return 2 + self.tree_stages
+            return 1 + self.word_stages + self.tree_stages
         return 5 + 2 * self.product_stages + self.tree_stages
 
     @property
@@ -444,6 +450,11 @@ class PipelineConfig:
         if self.dense:      # two of the solver, the products with the levels, and the model's turn
             return self.dot_stages + 3 + self.sum_stages + 1
         return self.dot_stages + solver_stages(self.cycles_per_update)
+
+    @property
+    def word_stages(self) -> int:
+        """Cycles from a slot of dense rows to its model words: one more with corrections."""
+        return 1 + self.corrections
 
     @property
     def sum_stages(self) -> int:

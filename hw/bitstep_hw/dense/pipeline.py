@@ -1,5 +1,7 @@
 """The pipeline for dense rows: rows and labels in, updated models in their memory."""
 
+from typing import Any
+
 from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -14,6 +16,7 @@ from bitstep_hw.dense.turns import TurnSequencer
 from bitstep_hw.dense.words import DenseWords
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.run import EpochSteps, RunRegisters, label_shape
+from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.model.port import ModelPort
 from bitstep_hw.pipeline.rows.decoder import decode
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
@@ -55,6 +58,8 @@ class DensePipeline(wiring.Component):
         self.step = DerivativeStep()
         self.solvers = RowSolvers(config=config)
         self.sums = RowSums(config=config)
+        self.engine: Any = CorrectionEngine(config=config.models_as_beats) \
+            if config.corrections else None
         models = config.models
         super().__init__({
             "run": In(RunRegisters()), "steps": In(EpochSteps()),
@@ -80,6 +85,9 @@ class DensePipeline(wiring.Component):
         self._measure(m, steps)
         self._solve(m, steps)
         self._change(m)
+        if self.config.corrections:
+            m.submodules.engine = self.engine
+            self._connect_engine(m)
         return m
 
     def _after(self, m, value, cycles, name):
@@ -94,12 +102,13 @@ class DensePipeline(wiring.Component):
         wiring.connect(m, self.dithers.o, turns.i_dithers)
         m.d.comb += [
             turns.rows.eq(run.rows), turns.batch.eq(run.batch), turns.stop.eq(self.stop),
+            turns.period.eq(run.correction_period), self.misaligned.eq(turns.misaligned),
             turns.models.eq(self.models if self.config.models > 1 else 1),
             turns.start.eq(delay(m, self.start, self.config.start_delay, name="started")),
             self.dithers.key.eq(self.steps.key), self.dithers.restart.eq(self.start),
             self.done.eq(turns.done), self.beat_entered.eq(turns.entered),
-            self.waits.eq(Cat(turns.wait_rows, turns.wait_labels, turns.wait_update, C(0, 3),
-                              turns.flushing)),
+            self.waits.eq(Cat(turns.wait_rows, turns.wait_labels, turns.wait_update, C(0, 1),
+                              turns.wait_correction, C(0, 1), turns.flushing)),
         ]
 
     def _connect_port(self, m):
@@ -118,14 +127,20 @@ class DensePipeline(wiring.Component):
             m.d.comb += [words.selected.eq(port.selected), port.model.eq(self.model),
                          port.flags.eq(self.saturation.word_select(port.selected, 3))]
 
+    @property
+    def _entries(self):
+        """Numbers of the epoch, of every model."""
+        return [self.steps, *(self.more_steps if self.config.models > 1 else ())]
+
     def _steps_of_slot(self, m):
-        """Register of the step of the slot's model, a cycle after the slot."""
-        entries = [self.steps, *(self.more_steps if self.config.models > 1 else ())]
+        """Register of the step of the slot's model, a cycle before its words are multiplied."""
+        entries = self._entries
         layout = data.StructLayout({
             "mantissa": self.steps.mantissa.shape(), "shift": self.steps.shift.shape(),
             "label_shift": self.steps.label_shift.shape()})
         steps = Signal(layout, reset_less=True)
-        with m.Switch(self.turns.slot.model):
+        model = self._after(m, self.turns.slot.model, self.config.word_stages - 1, "step_model")
+        with m.Switch(model):
             for number, entry in enumerate(entries):
                 with m.Case(number):
                     # Models of a run differ in their labels' scale, so it stands with their steps.
@@ -149,17 +164,18 @@ class DensePipeline(wiring.Component):
 
     def _measure(self, m, steps):
         """Distances of the rows to their labels."""
-        distances, words = self.distances, self.words
+        distances, words, stages = self.distances, self.words, self.config.word_stages
         m.d.comb += [
-            distances.valid.eq(self._after(m, self.turns.slot.valid, 1, "entered")),
+            distances.valid.eq(self._after(m, self.turns.slot.valid, stages, "entered")),
             distances.intercept.eq(words.intercept),
             distances.intercept_level.eq(self.run.intercept_level),
             distances.label_shift.eq(steps.label_shift),
             *(to.eq(word) for to, word in zip(distances.words, words.o, strict=True)),
         ]
-        self._decode(m, self.turns.beat, distances.levels, _DOT)
+        self._decode(m, self._after(m, self.turns.beat, stages - 1, "dot_beat"), distances.levels,
+                     _DOT)
         for row, (to, label) in enumerate(zip(distances.labels, self._labels(), strict=True)):
-            m.d.comb += to.eq(self._after(m, label, 1, f"label_{row}"))
+            m.d.comb += to.eq(self._after(m, label, stages, f"label_{row}"))
 
     def _decode(self, m, beat, levels, sample):
         """Drive ``levels`` with those of the rows of a beat, a cycle later."""
@@ -182,18 +198,19 @@ class DensePipeline(wiring.Component):
         """Updates of the rows, from the cycle of their distances on."""
         solvers, slot = self.solvers, self.turns.slot
         measured = self.config.dot_stages       # cycles from a slot to its distances
+        since = measured - self.config.word_stages      # and from its step
         signs = Cat(label[-1] for label in self._labels())
         m.d.comb += [
             solvers.valid.eq(self._after(m, slot.valid, measured, "measured")),
             solvers.rows.eq(self._after(m, slot.rows, measured, "measured_rows")),
             solvers.positive.eq(~self._after(m, signs, measured, "negative")),
             solvers.dithers.eq(self._after(m, self.turns.dithers, measured - 1, "dithers")),
-            solvers.mantissa.eq(self._after(m, steps.mantissa, measured - 1, "mantissa")),
-            solvers.shift.eq(self._after(m, steps.shift, measured - 2, "shift")),
+            solvers.mantissa.eq(self._after(m, steps.mantissa, since, "mantissa")),
+            solvers.shift.eq(self._after(m, steps.shift, since - 1, "shift")),
             solvers.derivative_step.eq(self._after(
-                m, self.step.value, measured - 1 - _STEP_LATENCY, "derivative_step")),
+                m, self.step.value, since - _STEP_LATENCY, "derivative_step")),
             solvers.step_too_large.eq(self._after(
-                m, self.step.too_large, measured - 1 - _STEP_LATENCY, "step_too_large")),
+                m, self.step.too_large, since - _STEP_LATENCY, "step_too_large")),
             solvers.loss.eq(self.run.loss),
             *(to.eq(distance) for to, distance in zip(solvers.distances, self.distances.o,
                                                       strict=True)),
@@ -216,6 +233,31 @@ class DensePipeline(wiring.Component):
         self._decode(m, self._after(m, self.turns.beat, solved - 1, "beat"), sums.levels, _GRADIENT)
         solved_model = self._after(m, slot.model, solved, "solved_model")
         for number in range(self.config.models):
-            m.d.comb += self.saturated[3 * number:3 * number + 2].eq(Cat(
+            m.d.comb += self.saturated[3 * number:3 * number + 3].eq(Cat(
                 self.solvers.saturated & (solved_model == number),
-                words.saturated & (words.saturated_model == number)))
+                words.saturated & (words.saturated_model == number),
+                self.engine.saturated & (self.engine.saturated_beat == number)
+                if self.config.corrections else C(0)))
+
+    def _connect_engine(self, m):
+        """Corrections, of which each model has its own step: to the engine a model is a beat."""
+        engine, port, slot, words = self.engine, self.port, self.turns.slot, self.words
+        model = self.model if self.config.models > 1 else C(0)
+        last = Cat(slot.model) == self.turns.models - 1
+        m.d.comb += [
+            engine.slot.valid.eq(slot.valid), engine.slot.index.eq(slot.model),
+            engine.slot.last.eq(last), engine.slot.correct.eq(slot.correct),
+            engine.slot.sample.eq(slot.sample), words.pending.eq(engine.correction),
+            engine.sampled.eq(words.sampled), engine.beats.eq(self.turns.models),
+            # The coefficients of all models come one after the other.
+            engine.load_start.eq(port.load_coefficients & (model == 0)),
+            engine.load.eq(port.coefficient), engine.load_i.eq(port.i.payload),
+            engine.stop.eq(self.stop), self.turns.corrected.eq(engine.done),
+        ]
+        shift = Signal.like(engine.shift)
+        with m.Switch(engine.walked):
+            for number, entry in enumerate(self._entries):
+                with m.Case(number):
+                    m.d.sync += [engine.mantissa.eq(entry.correction_mantissa),
+                                 shift.eq(entry.correction_shift)]
+        m.d.comb += engine.shift.eq(self._after(m, shift, 2, "correction_shift"))

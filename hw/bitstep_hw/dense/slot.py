@@ -21,6 +21,9 @@ def slot_layout(config):
         Number of the model.
     rows
         A bit for each row of the beat: 1 if it takes part.
+    correct, sample : 1
+        Add the pending correction to the model before all else; store what that gives, for the
+        next one.
     """
     return data.StructLayout({"valid": 1, "first": 1, "model": range(config.models),
-                              "rows": config.rows_per_beat})
+                              "rows": config.rows_per_beat, "correct": 1, "sample": 1})

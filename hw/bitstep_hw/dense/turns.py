@@ -26,12 +26,17 @@ class TurnSequencer(wiring.Component):
 
     Members
     -------
-    rows, batch : In(32), models : In(5)
-        As the registers of these names; constant from the cycle before ``start`` to ``done``.
+    rows, batch, period : In(32), models : In(5)
+        As the registers of these names, ``period`` that of corrections; constant from the cycle
+        before ``start`` to ``done``.
     start : In(1)
         Strobe: starts an epoch.
     stop : In(1)
         No further slot.
+    corrected : In(1)
+        Strobe, with ``corrections``: those asked for by the last ``sample`` slots are ready.
+    misaligned : Out(1)
+        A correction fell into a batch: its period is no multiple of the batch.
     done : Out(1)
         Strobe: all of the epoch's updates are applied and judged.
     i_rows : In(stream.Signature(bus_width)), i_labels, i_dithers : In(stream.Signature(...))
@@ -41,9 +46,9 @@ class TurnSequencer(wiring.Component):
         A slot, and what its beat comes with.
     entered : Out(1)
         Strobe: a beat is taken.
-    wait_rows, wait_labels, wait_update, flushing : Out(1)
-        A beat is missing; its labels are; a batch waits for updates; the last updates of an
-        epoch are applied.
+    wait_rows, wait_labels, wait_update, wait_correction, flushing : Out(1)
+        A beat is missing; its labels are; a batch waits for updates; it waits for its correction;
+        the last updates of an epoch are applied.
     """
 
     def __init__(self, *, config):
@@ -51,14 +56,16 @@ class TurnSequencer(wiring.Component):
         labels = label_shape(config.label_rows * config.models)
         dithers = config.rows_per_beat * DITHER_WIDTH
         super().__init__({
-            "rows": In(32), "batch": In(32), "models": In(5),
+            "rows": In(32), "batch": In(32), "period": In(32), "models": In(5),
+            "corrected": In(1), "misaligned": Out(1),
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
             "i_labels": In(stream.Signature(labels)),
             "i_dithers": In(stream.Signature(dithers)),
             "slot": Out(slot_layout(config)), "beat": Out(config.bus_width),
             "labels": Out(labels), "dithers": Out(dithers), "entered": Out(1),
-            "wait_rows": Out(1), "wait_labels": Out(1), "wait_update": Out(1), "flushing": Out(1),
+            "wait_rows": Out(1), "wait_labels": Out(1), "wait_update": Out(1),
+            "wait_correction": Out(1), "flushing": Out(1),
         })
 
     def elaborate(self, platform):
@@ -71,8 +78,9 @@ class TurnSequencer(wiring.Component):
         first_slot = self._take_models(m, issue, turn_ends)
         ready = self._wait_for_updates(m, first_slot & issue & batch_ends)
         m.d.comb += [
-            issue.eq(held & (~first_slot | ready)),
+            issue.eq(held & (~first_slot | (ready & ~self._correcting(m, turn_ends)))),
             self.slot.valid.eq(issue), self.wait_update.eq(held & first_slot & ~ready),
+            self.wait_correction.eq(held & first_slot & ready & ~issue),
         ]
         self._count_rows(m, turn_ends, batch_ends, beat_ends, epoch_ends)
         ended = turn_ends & epoch_ends
@@ -134,15 +142,54 @@ class TurnSequencer(wiring.Component):
             m.d.sync += [left.eq(0), ready.eq(1)]
         return ready
 
+    def _correcting(self, m, turn_ends):
+        """Flag that a slot must wait for its correction."""
+        if not self.config.corrections:
+            return C(0)
+        busy = Signal()
+        with m.If(turn_ends & self.slot.sample):
+            m.d.sync += busy.eq(1)
+        with m.Elif(self.corrected | self.stop):
+            m.d.sync += busy.eq(0)
+        return busy & self.slot.correct
+
+    def _count_period(self, m, turn_ends, batch_ends, epoch_ends, size, rows):
+        """Corrections at the first turn of each period, sampled if another one follows; returns the
+        rows up to the next.
+        """
+        if not self.config.corrections:
+            return None
+        per_beat = self.config.rows_per_beat
+        period, corrects = _Countdown(m, per_beat, "period"), Signal()
+        more, boundary = Signal(), Signal()     # rows beyond this period; the turn begins one
+        ends = corrects & period.last & (size == period.near)
+        m.d.comb += [
+            self.slot.sample.eq(boundary & more), corrects.eq(self.period != 0),
+            self.misaligned.eq(turn_ends & ends & ~batch_ends & ~epoch_ends),
+        ]
+        left = rows.value - size
+        with m.If(turn_ends):
+            m.d.sync += [boundary.eq(ends), self.slot.correct.eq(ends),
+                         more.eq(left > self.period)]
+            period.set(Mux(ends, self.period, period.value - size))
+        with m.If(self.start):
+            m.d.sync += [boundary.eq(corrects), self.slot.correct.eq(0),
+                         more.eq(self.rows > self.period)]
+            period.set(self.period)
+        return Mux(corrects, period.near, per_beat)
+
     def _count_rows(self, m, turn_ends, batch_ends, beat_ends, epoch_ends):
         """Rows of the turn: from the beat's next one to the end of beat, batch or epoch."""
         per_beat = self.config.rows_per_beat
         place, end = Signal(range(per_beat)), Signal(range(per_beat + 1))
         room, size = Signal(range(per_beat + 1)), Signal(range(per_beat + 1))
         rows, batch = _Countdown(m, per_beat, "rows"), _Countdown(m, per_beat, "batch")
+        nearest = _least(_least(room, rows.near), batch.near)
+        of_period = self._count_period(m, turn_ends, batch_ends, epoch_ends, size, rows)
+        if of_period is not None:
+            nearest = _least(nearest, of_period)
         m.d.comb += [
-            room.eq(per_beat - place),
-            size.eq(_least(_least(room, rows.near), batch.near)),
+            room.eq(per_beat - place), size.eq(nearest),
             end.eq(place + size), beat_ends.eq((size == room) | epoch_ends),
             epoch_ends.eq(rows.last & (size == rows.near)),
             batch_ends.eq(batch.last & (size == batch.near)),

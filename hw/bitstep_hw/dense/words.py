@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth import Array, Cat, Module, Mux, Signal, signed
+from amaranth import Array, C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -17,10 +17,10 @@ from bitstep_hw.pipeline.model.words import ModelWords
 class DenseWords(wiring.Component):
     """Memory of all models, a model's words and intercept at one address.
 
-    A slot reads the words of its model, that of the batch's start, a cycle after it; one slot's
-    changes are subtracted in a cycle, and can be read in the next one. Nothing is clamped: leaving
-    the range at any row raises a flag, 2 cycles later. Storage: the words of ``models`` models,
-    with ``minibatch`` twice.
+    A slot reads the words of its model, that of the batch's start, ``word_stages`` cycles after it;
+    one slot's changes are subtracted in a cycle, ``latency - 1`` cycles after it, and can be read
+    in the next one. Nothing is clamped: leaving the range at any row raises a flag, 2 cycles later.
+    Storage: the words of ``models`` models, with ``minibatch`` twice.
 
     Parameters
     ----------
@@ -30,7 +30,10 @@ class DenseWords(wiring.Component):
     Members
     -------
     slot : In(slot_layout), o : Out(signed(32)).array(lanes), intercept : Out(signed(32))
-        A slot; the words that it sees, a cycle later.
+        A slot; the words that it sees, ``word_stages`` cycles later.
+    pending : In(ArrayLayout(signed(32), lanes)), sampled : Out(likewise)
+        With ``corrections``: correction of the slot's model, a cycle after the slot; words with it,
+        another cycle later.
     change : In(1), model : In, changes : In(signed(change_width)).array(lanes + 1, rows_per_beat)
         Change a model by the last of each word's sums; the others are judged.
     saturated : Out(1), saturated_model : Out
@@ -41,7 +44,8 @@ class DenseWords(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        number = range(config.models)
+        number, corrected = range(config.models), data.ArrayLayout(signed(MODEL_WIDTH),
+                                                                   config.lanes)
         super().__init__({
             "slot": In(slot_layout(config)), "o": Out(signed(MODEL_WIDTH)).array(config.lanes),
             "intercept": Out(signed(MODEL_WIDTH)),
@@ -50,6 +54,7 @@ class DenseWords(wiring.Component):
                                                               config.rows_per_beat),
             "saturated": Out(1), "saturated_model": Out(number),
             "words": In(ModelWords(config=config)), "selected": In(number),
+            **({"pending": In(corrected), "sampled": Out(corrected)} if config.corrections else {}),
         })
 
     @property
@@ -72,7 +77,7 @@ class DenseWords(wiring.Component):
         ]
         now, before = (self._known(m, port, loaded, name)
                        for port, name in ((read, "now"), (old, "before")))
-        self._show(m, now)
+        before, carry = self._show(m, now, before)
         pairs = len(write.en)
         with m.If(self.change):
             m.d.comb += [write.en.eq((1 << pairs) - 1), Cat(write.data).eq(Cat(
@@ -84,7 +89,7 @@ class DenseWords(wiring.Component):
             m.d.sync += loaded.eq(loaded | 1 << write.addr)
         with m.If(words.clear):
             m.d.sync += loaded.eq(0)
-        self._judge(m, before)
+        self._judge(m, before, carry)
         return m
 
     def _changed(self):
@@ -103,30 +108,63 @@ class DenseWords(wiring.Component):
             Mux(loaded.bit_select(port.addr, 1), port.data.as_value(), 0))
         return known
 
-    def _show(self, m, now):
-        """Words for the slot, or for the reader between epochs."""
+    def _show(self, m, now, before):
+        """Words for the slot, or for the reader between epochs. Returns the words that the slot's
+        changes are subtracted from, in that cycle, and a flag that a correction left the range.
+        """
         seen, words = Signal(self._layout, reset_less=True), self.words
-        m.d.sync += seen.eq(now)
+        slot, current, carry = self.slot, now, C(0)
+        if self.config.corrections:
+            slot = delay(m, self.slot, 1, name="slot")
+            current, carry, before, read = self._correct(m, slot, now, before)
+        m.d.sync += seen.eq(current)
         if self.config.minibatch:
             m.submodules.starts = starts = memory.Memory(shape=self._layout, init=[],
                                                          depth=self.config.models)
             frozen, freeze = starts.read_port(domain="comb"), starts.write_port()
             m.d.comb += [
-                frozen.addr.eq(self.slot.model), freeze.addr.eq(self.slot.model),
-                freeze.data.eq(now), freeze.en.eq(self.slot.valid & self.slot.first),
+                frozen.addr.eq(slot.model), freeze.addr.eq(slot.model),
+                freeze.data.eq(current), freeze.en.eq(slot.valid & slot.first),
             ]
-            with m.If(self.slot.valid & ~self.slot.first):
+            with m.If(slot.valid & ~slot.first):
                 m.d.sync += seen.eq(frozen.data)
         m.d.comb += [word.eq(seen[lane]) for lane, word in enumerate(self.o)]
         places = self.config.model_lanes
         m.d.comb += self.intercept.eq(seen[places])
-        pairs = [Cat(seen[lane], seen[lane + 1]) for lane in range(0, places, 2)]
+        if self.config.corrections:
+            m.d.comb += [word.eq(seen[lane]) for lane, word in enumerate(self.sampled)]
+        else:
+            read = seen
+        pairs = [Cat(read[lane], read[lane + 1]) for lane in range(0, places, 2)]
         m.d.comb += words.read_data.eq(Array(pairs)[words.shown])
         with m.If(words.intercept):
-            m.d.comb += words.read_data.eq(seen[places].as_unsigned())
+            m.d.comb += words.read_data.eq(read[places].as_unsigned())
         m.d.comb += words.late_data.eq(words.read_data)
+        return before, carry
 
-    def _judge(self, m, before):
+    def _correct(self, m, slot, now, before):
+        """Words a cycle after the slot, with the correction that is pending, and as they were read.
+        What a slot with a correction changes are the words that it saw: a boundary finds all
+        updates applied.
+        """
+        read, corrected = Signal(self._layout, reset_less=True), Signal(self._layout)
+        m.d.sync += read.eq(now)
+        m.d.comb += corrected.eq(read)
+        corrects, carries = slot.valid & slot.correct, []
+        for lane, pending in enumerate(self.pending):
+            word = Signal(signed(MODEL_WIDTH + 1), name=f"corrected_{lane}")
+            m.d.comb += word.eq(read[lane] + Mux(slot.correct, pending, 0))
+            m.d.comb += corrected[lane].eq(word)
+            carries.append(word[-1] ^ word[-2])
+        wait = self.config.latency - 2      # cycles to the change
+        changed = Signal(self._layout)
+        late_words = delay(m, corrected, wait, name="late_words")
+        m.d.comb += changed.eq(Mux(delay(m, corrects, wait, name="corrects"),
+                                   late_words.as_value(), before.as_value()))
+        carry = delay(m, corrects & Cat(carries).any(), wait, name="carry")
+        return corrected, carry, changed, read
+
+    def _judge(self, m, before, carry):
         """Flags of what left its range, a cycle for the differences and one for the choice."""
         wrong = Signal(len(self.changes), reset_less=True)
         judged = delay(m, self.change, 1, name="judged")
@@ -137,7 +175,8 @@ class DenseWords(wiring.Component):
                     for row, value in enumerate(sums)]
             with m.If(judged):
                 m.d.sync += wrong[number].eq(reduce(or_, left))
+        carried = delay(m, carry, 2, name="carried")
         m.d.comb += [
-            self.saturated.eq(delay(m, judged, 1, name="known") & wrong.any()),
+            self.saturated.eq(delay(m, judged, 1, name="known") & (wrong.any() | carried)),
             self.saturated_model.eq(delay(m, self.model, 2, name="model")),
         ]

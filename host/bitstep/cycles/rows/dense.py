@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable
 
-from bitstep.cycles.rows.sequencer import CAUSES, FLUSH, LABELS, LOOKAHEAD, NEVER, ROWS
+from bitstep.cycles.rows.sequencer import (
+    CAUSES,
+    CORRECTION,
+    FLUSH,
+    LABELS,
+    LOOKAHEAD,
+    NEVER,
+    ROWS,
+)
 from bitstep.cycles.shape import Shape
 
 
@@ -43,6 +51,8 @@ class DenseClock:
         self.time = start + 1           # first cycle in which a beat may be taken
         self.ready = self.time          # first cycle in which a batch may begin
         self.batches = 0                # batches that have ended
+        self.corrected = self.time      # first cycle in which a correction may be added
+        self.since = 0                  # rows since the last boundary between corrections
         seen = {}
         while self.rows:
             self._take_beat()
@@ -62,6 +72,8 @@ class DenseClock:
             size = min(left, self.batch)
             first = max(slot, self.ready)
             self.counts[LOOKAHEAD] += first - slot
+            if self.shape.correction_period:
+                first = self._correct(first, size)
             slot = first + self.shape.models
             left -= size
             self.batch -= size
@@ -69,6 +81,20 @@ class DenseClock:
                 self.batch, self.ready = self.shape.batch, first + self.latency
                 self.batches += 1
         self.time = slot - 1
+
+    def _correct(self, first, size):
+        """Let a turn of so many rows, which could begin in the cycle ``first``, wait for its
+        correction; return the cycle in which it begins.
+        """
+        boundary = self.since in (0, self.shape.correction_period)
+        if self.since == self.shape.correction_period:
+            wait = max(self.corrected - first, 0)
+            self.counts[CORRECTION] += wait
+            first, self.since = first + wait, 0
+        if boundary:
+            self.corrected = first + self.shape.models - 1 + self.shape.correction_delay
+        self.since += size
+        return first
 
     def _skip(self, seen):
         """Skip beats that pass as those before did: within a batch, or with whole batches."""
@@ -80,7 +106,8 @@ class DenseClock:
             return
         # Within a batch only beats of the same batch are alike.
         place = (0, self.batches) if inside else (self.batch, 0)
-        key = (place, max(self.ready - self.time, 0))
+        key = (place, self.since, max(self.ready - self.time, 0),
+               max(self.corrected - self.time, 0))
         now = (-self.rows, self.time, *self.counts)
         before = seen.setdefault(key, now)
         rows, cycles, *counts = (new - old for new, old in zip(now, before, strict=True))
@@ -94,6 +121,7 @@ class DenseClock:
         self.counts = [old + times * new for old, new in zip(self.counts, counts, strict=True)]
         self.time += times * cycles
         self.ready += times * cycles
+        self.corrected += times * cycles
         seen.clear()
 
     def shift(self, cycles: int) -> None:

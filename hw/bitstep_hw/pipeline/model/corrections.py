@@ -42,15 +42,18 @@ class CorrectionEngine(wiring.Component):
     beats : In
         Beats of a row.
     mantissa, shift : In
-        K and k of this epoch.
+        K and k of this epoch. They may differ between beats if they are those of the beat
+        ``walked`` so many cycles ago: ``mantissa`` :attr:`answer`, ``shift`` 2 more.
     load_start, load : In(1), load_i : In(64)
         Coefficients, two words of 32 bits at a time, after a start strobe (docs/memory-layout.md).
     stop : In(1)
         Ends the walk.
     done : Out(1)
         All corrections are in the store.
-    saturated : Out(1)
-        A correction did not fit.
+    saturated : Out(1), saturated_beat : Out
+        A correction of this beat did not fit.
+    walked : Out
+        Beat whose words are being read.
     """
 
     def __init__(self, *, config):
@@ -68,6 +71,7 @@ class CorrectionEngine(wiring.Component):
             "load_i": In(AUX_WIDTH),
             "done": Out(1), "stop": In(1),
             "saturated": Out(1),
+            "walked": Out(range(config.max_beats)), "saturated_beat": Out(range(config.max_beats)),
         })
 
     @property
@@ -106,7 +110,8 @@ class CorrectionEngine(wiring.Component):
             m.d.sync += walking.eq(0)
         m.d.comb += coefficients.addr.eq(address)
         ends = walking & (group == groups - 1) & (beat == self.beats - 1)
-        m.d.comb += self.done.eq(delay(m, ends, self.stages + 1, name="ends"))
+        m.d.comb += [self.done.eq(delay(m, ends, self.stages + 1, name="ends")),
+                     self.walked.eq(beat)]
 
         # The store, read by slots and by the walk in turn.
         lanes = config.correction_lanes
@@ -115,6 +120,7 @@ class CorrectionEngine(wiring.Component):
             attrs=memories.attributes(config, depth=config.max_beats))
         read, write = store.read_port(), store.write_port(granularity=lanes * MODEL_WIDTH)
         finished = delay(m, walking, self.stages, name="finished")
+        at_beat = delay(m, beat, self.stages, name="at_beat")
         words = [delay(m, read.data.word_select(lane, MODEL_WIDTH).as_signed(), self.answer - 1,
                        name=f"fetched_{lane}") for lane in range(groups * lanes)]
         corrections = self._multiply(m, words, coefficients, delay(m, group, 1, name="group"),
@@ -124,16 +130,18 @@ class CorrectionEngine(wiring.Component):
             read.addr.eq(Mux(walking, beat, self.slot.index)),
             read.en.eq(walking | (self.slot.valid & self.slot.correct) | C(config.always_read)),
             Cat(*self.correction).eq(Cat(words)),
-            write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"),
-                              late_slot.index)),
+            write.addr.eq(Mux(finished, at_beat, late_slot.index)),
             write.data.eq(Mux(
                 finished, Cat(value[:MODEL_WIDTH] for value in corrections).replicate(groups),
                 self.sampled)),
             write.en.eq(Mux(finished, 1 << delay(m, group, self.stages, name="at_group"),
                             sampling.replicate(groups))),
         ]
-        m.d.sync += self.saturated.eq(finished & Cat(
-            out_of_range(value, MODEL_WIDTH) for value in corrections).any())
+        m.d.sync += [
+            self.saturated.eq(finished & Cat(
+                out_of_range(value, MODEL_WIDTH) for value in corrections).any()),
+            self.saturated_beat.eq(at_beat),
+        ]
         return m
 
     def _multiply(self, m, words, coefficients, group, walking):
@@ -149,6 +157,7 @@ class CorrectionEngine(wiring.Component):
         fetched, chosen, multiplied = (delay(m, walking, cycles + waits, name=f"walking_{cycles}")
                                        for cycles in (1, 2, 5))
         chosen_group = delay(m, group, waits, name="late_group")
+        late_shift = delay(m, self.shift, 2, name="shift")
         results = []
         for lane in range(lanes):
             word = Signal(signed(MODEL_WIDTH), name=f"word_{lane}", reset_less=True)
@@ -166,7 +175,7 @@ class CorrectionEngine(wiring.Component):
                              width=MODEL_WIDTH + COEFFICIENT_WIDTH + MANTISSA_WIDTH + 1)
             shifted = Signal(signed(len(exact) - SHIFT_UNIT), name=f"shifted_{lane}",
                              reset_less=True)
-            with m.If(multiplied), m.Switch(self.shift):
+            with m.If(multiplied), m.Switch(late_shift):
                 for shift in range(1, MAX_SHIFT + 1):
                     with m.Case(shift):
                         m.d.sync += shifted.eq(exact >> SHIFT_UNIT * shift)
