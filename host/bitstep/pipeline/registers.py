@@ -6,7 +6,7 @@ Every register is 32 bits wide; a 64-bit value is two registers, ``NAME_LO`` and
 import enum
 from dataclasses import dataclass
 
-MAP_VERSION = 3
+MAP_VERSION = 4
 ADDRESS_WIDTH = 10          # bits of a byte address on the register bus
 
 

@@ -15,7 +15,7 @@ from bitstep.writing import write_text
 
 # Of the packages, what does not change a run.
 NO_PART = {"cli", "data", "doctor", "boards", "benches", "proofs", "pynq_board", "reports",
-           "estimators.py", "model_file.py", "deploy.py", "coverage.py", "fault_runs.py",
+           "estimators", "model_file.py", "deploy.py", "coverage.py", "fault_runs.py",
            "faults.py"}
 
 

@@ -1,0 +1,264 @@
+"""What both estimators do."""
+
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from bitstep.data.views import dense_blocks
+from bitstep.estimators.parameters import given
+from bitstep.estimators.preparing import Prepared, Preparing
+from bitstep.pipeline.device import Device
+from bitstep.pipeline.results import SaturationError
+from bitstep.quantization import QuantizedRows, WovenRows
+from bitstep.quantization.bounds import Bounds
+from bitstep.quantization.scaling import clipped_features
+from bitstep.training.choices import RowChoice, resolve_training
+from bitstep.training.chunks import Clipped, fingerprint, opened_model, warn_of_clipping
+from bitstep.training.estimator_file import estimator_model, restore
+from bitstep.training.losses import outputs
+from bitstep.training.noise_floor import noise_floor
+from bitstep.training.objective import Objective, Training
+from bitstep.training.pipelines import pipeline_of
+from bitstep.training.schedules import SCHEDULES, automatic_step
+from bitstep.training.scores.fits import (
+    history_entries,
+    print_history,
+    scored_rows,
+    stopping_of,
+    watched,
+)
+from bitstep.training.train import train_candidates, train_model
+from bitstep.training.trained import TrainedModel
+
+# Parameters of candidates that are trained side by side: those that leave the rows as they are.
+CANDIDATE_PARAMETERS = ("step", "schedule", "l2", "l1", "box", "model_range")
+
+
+class LowPrecisionModel(Preparing):
+    """Base class of both estimators."""
+
+    coef_: Any
+    intercept_: Any
+    _rows: RowChoice
+
+    def _train(self, features: Any, targets: np.ndarray, *, epochs: int, resume: bool,
+               classes: np.ndarray | None = None) -> None:
+        """Train all outputs and set the learned attributes.
+
+        ``targets`` has shape (n_rows, n_outputs). On Ctrl-C the attributes are those of the last
+        finished epoch, and KeyboardInterrupt goes on.
+        """
+        prepared = self._prepare(features, targets, resume)
+        before = self.n_iter_ if resume else 0
+        objective, training = self._wishes(prepared, before + epochs, resume)
+        initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
+        if prepared.kept and initial:
+            initial = opened_model(*initial, Bounds(*self.feature_range_), prepared.columns.bounds)
+        config = pipeline_of(prepared.rows, objective, prepared.options["lookahead"])
+        if not (prepared.kept and any(self.clipped_.values())):
+            warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
+        with self._opened(config, prepared.options) as device, self._watched(
+                prepared, device, epochs) as watch:
+            trained = train_model(prepared.outputs, device, config, objective, training,
+                                  initial=initial, first_epoch=before, on_epoch=watch)
+        self._finish(prepared, trained, objective, training, before, classes)
+        if trained.interrupted:
+            raise KeyboardInterrupt
+        if short := trained.short_of(training.tol):
+            warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
+                          stacklevel=4)
+
+    def _watched(self, prepared: Prepared, device: Device, epochs: int):
+        """Progress of a training."""
+        columns, labels = prepared.columns.values, prepared.labels.values
+        return watched(self.verbose, device, epochs, columns, labels, partial(
+            scored_rows, columns, labels, prepared.rows.scaler, self._kind().loss,
+            classes=self._is_classifier))
+
+    def _wishes(self, prepared: Prepared, epochs: int,
+                resume: bool) -> tuple[Objective, Training]:
+        """What is minimised, and how."""
+        objective = Objective(loss=self._kind().loss, l2=self.l2, l1=self.l1, box=self.box,
+                              refetch=prepared.choice.refetch)
+        step = self._next_step(prepared.rows, objective, prepared.batch) if resume else self.step
+        return objective, resolve_training(
+            prepared.rows, objective, epochs=epochs, schedule=self.schedule, batch=prepared.batch,
+            step=step, fit_intercept=self.fit_intercept, model_range=given(self.model_range),
+            solver=self.solver, tol=self.tol if self.solver == "bit-centred" else 0.0,
+            planes=self._planes(), model_bits=self.model_bits, update_bits=self.update_bits,
+            stopping=stopping_of(
+                self, prepared.held, prepared.columns.values, prepared.labels.values,
+                prepared.rows.scaler, objective.loss, classes=self._is_classifier))
+
+    def _finish(self, prepared: Prepared, trained: TrainedModel, objective: Objective,
+                training: Training, before: int, classes: np.ndarray | None) -> None:
+        """Set the learned attributes after ``before`` epochs of earlier calls and these."""
+        entries = history_entries(trained, objective.loss, prepared.columns.values,
+                                  prepared.labels.values, prepared.held, before,
+                                  classes=self._is_classifier)
+        named = isinstance(self.schedule, str) and self.schedule in SCHEDULES
+        self.step_ = float(training.steps[0]) if named else None
+        kept = trained.kept
+        floor = noise_floor(prepared.rows, objective, training, weights=trained.weights[kept],
+                            steps=trained.steps[:kept + 1], loss=entries[kept]["train_loss"])
+        self.noise_floor_ = None if floor is None else floor.share
+        self._rows = prepared.choice
+        self._learn(trained, entries, before, classes)
+        self._keep_ranges(prepared.features, prepared.columns, prepared.labels, prepared.kept)
+
+    def _next_step(self, rows: QuantizedRows | WovenRows, objective: Objective,
+                   batch: int) -> float | None:
+        """First step of a training that goes on: as it was, or, with ``auto``, what these rows need
+        if that is less. Few rows may be shorter than those that follow.
+        """
+        if self.step_ is None or given(self.step) is not None or self.solver == "bit-centred":
+            return self.step_
+        return min(self.step_, automatic_step(rows, batch, self.fit_intercept, objective.loss))
+
+    def _learn(self, trained: TrainedModel, entries: list[dict[str, Any]], before: int,
+               classes: np.ndarray | None) -> None:
+        """Set the learned attributes; ``before`` epochs were trained earlier."""
+        if self.verbose > 1:
+            print_history(entries)
+        self.history_ = (self.history_ if before else []) + entries
+        self.n_iter_ = before + trained.epochs_done
+        self.best_epoch_ = before + trained.kept + 1
+        self.counters_ = trained.counters
+        self.model_range_ = trained.model_range
+        if classes is not None:
+            self.classes_ = classes
+        self._set_model(trained.coefs[trained.kept], trained.intercepts[trained.kept])
+
+    def _keep_ranges(self, features: Any, columns: Clipped, labels: Clipped,
+                     kept: bool) -> None:
+        """Set the learned attributes that the next chunk needs."""
+        if not kept:
+            self.first_rows_ = fingerprint(features)
+            self.clipped_, self.n_samples_seen_ = {"features": 0, "labels": 0}, 0
+        self.clipped_ = {"features": self.clipped_["features"] + columns.count,
+                         "labels": self.clipped_["labels"] + labels.count}
+        self.n_samples_seen_ += len(features)
+        self.feature_range_ = np.array([columns.bounds.low, columns.bounds.high])
+        self.clip_range_ = columns.clip
+
+    def _set_model(self, coef: np.ndarray, intercept: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def fit_candidates(self, X, y, candidates: Sequence[dict[str, Any]],
+                       sample_weight=None) -> list[Any]:
+        """Train an estimator for each of several candidates, in as few passes over the rows as the
+        device needs.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            See :meth:`fit`.
+        candidates : sequence of dict
+            Parameters of each, of those that leave the rows as they are: ``step``, ``schedule``,
+            ``l2``, ``l1``, ``box`` and ``model_range``.
+
+        Returns
+        -------
+        list of estimator or SaturationError
+            For each candidate a new estimator, bit for bit the one that ``fit`` makes with its
+            parameters and an integer as ``random_state``; or the error with which its training
+            ended.
+
+        Raises
+        ------
+        ValueError
+            If data or a parameter cannot be used.
+        KeyboardInterrupt
+            On Ctrl-C.
+        """
+        for name in dict.fromkeys(name for candidate in candidates for name in candidate):
+            if name not in CANDIDATE_PARAMETERS:
+                raise ValueError(f"A candidate may have {', '.join(CANDIDATE_PARAMETERS)}, which "
+                                 f"leave the quantized rows as they are, not {name!r}; search "
+                                 "over it with scikit-learn's GridSearchCV")
+        copies: list[Any] = [clone(self) for _ in candidates]
+        estimators: list[Any] = [one.set_params(**chosen)
+                                 for one, chosen in zip(copies, candidates, strict=True)]
+        if not estimators:
+            raise ValueError("There must be at least one candidate")
+        features, targets, classes = estimators[0]._checked(X, y, sample_weight)
+        for one in estimators[1:]:
+            one._checked(X, y)          # names and number of the features
+        prepared = estimators[0]._prepare(features, targets, False)
+        wishes = [one._wishes(prepared, self.epochs, False) for one in estimators]
+        widest = max((objective for objective, _ in wishes), key=lambda one: one.proximal)
+        config = pipeline_of(prepared.rows, widest, prepared.options["lookahead"])
+        warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
+        with self._opened(config, prepared.options) as device:
+            found = train_candidates(prepared.outputs, device, config, wishes)
+        for number, (one, model) in enumerate(zip(estimators, found, strict=True)):
+            if isinstance(model, SaturationError):
+                estimators[number] = model
+                continue
+            if model.interrupted:
+                raise KeyboardInterrupt
+            one._finish(prepared, model, *wishes[number], 0, classes)
+        return estimators
+
+    def save(self, path) -> None:
+        """Write the model to a file, which :meth:`load` and ``bitstep predict`` read.
+
+        Parameters
+        ----------
+        path : path
+            The name should end in .npz; a file there is replaced by a whole one.
+
+        Raises
+        ------
+        ValueError
+            If the classes are not numbers.
+        OSError
+            If the file cannot be written.
+        """
+        check_is_fitted(self)
+        estimator_model(self, self._kind(), self._rows).save(path)
+
+    @classmethod
+    def load(cls, path):
+        """The estimator of a file of :meth:`save`, or of ``bitstep train --out``.
+
+        Parameters
+        ----------
+        path : path
+
+        Returns
+        -------
+        estimator
+            With the same predictions, and, of a file of :meth:`save`, with all parameters but an
+            opened device.
+
+        Raises
+        ------
+        ValueError
+            If the file is none, damaged, or holds a model of the other kind.
+        """
+        estimator = cls()
+        model, estimator._rows = restore(estimator, path, estimator._kind().task)
+        estimator._set_model(model.coef, model.intercept)
+        estimator.clip_range_ = model.clip
+        return estimator
+
+    def _values(self, X) -> np.ndarray:
+        """Output values, shape (n_rows, n_outputs)."""
+        check_is_fitted(self)
+        rows: Any = validate_data(self, X, dtype=[np.float64, np.float32], reset=False,
+                                  accept_sparse="csr")
+        model = np.atleast_2d(self.coef_)[None], np.atleast_1d(self.intercept_)[None]
+        return np.concatenate([outputs(clipped_features(block, self.clip_range_), *model)[:, 0]
+                               for block in dense_blocks(rows)])
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

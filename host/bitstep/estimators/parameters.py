@@ -1,0 +1,133 @@
+"""Parameters of the estimators, and what they ask for."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from bitstep.devices import default_device, device_class, open_device
+from bitstep.pipeline.config import FLOAT_BITS, WOVEN
+from bitstep.pipeline.device import Device
+from bitstep.training.choices import RowChoice, resolve_rows
+from bitstep.training.models import Model
+from bitstep.training.scores.fits import status_of
+
+
+class Parameters(BaseEstimator):
+    """Parameters that both estimators have."""
+
+    def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform", epochs=20,
+                 step: Any = "auto", schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0,
+                 box: Any = None, copies=1, scaler="quantile", feature_range: Any = "auto",
+                 label_range: Any = "auto",
+                 model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
+                 warm_start=False, random_state: Any = None, solver="sgd", planes: Any = None,
+                 tol=0.0, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5,
+                 verbose=0, model_bits=0, update_bits=0):
+        self.bits = bits
+        self.encoding = encoding
+        self.levels = levels
+        self.epochs = epochs
+        self.step = step
+        self.schedule = schedule
+        self.batch = batch
+        self.l2 = l2
+        self.l1 = l1
+        self.box = box
+        self.copies = copies
+        self.scaler = scaler
+        self.feature_range = feature_range
+        self.label_range = label_range
+        self.model_range = model_range
+        self.fit_intercept = fit_intercept
+        self.device = device
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.solver = solver
+        self.planes = planes
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.verbose = verbose
+        self.model_bits = model_bits
+        self.update_bits = update_bits
+
+    def _kind(self) -> Model:
+        """Loss and default rows of what the parameters ask for."""
+        raise NotImplementedError
+
+    @property
+    def _is_classifier(self) -> bool:
+        return self._kind().task == "classification"
+
+    def _planes(self) -> Any:
+        """Planes of woven rows as asked for; None: rows of fixed bits."""
+        return "auto" if self.planes is None and self.solver == "bit-centred" else self.planes
+
+    def _asked_refetch(self) -> bool | None:
+        """Refetching as asked for; None: wherever it is possible."""
+        return False
+
+    def _choice(self, model: Model, batch: int) -> RowChoice:
+        """Bits, encoding and refetching, with the defaults filled in."""
+        if isinstance(self.bits, str) and self.bits != "auto":
+            raise ValueError(f"bits must be 'auto', an integer from 1 to 8, or {FLOAT_BITS}, "
+                             f"not {self.bits!r}")
+        woven = self._planes() is not None
+        if woven and (given(self.encoding) is not None or self.copies != 1):
+            raise ValueError("Woven rows (planes, or solver 'bit-centred') have an encoding of "
+                             "their own and one copy; leave encoding and copies out, not "
+                             f"{self.encoding!r} and {self.copies}")
+        encoding = WOVEN if woven else given(self.encoding)
+        return resolve_rows(model, bits=given(self.bits), encoding=encoding,
+                            refetch=self._asked_refetch(), batch=batch, levels=self.levels,
+                            few_bits=bool(self.model_bits or self.update_bits))
+
+    def _check_partial(self) -> None:
+        """Raise ValueError if parameters are those of a whole training."""
+        if self.early_stopping:
+            raise ValueError("early_stopping must be False for partial_fit, which trains one epoch "
+                             "and cannot hold rows out of all calls; score the model on rows of "
+                             "your own between the calls")
+
+    def _seed(self) -> int:
+        """The seed, or one that is drawn."""
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+
+    def _device_options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto"}
+        if isinstance(self.device, str):
+            return options | {"name": default_device() if self.device == "auto" else self.device}
+        if isinstance(self.device, dict):
+            if "name" not in self.device:
+                raise ValueError("device must have a 'name' if it is a dictionary, not only "
+                                 f"{', '.join(map(repr, self.device)) or 'nothing'}")
+            return options | self.device
+        return options | {"bus_width": self.device.config.bus_width, "opened": self.device}
+
+    @contextmanager
+    def _opened(self, config, options) -> Iterator[Device]:
+        if "opened" in options:
+            yield options["opened"]
+            return
+        extra = {key: value for key, value in options.items()
+                 if key not in ("name", "bus_width", "lookahead")}
+        if "progress" in signature(device_class(options["name"])).parameters:
+            extra.setdefault("progress", status_of(self.verbose, options["name"]))
+        few_bits = bool(self.model_bits or self.update_bits)
+        with open_device(options["name"], config, few_bits=few_bits, **extra) as device:
+            if "progress" in extra and hasattr(extra["progress"], "clear"):
+                extra["progress"].clear()
+            yield device
+
+
+def given(value: Any) -> Any:
+    """None for a parameter that is left open."""
+    return None if isinstance(value, str) and value == "auto" else value
