@@ -151,7 +151,7 @@ class Run:
         """Return the result of every job, or the error with which it ended."""
         flags, written = self.read("SATURATION"), self._written()
         if len(self.jobs) > 8:
-            flags |= self.read("SATURATION_1") << 24
+            flags |= self.read("SATURATION_MORE") << 24
         return [outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
                 for number, result in enumerate(self._results())]
 

@@ -109,7 +109,7 @@ REGISTERS = tuple([
     Register("EPOCHS_DONE", 0x02C, "ro", 32, "Epochs whose model is complete in memory"),
     Register("SATURATION", 0x030, "ro", 24, "Bit 0 update, bit 1 model, bit 2 correction; "
              "three more bits for each further model, up to the eighth"),
-    Register("SATURATION_1", 0x034, "ro", 24, "Likewise of the ninth model and those after it"),
+    Register("SATURATION_MORE", 0x034, "ro", 24, "Likewise of the ninth model and those after it"),
     Register("ROWS", 0x040, "rw", 32, "Rows of an epoch, at least 1"),
     Register("BEATS_PER_ROW", 0x044, "rw", 20, "Beats of a row, 1 to the configuration's limit"),
     Register("LAST_LANES", 0x048, "rw", 10, "Features in a row's last beat, at least 1"),

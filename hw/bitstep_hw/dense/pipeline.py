@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from amaranth import C, Cat, Module, Mux, Signal
+from amaranth import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.pipeline.config import AUX_WIDTH
 from bitstep_hw.dense.dithers import BeatDithers
 from bitstep_hw.dense.dots import RowDistances
@@ -199,7 +198,7 @@ class DensePipeline(wiring.Component):
         solvers, slot = self.solvers, self.turns.slot
         measured = self.config.dot_stages       # cycles from a slot to its distances
         since = measured - self.config.word_stages      # and from its step
-        signs = Cat(label[-1] for label in self._labels())
+        signs = Cat(Value.cast(label)[-1] for label in self._labels())
         m.d.comb += [
             solvers.valid.eq(self._after(m, slot.valid, measured, "measured")),
             solvers.rows.eq(self._after(m, slot.rows, measured, "measured_rows")),

@@ -15,8 +15,8 @@ class LabelUnpacker(wiring.Component):
 
     One row's labels a cycle, if they are at most a word; a word is accepted as soon as the one
     before is used up. Labels of several models, or of several rows together, that take more words
-    are gathered, a word a cycle. Stores one word, or the labels that are given together. Golden model:
-    :func:`bitstep.pipeline.levels.unpack_labels`.
+    are gathered, a word a cycle. Stores one word, or the labels that are given together.
+    Golden model: :func:`bitstep.pipeline.levels.unpack_labels`.
 
     Parameters
     ----------

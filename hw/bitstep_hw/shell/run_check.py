@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 from bitstep.pipeline.config import MAX_CELL_HALF_LEVELS, WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import GROUP
-from bitstep_hw.dense.beat_count import BeatCount
+from bitstep_hw.shell.beat_count import BeatCount
 from bitstep_hw.shell.register_bank import WRITABLE
 from bitstep_hw.woven.sizes import GROUPS_WIDTH, UNIT_GROUPS, WovenSizes
 
