@@ -4,6 +4,7 @@ import argparse
 
 from bitstep.cli.options import (
     UsageError,
+    add_dense_option,
     add_lookahead_option,
     add_pipeline_options,
     integer,
@@ -11,6 +12,7 @@ from bitstep.cli.options import (
 from bitstep.cli.request import request_rows
 from bitstep.pipeline.config import (
     CYCLES_PER_UPDATE,
+    MAX_DENSE_MODELS,
     MAX_FEATURES,
     MAX_MODELS,
     SOLVERS,
@@ -47,9 +49,10 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
                         help="diagonal corrections and L2 are possible (default: yes)")
     parser.add_argument("--proximal", action=argparse.BooleanOptionalAction, default=False,
                         help="L1 and a box constraint are possible (default: no)")
-    parser.add_argument("--models", type=integer(1, MAX_MODELS), metavar="N", default=1,
-                        help=f"models that one pass over the rows trains, 1 to {MAX_MODELS} "
-                        "(default: 1)")
+    parser.add_argument("--models", type=integer(1, MAX_DENSE_MODELS), metavar="N", default=1,
+                        help=f"models that one pass over the rows trains, 1 to {MAX_MODELS}, to "
+                        f"{MAX_DENSE_MODELS} with --dense (default: 1)")
+    add_dense_option(parser)
     parser.add_argument("--refetch", action=argparse.BooleanOptionalAction, default=False,
                         help="rows can be read again with 16 bits a value (default: no)")
 
@@ -63,6 +66,9 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
         n_features=1, bits=rows.bits, encoding=rows.encoding,
         loss=Loss.LOGISTIC if arguments.solver == "logistic" else Loss.LEAST_SQUARES)
     cycles_per_update = arguments.cycles_per_update or usual.cycles_per_update
+    if arguments.dense and arguments.features is not None:
+        raise UsageError("--features does not go together with --dense: the rows have "
+                         "--max-features")
     if arguments.features is not None and arguments.features > arguments.max_features:
         raise UsageError(f"--features must be at most --max-features ({arguments.max_features}), "
                          f"not {arguments.features}")
@@ -74,7 +80,8 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             cycles_per_update=cycles_per_update, minibatch=arguments.minibatch,
             corrections=arguments.corrections, solver=arguments.solver,
             proximal=arguments.proximal, refetch=arguments.refetch,
-            level_tables=rows.levels != "uniform", models=arguments.models)
+            level_tables=rows.levels != "uniform", models=arguments.models,
+            dense=arguments.dense)
     except ValueError as error:
         raise UsageError(str(error)) from error
     return config.with_lookahead(arguments.features) if auto else config

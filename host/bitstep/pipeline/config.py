@@ -185,15 +185,20 @@ class PipelineConfig:
             self._check_dense()
 
     def _check_dense(self):
-        most = min(MAX_DENSE_FEATURES, self.bus_width // self.bits)
-        _between(f"max_features of dense rows of {self.bits} bits on a bus of {self.bus_width}",
-                 self.max_features, 1, most)
         _choice("row_format of dense rows", self.row_format, ("one_level", "two_levels"))
-        for name, value in (("solver", "linear"), ("cycles_per_update", 2), ("lookahead", 0),
-                            ("proximal", False), ("level_tables", False), ("refetch", False)):
-            if getattr(self, name) != value:
-                raise ValueError(f"{name} of a pipeline for dense rows must be {value!r}, not "
-                                 f"{getattr(self, name)!r}")
+        most = min(MAX_DENSE_FEATURES, self.bus_width // self.bits)
+        if self.max_features > most:
+            raise ValueError(f"Dense rows of {self.bits} bits on a bus of {self.bus_width} must "
+                             f"have 1 to {most} features (max_features), not {self.max_features}; "
+                             "for more, rows that are not dense waste little")
+        for name, value in (("solver", "linear"), ("cycles_per_update", 2), ("lookahead", 0)):
+            _choice(f"{name} of dense rows", getattr(self, name), (value,))
+        for name, meaning in (
+                ("proximal", "L1 and a box constraint"), ("level_tables", "optimal levels"),
+                ("refetch", "rows that are read again")):
+            if getattr(self, name):
+                raise ValueError(f"A pipeline for dense rows must have no {name}, which is for "
+                                 f"{meaning}; leave that out, or dense rows")
 
     # Codes and levels
 
@@ -480,7 +485,11 @@ class PipelineConfig:
         return max(0, self.dither_cycles + 1 - self.dot_stages)
 
     def required_lookahead(self, beats: int) -> int:
-        """Least look-ahead with which rows of ``beats`` beats never wait for an update."""
+        """Least look-ahead with which rows of ``beats`` beats never wait for an update; dense rows
+        have none.
+        """
+        if self.dense:
+            return 0
         pitch = max(beats, self.cycles_per_update)
         return ceil_div(self.latency + beats - 1, pitch) - 1
 

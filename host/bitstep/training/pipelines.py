@@ -16,7 +16,7 @@ REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes a
 def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
                  lookahead: int | str = "auto", loss: Loss = Loss.LEAST_SQUARES,
                  refetch: bool = False, proximal: bool = False,
-                 level_tables: bool = False) -> PipelineConfig:
+                 level_tables: bool = False, dense: bool = False) -> PipelineConfig:
     """Pipeline that trains such data: the default one where that is large enough.
 
     More features than the default's 4,096 are rounded up to a power of two, so that few different
@@ -43,6 +43,9 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         True if proximal steps (L1 and box constraint) are possible.
     level_tables : bool
         True if each column has a table of its levels.
+    dense : bool
+        True for rows without padding, several in a beat (docs/pipeline.md#dense-rows): a pipeline
+        for rows of exactly ``n_features``, without look-ahead.
 
     Returns
     -------
@@ -59,13 +62,15 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     automatic = lookahead == "auto"
     features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
     solver = LOSSES[loss].solver
+    if dense:
+        features = int(n_features)
     cycles_per_update = 6 if solver == "logistic" else 4 if row_format == "float32" \
         else PipelineConfig().cycles_per_update
     config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,
                             row_format=row_format, solver=solver,
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
                             cycles_per_update=cycles_per_update, proximal=proximal,
-                            refetch=refetch, level_tables=level_tables)
+                            refetch=refetch, level_tables=level_tables, dense=dense)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
                                       or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
         return config
@@ -73,9 +78,9 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
 
 
 def pipeline_of(rows: QuantizedRows | WovenRows, objective: Objective,
-                lookahead: int | str = "auto") -> PipelineConfig:
+                lookahead: int | str = "auto", dense: bool = False) -> PipelineConfig:
     """The pipeline of :func:`pipeline_for` for quantized rows and an objective."""
     return pipeline_for(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,
                         bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
                         refetch=objective.refetch, proximal=objective.proximal,
-                        level_tables=rows.level_tables is not None)
+                        level_tables=rows.level_tables is not None, dense=dense)

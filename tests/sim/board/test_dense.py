@@ -1,11 +1,13 @@
 """Dense rows on the simulated board: models of golden, counters of the cycle model."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from simulated import TestedDevice, compare, open_board
 
+from bitstep.cli import main
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
@@ -136,11 +138,11 @@ def test_range_of_one_model_ends_no_other(several, speeds, batch):
     found = several.train_models(jobs)
     expected = CpuDevice(SEVERAL).train_models(jobs)
     for mine, other in zip(found, expected, strict=True):
-        assert isinstance(mine, SaturationError) == isinstance(other, SaturationError)
         if isinstance(mine, SaturationError):
+            assert isinstance(other, SaturationError)
             assert mine.saturation & other.saturation == other.saturation
             assert mine.epoch == other.epoch
-            mine, other = mine.result, other.result
+        mine, other = (getattr(outcome, "result", outcome) for outcome in (mine, other))
         assert np.array_equal(mine.models, other.models)
         assert np.array_equal(mine.intercepts, other.intercepts)
     assert any(isinstance(outcome, SaturationError) for outcome in found)
@@ -231,3 +233,44 @@ def test_other_pipelines(choices):
     with open_board(config) as board:
         for _ in range(40):
             check(board, drawn(config, rng))
+
+
+def test_sweep_of_the_command_line(tmp_path, capsys):
+    """The pipeline of ``SEVERAL``: three candidates in one pass, as on the device cpu."""
+    rng = np.random.default_rng(8)
+    features = rng.normal(size=(90, 3))
+    data = tmp_path / "data.csv"
+    np.savetxt(data, np.column_stack([features, features @ [1, 2, -1]]), delimiter=",",
+               header="a,b,c,label", comments="")
+    reports = []
+    for device, options in (("cpu", []), ("cpu", ["--dense"]), ("sim", ["--dense", "--models=3"])):
+        report = tmp_path / "report.json"
+        assert main(["train", str(data), "--device", device, "--epochs", "3", "--batch", "4",
+                     "--sweep", "step=0.01,0.03,0.1", "--quiet", "--report", str(report),
+                     *options]) == 0
+        reports.append(json.loads(report.read_text()))
+    assert "bitstep train" not in capsys.readouterr().err
+    ordinary, dense, sim = reports
+    assert ordinary["sweep"] == dense["sweep"] == sim["sweep"]
+    assert ordinary["coef"] == dense["coef"] == sim["coef"]
+    assert sim["config"]["pipeline"]["dense"]
+    assert not ordinary["config"]["pipeline"]["dense"]
+
+
+@pytest.mark.parametrize("options, text", [
+    (["--dense", "--bits=8", "--scaler=maxabs"], ""),
+    (["--dense", "--l1=0.1"], "no proximal"),
+    (["--dense", "--lookahead=3"], "lookahead of dense rows"),
+    (["--dense", "--bits=32"], "row_format of dense rows"),
+    (["--dense", "--levels=optimal"], "no level_tables"),
+    (["--models=9", "--device=sim"], "--models must be from 1 to 8 without --dense"),
+    (["--dense", "--models=17", "--device=sim"], "from 1 to 16")])
+def test_wrong_options(tmp_path, capsys, options, text):
+    data = tmp_path / "data.csv"
+    np.savetxt(data, np.random.default_rng(9).normal(size=(30, 3)), delimiter=",")
+    try:
+        code = main(["train", str(data), "--device=cpu", "--epochs=1", "--quiet", *options])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == (2 if text else 0)
+    assert text in capsys.readouterr().err
