@@ -103,9 +103,8 @@ class Top(wiring.Component):
             control.epoch_done.eq(self._strobe(m, pipeline.done, "epoch_done")),
             *(master.stop.eq(control.stop) for master in (*readers, models, pipeline)),
             bank.status.eq(Cat(control.busy, control.done, control.error != 0)),
-            bank.error.eq(control.error),
+            bank.error.eq(control.error), bank.epochs_done.eq(control.epochs_done),
             Cat(bank.saturation, bank.saturation_more).eq(control.saturation),
-            bank.epochs_done.eq(control.epochs_done),
             self.interrupt.eq(control.done),
         ]
         # A cycle late: the end of a run waits until it has been so for several.

@@ -1,5 +1,6 @@
 """Faults in the RTL generators, one changed line each, and the tests that must find them."""
 
+from bitstep_sim.dense_faults import DENSE_FAULTS
 from bitstep_sim.fault_runs import Fault
 from bitstep_sim.model_faults import MODEL_FAULTS
 from bitstep_sim.proofs.formal import Mutation
@@ -76,9 +77,8 @@ FAULTS = [
            "parts/test_arithmetic.py", "parts/test_arithmetic_gaps.py"),
     _fault("flag lost", "axi/write_master.py", "bus.wstrb.eq((~self.stop)",
            "bus.wstrb.eq((~self.idle)"),
-    _fault("wrong item", "pipeline/rows/replay.py",
-           "m.d.sync += [wanted.eq(oldest), offered.eq(0)]",
-           "m.d.sync += [wanted.eq(oldest)]"),
+    _fault("wrong item", "pipeline/rows/replay.py", "[wanted.eq(oldest), offered.eq(0)]",
+           "[wanted.eq(oldest)]"),
     _fault("reset missing", "parts/dither.py", "index.eq(self.row), self.valid",
            "index.eq(0), self.valid"),
     _fault("wrong width", "parts/dither.py", "number = Signal(32) ", "number = Signal(16) "),
@@ -296,5 +296,5 @@ FAULTS = [
     _fault("bound off by one", "pipeline/rows/correction_periods.py", "beyond.eq(self.period + 1)",
            "beyond.eq(self.period)",
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
-    *WOVEN_FAULTS,
+    *WOVEN_FAULTS, *DENSE_FAULTS,
 ]

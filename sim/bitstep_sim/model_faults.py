@@ -1,6 +1,5 @@
 """Faults in what tells the models of a run apart, and the tests that must find them."""
 
-from bitstep_sim.dense_faults import DENSE_FAULTS
 from bitstep_sim.fault_runs import Fault
 from bitstep_sim.proofs.formal import Mutation
 
@@ -25,5 +24,4 @@ MODEL_FAULTS = [
     Fault("bound off by one", Mutation(
         _TURNS, "control.model + 1 != control.registers.models",
         "control.model != control.registers.models"), board=f"{_BOARD}steps"),
-    *DENSE_FAULTS,
 ]

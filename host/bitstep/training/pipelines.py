@@ -44,8 +44,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     level_tables : bool
         True if each column has a table of its levels.
     dense : bool
-        True for rows without padding, several in a beat (docs/pipeline.md#dense-rows): a pipeline
-        for rows of exactly ``n_features``, without look-ahead.
+        True for rows of ``n_features`` without padding (docs/pipeline.md#dense-rows).
 
     Returns
     -------
@@ -60,10 +59,9 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     check_choice("encoding", encoding, (*ENCODINGS, WOVEN))
     row_format = WOVEN if encoding == WOVEN else ENCODINGS[encoding].row_format
     automatic = lookahead == "auto"
-    features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
+    features = int(n_features) if dense \
+        else max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
     solver = LOSSES[loss].solver
-    if dense:
-        features = int(n_features)
     cycles_per_update = 6 if solver == "logistic" else 4 if row_format == "float32" \
         else PipelineConfig().cycles_per_update
     config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,
