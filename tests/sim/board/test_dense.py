@@ -58,6 +58,15 @@ def check(board, jobs, memory=None):
     return found
 
 
+def jobs_of(config, count, **options):
+    """Random jobs whose steps and corrections differ, too."""
+    jobs = random_jobs(config, count, speeds=[0.5, 0.2, 0.4, 0.1], **options)
+    return [replace(job, epochs=tuple(
+        replace(steps, correction_mantissa=(900 - 100 * (number % 5)) >> 8 * (number % 2),
+                correction_shift=4 - number % 2) for steps in job.epochs))
+        for number, job in enumerate(jobs)]
+
+
 def drawn(config, rng, **options):
     """Random jobs for one run of a board."""
     per_beat = config.rows_per_beat
@@ -70,32 +79,32 @@ def drawn(config, rng, **options):
         "epochs": int(rng.integers(1, 4)), "copies": int(rng.integers(1, 3)),
         "intercept": bool(rng.integers(2)), "warm": bool(rng.integers(2)),
         "shared_labels": bool(rng.integers(2)), "seed": int(rng.integers(1 << 30))} | options
-    return random_jobs(config, int(rng.integers(1, config.models + 1)), **chosen)
+    return jobs_of(config, int(rng.integers(1, config.models + 1)), **chosen)
 
 
 @pytest.mark.parametrize("n_features", [1, 2, 3])
 @pytest.mark.parametrize("n_rows", [1, 4, 5, 6, 101])
 def test_rows_around_a_beat(several, n_features, n_rows):
-    check(several, random_jobs(SEVERAL, 3, n_features=n_features, n_rows=n_rows, seed=n_rows))
+    check(several, jobs_of(SEVERAL, 3, n_features=n_features, n_rows=n_rows, seed=n_rows))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 5, 7, 16, 64, 256, 1000])
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_batches(several, batch, count):
-    check(several, random_jobs(SEVERAL, count, n_features=3, n_rows=301, batch=batch, warm=True,
-                               seed=batch, shared_labels=count == 2))
+    check(several, jobs_of(SEVERAL, count, n_features=3, n_rows=301, batch=batch, warm=True,
+                           seed=batch, shared_labels=count == 2))
 
 
 @pytest.mark.parametrize("batch, period", [(1, 1), (1, 4), (5, 5), (16, 32), (64, 64), (3, 300)])
 def test_corrections(several, batch, period):
-    check(several, random_jobs(SEVERAL, 3, n_features=3, n_rows=300, batch=batch,
-                               correction_period=period, warm=True, epochs=3, seed=period))
+    check(several, jobs_of(SEVERAL, 3, n_features=3, n_rows=300, batch=batch,
+                           correction_period=period, warm=True, epochs=3, seed=period))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("batch", [1, 16])
 def test_losses(several, loss, batch):
-    check(several, random_jobs(SEVERAL, 3, n_features=3, n_rows=200, loss=loss, batch=batch))
+    check(several, jobs_of(SEVERAL, 3, n_features=3, n_rows=200, loss=loss, batch=batch))
 
 
 @pytest.mark.parametrize("label_format", FORMATS)
