@@ -68,6 +68,14 @@ def jobs_of(config, count, **options):
 
 
 def drawn(config, rng, **options):
+    """Random jobs for one run of a board, which stay in range."""
+    while True:     # corrections at random can make words grow
+        jobs = drawn_once(config, rng, **options)
+        if not any(epoch.saturation for job in jobs for epoch in train(job)):
+            return jobs
+
+
+def drawn_once(config, rng, **options):
     """Random jobs for one run of a board."""
     per_beat = config.rows_per_beat
     batch = int(rng.choice([1, 2, 3, 5, 16, 64, 256])) if config.minibatch else 1
