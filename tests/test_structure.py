@@ -23,7 +23,7 @@ FLOORS = {
                 "golden quantization cycles",
                 "training devices gradients", "estimators search cli torch",
                 "doctor __init__ __main__"],
-    "bitstep_hw": ["parts axi definitions", "pipeline woven identity", "shell", "top",
+    "bitstep_hw": ["parts axi definitions", "pipeline woven identity", "shell dense", "top",
                    "boards command __init__"]}
 OUTSIDERS = {
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),

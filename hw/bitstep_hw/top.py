@@ -10,6 +10,7 @@ from bitstep.pipeline.registers import ADDRESS_WIDTH, COUNTERS
 from bitstep_hw.axi.buses import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
 from bitstep_hw.axi.read_master import ReadMaster
 from bitstep_hw.axi.write_master import WriteMaster
+from bitstep_hw.dense.pipeline import DensePipeline
 from bitstep_hw.identity import identity
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.stream_register import connect_registered
@@ -73,7 +74,8 @@ class Top(wiring.Component):
                                               max_outstanding=15)
         m.submodules.aux = aux = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
         m.submodules.models = models = WriteMaster(data_width=AUX_WIDTH)
-        m.submodules.pipeline = pipeline = Pipeline(config=config.decoded)
+        m.submodules.pipeline = pipeline = DensePipeline(config=config) if config.dense \
+            else Pipeline(config=config.decoded)
         m.d.comb += [
             *connect_flat(self, "s_axi", bank.bus),
             *connect_flat(self, "m_axi_rows", rows.bus),
@@ -101,14 +103,14 @@ class Top(wiring.Component):
             control.epoch_done.eq(self._strobe(m, pipeline.done, "epoch_done")),
             *(master.stop.eq(control.stop) for master in (*readers, models, pipeline)),
             bank.status.eq(Cat(control.busy, control.done, control.error != 0)),
-            bank.error.eq(control.error), bank.saturation.eq(control.saturation),
-            bank.epochs_done.eq(control.epochs_done),
+            bank.error.eq(control.error), bank.epochs_done.eq(control.epochs_done),
+            Cat(bank.saturation, bank.saturation_more).eq(control.saturation),
             self.interrupt.eq(control.done),
         ]
         # A cycle late: the end of a run waits until it has been so for several.
         m.d.sync += control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all())
         m.submodules.labels = labels = LabelUnpacker(
-            models=config.models, streams=config.label_streams)
+            models=config.models, streams=config.label_streams, rows=config.label_rows)
         beat_entered = pipeline.beat_entered
         self._connect_pipeline(m, bank, control, pipeline, labels)
         if config.level_tables:
@@ -175,6 +177,8 @@ class Top(wiring.Component):
             pipeline.model.eq(control.model), pipeline.saturation.eq(control.saturation),
             labels.shared.eq(bank.shared_labels),
         ]
+        if self.config.dense:
+            m.d.comb += pipeline.models.eq(bank.models)
         for source, target in zip(control.more_steps, pipeline.more_steps, strict=True):
             wiring.connect(m, source, target)
 
@@ -200,7 +204,8 @@ class Top(wiring.Component):
         begin = self._strobe(m, control.begin, "begin")
         m.d.comb += [
             aux_feeder.start.eq(begin), aux_feeder.stop.eq(control.stop),
-            aux_feeder.epochs.eq(bank.epochs), aux_feeder.rows.eq(bank.rows),
+            aux_feeder.epochs.eq(bank.epochs), aux_feeder.rows.eq(
+                control.row_beats * self.config.label_rows if self.config.dense else bank.rows),
             aux_feeder.label_format.eq(bank.label_format),
             aux_feeder.load_model.eq(bank.warm_start),
             aux_feeder.load_coefficients.eq(control.corrects),

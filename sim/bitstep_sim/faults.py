@@ -1,5 +1,6 @@
 """Faults in the RTL generators, one changed line each, and the tests that must find them."""
 
+from bitstep_sim.dense_faults import DENSE_FAULTS
 from bitstep_sim.fault_runs import Fault
 from bitstep_sim.few_bits_faults import FEW_BITS_FAULTS
 from bitstep_sim.model_faults import MODEL_FAULTS
@@ -296,5 +297,4 @@ FAULTS = [
     _fault("bound off by one", "pipeline/rows/correction_periods.py", "beyond.eq(self.period + 1)",
            "beyond.eq(self.period)",
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
-    *WOVEN_FAULTS, *FEW_BITS_FAULTS,
-]
+    *WOVEN_FAULTS, *FEW_BITS_FAULTS, *DENSE_FAULTS]

@@ -9,8 +9,8 @@ _TESTS, _BOARD = ("shell/test_label_unpacker.py",), "board/test_several_models.p
 
 MODEL_FAULTS = [
     Fault("labels of another model", Mutation(
-        _UNPACKER, "stored = word.word_select(number, width)",
-        "stored = word.word_select(number ^ 1, width)"), _TESTS),
+        _UNPACKER, "stored = word.word_select(row * self.streams + model, width)",
+        "stored = word.word_select(row * self.streams + (model ^ 1), width)"), _TESTS),
     Fault("reset missing", Mutation(
         _UNPACKER, "number.eq(Mux(whole, 0, number + 1))", "number.eq(number + 1)"), _TESTS),
     Fault("words of every model are written", Mutation(

@@ -4,6 +4,7 @@ import argparse
 
 from bitstep.cli.options import (
     UsageError,
+    add_dense_option,
     add_lookahead_option,
     add_pipeline_options,
     integer,
@@ -13,6 +14,7 @@ from bitstep.cli.training_options import few_bits
 from bitstep.pipeline.config import (
     CYCLES_PER_UPDATE,
     FEW_BITS,
+    MAX_DENSE_MODELS,
     MAX_FEATURES,
     MAX_MODELS,
     SOLVERS,
@@ -49,14 +51,15 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
                         help="diagonal corrections and L2 are possible (default: yes)")
     parser.add_argument("--proximal", action=argparse.BooleanOptionalAction, default=False,
                         help="L1 and a box constraint are possible (default: no)")
-    parser.add_argument("--models", type=integer(1, MAX_MODELS), metavar="N", default=1,
-                        help=f"models that one pass over the rows trains, 1 to {MAX_MODELS} "
-                        "(default: 1)")
+    parser.add_argument("--models", type=integer(1, MAX_DENSE_MODELS), metavar="N", default=1,
+                        help=f"models that one pass over the rows trains, 1 to {MAX_MODELS}, to "
+                        f"{MAX_DENSE_MODELS} with --dense (default: 1)")
     parser.add_argument("--model-bits", type=few_bits, metavar="B", default=0,
                         help=f"dot products meet a model of at most {FEW_BITS[0]} to {FEW_BITS[1]} "
                         "bits; 0: of all (default: 0)")
     parser.add_argument("--rounded-updates", action=argparse.BooleanOptionalAction, default=False,
                         help=f"updates can have {FEW_BITS[0]} to {FEW_BITS[1]} bits (default: no)")
+    add_dense_option(parser)
     parser.add_argument("--refetch", action=argparse.BooleanOptionalAction, default=False,
                         help="rows can be read again with 16 bits a value (default: no)")
 
@@ -70,6 +73,9 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
         n_features=1, bits=rows.bits, encoding=rows.encoding,
         loss=Loss.LOGISTIC if arguments.solver == "logistic" else Loss.LEAST_SQUARES)
     cycles_per_update = arguments.cycles_per_update or usual.cycles_per_update
+    if arguments.dense and arguments.features is not None:
+        raise UsageError("--features does not go together with --dense: the rows have "
+                         "--max-features")
     if arguments.features is not None and arguments.features > arguments.max_features:
         raise UsageError(f"--features must be at most --max-features ({arguments.max_features}), "
                          f"not {arguments.features}")
@@ -82,7 +88,8 @@ def configuration(arguments: argparse.Namespace) -> PipelineConfig:
             corrections=arguments.corrections, solver=arguments.solver,
             proximal=arguments.proximal, refetch=arguments.refetch,
             level_tables=rows.levels != "uniform", models=arguments.models,
-            model_bits=arguments.model_bits, rounded_updates=arguments.rounded_updates)
+            model_bits=arguments.model_bits, rounded_updates=arguments.rounded_updates,
+            dense=arguments.dense)
     except ValueError as error:
         raise UsageError(str(error)) from error
     return config.with_lookahead(arguments.features) if auto else config

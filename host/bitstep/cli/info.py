@@ -79,6 +79,9 @@ def _show(values: dict[str, Any]) -> None:
 
 
 def _show_configuration(config: PipelineConfig) -> None:
+    if config.dense:
+        _show_dense(config)
+        return
     level = {"largest level": config.level_limit} if config.row_format != "float32" else \
         {"fraction of sums": f"{FLOAT_GUARD} bits"}
     _show({"pipeline": config.name, "lanes": config.lanes, **level,
@@ -96,6 +99,23 @@ def _show_configuration(config: PipelineConfig) -> None:
     print(text_table(["features", "beats", "look-ahead needed", "used", "cycles per row"], rows))
     print("\nCycles per row: with memory that is always ready"
           + ("; a row that is read again takes more." if config.refetch else "."))
+
+
+def _show_dense(config):
+    """A pipeline for dense rows, and how long beats take in it."""
+    per_beat = config.rows_per_beat
+    _show({"pipeline": config.name, "rows in a beat": per_beat,
+           "bits used of a beat": f"{config.used_share:.1%}",
+           "features of a row": config.max_features, "largest level": config.level_limit,
+           "dot product": f"{config.dot_width} bits", "latency": f"{config.latency} cycles"})
+    print()
+    counts = [count for count in (1, 2, 4, 8, 12, 16) if count <= config.models]
+    turns = [max(count, config.latency) / count for count in counts]
+    print(text_table(
+        ["models", "cycles per row, batch of 1", f"batch of {per_beat}", "large batches"],
+        [[count, f"{turn:.3g}", f"{turn / per_beat:.3g}", f"{1 / per_beat:.3g}"]
+         for count, turn in zip(counts, turns, strict=True)]))
+    print("\nCycles per row and model: with memory, and labels, that are always ready.")
 
 
 def _pitch(config, beats):

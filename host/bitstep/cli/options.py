@@ -12,7 +12,13 @@ import numpy as np
 
 from bitstep.data import dataset_names
 from bitstep.data.columns.labels import LAST
-from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, MAX_LOOKAHEAD, WOVEN
+from bitstep.pipeline.config import (
+    BUS_WIDTHS,
+    FLOAT_BITS,
+    MAX_DENSE_FEATURES,
+    MAX_LOOKAHEAD,
+    WOVEN,
+)
 from bitstep.quantization import ENCODINGS, LEVELS
 from bitstep.quantization.labels import MAX_CLASSES, distinct
 from bitstep.quantization.scaling import SCALERS
@@ -127,6 +133,13 @@ def add_lookahead_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lookahead", type=or_auto(integer(0, MAX_LOOKAHEAD)), default="auto",
                         metavar="N", help="rows of look-ahead, or auto: as many as the rows need "
                         "to never wait (default: auto)")
+
+
+def add_dense_option(parser: argparse.ArgumentParser) -> None:
+    """Option for a pipeline of dense rows."""
+    parser.add_argument("--dense", action="store_true", help="rows without padding, several in a "
+                        f"beat, for up to {MAX_DENSE_FEATURES} features: faster with batches of a "
+                        "beat's rows and more, and with several models in a pass")
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:

@@ -18,10 +18,16 @@ from bitstep.cli.checkpoints import (
     make_writer,
     read_start,
 )
-from bitstep.cli.device import add_device_options, add_models_option, device_options
+from bitstep.cli.device import (
+    add_device_options,
+    add_models_option,
+    check_models,
+    device_options,
+)
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
+    add_dense_option,
     add_lookahead_option,
     add_pipeline_options,
     is_quantized,
@@ -80,6 +86,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
     add_device_options(device)
     add_models_option(device)
     add_lookahead_option(device)        # type: ignore[arg-type]
+    add_dense_option(device)            # type: ignore[arg-type]
     device.add_argument("--timeout", type=number(0), default=600.0, metavar="S", help="longest "
                         "time without progress of the device in seconds (default: 600)")
     output = parser.add_argument_group("output")
@@ -93,6 +100,7 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Train, then write and print what was asked for."""
     options = device_options(arguments)
+    check_models(arguments)
     check_paths(arguments)
     if arguments.plot:
         check_plot(arguments.plot)
@@ -220,7 +228,7 @@ def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
     except ChoiceError as error:
         raise usage_error(error, arguments, model=problem.model) from error
     try:
-        config = pipeline_of(rows, objective, arguments.lookahead,
+        config = pipeline_of(rows, objective, arguments.lookahead, arguments.dense,
                              model_bits=arguments.model_bits, update_bits=arguments.update_bits)
     except ValueError as error:
         raise UsageError(str(error)) from error

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from bitstep.cycles.refetching import OpenRows
+from bitstep.cycles.rows.dense import DenseClock
 from bitstep.cycles.rows.epoch import EpochClock
 from bitstep.cycles.rows.sequencer import CAUSES
 from bitstep.cycles.shape import Shape
@@ -104,6 +105,8 @@ def _streams(shape, memory, saturated):
 
 def _epoch_clock(shape, streams):
     """Clock of the epochs; compiled where numba is installed and most cycles must be simulated."""
+    if shape.config.dense:
+        return DenseClock(shape, streams)
     if shape.refetching and not streams.constant and importlib.util.find_spec("numba"):
         from bitstep.cycles.rows.compiled.epoch import CompiledEpochClock
         return CompiledEpochClock(shape, streams)
@@ -147,7 +150,7 @@ class RunClock:
         """From the start to the first epoch: checks, then model, coefficients and tables of levels.
         """
         shape, streams = self.shape, self.streams
-        begin = shape.check_factor.bit_length()     # the check takes a cycle a bit
+        begin = shape.check_cycles
         streams.begin(begin + self.late)
         if shape.warm:
             end = self._load_models(begin + 1 + self.late, shape.model_words)

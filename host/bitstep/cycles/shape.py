@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig, ceil_div
+from bitstep.pipeline.config import DENSE_COUNT_CYCLES, WOVEN, PipelineConfig, ceil_div
 from bitstep.pipeline.device import share_labels
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.shapes import LABEL_BITS, label_bytes
@@ -51,6 +51,8 @@ class Shape:
         Layout of woven rows.
     planes : tuple of int
         Planes that each epoch reads of woven rows; empty for others.
+    dense_rows : int
+        Rows of an epoch of dense rows, whose ``rows`` are beats; else 0.
     gradient : bool
         The run sums the gradient of all rows.
     """
@@ -76,6 +78,7 @@ class Shape:
     refetching: bool
     woven: WovenLayout | None = None
     planes: tuple[int, ...] = ()
+    dense_rows: int = 0
     gradient: bool = False
 
     @classmethod
@@ -93,10 +96,13 @@ class Shape:
         per_beat = config.model_lanes // 2
         jobs = (job, *others)
         streams = 1 if share_labels(jobs) else config.label_streams
-        label_words = label_bytes(job.n_rows * streams, job.label_format) // WORD_BYTES
+        # Of dense rows, those of a beat are taken together, with their labels.
+        rows = ceil_div(job.n_rows, config.rows_per_beat)
+        streams *= config.label_rows
+        label_words = label_bytes(rows * streams, job.label_format) // WORD_BYTES
         row_bits = LABEL_BITS[job.label_format] * streams
         return cls(
-            config=config, rows=job.n_rows, beats=beats, copies=len(job.rows),
+            config=config, rows=rows, beats=beats, copies=len(job.rows),
             epochs=len(job.epochs), lookahead=lookahead,
             batch=job.batch, correction_period=0 if gradient else job.correction_period,
             proximal_period=0 if gradient else job.proximal_period,
@@ -110,7 +116,8 @@ class Shape:
             warm=any(bool(one.model.any() or one.intercept) for one in jobs),
             refetching=job.cell_half_levels > 0,
             woven=WovenLayout(job.n_features) if config.row_format == WOVEN else None,
-            planes=tuple(steps.planes for steps in job.epochs if steps.planes), gradient=gradient)
+            planes=tuple(steps.planes for steps in job.epochs if steps.planes),
+            dense_rows=job.n_rows * config.dense, gradient=gradient)
 
     @property
     def all_model_words(self) -> int:
@@ -133,9 +140,14 @@ class Shape:
         return 2 + 2 * self.config.strobe_delay
 
     @property
-    def check_factor(self) -> int:
-        """Factor of the number of rows when a run's registers are checked."""
-        return self.beats if self.woven is None else self.woven.row_bits // GROUP
+    def check_cycles(self) -> int:
+        """Cycles in which a run's registers are checked: a cycle a bit of the factor of the number
+        of rows, or those of its division.
+        """
+        if self.config.dense:
+            return DENSE_COUNT_CYCLES
+        factor = self.beats if self.woven is None else self.woven.row_bits // GROUP
+        return factor.bit_length()
 
     @property
     def row_beats(self) -> int:
@@ -154,6 +166,8 @@ class Shape:
         """
         config = self.config
         groups = ceil_div(config.model_lanes, config.correction_lanes)
+        if config.dense:        # from the last model's slot
+            return 10 + groups * self.models
         answer = 1 + config.memory_wait
         intercept = int(config.has_constants)       # comes after the words
         return 10 + config.product_stages + answer + groups * self.beats + intercept

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bitstep.devices import joint_runs
 from bitstep.devices.base import Buffer, RegisterAccess, fill
-from bitstep.devices.joint_runs import outcome_of, packed_labels_of, table_of
 from bitstep.devices.progress import Progress
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import ModelLayout
+from bitstep.pipeline.memory import ModelLayout, pack_dense
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, Control, Error, Status
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -74,7 +74,9 @@ class Run:
                  gradient: bool = False):
         self.device, self.job, self.stack = device, job, stack
         self.jobs, self.to_the_end = [job, *others], to_the_end
-        self.layout, self.is_gradient = ModelLayout(job.config, job.n_features), gradient
+        self.layout, self.is_gradient = ModelLayout(device.config, job.n_features), gradient
+        self.rows = [pack_dense(copy, device.config) for copy in job.rows] \
+            if device.config.dense else job.rows
         self.buffers: dict[str, Buffer] = {}
         self._stop_previous()
         self._load()
@@ -156,7 +158,9 @@ class Run:
     def outcomes(self):
         """Return the result of every job, or the error with which it ended."""
         flags, written = self.read("SATURATION"), self._written()
-        return [outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
+        if len(self.jobs) > 8:
+            flags |= self.read("SATURATION_MORE") << 24
+        return [joint_runs.outcome_of(result, written[:, number, -1], flags >> 3 * number & 7)
                 for number, result in enumerate(self.results())]
 
     def words(self, epoch):
@@ -209,7 +213,7 @@ class Run:
         """Allocate, check and fill every buffer, then write the registers."""
         job, config = self.job, self.device.config
         rows = self._rows()
-        packed_labels, shared = packed_labels_of(self.jobs, config)
+        packed_labels, shared = joint_runs.packed_labels_of(self.jobs, config)
         labels = self._buffer("labels", packed_labels.nbytes)
         epoch_table = self._buffer("epoch table", 16 * len(job.epochs) * len(self.jobs))
         n_bytes = self.blocks * self.layout.n_bytes         # of an epoch's models
@@ -224,7 +228,7 @@ class Run:
             if job.cell_half_levels else None
 
         labels.array[:packed_labels.nbytes] = packed_labels
-        table = table_of(self.jobs, config).view(np.uint8)
+        table = joint_runs.table_of(self.jobs, config).view(np.uint8)
         epoch_table.array[:table.size] = table
         self._fill_models(first, coefficients)
         if fine_rows and job.fine_rows is not None:
@@ -238,7 +242,7 @@ class Run:
 
         lookahead = job.lookahead if config.row_format == "float32" \
             else config.run_lookahead(job.beats, job.batch)
-        for name, value in {
+        for name, value in ({
             "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
             "LAST_LANES": job.n_features - (job.beats - 1) * config.lanes,
             "EPOCHS": len(job.epochs), "BATCH": job.batch, "LABEL_FORMAT": job.label_format,
@@ -248,11 +252,11 @@ class Run:
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
-            "GRADIENT": self.is_gradient, **self._joint(shared), **self._few_bits(),
-        }.items():
+            "GRADIENT": self.is_gradient,
+        } | joint_runs.option_registers(config, self.jobs, shared, self.to_the_end)).items():
             self.write(name, value)
         for name, value in {
-            "ROWS_ADDRESS": rows.address, "COPY_STRIDE": job.rows[0].nbytes,
+            "ROWS_ADDRESS": rows.address, "COPY_STRIDE": self.rows[0].nbytes,
             "LABELS_ADDRESS": labels.address, "EPOCH_TABLE_ADDRESS": epoch_table.address,
             "MODEL_IN_ADDRESS": first.address if first else 0,
             "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
@@ -275,24 +279,14 @@ class Run:
             constants = np.zeros(job.n_features) if job.constants is None else job.constants
             coefficients.array[size:2 * size] = self.layout.pack(constants, job.constant_intercept)
 
-    def _joint(self, shared):
-        """Registers of a pipeline for several models."""
-        return {"MODELS": len(self.jobs), "SHARED_LABELS": shared,
-                "END_WITH_FIRST": not self.to_the_end} if self.device.config.models > 1 else {}
-
-    def _few_bits(self):
-        """Registers of a pipeline for a model or updates of few bits."""
-        return {"MODEL_BITS": self.job.model_bits, "UPDATE_BITS": self.job.update_bits} \
-            if self.device.config.drains else {}
-
     def _rows(self):
         """The buffer of the rows, which is filled unless the device has kept it."""
-        copies, kept = self.job.rows, self.device.kept_rows
-        if kept and (held := kept.held(copies)):
+        kept = self.device.kept_rows
+        if kept and (held := kept.held(self.rows)):
             return held
-        rows = self._buffer("rows", sum(copy.nbytes for copy in copies),
-                            self.device.config.beat_bytes, kept)
-        fill(rows, copies, kept)
+        size, beat = sum(copy.nbytes for copy in self.rows), self.device.config.beat_bytes
+        rows = self._buffer("rows", size, beat, kept)
+        fill(rows, self.rows, kept)
         return rows
 
     def _buffer(self, name, n_bytes, alignment=AUX_BYTES, kept=None) -> Buffer:

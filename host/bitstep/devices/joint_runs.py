@@ -8,7 +8,7 @@ import numpy as np
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import share_labels, share_rows
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.memory import pack_labels, place_dense_labels
 from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.pipeline.results import Outcome, RunResult, SaturationError
 from bitstep.pipeline.shapes import label_bytes
@@ -45,22 +45,51 @@ def runs_of(jobs: Sequence[TrainingJob], models: int) -> Iterator[list[TrainingJ
         yield run
 
 
+def option_registers(config: PipelineConfig, jobs: Sequence[TrainingJob], shared: bool,
+                     to_the_end: bool) -> dict[str, int]:
+    """Registers that only some pipelines look at: several models, a model and updates of few bits.
+    """
+    registers = {"MODELS": len(jobs), "SHARED_LABELS": shared, "END_WITH_FIRST": not to_the_end} \
+        if config.models > 1 else {}
+    return registers | ({"MODEL_BITS": jobs[0].model_bits, "UPDATE_BITS": jobs[0].update_bits}
+                        if config.drains else {})
+
+
 def packed_labels_of(jobs: Sequence[TrainingJob],
                      config: PipelineConfig) -> tuple[np.ndarray, bool]:
     """Labels of a run's jobs as memory holds them (docs/memory-layout.md), and whether all jobs
     have the same ones, which are then stored once.
     """
     first = jobs[0]
+    if config.dense:
+        return _dense_labels_of(jobs, config)
     if share_labels(jobs):
         if not first.labels.size:       # all count as 0
             return np.zeros(label_bytes(first.n_rows, first.label_format), np.uint8), True
         return first.labels, True
-    # An unused place holds a label that its format has.
-    unused = -1 if first.label_format == LabelFormat.SIGN else 0
-    labels = np.full((first.n_rows, config.label_streams), unused, np.int64)
+    labels = _side_by_side(jobs, config.label_streams)
+    return pack_labels(labels.reshape(-1), first.label_format), False
+
+
+def _dense_labels_of(jobs, config):
+    """:func:`packed_labels_of` for dense rows, where the labels of a beat's rows stand together."""
+    shared, first = share_labels(jobs), jobs[0]
+    labels = _side_by_side(jobs[:1], 1) if shared else _side_by_side(jobs, config.label_streams)
+    placed = place_dense_labels(labels, config, _unused_label(first.label_format))
+    return pack_labels(placed.reshape(-1), first.label_format), shared
+
+
+def _side_by_side(jobs, streams):
+    """Labels of shape (n_rows, streams), a column for each job."""
+    labels = np.full((jobs[0].n_rows, streams), _unused_label(jobs[0].label_format), np.int64)
     for number, job in enumerate(jobs):
         labels[:, number] = job.stored_labels(0, job.n_rows)
-    return pack_labels(labels.reshape(-1), first.label_format), False
+    return labels
+
+
+def _unused_label(label_format):
+    """Label of an unused place, one that the format has."""
+    return -1 if label_format == LabelFormat.SIGN else 0
 
 
 def table_of(jobs: Sequence[TrainingJob], config: PipelineConfig) -> np.ndarray:

@@ -44,8 +44,13 @@ MAX_FEATURES = 1 << 20
 MAX_LOOKAHEAD = 32
 MAX_MODELS = 8              # models that one pass over the rows trains
 FEW_BITS = (2, 16)          # bits of a rounded model or update, least and most
+MAX_DENSE_MODELS = 16       # models likewise of a pipeline for dense rows, which share one path
+MAX_DENSE_FEATURES = 64     # features of a dense row
+DENSE_DITHER_STAGES = 6     # cycles until the dither of the first dense rows is there
+DENSE_COUNT_CYCLES = 34     # cycles in which the beats of dense rows are counted
 
-_FLAGS = ("minibatch", "corrections", "proximal", "refetch", "level_tables", "rounded_updates")
+_FLAGS = ("minibatch", "corrections", "proximal", "refetch", "level_tables", "rounded_updates",
+          "dense")
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -108,7 +113,7 @@ class PipelineConfig:
     models : int
         Models that one pass over the rows trains, 1 to 8 (costs a dot product, a model memory, a
         solver and, with ``corrections``, an engine each). More than 1 needs rows of whole codes
-        and no ``refetch``.
+        and no ``refetch``. With ``dense`` 1 to 16, which take turns on one path.
     model_bits : int
         Largest number of bits of the model that dot products meet, 2 to 16, for runs that round
         it; 0: dot products meet words of 32 bits. Costs rounding in a few lanes; saves
@@ -117,6 +122,11 @@ class PipelineConfig:
         True if updates can be rounded to 2 to 16 bits. With this or ``model_bits`` every batch
         begins with an empty pipeline (``drains``), and needs integer rows of fixed bits, no
         ``refetch`` and one model.
+    dense : bool
+        True if rows follow each other in memory without padding, ``max_features`` codes each, and
+        those of a beat are taken together (docs/pipeline.md#dense-rows). Needs ``max_features`` of
+        at most 64 that fit a beat, whole codes, ``cycles_per_update=2``, ``lookahead=0``,
+        and none of ``proximal``, ``refetch`` and ``level_tables``.
 
     Raises
     ------
@@ -139,6 +149,7 @@ class PipelineConfig:
     models: int = 1
     model_bits: int = 0
     rounded_updates: bool = False
+    dense: bool = False
 
     def __post_init__(self):
         for name in ("bus_width", "bits", "max_features", "lookahead", "cycles_per_update",
@@ -160,7 +171,7 @@ class PipelineConfig:
             _between("bits", self.bits, 1, 8)
         _between("max_features", self.max_features, 1, MAX_FEATURES)
         _between("lookahead", self.lookahead, 0, MAX_LOOKAHEAD)
-        _between("models", self.models, 1, MAX_MODELS)
+        _between("models", self.models, 1, MAX_DENSE_MODELS if self.dense else MAX_MODELS)
         _choice("solver", self.solver, SOLVERS)
         _choice(f"cycles_per_update of solver {self.solver!r}", self.cycles_per_update,
                 CYCLES_PER_UPDATE[self.solver])
@@ -184,15 +195,34 @@ class PipelineConfig:
                              f"row format other than {WOVEN!r}, not {self.refetch} and "
                              f"{self.row_format!r}")
         self._check_few_bits()
+        if self.dense:
+            self._check_dense()
 
     def _check_few_bits(self):
         if self.model_bits != 0 or isinstance(self.model_bits, bool):
             _between("model_bits that are not 0", self.model_bits, *FEW_BITS)
-        if self.drains and (self.row_format in ("float32", WOVEN) or self.refetch
+        if self.drains and (self.row_format in ("float32", WOVEN) or self.refetch or self.dense
                             or self.models > 1):
             raise ValueError("A pipeline with model_bits or rounded_updates must have row format "
-                             "'one_level' or 'two_levels', no refetch and 1 of models, not "
-                             f"{self.row_format!r}, {self.refetch} and {self.models}")
+                             "'one_level' or 'two_levels' that is not dense, no refetch and 1 of "
+                             f"models, not {self.row_format!r}, {self.dense}, {self.refetch} and "
+                             f"{self.models}")
+
+    def _check_dense(self):
+        _choice("row_format of dense rows", self.row_format, ("one_level", "two_levels"))
+        most = min(MAX_DENSE_FEATURES, self.bus_width // self.bits)
+        if self.max_features > most:
+            raise ValueError(f"Dense rows of {self.bits} bits on a bus of {self.bus_width} must "
+                             f"have 1 to {most} features (max_features), not {self.max_features}; "
+                             "for more, rows that are not dense waste little")
+        for name, value in (("solver", "linear"), ("cycles_per_update", 2), ("lookahead", 0)):
+            _choice(f"{name} of dense rows", getattr(self, name), (value,))
+        for name, meaning in (
+                ("proximal", "L1 and a box constraint"), ("level_tables", "optimal levels"),
+                ("refetch", "rows that are read again")):
+            if getattr(self, name):
+                raise ValueError(f"A pipeline for dense rows must have no {name}, which is for "
+                                 f"{meaning}; leave that out, or dense rows")
 
     # Codes and levels
 
@@ -211,6 +241,13 @@ class PipelineConfig:
         bits = TABLE_LEVEL_BITS if self.level_tables else self.bits
         choices = {**self.to_dict(), "level_tables": False, "bits": bits,
                    "bus_width": self.lanes * bits}
+        return _DecodedConfig(**choices)
+
+    @property
+    def models_as_beats(self) -> "PipelineConfig":
+        """The pipeline that a correction engine of dense rows is made for: each model is a beat."""
+        choices = {**self.to_dict(), "dense": False, "models": 1,
+                   "bus_width": self.lanes * self.bits, "max_features": self.lanes * self.models}
         return _DecodedConfig(**choices)
 
     @property
@@ -297,9 +334,29 @@ class PipelineConfig:
     @property
     def lanes(self) -> int:
         """Codes in a beat; the remaining high bits of a beat are 0. Of woven rows: values of a
-        row that the pipeline takes in a cycle, a quarter of a beat of one plane.
+        row that the pipeline takes in a cycle, a quarter of a beat of one plane. Of dense rows:
+        codes of a row.
         """
+        if self.dense:
+            return self.max_features
         return self.bus_width // (WOVEN_LANE_BITS if self.row_format == WOVEN else self.bits)
+
+    @property
+    def rows_per_beat(self) -> int:
+        """Dense rows in a beat; 1 for others."""
+        return self.bus_width // self.bits // self.max_features if self.dense else 1
+
+    @property
+    def label_rows(self) -> int:
+        """Rows whose labels stand together in memory, those of a beat: ``rows_per_beat`` rounded up
+        to a power of two.
+        """
+        return 1 << (self.rows_per_beat - 1).bit_length()
+
+    @property
+    def used_share(self) -> float:
+        """Share of a beat's bits that hold codes, in a pipeline for dense rows."""
+        return self.rows_per_beat * self.max_features * self.bits / self.bus_width
 
     @property
     def beat_bytes(self) -> int:
@@ -384,6 +441,8 @@ class PipelineConfig:
     @property
     def tree_stages(self) -> int:
         """Registers in the adder tree of the dot product: one for every two levels."""
+        if self.dense:      # the intercept and the label are added, too
+            return ceil_div((self.lanes + 1).bit_length(), 2)
         return ceil_div(max(self.lanes - 1, 1).bit_length(), 2)
 
     @property
@@ -451,14 +510,30 @@ class PipelineConfig:
 
     @property
     def dot_stages(self) -> int:
-        """Cycles from a row's last slot to its dot product."""
+        """Cycles from a row's last slot to its dot product, of dense rows less the label."""
+        if self.dense:
+            return 1 + self.word_stages + self.tree_stages
         return 5 + 2 * self.product_stages + self.tree_stages + self.scale_stages
 
     @property
     def latency(self) -> int:
         """Cycles from a row's last beat to the first beat that may apply its update."""
+        if self.dense:      # two of the solver, the products with the levels, and the model's turn
+            return self.dot_stages + 3 + self.sum_stages + 1
         return self.dot_stages + solver_stages(self.cycles_per_update) \
             + ROUNDING_STAGES * self.rounded_updates
+
+    @property
+    def word_stages(self) -> int:
+        """Cycles from a slot of dense rows to its model words: one more with corrections."""
+        return 1 + self.corrections
+
+    @property
+    def sum_stages(self) -> int:
+        """Registers in the sum of a beat's dense rows: one for every two levels, of which the
+        subtraction from the model is one and has its own.
+        """
+        return ceil_div((self.rows_per_beat - 1).bit_length() + 1, 2) - 1
 
     @property
     def dither_cycles(self) -> int:
@@ -472,10 +547,16 @@ class PipelineConfig:
         """Cycles by which an epoch's first slot comes later, so that its dither is there with its
         dot product.
         """
+        if self.dense:      # beside its beat
+            return DENSE_DITHER_STAGES
         return max(0, self.dither_cycles + 1 - self.dot_stages)
 
     def required_lookahead(self, beats: int) -> int:
-        """Least look-ahead with which rows of ``beats`` beats never wait for an update."""
+        """Least look-ahead with which rows of ``beats`` beats never wait for an update; dense rows
+        have none.
+        """
+        if self.dense:
+            return 0
         pitch = max(beats, self.cycles_per_update)
         return ceil_div(self.latency + beats - 1, pitch) - 1
 
@@ -513,7 +594,7 @@ class PipelineConfig:
         other : PipelineConfig
             The pipeline that the jobs are made for.
         """
-        same = ("bits", "bus_width", "row_format", "solver", "level_tables")
+        same = ("bits", "bus_width", "row_format", "solver", "level_tables", "dense")
         return all(getattr(self, name) == getattr(other, name) for name in same) \
             and all(getattr(self, name) or not getattr(other, name)
                     for name in ("proximal", "refetch", "rounded_updates")) \
@@ -554,8 +635,8 @@ class PipelineConfig:
             ("nobatch", not self.minibatch), ("nocorr", not self.corrections),
             ("logistic", self.solver == "logistic"), ("proximal", self.proximal),
             ("refetch", self.refetch), ("tables", self.level_tables),
-            (f"m{self.models}", self.models > 1), (f"q{self.model_bits}", self.model_bits),
-            ("rounded", self.rounded_updates)) if said)
+            ("dense", self.dense), (f"m{self.models}", self.models > 1),
+            (f"q{self.model_bits}", self.model_bits), ("rounded", self.rounded_updates)) if said)
         return (f"w{self.bus_width}-b{self.bits}-{_SHORT[self.row_format]}-n{self.max_features}"
                 f"-d{self.lookahead}-c{self.cycles_per_update}{flags}")
 

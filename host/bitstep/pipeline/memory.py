@@ -104,6 +104,63 @@ def unpack_floats(rows: np.ndarray, n_features: int) -> np.ndarray:
     return np.ascontiguousarray(rows).view("<f4")[:, :n_features].astype(np.float32, copy=False)
 
 
+def pack_dense(rows: np.ndarray, config: PipelineConfig) -> np.ndarray:
+    """Rows without padding between them, from rows of a beat each.
+
+    Parameters
+    ----------
+    rows : ndarray of uint8, shape (n_rows, beat_bytes)
+        Packed codes of at most ``config.max_features`` features.
+    config : PipelineConfig
+        A pipeline for dense rows.
+
+    Returns
+    -------
+    ndarray of uint8, shape (ceil(n_rows / config.rows_per_beat), beat_bytes)
+        A row's first bit follows the last of the row before; behind the last row, and behind the
+        rows of a beat, are zeros.
+    """
+    per_beat, width = config.rows_per_beat, config.max_features * config.bits
+    n_beats = ceil_div(len(rows), per_beat)
+    packed = np.zeros((n_beats, config.beat_bytes), np.uint8)
+    if width % 8 == 0:
+        parts = np.zeros((n_beats * per_beat, width // 8), np.uint8)
+        parts[:len(rows)] = rows[:, :width // 8]
+        packed[:, :per_beat * width // 8] = parts.reshape(n_beats, -1)
+        return packed
+    bits = np.zeros((n_beats * per_beat, width), np.uint8)
+    bits[:len(rows)] = np.unpackbits(rows, axis=1, count=width, bitorder="little")
+    whole = np.packbits(bits.reshape(n_beats, -1), axis=1, bitorder="little")
+    packed[:, :whole.shape[1]] = whole
+    return packed
+
+
+def place_dense_labels(labels: np.ndarray, config: PipelineConfig, unused: int) -> np.ndarray:
+    """Labels in the order in which a pipeline for dense rows reads them.
+
+    Parameters
+    ----------
+    labels : ndarray of int64, shape (n_rows, n_streams)
+        Labels side by side of each row.
+    config : PipelineConfig
+        A pipeline for dense rows.
+    unused : int
+        Label at places that belong to no row.
+
+    Returns
+    -------
+    ndarray of int64, shape (beats * config.label_rows, n_streams)
+        Each beat's labels begin at a multiple of ``config.label_rows`` rows.
+    """
+    per_beat = config.rows_per_beat
+    n_beats = ceil_div(len(labels), per_beat)
+    whole = np.full((n_beats * per_beat, labels.shape[1]), unused, np.int64)
+    whole[:len(labels)] = labels
+    placed = np.full((n_beats, config.label_rows, labels.shape[1]), unused, np.int64)
+    placed[:, :per_beat] = whole.reshape(n_beats, per_beat, -1)
+    return placed.reshape(-1, labels.shape[1])
+
+
 def _join_neighbours(words: np.ndarray, width: int, gap: int) -> None:
     """Close the gap between each even and the odd field above it, both ``width`` bits wide."""
     if gap == 0:

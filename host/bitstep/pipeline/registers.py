@@ -108,7 +108,8 @@ REGISTERS = tuple([
     Register("ERROR", 0x028, "ro", 4, "Why the run ended early; 0 if it did not"),
     Register("EPOCHS_DONE", 0x02C, "ro", 32, "Epochs whose model is complete in memory"),
     Register("SATURATION", 0x030, "ro", 24, "Bit 0 update, bit 1 model, bit 2 correction; "
-             "three more bits for each further model"),
+             "three more bits for each further model, up to the eighth"),
+    Register("SATURATION_MORE", 0x034, "ro", 24, "Likewise of the ninth model and those after it"),
     Register("ROWS", 0x040, "rw", 32, "Rows of an epoch, at least 1"),
     Register("BEATS_PER_ROW", 0x044, "rw", 20, "Beats of a row, 1 to the configuration's limit"),
     Register("LAST_LANES", 0x048, "rw", 10, "Features in a row's last beat, at least 1"),
@@ -146,7 +147,7 @@ REGISTERS = tuple([
              "LOOKAHEAD times the largest possible sum of a row's levels; 0 without refetching"),
     *_pair("LEVEL_TABLES_ADDRESS", 0x0D0, "rw", "Address of the tables of levels, aligned to 8 "
            "bytes; for pipelines that have them"),
-    Register("MODELS", 0x0D8, "rw", 4, "Models of this run, 1 to the configuration's; not looked "
+    Register("MODELS", 0x0D8, "rw", 5, "Models of this run, 1 to the configuration's; not looked "
              "at by pipelines for one model"),
     Register("SHARED_LABELS", 0x0DC, "rw", 1, "1: every model has the same labels, which memory "
              "holds once; not looked at by pipelines for one model"),

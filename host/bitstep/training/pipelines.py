@@ -16,8 +16,8 @@ REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes a
 def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
                  lookahead: int | str = "auto", loss: Loss = Loss.LEAST_SQUARES,
                  refetch: bool = False, proximal: bool = False,
-                 level_tables: bool = False,
-                 few_bits: tuple[int, int] = (0, 0)) -> PipelineConfig:
+                 level_tables: bool = False, few_bits: tuple[int, int] = (0, 0),
+                 dense: bool = False) -> PipelineConfig:
     """Pipeline that trains such data: the default one where that is large enough.
 
     More features than the default's 4,096 are rounded up to a power of two, so that few different
@@ -45,6 +45,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         True if each column has a table of its levels.
     few_bits : (int, int)
         Bits of the model that dot products meet, and of the updates; 0 for all.
+    dense : bool
+        True for rows of ``n_features`` without padding (docs/pipeline.md#dense-rows).
 
     Returns
     -------
@@ -59,7 +61,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     check_choice("encoding", encoding, (*ENCODINGS, WOVEN))
     row_format = WOVEN if encoding == WOVEN else ENCODINGS[encoding].row_format
     automatic = lookahead == "auto"
-    features = max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
+    features = int(n_features) if dense \
+        else max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
     solver = LOSSES[loss].solver
     cycles_per_update = 6 if solver == "logistic" else 4 if row_format == "float32" \
         else PipelineConfig().cycles_per_update
@@ -67,8 +70,8 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
                             row_format=row_format, solver=solver,
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
                             cycles_per_update=cycles_per_update, proximal=proximal,
-                            refetch=refetch, level_tables=level_tables, model_bits=few_bits[0],
-                            rounded_updates=few_bits[1] > 0)
+                            refetch=refetch, level_tables=level_tables, dense=dense,
+                            model_bits=few_bits[0], rounded_updates=few_bits[1] > 0)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
                                       or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
         return config
@@ -76,11 +79,11 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
 
 
 def pipeline_of(rows: QuantizedRows | WovenRows, objective: Objective,
-                lookahead: int | str = "auto", *, model_bits: int = 0,
+                lookahead: int | str = "auto", dense: bool = False, *, model_bits: int = 0,
                 update_bits: int = 0) -> PipelineConfig:
     """The pipeline of :func:`pipeline_for` for quantized rows and an objective."""
     return pipeline_for(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,
                         bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
                         refetch=objective.refetch, proximal=objective.proximal,
-                        level_tables=rows.level_tables is not None,
+                        level_tables=rows.level_tables is not None, dense=dense,
                         few_bits=(model_bits, update_bits))

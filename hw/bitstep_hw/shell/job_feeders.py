@@ -102,7 +102,7 @@ class AuxFeeder(wiring.Component):
         Addresses of the blocks.
     level_tables_address : In(64), level_tables_beats : In(32)
         With ``level_tables``: their address and 64-bit beats.
-    models : In(4), shared_labels : In(1)
+    models : In(5), shared_labels : In(1)
         With several ``streams``: as the registers of these names.
     label_beats : Out(32)
         64-bit beats of an epoch's labels.
@@ -120,7 +120,7 @@ class AuxFeeder(wiring.Component):
             "table_address": In(64), "labels_address": In(64), "label_beats": Out(32),
             **({"level_tables_address": In(64), "level_tables_beats": In(32)}
                if level_tables else {}),
-            **({"models": In(4), "shared_labels": In(1)} if streams > 1 else {}),
+            **({"models": In(5), "shared_labels": In(1)} if streams > 1 else {}),
             "o": Out(stream.Signature(JOB_LAYOUT)),
         })
 

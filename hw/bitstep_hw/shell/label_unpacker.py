@@ -14,9 +14,9 @@ class LabelUnpacker(wiring.Component):
     """Splitter of 64-bit words into labels, lowest bits first.
 
     One row's labels a cycle, if they are at most a word; a word is accepted as soon as the one
-    before is used up. Labels of several models that take more words are gathered, a word a cycle.
-    Stores one word, or the labels of a row. Golden model:
-    :func:`bitstep.pipeline.levels.unpack_labels`.
+    before is used up. Labels of several models, or of several rows together, that take more words
+    are gathered, a word a cycle. Stores one word, or the labels that are given together.
+    Golden model: :func:`bitstep.pipeline.levels.unpack_labels`.
 
     Parameters
     ----------
@@ -24,13 +24,15 @@ class LabelUnpacker(wiring.Component):
         Labels that are given for each row.
     streams : int
         Labels of a row in memory, at least ``models``: a power of two.
+    rows : int
+        Rows whose labels are given together, a power of two.
 
     Members
     -------
     i : In(stream.Signature(64))
         Packed labels.
-    o : Out(stream.Signature(label_shape(models)))
-        Labels.
+    o : Out(stream.Signature(label_shape(rows * models)))
+        Labels, those of a row side by side.
     label_format : In(2)
         A :class:`bitstep.pipeline.registers.LabelFormat`; constant during a run.
     shared : In(1)
@@ -40,11 +42,11 @@ class LabelUnpacker(wiring.Component):
         Drops what is left of a word: the next label is the first of a new stream.
     """
 
-    def __init__(self, *, models=1, streams=1):
-        self.models, self.streams = models, streams
+    def __init__(self, *, models=1, streams=1, rows=1):
+        self.models, self.streams, self.rows = models, streams, rows
         super().__init__({
             "i": In(stream.Signature(AUX_WIDTH)),
-            "o": Out(stream.Signature(label_shape(models))),
+            "o": Out(stream.Signature(label_shape(rows * models))),
             "label_format": In(2),
             **({"shared": In(1)} if models > 1 else {}),
             "restart": In(1),
@@ -52,14 +54,16 @@ class LabelUnpacker(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        word = Signal(max(AUX_WIDTH, self.streams * LABEL_WIDTH))
+        labels = self.streams * self.rows
+        word = Signal(max(AUX_WIDTH, labels * LABEL_WIDTH))
         left = Signal(range(AUX_WIDTH + 1))
         per_word, shifted = Signal.like(left), Signal.like(word)
-        last = Signal(range(self.streams // 2 + 1))     # number of a row's last word
+        last = Signal(range(labels // 2 + 1))   # number of the last word that is gathered
         with m.Switch(self.label_format):
             for label_format in LabelFormat:
                 width = LABEL_BITS[label_format]
-                row = width * self.streams      # bits of a row's labels
+                row = width * labels            # bits that are given together
+                one_model = width * self.rows   # likewise, if all models share them
                 with (m.Default() if label_format == LabelFormat.INT32
                       else m.Case(label_format.value)):
                     self._take(m, word, label_format)
@@ -67,8 +71,9 @@ class LabelUnpacker(wiring.Component):
                                  last.eq(max(row // AUX_WIDTH, 1) - 1)]
                     if self.models > 1:
                         with m.If(self.shared):
-                            m.d.comb += [per_word.eq(AUX_WIDTH // width), shifted.eq(word >> width),
-                                         last.eq(0)]
+                            m.d.comb += [per_word.eq(max(AUX_WIDTH // one_model, 1)),
+                                         shifted.eq(word >> one_model),
+                                         last.eq(max(one_model // AUX_WIDTH, 1) - 1)]
 
         # Registers, because so much hangs on them.
         some = Signal()     # ``left`` is not 0
@@ -84,7 +89,7 @@ class LabelUnpacker(wiring.Component):
             m.d.sync += [word.eq(shifted), left.eq(left - 1), some.eq(~one), one.eq(left == 2)]
         with m.If(self.i.valid & room & whole):
             m.d.sync += [word.eq(gathered), left.eq(per_word), some.eq(1),
-                         one.eq((per_word == 1) if self.streams > 1 else 0)]
+                         one.eq((per_word == 1) if labels > 1 else 0)]
         with m.If(self.restart):
             m.d.sync += [some.eq(0), one.eq(0)]
         return m
@@ -92,11 +97,12 @@ class LabelUnpacker(wiring.Component):
     def _take(self, m, word, label_format):
         """Labels of a row out of the lowest bits."""
         width = LABEL_BITS[label_format]
-        outputs = [self.o.payload] if self.models == 1 else list(self.o.payload)
+        outputs = [self.o.payload] if self.models * self.rows == 1 else list(self.o.payload)
         for number, output in enumerate(outputs):
-            stored = word.word_select(number, width)
-            if number:
-                stored = Mux(self.shared, word[:width], stored)
+            row, model = divmod(number, self.models)
+            stored = word.word_select(row * self.streams + model, width)
+            if self.models > 1:
+                stored = Mux(self.shared, word.word_select(row, width), stored)
             m.d.comb += output.eq(Mux(stored[0], 1, -1) if label_format == LabelFormat.SIGN
                                   else stored.as_signed())
 
@@ -104,12 +110,12 @@ class LabelUnpacker(wiring.Component):
         """Words of a row that takes more than one; returns whether the word that comes is its last,
         and all of them together.
         """
-        if self.streams <= 2:
+        if self.streams * self.rows <= 2:
             return C(1), self.i.payload
         number = Signal.like(last)
         whole = Signal()
         before = [Signal(AUX_WIDTH, name=f"before_{place}", reset_less=True)
-                  for place in range(self.streams // 2 - 1)]
+                  for place in range(self.streams * self.rows // 2 - 1)]
         m.d.comb += whole.eq(number == last)
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += number.eq(Mux(whole, 0, number + 1))

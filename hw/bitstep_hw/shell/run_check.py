@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 from bitstep.pipeline.config import FEW_BITS, MAX_CELL_HALF_LEVELS, WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import GROUP
+from bitstep_hw.shell.beat_count import BeatCount
 from bitstep_hw.shell.register_bank import WRITABLE
 from bitstep_hw.woven.sizes import GROUPS_WIDTH, UNIT_GROUPS, WovenSizes
 
@@ -84,6 +85,8 @@ class RunCheck(wiring.Component):
             m.d.sync += self.level_tables_beats.eq(registers.beats_per_row * words)
         if self.config.row_format == WOVEN:
             total = self._count_units(m)
+        elif self.config.dense:
+            total = self._count_dense_beats(m)
         else:
             total = self._product(m, registers.beats_per_row)
         m.d.comb += [self.row_beats.eq(total), self.bad.eq(bad | total[32:].any())]
@@ -98,6 +101,14 @@ class RunCheck(wiring.Component):
             self.plane_units.eq(sizes.plane_units), self.last_groups.eq(sizes.last_groups),
         ]
         return (self._product(m, sizes.groups) + (UNIT_GROUPS - 1)) // UNIT_GROUPS
+
+    def _count_dense_beats(self, m):
+        """Beats of dense rows; with bits above the 32nd if their labels are too many to count."""
+        m.submodules.count = count = BeatCount(rows_per_beat=self.config.rows_per_beat)
+        m.d.comb += [count.start.eq(self.start), count.rows.eq(self.registers.rows),
+                     self.ready.eq(count.ready)]
+        labels = count.beats * self.config.label_rows
+        return Cat(count.beats, Mux(count.ready, labels[32:], 0))
 
     def _wrong_numbers(self):
         """Flags of numbers that no run or not this pipeline can have."""

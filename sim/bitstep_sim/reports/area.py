@@ -132,9 +132,17 @@ def main() -> int:
     parser.add_argument("--models", type=int, nargs="+", metavar="N",
                         help="one pipeline for each number of models in a pass, of the first "
                         "number of bits")
+    parser.add_argument("--dense", type=int, metavar="N", help="pipelines for dense rows of N "
+                        "features, with and without corrections, for each of --models (1)")
     parser.add_argument("--jobs", type=int, default=1, help="runs of Yosys at once (%(default)s)")
     arguments = parser.parse_args()
-    if arguments.models:
+    if arguments.dense:
+        rows = {f"`{config.name}`": config for config in (
+            PipelineConfig(bus_width=arguments.bus_width, bits=arguments.bits[0], lookahead=0,
+                           row_format=arguments.row_format, max_features=arguments.dense,
+                           dense=True, models=models, corrections=corrections)
+            for models in arguments.models or [1] for corrections in (False, True))}
+    elif arguments.models:
         base = PipelineConfig(bus_width=arguments.bus_width, bits=arguments.bits[0],
                               row_format=arguments.row_format).with_lookahead()
         rows = {f"`{config.name}`": config for config in

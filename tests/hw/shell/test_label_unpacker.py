@@ -148,3 +148,30 @@ def test_restart_within_the_words_of_a_row(taken):
         assert [row[model] for model in range(8)] == list(range(8))
 
     simulate(dut, testbench)
+
+
+@pytest.mark.parametrize("label_format", LabelFormat)
+@pytest.mark.parametrize("models, streams, rows", [(1, 1, 4), (1, 1, 16), (3, 4, 2), (5, 8, 4)])
+@pytest.mark.parametrize("shared", [0, 1])
+def test_labels_of_several_rows_together(label_format, models, streams, rows, shared):
+    rng = random.Random(f"{label_format}-{models}-{rows}")
+    words = [rng.getrandbits(64) for _ in range(128)]
+    per_row = 1 if shared else streams
+    labels = np.array(expected_labels(words, label_format)).reshape(-1, rows, per_row)[:20]
+    expected = np.repeat(labels, models, axis=2) if shared else labels[:, :, :models]
+    dut = LabelUnpacker(models=models, streams=streams, rows=rows)
+    received = []
+
+    async def source(ctx):
+        put_all_of(ctx, dut, {"label_format": label_format.value})
+        if models > 1:
+            put(ctx, dut.shared, shared)
+        await put_all(ctx, dut.i, words, rng=random.Random("source"), stall=0.2)
+
+    async def sink(ctx):
+        received.extend(await get_all(ctx, dut.o, len(expected), rng=random.Random("sink"),
+                                      stall=0.2))
+
+    simulate(dut, sink, background=[source], limit=20_000)
+    assert [[group[place] for place in range(rows * models)] for group in received] \
+        == expected.reshape(len(expected), -1).tolist()

@@ -49,7 +49,8 @@ class CorrectionEngine(wiring.Component):
     beats : In
         Beats of a row.
     mantissa, shift : In
-        K and k of this epoch.
+        K and k of this epoch. They may differ between beats if they are those of the beat
+        ``walked`` so many cycles ago: ``mantissa`` :attr:`answer`, ``shift`` 2 more.
     load_start, load : In(1), load_i : In(64)
         Coefficients, two words of 32 bits at a time, after a start strobe (docs/memory-layout.md).
     load_constants, load_intercept : In(1), intercept : Out(signed(32))
@@ -62,8 +63,10 @@ class CorrectionEngine(wiring.Component):
         Ends the walk.
     done : Out(1)
         All corrections are in the store.
-    saturated : Out(1)
-        A correction did not fit.
+    saturated : Out(1), saturated_beat : Out
+        A correction of this beat did not fit.
+    walked : Out
+        Beat whose words are being read.
     """
 
     def __init__(self, *, config):
@@ -85,6 +88,7 @@ class CorrectionEngine(wiring.Component):
                 "intercept": Out(signed(MODEL_WIDTH))} if config.has_constants else {}),
             **({"sums": In(1), "index": In(range(config.max_beats))}
                if config.sums_gradients else {}),
+            "walked": Out(range(config.max_beats)), "saturated_beat": Out(range(config.max_beats)),
         })
 
     @property
@@ -127,7 +131,8 @@ class CorrectionEngine(wiring.Component):
         # The intercept comes after the words.
         last = delay(m, ends & ~self.stop, 1, name="last") if config.has_constants else C(0)
         done = last if config.has_constants else ends
-        m.d.comb += self.done.eq(delay(m, done, self.stages + 1, name="ends"))
+        m.d.comb += [self.done.eq(delay(m, done, self.stages + 1, name="ends")),
+                     self.walked.eq(beat)]
 
         self._use_store(m, (coefficients, constants, constant), late_slot,
                         (walking, beat, group, last))
@@ -147,6 +152,7 @@ class CorrectionEngine(wiring.Component):
         forwards = config.sums_gradients and not config.memory_wait
         read = store.read_port(transparent_for=(write,) if forwards else ())
         finished = delay(m, walking, self.stages, name="finished")
+        at_beat = delay(m, beat, self.stages, name="at_beat")
         words = [delay(m, read.data.word_select(lane, MODEL_WIDTH).as_signed(), self.answer - 1,
                        name=f"fetched_{lane}") for lane in range(groups * lanes)]
         addends = self._constants(m, constants, constant, walking, last)
@@ -161,8 +167,7 @@ class CorrectionEngine(wiring.Component):
             read.en.eq(walking | (self.slot.valid & self.slot.correct) | sums
                        | C(config.always_read)),
             Cat(*self.correction).eq(Cat(words)),
-            write.addr.eq(Mux(finished, delay(m, beat, self.stages, name="at_beat"),
-                              late_slot.index)),
+            write.addr.eq(Mux(finished, at_beat, late_slot.index)),
             write.data.eq(Mux(
                 finished, Cat(value[:MODEL_WIDTH] for value in corrections).replicate(groups),
                 self.sampled)),
@@ -176,7 +181,7 @@ class CorrectionEngine(wiring.Component):
             left |= finished_last & beyond[0]
             with m.If(finished_last):
                 m.d.sync += self.intercept.eq(corrections[0])
-        m.d.sync += self.saturated.eq(left)
+        m.d.sync += [self.saturated.eq(left), self.saturated_beat.eq(at_beat)]
 
     def _half(self, m):
         """Half of the last bit that is left after the shift."""
@@ -218,6 +223,7 @@ class CorrectionEngine(wiring.Component):
         fetched, chosen, multiplied = (delay(m, active, cycles + waits, name=f"walking_{cycles}")
                                        for cycles in (1, 2, 5))
         chosen_group = delay(m, group, waits, name="late_group")
+        late_shift = delay(m, self.shift, 2, name="shift")
         results = []
         for lane in range(lanes):
             word = Signal(signed(MODEL_WIDTH), name=f"word_{lane}", reset_less=True)
@@ -239,7 +245,7 @@ class CorrectionEngine(wiring.Component):
                              width=MODEL_WIDTH + COEFFICIENT_WIDTH + MANTISSA_WIDTH + 1)
             shifted = Signal(signed(len(exact) - SHIFT_UNIT), name=f"shifted_{lane}",
                              reset_less=True)
-            with m.If(multiplied), m.Switch(self.shift):
+            with m.If(multiplied), m.Switch(late_shift):
                 for shift in range(1, MAX_SHIFT + 1):
                     with m.Case(shift):
                         m.d.sync += shifted.eq(exact >> SHIFT_UNIT * shift)

@@ -1,0 +1,262 @@
+"""The pipeline for dense rows: rows and labels in, updated models in their memory."""
+
+from typing import Any
+
+from amaranth import C, Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import AUX_WIDTH
+from bitstep_hw.dense.dithers import BeatDithers
+from bitstep_hw.dense.dots import RowDistances
+from bitstep_hw.dense.solvers import RowSolvers
+from bitstep_hw.dense.sums import RowSums
+from bitstep_hw.dense.turns import TurnSequencer
+from bitstep_hw.dense.words import DenseWords
+from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.run import EpochSteps, RunRegisters, label_shape
+from bitstep_hw.pipeline.model.corrections import CorrectionEngine
+from bitstep_hw.pipeline.model.port import ModelPort
+from bitstep_hw.pipeline.rows.decoder import decode
+from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
+
+_DOT, _GRADIENT = 0, 1      # samples of a code
+_STEP_LATENCY = 2           # of DerivativeStep
+
+
+class DensePipeline(wiring.Component):
+    """One epoch of sequential mini-batch SGD on dense rows (docs/pipeline.md#dense-rows).
+
+    In the place of :class:`bitstep_hw.pipeline.pipeline.Pipeline`. Golden model:
+    :func:`bitstep.golden.sgd.train`. Latency from a slot to the first one that may see its update
+    is ``config.latency`` cycles; a slot a cycle.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The choices that this pipeline is made from.
+
+    Members
+    -------
+    models : In(5)
+        With more than one model: as the register MODELS.
+    i_labels : In(stream.Signature(label_shape(label_rows * models)))
+        Labels of a beat, those of a row side by side.
+    run, steps, start, done, ...
+        As those of :class:`bitstep_hw.pipeline.pipeline.Pipeline`; ``start`` and ``unload`` are
+        at least 2 cycles after the end of a command.
+    """
+
+    def __init__(self, *, config):
+        self.config = config
+        self.turns = TurnSequencer(config=config)
+        self.dithers = BeatDithers(rows_per_beat=config.rows_per_beat)
+        self.words = DenseWords(config=config)
+        self.port = ModelPort(config=config)
+        self.distances = RowDistances(config=config)
+        self.step = DerivativeStep()
+        self.solvers = RowSolvers(config=config)
+        self.sums = RowSums(config=config)
+        self.engine: Any = CorrectionEngine(config=config.models_as_beats) \
+            if config.corrections else None
+        models = config.models
+        super().__init__({
+            "run": In(RunRegisters()), "steps": In(EpochSteps()),
+            "start": In(1), "stop": In(1), "done": Out(1),
+            "i_rows": In(stream.Signature(config.bus_width)),
+            "i_labels": In(stream.Signature(label_shape(config.label_rows * models))),
+            "saturated": Out(3 * models), "misaligned": Out(1), "waits": Out(7),
+            "beat_entered": Out(1), "row_refetched": Out(1),
+            "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
+            "model_done": Out(1),
+            "i_model": In(stream.Signature(AUX_WIDTH)), "o_model": Out(stream.Signature(AUX_WIDTH)),
+            **({"model": In(range(models)), "saturation": In(3 * models), "models": In(5),
+                "more_steps": In(EpochSteps()).array(models - 1)} if models > 1 else {}),
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        for name in ("turns", "dithers", "words", "port", "distances", "step", "solvers", "sums"):
+            m.submodules[name] = getattr(self, name)
+        self._sequence(m)
+        self._connect_port(m)
+        steps = self._steps_of_slot(m)
+        self._measure(m, steps)
+        self._solve(m, steps)
+        self._change(m)
+        if self.config.corrections:
+            m.submodules.engine = self.engine
+            self._connect_engine(m)
+        return m
+
+    def _after(self, m, value, cycles, name):
+        """What belongs to a slot, so many cycles after it."""
+        return delay(m, value, cycles, name=name)
+
+    def _sequence(self, m):
+        """Rows, labels and dithers to slots."""
+        turns, run = self.turns, self.run
+        wiring.connect(m, wiring.flipped(self.i_rows), turns.i_rows)
+        wiring.connect(m, wiring.flipped(self.i_labels), turns.i_labels)
+        wiring.connect(m, self.dithers.o, turns.i_dithers)
+        m.d.comb += [
+            turns.rows.eq(run.rows), turns.batch.eq(run.batch), turns.stop.eq(self.stop),
+            turns.period.eq(run.correction_period), self.misaligned.eq(turns.misaligned),
+            turns.models.eq(self.models if self.config.models > 1 else 1),
+            turns.start.eq(delay(m, self.start, self.config.start_delay, name="started")),
+            self.dithers.key.eq(self.steps.key), self.dithers.restart.eq(self.start),
+            self.done.eq(turns.done), self.beat_entered.eq(turns.entered),
+            self.waits.eq(Cat(turns.wait_rows, turns.wait_labels, turns.wait_update, C(0, 1),
+                              turns.wait_correction, C(0, 1), turns.flushing)),
+        ]
+
+    def _connect_port(self, m):
+        """The models, on their way in and out."""
+        port, words = self.port, self.words
+        wiring.connect(m, wiring.flipped(self.i_model), port.i)
+        wiring.connect(m, port.o, wiring.flipped(self.o_model))
+        wiring.connect(m, port.words, words.words)
+        m.d.comb += [
+            port.beats.eq(1), port.stop.eq(self.stop), port.clear.eq(self.clear),
+            port.load.eq(self.load), port.load_coefficients.eq(self.load_coefficients),
+            port.unload.eq(self.unload), self.model_done.eq(port.done),
+            words.slot.eq(self.turns.slot),
+        ]
+        if self.config.models > 1:
+            m.d.comb += [words.selected.eq(port.selected), port.model.eq(self.model),
+                         port.flags.eq(self.saturation.word_select(port.selected, 3))]
+
+    @property
+    def _entries(self):
+        """Numbers of the epoch, of every model."""
+        return [self.steps, *(self.more_steps if self.config.models > 1 else ())]
+
+    def _steps_of_slot(self, m):
+        """Register of the step of the slot's model, a cycle before its words are multiplied."""
+        entries = self._entries
+        layout = data.StructLayout({
+            "mantissa": self.steps.mantissa.shape(), "shift": self.steps.shift.shape(),
+            "label_shift": self.steps.label_shift.shape()})
+        steps = Signal(layout, reset_less=True)
+        model = self._after(m, self.turns.slot.model, self.config.word_stages - 1, "step_model")
+        with m.Switch(model):
+            for number, entry in enumerate(entries):
+                with m.Case(number):
+                    # Models of a run differ in their labels' scale, so it stands with their steps.
+                    label_shift = entry.label_shift if self.config.models > 1 \
+                        else self.run.label_shift
+                    m.d.sync += [steps.mantissa.eq(entry.mantissa), steps.shift.eq(entry.shift),
+                                 steps.label_shift.eq(label_shift)]
+        m.d.comb += [self.step.mantissa.eq(steps.mantissa), self.step.shift.eq(steps.shift),
+                     self.step.label_shift.eq(steps.label_shift)]
+        return steps
+
+    def _labels(self):
+        """Labels of the beat's rows, of the slot's model."""
+        models, labels = self.config.models, self.turns.labels
+        if self.config.label_rows * models == 1:
+            return [labels]
+        per_row = [[labels[row * models + model] for model in range(models)]
+                   for row in range(self.config.rows_per_beat)]
+        return [data.ArrayLayout(of_row[0].shape(), models)(Cat(*of_row))[self.turns.slot.model]
+                for of_row in per_row]
+
+    def _measure(self, m, steps):
+        """Distances of the rows to their labels."""
+        distances, words, stages = self.distances, self.words, self.config.word_stages
+        m.d.comb += [
+            distances.valid.eq(self._after(m, self.turns.slot.valid, stages, "entered")),
+            distances.intercept.eq(words.intercept),
+            distances.intercept_level.eq(self.run.intercept_level),
+            distances.label_shift.eq(steps.label_shift),
+            *(to.eq(word) for to, word in zip(distances.words, words.o, strict=True)),
+        ]
+        self._decode(m, self._after(m, self.turns.beat, stages - 1, "dot_beat"), distances.levels,
+                     _DOT)
+        for row, (to, label) in enumerate(zip(distances.labels, self._labels(), strict=True)):
+            m.d.comb += to.eq(self._after(m, label, stages, f"label_{row}"))
+
+    def _decode(self, m, beat, levels, sample):
+        """Drive ``levels`` with those of the rows of a beat, a cycle later."""
+        config = self.config
+        used = Signal(config.lanes, name=f"used_{sample}", reset_less=True)
+        m.d.sync += used.eq(Cat(self.run.last_lanes > lane for lane in range(config.lanes)))
+        for row in range(config.rows_per_beat):
+            for lane in range(config.lanes):
+                place = (row * config.lanes + lane) * config.bits
+                level = decode(beat[place:place + config.bits], bits=config.bits,
+                               row_format=config.row_format, sample=sample)
+                if not config.has_zero_code:
+                    level = Mux(used[lane], level, 0)
+                register = Signal(levels[row][lane].shape(), reset_less=True,
+                                  name=f"level_{sample}_{row}_{lane}")
+                m.d.sync += register.eq(level)
+                m.d.comb += levels[row][lane].eq(register)
+
+    def _solve(self, m, steps):
+        """Updates of the rows, from the cycle of their distances on."""
+        solvers, slot = self.solvers, self.turns.slot
+        measured = self.config.dot_stages       # cycles from a slot to its distances
+        since = measured - self.config.word_stages      # and from its step
+        signs = Cat(Value.cast(label)[-1] for label in self._labels())
+        m.d.comb += [
+            solvers.valid.eq(self._after(m, slot.valid, measured, "measured")),
+            solvers.rows.eq(self._after(m, slot.rows, measured, "measured_rows")),
+            solvers.positive.eq(~self._after(m, signs, measured, "negative")),
+            solvers.dithers.eq(self._after(m, self.turns.dithers, measured - 1, "dithers")),
+            solvers.mantissa.eq(self._after(m, steps.mantissa, since, "mantissa")),
+            solvers.shift.eq(self._after(m, steps.shift, since - 1, "shift")),
+            solvers.derivative_step.eq(self._after(
+                m, self.step.value, since - _STEP_LATENCY, "derivative_step")),
+            solvers.step_too_large.eq(self._after(
+                m, self.step.too_large, since - _STEP_LATENCY, "step_too_large")),
+            solvers.loss.eq(self.run.loss),
+            *(to.eq(distance) for to, distance in zip(solvers.distances, self.distances.o,
+                                                      strict=True)),
+        ]
+
+    def _change(self, m):
+        """Changes of the model, and the flags of what left its range."""
+        sums, words, slot = self.sums, self.words, self.turns.slot
+        solved = self.config.dot_stages + 2
+        changed = solved + 1 + self.config.sum_stages
+        m.d.comb += [
+            sums.valid.eq(self._after(m, slot.valid, solved, "solved")),
+            sums.intercept_level.eq(self.run.intercept_level),
+            *(to.eq(update) for to, update in zip(sums.updates, self.solvers.o, strict=True)),
+            words.change.eq(self._after(m, slot.valid, changed, "changed")),
+            words.model.eq(self._after(m, slot.model, changed, "changed_model")),
+        ]
+        for targets, sources in zip(words.changes, sums.o, strict=True):
+            m.d.comb += [to.eq(value) for to, value in zip(targets, sources, strict=True)]
+        self._decode(m, self._after(m, self.turns.beat, solved - 1, "beat"), sums.levels, _GRADIENT)
+        solved_model = self._after(m, slot.model, solved, "solved_model")
+        for number in range(self.config.models):
+            m.d.comb += self.saturated[3 * number:3 * number + 3].eq(Cat(
+                self.solvers.saturated & (solved_model == number),
+                words.saturated & (words.saturated_model == number),
+                self.engine.saturated & (self.engine.saturated_beat == number)
+                if self.config.corrections else C(0)))
+
+    def _connect_engine(self, m):
+        """Corrections, of which each model has its own step: to the engine a model is a beat."""
+        engine, port, slot, words = self.engine, self.port, self.turns.slot, self.words
+        model = self.model if self.config.models > 1 else C(0)
+        last = Cat(slot.model) == self.turns.models - 1
+        m.d.comb += [
+            engine.slot.valid.eq(slot.valid), engine.slot.index.eq(slot.model),
+            engine.slot.last.eq(last), engine.slot.correct.eq(slot.correct),
+            engine.slot.sample.eq(slot.sample), words.pending.eq(engine.correction),
+            engine.sampled.eq(words.sampled), engine.beats.eq(self.turns.models),
+            # The coefficients of all models come one after the other.
+            engine.load_start.eq(port.load_coefficients & (model == 0)),
+            engine.load.eq(port.coefficient), engine.load_i.eq(port.i.payload),
+            engine.stop.eq(self.stop), self.turns.corrected.eq(engine.done),
+        ]
+        shift = Signal.like(engine.shift)
+        with m.Switch(engine.walked):
+            for number, entry in enumerate(self._entries):
+                with m.Case(number):
+                    m.d.sync += [engine.mantissa.eq(entry.correction_mantissa),
+                                 shift.eq(entry.correction_shift)]
+        m.d.comb += engine.shift.eq(self._after(m, shift, 2, "correction_shift"))

@@ -1,0 +1,54 @@
+"""Faults in the components of dense rows, and the tests that must find them."""
+
+from bitstep_sim.fault_runs import Fault
+from bitstep_sim.proofs.formal import Mutation
+
+
+def _fault(kind, file, old, new, words):
+    return Fault(kind, Mutation(f"dense/{file}", old, new), board=f"board/test_dense.py::{words}")
+
+
+DENSE_FAULTS = [
+    Fault("place of the first row lost", Mutation(
+        "dense/dithers.py", "bits >> first * DITHER_WIDTH", "bits"), ("dense/test_dithers.py",)),
+    Fault("rounding lost", Mutation(
+        "shell/beat_count.py", "self.rows + (self.rows_per_beat - 1)", "self.rows"),
+        ("shell/test_beat_count.py",)),
+    Fault("labels of another row", Mutation(
+        "shell/label_unpacker.py", "Mux(self.shared, word.word_select(row, width), stored)",
+        "Mux(self.shared, word[:width], stored)"), ("shell/test_label_unpacker.py",)),
+    _fault("batches may begin a cycle early", "turns.py", "left.eq(self.config.latency - 1)",
+           "left.eq(self.config.latency - 2)", "batches"),
+    _fault("rows of the next batch take part", "turns.py",
+           "size.eq(nearest),", "size.eq(_least(room, rows.near)),", "batches"),
+    _fault("a batch sees its own updates", "words.py",
+           "with m.If(slot.valid & ~slot.first):", "with m.If(0):", "batches"),
+    _fault("rows that take no part are updated", "solvers.py",
+           "taking = delay(m, Mux(self.valid, self.rows, 0), 1",
+           "taking = delay(m, Mux(self.valid, ~0, 0), 1", "rows_around"),
+    _fault("only the last row is judged", "words.py",
+           "for row, value in enumerate(sums)]\n            with m.If(judged)",
+           "for row, value in enumerate(sums) if row == len(sums) - 1]\n"
+           "            with m.If(judged)", "within_a_beat"),
+    _fault("cleared models are those of the run before", "words.py", "m.d.sync += loaded.eq(0)",
+           "m.d.sync += loaded.eq(loaded)", "rows_around"),
+    _fault("correction of the turn is lost at its end", "words.py",
+           "late_words.as_value(), before.as_value()", "before.as_value(), before.as_value()",
+           "corrections"),
+    _fault("correction is not waited for", "turns.py", "return busy & self.slot.correct",
+           "return busy & 0", "corrections"),
+    _fault("coefficients of the last model for all", "pipeline.py",
+           "port.load_coefficients & (model == 0)", "port.load_coefficients", "corrections"),
+    _fault("misaligned corrections run", "turns.py", "turn_ends & ends & ~batch_ends & ~epoch_ends",
+           "turn_ends & ends & ~batch_ends & epoch_ends", "registers"),
+    _fault("step of the first model for all", "pipeline.py", "steps.mantissa.eq(entry.mantissa)",
+           "steps.mantissa.eq(entries[0].mantissa)", "batches"),
+    _fault("step of a correction comes late", "pipeline.py",
+           "self._after(m, shift, 2, \"correction_shift\")",
+           "self._after(m, shift, 6, \"correction_shift\")", "corrections"),
+    _fault("sums skip a group", "sums.py", "sums[row // distance * distance - 1]",
+           "sums[row // distance * distance - distance]", "losses"),
+    _fault("flags of another model", "pipeline.py",
+           "words.saturated & (words.saturated_model == number)",
+           "words.saturated & (solved_model == number)", "ends_no_other"),
+]
