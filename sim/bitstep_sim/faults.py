@@ -89,7 +89,7 @@ FAULTS = [
            "doubled = Cat(C(1, 1), self.dither)",
            "doubled = Cat(C(0, 1), self.dither)", "pipeline/update/test_linear_solver.py"),
     _fault("condition dropped", "pipeline/update/linear_solver.py",
-           "\n                                 & ~history.stage_idle[history.dotted])", ")"),
+           "~history.stage_idle[history.dotted] & ~discard", "~discard"),
     _fault("constant changed", "pipeline/update/linear_solver.py",
            "up.eq((fraction + self.dither)[",
            "up.eq((fraction + self.dither + 1)["),

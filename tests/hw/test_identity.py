@@ -131,9 +131,3 @@ def test_every_other_file_is_listed():
     assert NO_PART == ("boards/", "command.py")
     assert left_out
     assert sources() == sorted(files - left_out)
-
-
-def test_another_version_of_the_register_map_has_another_identity(monkeypatch):
-    before = identity(CONFIG)
-    monkeypatch.setattr("bitstep_hw.identity.MAP_VERSION", 0)
-    assert identity(CONFIG) != before

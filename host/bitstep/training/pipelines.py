@@ -15,9 +15,8 @@ REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes a
 
 def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
                  lookahead: int | str = "auto", loss: Loss = Loss.LEAST_SQUARES,
-                 refetch: bool = False, proximal: bool = False,
-                 level_tables: bool = False, few_bits: tuple[int, int] = (0, 0),
-                 dense: bool = False) -> PipelineConfig:
+                 refetch: bool = False, proximal: bool = False, level_tables: bool = False,
+                 few_bits: tuple[int, int] = (0, 0), dense: bool = False) -> PipelineConfig:
     """Pipeline that trains such data: the default one where that is large enough.
 
     More features than the default's 4,096 are rounded up to a power of two, so that few different
@@ -37,10 +36,9 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         waiting for every update is faster (docs/results/refetching.md).
     loss : Loss
         What is to be minimised.
-    refetch : bool
-        True if rows can be fetched again with 16 bits a value.
-    proximal : bool
-        True if proximal steps (L1 and box constraint) are possible.
+    refetch, proximal : bool
+        True if rows can be fetched again with 16 bits a value; if proximal steps (L1 and box
+        constraint) are possible.
     level_tables : bool
         True if each column has a table of its levels.
     few_bits : (int, int)
@@ -60,10 +58,9 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     check_integer("n_features", n_features, 1)
     check_choice("encoding", encoding, (*ENCODINGS, WOVEN))
     row_format = WOVEN if encoding == WOVEN else ENCODINGS[encoding].row_format
-    automatic = lookahead == "auto"
+    automatic, solver = lookahead == "auto", LOSSES[loss].solver
     features = int(n_features) if dense \
         else max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
-    solver = LOSSES[loss].solver
     cycles_per_update = 6 if solver == "logistic" else 4 if row_format == "float32" \
         else PipelineConfig().cycles_per_update
     config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,

@@ -34,6 +34,19 @@ def delay(m, value, cycles, *, name):
     return value
 
 
+def copies(m, value, cycles, number, *, name):
+    """``value`` as it was ``cycles`` clock edges ago, ``number`` times: one register that drives
+    everything is far from most of it.
+    """
+    if not cycles:
+        return [value] * number
+    value = delay(m, value, cycles - 1, name=name)
+    registers = [Signal(value.shape(), name=f"{name}_{copy}", reset_less=True, attrs=KEPT)
+                 for copy in range(number)]
+    m.d.sync += [register.eq(value) for register in registers]
+    return registers
+
+
 def adder_tree(m, terms, *, stages, valid, name):
     """Sum of ``terms``, with a register after every second level, ``stages`` in all.
 

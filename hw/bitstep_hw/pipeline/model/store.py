@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
 from bitstep_hw.parts import memories
-from bitstep_hw.parts.arithmetic import KEPT, delay, enable_of, when
+from bitstep_hw.parts.arithmetic import copies, delay, enable_of, when
 from bitstep_hw.parts.lane_product import integer_product
 from bitstep_hw.pipeline.model.intercept import Intercept, high_half
 from bitstep_hw.pipeline.model.words import ModelWords
@@ -102,7 +102,7 @@ class ModelStore(wiring.Component):
             if config.minibatch and not config.model_bits else None
         # Until the levels of the row to apply are there.
         waits = config.product_stages - config.term_stages
-        updates = self._copies(m, self.update, waits)
+        updates = copies(m, self.update, waits, ceil_div(config.lanes, _SHARERS), name="update")
         multiplies = enable_of(config, delay(m, self.slot.valid, waits, name="multiply"))
         excesses, carries, olds = [], [], []
         for lane in range(config.model_lanes):
@@ -187,19 +187,6 @@ class ModelStore(wiring.Component):
             now.words.as_value().eq(words.write_data),
         ]
         return delay(m, now, self.config.memory_wait, name="writes")
-
-    def _copies(self, m, update, cycles):
-        """c some cycles later, once for every few lanes: a register that drives them all is far
-        from most.
-        """
-        number = ceil_div(self.config.lanes, _SHARERS)
-        if not cycles:
-            return [update] * number
-        update = delay(m, update, cycles - 1, name="update")
-        copies = [Signal(update.shape(), name=f"update_{copy}", reset_less=True,
-                         attrs=KEPT) for copy in range(number)]
-        m.d.sync += [copy.eq(update) for copy in copies]
-        return copies
 
     def _updated(self, m, lane, slot_1, old, delta):
         """A lane's X - c g in the cycle of slot 2, its word, and bits that are 0 within its range.

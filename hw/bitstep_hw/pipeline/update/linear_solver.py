@@ -98,11 +98,9 @@ class LinearSolver(wiring.Component):
         addend = C(0) if config.rounded_updates else self._dithered(m, shift)
         centre = place_centre(m, self, mantissa, shift, addend)
         residual = self._residual(m, history, centre)
+        discard = self.discard if config.refetch else C(0)
         m.d.comb += self.take.eq(history.stage_valid[history.dotted]
-                                 & ~history.stage_idle[history.dotted])
-        if config.refetch:
-            with m.If(self.discard):
-                m.d.comb += self.take.eq(0)
+                                 & ~history.stage_idle[history.dotted] & ~discard)
         difference = self._compressed if config.fast_clock else self._subtracted
         exact, distance, above = difference(m, history, residual, mantissa, addend, centre)
         positive = delay(m, ~self.label[-1] if centre is None else centre.positive,
@@ -281,8 +279,7 @@ class LinearSolver(wiring.Component):
         """c of the row with one cycle left, by the loss; its range is checked."""
         shifted, rest, beyond = updates
         update = Signal(signed(UPDATE_WIDTH))
-        judged, step_counts = Signal(), Signal()        # the range of these matters
-        rest_counts = Signal()
+        judged, step_counts, rest_counts = Signal(), Signal(), Signal()     # their range matters
         with m.Switch(self.loss):
             with m.Case(Loss.LEAST_SQUARES, Loss.SQUARED_HINGE):
                 counts = (self.loss == Loss.LEAST_SQUARES) | active

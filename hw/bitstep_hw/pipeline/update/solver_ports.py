@@ -60,9 +60,7 @@ def solver_ports(config):
         Strobe: the c of a row did not fit.
     """
     return {
-        "clear": In(1),
-        "valid": In(1),
-        "idle_row": In(1),
+        "clear": In(1), "valid": In(1), "idle_row": In(1),
         "products": In(signed(config.gram_width)).array(config.correlated_rows),
         "label": In(signed(LABEL_WIDTH)),
         **({"derivatives": In(1)} if config.row_format == WOVEN else {}),
@@ -75,7 +73,6 @@ def solver_ports(config):
         "derivative_step": In(STEP_WIDTH),
         "step_too_large": In(1),
         **({"update_bits": In(range(FEW_BITS[1] + 1))} if config.rounded_updates else {}),
-        "o_valid": Out(1),
-        "o": Out(signed(UPDATE_WIDTH)),
+        "o_valid": Out(1), "o": Out(signed(UPDATE_WIDTH)),
         "saturated": Out(1),
     }
