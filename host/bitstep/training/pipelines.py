@@ -15,8 +15,8 @@ REFETCH_AHEAD_BEATS = 8     # of longer rows, too many wait for one that comes a
 
 def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 64,
                  lookahead: int | str = "auto", loss: Loss = Loss.LEAST_SQUARES,
-                 refetch: bool = False, proximal: bool = False, level_tables: bool = False,
-                 few_bits: tuple[int, int] = (0, 0), dense: bool = False) -> PipelineConfig:
+                 refetch: bool = False, few_bits: tuple[int, int] = (0, 0),
+                 **possible: bool) -> PipelineConfig:
     """Pipeline that trains such data: the default one where that is large enough.
 
     More features than the default's 4,096 are rounded up to a power of two, so that few different
@@ -36,15 +36,13 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
         waiting for every update is faster (docs/results/refetching.md).
     loss : Loss
         What is to be minimised.
-    refetch, proximal : bool
-        True if rows can be fetched again with 16 bits a value; if proximal steps (L1 and box
-        constraint) are possible.
-    level_tables : bool
-        True if each column has a table of its levels.
+    refetch : bool
+        True if rows can be fetched again with 16 bits a value.
     few_bits : (int, int)
         Bits of the model that dot products meet, and of the updates; 0 for all.
-    dense : bool
-        True for rows of ``n_features`` without padding (docs/pipeline.md#dense-rows).
+    **possible : bool
+        ``proximal``, ``level_tables`` and ``dense`` of the pipeline. Dense rows have ``n_features``
+        and no padding (docs/pipeline.md#dense-rows).
 
     Returns
     -------
@@ -59,16 +57,15 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
     check_choice("encoding", encoding, (*ENCODINGS, WOVEN))
     row_format = WOVEN if encoding == WOVEN else ENCODINGS[encoding].row_format
     automatic, solver = lookahead == "auto", LOSSES[loss].solver
-    features = int(n_features) if dense \
+    features = int(n_features) if possible.get("dense") \
         else max(PipelineConfig().max_features, 1 << (int(n_features) - 1).bit_length())
     cycles_per_update = 6 if solver == "logistic" else 4 if row_format == "float32" \
         else PipelineConfig().cycles_per_update
     config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=features,
                             row_format=row_format, solver=solver,
                             lookahead=0 if automatic else lookahead,  # type: ignore[arg-type]
-                            cycles_per_update=cycles_per_update, proximal=proximal,
-                            refetch=refetch, level_tables=level_tables, dense=dense,
-                            model_bits=few_bits[0], rounded_updates=few_bits[1] > 0)
+                            cycles_per_update=cycles_per_update, refetch=refetch,
+                            model_bits=few_bits[0], rounded_updates=few_bits[1] > 0, **possible)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
                                       or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
         return config
