@@ -124,7 +124,7 @@ def test_candidates_with_few_bits_of_model_and_updates(data):
         X, y > 0, [{"model_bits": 4}, {"model_bits": 0}])
     assert np.array_equal(whole.coef_, clone(model).fit(X, y > 0).coef_)
     assert not np.array_equal(whole.coef_, few.coef_)
-    with pytest.raises(DeviceError, match="has no pipeline for a model or updates of few bits"):
+    with pytest.raises(DeviceError, match="has a model of all bits, and a job asks for 4 b"):
         LowPrecisionRegressor(device="sim").fit_candidates(X, y, [{}, {"model_bits": 4}])
 
 

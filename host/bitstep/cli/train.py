@@ -54,8 +54,8 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RunError, SaturationError
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import ChoiceError, resolve_training
-from bitstep.training.objective import Objective
-from bitstep.training.pipelines import pipeline_of
+from bitstep.training.objective import Objective, Training
+from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
 from bitstep.training.scores.watch import rows_to_look_at
 from bitstep.training.train import train_candidates, train_model
@@ -204,18 +204,26 @@ def make_requests(arguments: argparse.Namespace) -> list[Request]:
         epochs = arguments.epochs or len(read_steps(Path(schedule)))
         schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
     problem = prepare(arguments)
-    requests = [_request(problem, one, epochs, schedule) for one in every]
-    widest = next((one for one in requests if one.objective.proximal), requests[0])
-    return [replace(one, config=widest.config) for one in requests]
+    wishes = [_wish(problem, one, epochs, schedule) for one in every]
+    try:
+        config = pipeline_of_all(problem.outputs[0].rows, wishes, arguments.lookahead,
+                                 arguments.dense)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
+                    schedule=arguments.schedule, config=config, device=arguments.device,
+                    step_asked=one.step not in (None, "auto"), init=arguments.init)
+            for one, (objective, training) in zip(every, wishes, strict=True)]
 
 
-def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
-             schedule: Any) -> Request:
+def _wish(problem: Problem, arguments: argparse.Namespace, epochs: int,
+          schedule: Any) -> tuple[Objective, Training]:
+    """What one candidate minimises, and how."""
     rows = problem.outputs[0].rows
     objective = Objective(loss=problem.kind.loss, l2=arguments.l2, l1=arguments.l1,
                           box=arguments.box, refetch=problem.request.refetch)
     try:
-        training = resolve_training(
+        return objective, resolve_training(
             rows, objective, epochs=epochs, schedule=schedule, batch=arguments.batch,
             step="auto" if arguments.step is None else arguments.step,
             fit_intercept=arguments.intercept, model_range=arguments.model_range,
@@ -227,14 +235,6 @@ def _request(problem: Problem, arguments: argparse.Namespace, epochs: int,
             else arguments.planes)
     except ChoiceError as error:
         raise usage_error(error, arguments, model=problem.model) from error
-    try:
-        config = pipeline_of(rows, objective, arguments.lookahead, arguments.dense,
-                             model_bits=arguments.model_bits, update_bits=arguments.update_bits)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    return Request(source=arguments.data, problem=problem, objective=objective, training=training,
-                   schedule=arguments.schedule, config=config, device=arguments.device,
-                   step_asked=arguments.step not in (None, "auto"), init=arguments.init)
 
 
 def _watch(request: Request, device: Device, n_models: int) -> CommandWatch:

@@ -11,7 +11,7 @@ from bitstep.devices.gradient_run import gradient_job, gradient_of
 from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.devices.software import check_gradient
 from bitstep.golden.gradient import gradient
-from bitstep.pipeline.device import NO_FEW_BITS, Device, OnWords
+from bitstep.pipeline.device import ALL_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import (
@@ -93,9 +93,12 @@ class RegisterDevice(RegisterAccess, Device):
     def _check(self, job):
         """Raise DeviceError unless the pipeline can run a job."""
         check_job(job, self.config)
-        if (job.model_bits and not self.config.model_bits) \
-                or (job.update_bits and not self.config.rounded_updates):
-            raise DeviceError(NO_FEW_BITS.format(self.name))
+        if job.model_bits and not self.config.model_bits:
+            raise DeviceError(ALL_BITS.format(self.name, "a model", job.model_bits,
+                                              f"bitstep rtl --model-bits {job.model_bits}"))
+        if job.update_bits and not self.config.rounded_updates:
+            raise DeviceError(ALL_BITS.format(self.name, "updates", job.update_bits,
+                                              "bitstep rtl --rounded-updates"))
 
     @property
     def models(self) -> int:    # pyright: ignore[reportIncompatibleVariableOverride]

@@ -24,7 +24,7 @@ from bitstep.training.estimator_file import estimator_model, restore
 from bitstep.training.losses import outputs
 from bitstep.training.noise_floor import noise_floor
 from bitstep.training.objective import Objective, Training
-from bitstep.training.pipelines import pipeline_of
+from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import SCHEDULES, automatic_step
 from bitstep.training.scores.fits import (
     history_entries,
@@ -68,8 +68,8 @@ class LowPrecisionModel(Preparing):
         initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
         if prepared.kept and initial:
             initial = opened_model(*initial, Bounds(*self.feature_range_), prepared.columns.bounds)
-        config = pipeline_of(prepared.rows, objective, prepared.options["lookahead"],
-                             model_bits=self.model_bits, update_bits=self.update_bits)
+        config = pipeline_of_all(prepared.rows, [(objective, training)],
+                                 prepared.options["lookahead"])
         if not (prepared.kept and any(self.clipped_.values())):
             warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with self._opened(config, prepared.options) as device, self._watched(
@@ -204,9 +204,7 @@ class LowPrecisionModel(Preparing):
         prepared = first._prepare(features, targets, False)
         _check_same_rows(estimators, prepared)
         wishes = [one._wishes(prepared, self.epochs, False) for one in estimators]
-        widest = max((objective for objective, _ in wishes), key=lambda one: one.proximal)
-        config = pipeline_of(prepared.rows, widest, prepared.options["lookahead"],
-                             model_bits=self.model_bits, update_bits=self.update_bits)
+        config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"])
         warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with first._opened(config, prepared.options) as device:
             found = train_candidates(prepared.outputs, device, config, wishes)

@@ -23,9 +23,12 @@ NO_WOVEN_ROWS = ("Device '{}' has no pipeline for woven rows, which bit planes a
                  "'bit-centred' need; choose device 'cpu', 'golden' or 'sim', or rows of fixed "
                  "bits")
 
-NO_FEW_BITS = ("Device '{}' has no pipeline for a model or updates of so few bits; build one with "
-               "model_bits and rounded_updates, choose device 'cpu', 'golden' or 'sim', or leave "
-               "model bits and update bits out")
+NO_FEW_BITS = ("Device '{}' has no pipeline for a model or updates of few bits; choose device "
+               "'cpu', 'golden' or 'sim', or leave model bits and update bits out")
+
+ALL_BITS = ("The pipeline of device '{}' has {} of all bits, and a job asks for {} bits: build a "
+            "pipeline for that ({}). No pipeline has both; of a search over both, choose device "
+            "'cpu', or train those with 0 by themselves")
 
 _Self = TypeVar("_Self", bound="Device")
 # Called with the number of a job, and the model words and intercept word of its last epoch.

@@ -1,12 +1,13 @@
 """Pipelines that suit data and an objective."""
 
+from collections.abc import Sequence
 
 from bitstep.checks import check_choice, check_integer
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
-from bitstep.training.objective import Objective
+from bitstep.training.objective import Objective, Training
 
 # Where refetching and look-ahead go together by themselves (docs/results/refetching.md).
 REFETCH_AHEAD_BITS = 7      # with fewer, too many rows are left open
@@ -73,11 +74,24 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
 
 
 def pipeline_of(rows: QuantizedRows | WovenRows, objective: Objective,
-                lookahead: int | str = "auto", dense: bool = False, *, model_bits: int = 0,
-                update_bits: int = 0) -> PipelineConfig:
+                lookahead: int | str = "auto", dense: bool = False,
+                few_bits: tuple[int, int] = (0, 0)) -> PipelineConfig:
     """The pipeline of :func:`pipeline_for` for quantized rows and an objective."""
     return pipeline_for(n_features=rows.n_features, bits=rows.bits, encoding=rows.encoding,
                         bus_width=rows.bus_width, lookahead=lookahead, loss=objective.loss,
                         refetch=objective.refetch, proximal=objective.proximal,
                         level_tables=rows.level_tables is not None, dense=dense,
-                        few_bits=(model_bits, update_bits))
+                        few_bits=few_bits)
+
+
+def pipeline_of_all(rows: QuantizedRows | WovenRows, wishes: Sequence[tuple[Objective, Training]],
+                    lookahead: int | str = "auto", dense: bool = False) -> PipelineConfig:
+    """The pipeline that runs several trainings on the same rows.
+
+    Those with ``model_bits`` and those without need a pipeline each; here it is that of those
+    without, and a device that counts cycles of hardware refuses the others.
+    """
+    models = [training.model_bits for _, training in wishes]
+    few_bits = (max(models) if all(models) else 0, max(one.update_bits for _, one in wishes))
+    widest = max((objective for objective, _ in wishes), key=lambda one: one.proximal)
+    return pipeline_of(rows, widest, lookahead, dense, few_bits)

@@ -72,7 +72,14 @@ def test_bits_of_model_and_updates(numbers, tmp_path, capsys):
         assert entry["train_loss"] == pytest.approx(last["train_loss"], rel=1e-12)
     capsys.readouterr()
     assert sweep(numbers[0], "--sweep", "model-bits=0,4", device="sim") == 1
-    assert "has no pipeline for a model or updates of few bits" in capsys.readouterr().err
+    assert "has a model of all bits, and a job asks for 4 bits" in capsys.readouterr().err
+    for device in ("sim", "cpu"):       # one pipeline, the widest
+        assert sweep(numbers[0], "--sweep", "model-bits=3,5", "--sweep", "update-bits=0,4",
+                     "--report", tmp_path / f"{device}.json", device=device) == 0
+    on_sim, on_cpu = (json.loads((tmp_path / f"{name}.json").read_text())["sweep"]
+                      for name in ("sim", "cpu"))
+    assert on_sim == on_cpu
+    capsys.readouterr()
     with pytest.raises(SystemExit):
         sweep(numbers[0], "--sweep", "model-bits=1,4")
     assert "must be an integer from 2 to 16, not '1'" in capsys.readouterr().err

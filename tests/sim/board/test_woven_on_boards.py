@@ -23,6 +23,10 @@ from bitstep.golden.sgd import train
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control, Loss
 from bitstep.pipeline.results import DeviceError, RunError, RunResult, beats_read
+from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels, weave_rows
+from bitstep.training.choices import resolve_training
+from bitstep.training.objective import Objective
+from bitstep.training.train import train_model
 from bitstep_hw.identity import identity
 from bitstep_sim.board.compiled import BASE
 from bitstep_sim.testing.random_jobs import random_jobs
@@ -234,3 +238,22 @@ def test_woven_rows_over_the_bits_of_a_line(tmp_path):
     with pytest.raises(MemoryError, match="the board's memory has 32,768"):
         device.train(random_woven_job(config, n_features=40, n_rows=400))
     board.close()
+
+
+@pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE])
+def test_bit_centred_training(opened, loss):
+    """Whole trainings by the driver of all boards, twice; rows are copied once each time."""
+    device, _ = opened(WOVEN)
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((300, 20))
+    values = features @ rng.standard_normal(20) + 0.1 * rng.standard_normal(300)
+    labels = sign_labels(np.where(values > 0, 1, -1)) if loss != Loss.LEAST_SQUARES \
+        else quantize_labels(values, 300)
+    data, objective = QuantizedDataset(weave_rows(features), labels), Objective(loss=loss, l2=1e-2)
+    training = resolve_training(data.rows, objective, solver="bit-centred", epochs=3, planes=4)
+    with GoldenDevice(FAST) as golden:
+        expected = train_model([data], golden, FAST, objective, training)
+    for _ in range(2):
+        found = train_model([data], device, FAST, objective, training)
+        np.testing.assert_array_equal(found.coefs, expected.coefs)
+        assert device.kept_rows is None
