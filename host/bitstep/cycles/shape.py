@@ -53,8 +53,8 @@ class Shape:
         Planes that each epoch reads of woven rows; empty for others.
     dense_rows : int
         Rows of an epoch of dense rows, whose ``rows`` are beats; else 0.
-    gradient : bool
-        The run sums the gradient of all rows.
+    gradient, derivatives : bool
+        The run sums the gradient of all rows; it writes derivatives in place of it.
     """
 
     config: PipelineConfig
@@ -80,6 +80,7 @@ class Shape:
     planes: tuple[int, ...] = ()
     dense_rows: int = 0
     gradient: bool = False
+    derivatives: bool = False
 
     @classmethod
     def of(cls, job: TrainingJob, config: PipelineConfig, lookahead: int | None,

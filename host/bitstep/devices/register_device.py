@@ -7,7 +7,7 @@ from typing import Any
 
 from bitstep.devices.base import Buffer, KeptRows, RegisterAccess
 from bitstep.devices.driver import Run, check_identity
-from bitstep.devices.gradient_run import gradient_job, gradient_of
+from bitstep.devices.gradient_run import DerivativeRun, GradientRun, derivative_job
 from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.devices.software import check_gradient
 from bitstep.golden.gradient import gradient
@@ -62,18 +62,25 @@ class RegisterDevice(RegisterAccess, Device):
                  timeout_s: float = 60.0) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`.
 
-        No pipeline writes derivatives, or has the finer sigmoid of this pass: the host computes
-        what needs them.
+        A pipeline writes derivatives in a run of its own, which reads their planes again. No
+        pipeline has the finer sigmoid of this pass: the host computes what needs it.
         """
         check_identity(self)
         self._check(job)
         check_gradient(job, self.config, derivative_planes)
-        if derivative_planes or job.loss == Loss.LOGISTIC:
+        if job.loss == Loss.LOGISTIC:
             return host_gradient(job, derivative_planes)
         if not self.config.sums_gradients:
             raise DeviceError(NO_GRADIENT.format(self.name))
+        if self.kept_rows is not None:
+            self.kept_rows.free_labels()
         with contextlib.ExitStack() as stack:
-            return gradient_of(Run(self, gradient_job(job), stack, gradient=True), timeout_s)
+            found = GradientRun(self, job, stack).sums(timeout_s)
+        if found.saturation or not derivative_planes:
+            return found
+        with contextlib.ExitStack() as stack:
+            run = DerivativeRun(self, derivative_job(job, derivative_planes), stack)
+            return run.beside(found, timeout_s)
 
     @contextlib.contextmanager
     def keep_rows(self) -> Iterator[None]:
@@ -88,7 +95,7 @@ class RegisterDevice(RegisterAccess, Device):
             yield
         finally:
             kept, self.kept_rows = self.kept_rows, None
-            kept.free()
+            kept.free_all()
 
     def _check(self, job):
         """Raise DeviceError unless the pipeline can run a job."""

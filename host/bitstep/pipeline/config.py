@@ -290,6 +290,11 @@ class PipelineConfig:
         return self.has_constants and self.minibatch and self.solver == "linear"
 
     @property
+    def writes_derivatives(self) -> bool:
+        """True if a run can write the derivatives of all rows' losses as labels."""
+        return self.sums_gradients
+
+    @property
     def has_zero_code(self) -> bool:
         """True if the code 0 decodes to level 0, so that padding needs no mask."""
         return self.level_tables or (self.row_format != WOVEN and self.bits > (

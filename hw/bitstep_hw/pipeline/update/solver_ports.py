@@ -1,6 +1,6 @@
 """Ports that every solver has."""
 
-from amaranth import signed
+from amaranth import C, Cat, Mux, signed
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
@@ -52,12 +52,17 @@ def solver_ports(config):
         K does not fit; constant during an epoch.
     update_bits : In
         With ``rounded_updates``: the register; constant during an epoch.
+    to_nearest : In(1)
+        With ``writes_derivatives``: c is rounded to nearest, ties up, without dither; constant
+        during a run.
     o_valid : Out(1)
         Strobe: ``o`` is the c of a row.
     o : Out(signed(32))
         c.
     saturated : Out(1)
         Strobe: the c of a row did not fit.
+    o_with_data, o_positive : Out(1)
+        With ``writes_derivatives``, beside ``o``: the row has data; its label is positive.
     """
     return {
         "clear": In(1), "valid": In(1), "idle_row": In(1),
@@ -75,4 +80,26 @@ def solver_ports(config):
         **({"update_bits": In(range(FEW_BITS[1] + 1))} if config.rounded_updates else {}),
         "o_valid": Out(1), "o": Out(signed(UPDATE_WIDTH)),
         "saturated": Out(1),
+        **({"to_nearest": In(1), "o_with_data": Out(1), "o_positive": Out(1)}
+           if config.writes_derivatives else {}),
     }
+
+
+def doubled_dither(solver):
+    """The dither of a row d and a half, d + 1/2 with 17 bits: 2 d + 1; of a run that rounds to
+    nearest what does as a half.
+    """
+    doubled = Cat(C(1, 1), solver.dither)
+    if not solver.config.writes_derivatives:
+        return doubled
+    return Mux(solver.to_nearest, C(1 << DITHER_WIDTH, DITHER_WIDTH + 1), doubled)
+
+
+def give_update(m, solver, history, positive):
+    """Connect the update of the row with no cycles left; ``positive``: the label of the row with
+    one cycle left is positive.
+    """
+    m.d.comb += [solver.o_valid.eq(history.stage_valid[0]), solver.o.eq(history.newest)]
+    if solver.config.writes_derivatives:
+        m.d.comb += solver.o_with_data.eq(~history.stage_idle[0])
+        m.d.sync += solver.o_positive.eq(positive)
