@@ -158,6 +158,8 @@ class Top(wiring.Component):
             pipeline.run.intercept_level.eq(scale.o_intercept_level),
             control.misaligned.eq(pipeline.misaligned | (control.epoch_start & scale.bad)),
         ]
+        if self.config.fine_stages:
+            m.d.comb += scale.fine.eq(run.gradient & ~run.derivatives)
         return unweaver.i.valid & unweaver.i.ready
 
     def _connect_pipeline(self, m, bank, control, pipeline, labels):

@@ -62,14 +62,11 @@ class RegisterDevice(RegisterAccess, Device):
                  timeout_s: float = 60.0) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`.
 
-        A pipeline writes derivatives in a run of its own, which reads their planes again. No
-        pipeline has the finer sigmoid of this pass: the host computes what needs it.
+        A pipeline writes derivatives in a run of its own, which reads their planes again.
         """
         check_identity(self)
         self._check(job)
         check_gradient(job, self.config, derivative_planes)
-        if job.loss == Loss.LOGISTIC:
-            return host_gradient(job, derivative_planes)
         if not self.config.sums_gradients:
             raise DeviceError(NO_GRADIENT.format(self.name))
         if self.kept_rows is not None:

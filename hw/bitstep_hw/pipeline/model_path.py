@@ -175,6 +175,8 @@ class ModelPath:
             self.update_sum.valid.eq(self.solver.o_valid & sums & ~pipeline.run.derivatives),
             self.update_sum.i.eq(self.solver.o),
         ]
+        if self.config.fine_stages:
+            m.d.comb += self.solver.fine.eq(sums & ~pipeline.run.derivatives)
         if self.config.writes_derivatives:
             solver = self.solver
             m.d.comb += [

@@ -143,6 +143,8 @@ class Pipeline(wiring.Component):
         wiring.connect(m, inputs.o_rows, sequencer.i_rows)
         if self.config.writes_derivatives:
             m.d.comb += sequencer.hold_rows.eq(self.hold_rows)
+        if self.config.fine_stages:
+            m.d.comb += sequencer.fine.eq(run.gradient & ~run.derivatives)
         wiring.connect(m, inputs.o_labels, sequencer.i_labels)
         m.d.comb += [
             inputs.start.eq(self.start), inputs.stop.eq(self.stop),

@@ -75,6 +75,8 @@ class Sequencer(wiring.Component):
         Strobe: the proximal step is done.
     hold_rows : In(1)
         With ``writes_derivatives``: beats of rows count as not there.
+    fine : In(1)
+        With ``fine_stages``: updates come so many cycles later; constant during an epoch.
     batch_starts : Out(1), batch_ready : In(1)
         With ``drains``, strobes around what is made of the model at a batch's start, with every
         update applied and no slot in the pipeline.
@@ -108,6 +110,7 @@ class Sequencer(wiring.Component):
             "label": Out(label_shape(config.models)),
             "misaligned": Out(1), "batch_starts": Out(1), "batch_ready": In(1),
             **({"hold_rows": In(1)} if config.writes_derivatives else {}),
+            **({"fine": In(1)} if config.fine_stages else {}),
             **{name: Out(1) for name in _CAUSES},
         })
 

@@ -55,6 +55,9 @@ def solver_ports(config):
     to_nearest : In(1)
         With ``writes_derivatives``: c is rounded to nearest, ties up, without dither; constant
         during a run.
+    fine : In(1)
+        With ``fine_stages``: sigmoids are the finer ones, and updates come so many cycles later;
+        constant during a run.
     o_valid : Out(1)
         Strobe: ``o`` is the c of a row.
     o : Out(signed(32))
@@ -82,6 +85,7 @@ def solver_ports(config):
         "saturated": Out(1),
         **({"to_nearest": In(1), "o_with_data": Out(1), "o_positive": Out(1)}
            if config.writes_derivatives else {}),
+        **({"fine": In(1)} if config.fine_stages else {}),
     }
 
 
