@@ -26,7 +26,8 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
                  config: PipelineConfig | None = None, epochs: int | None = None,
                  saturated: bool = False, open_rows: Sequence[OpenRows] = (),
                  lookahead: int | None = None, others: Sequence[TrainingJob] = (),
-                 gradient: bool = False) -> tuple[dict[str, int | None], list[int]]:
+                 gradient: bool = False,
+                 derivatives: bool = False) -> tuple[dict[str, int | None], list[int]]:
     """Count what a pipeline would count in a run of a job (docs/pipeline.md), and when each epoch
     ends.
 
@@ -51,9 +52,11 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         With refetching: an entry for each epoch, that of the saturated one included.
     lookahead : int, optional
         Value of the register LOOKAHEAD; None: what the driver writes.
-    others : sequence of TrainingJob, gradient : bool
-        Jobs that are trained beside this one, in the same run; the run sums the gradient of all
-        rows at the job's model.
+    others : sequence of TrainingJob
+        Jobs that are trained beside this one, in the same run.
+    gradient, derivatives : bool
+        The run sums the gradient of all rows at the job's model; with both it writes their
+        derivatives in place of it.
 
     Returns
     -------
@@ -68,7 +71,8 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         If there are more epochs than the job has, or if rows are fetched again and ``open_rows``
         has no entry for an epoch.
     """
-    shape = Shape.of(job, config or job.config, lookahead, others, gradient=gradient)
+    shape = Shape.of(job, config or job.config, lookahead, others, gradient=gradient,
+                     derivatives=derivatives)
     most = shape.epochs - saturated
     epochs = most if epochs is None else epochs
     if not 0 <= epochs <= most:

@@ -84,10 +84,12 @@ class Shape:
 
     @classmethod
     def of(cls, job: TrainingJob, config: PipelineConfig, lookahead: int | None,
-           others: Sequence[TrainingJob] = (), *, gradient: bool = False) -> "Shape":
+           others: Sequence[TrainingJob] = (), *, gradient: bool = False,
+           derivatives: bool = False) -> "Shape":
         """Return the shape of a job, or of several in one run, on the pipeline ``config``;
         ``lookahead`` is the value of the register, or None for what the driver writes into it.
-        With ``gradient`` it is the shape of the run that sums the gradient.
+        With ``gradient`` it is the shape of the run that sums the gradient, with ``derivatives``,
+        too, of the one that writes derivatives.
         """
         beats = job.beats
         if lookahead is None:
@@ -118,7 +120,13 @@ class Shape:
             refetching=job.cell_half_levels > 0,
             woven=WovenLayout(job.n_features) if config.row_format == WOVEN else None,
             planes=tuple(steps.planes for steps in job.epochs if steps.planes),
-            dense_rows=job.n_rows * config.dense, gradient=gradient)
+            dense_rows=job.n_rows * config.dense, gradient=gradient, derivatives=derivatives)
+
+    @property
+    def latency(self) -> int:
+        """Cycles from a row's last beat to the first beat that may apply its update."""
+        fine = self.gradient and not self.derivatives
+        return self.config.latency + (self.config.fine_stages if fine else 0)
 
     @property
     def all_model_words(self) -> int:
