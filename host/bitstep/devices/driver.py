@@ -66,8 +66,7 @@ class Run:
     layout : ModelLayout
     """
 
-    # Of the kind of run, if it is none of SGD (:mod:`bitstep.devices.gradient_run`).
-    registers = {"GRADIENT": 0, "DERIVATIVES": 0}
+    registers = {"GRADIENT": 0, "DERIVATIVES": 0}   # others: bitstep.devices.gradient_run
 
     def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack,
                  others: Sequence[TrainingJob] = (), *, to_the_end: bool = True):
@@ -245,7 +244,7 @@ class Run:
 
         lookahead = job.lookahead if config.row_format == "float32" \
             else config.run_lookahead(job.beats, job.batch)
-        for name, value in ({
+        for name, value in {
             "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
             "LAST_LANES": job.n_features - (job.beats - 1) * config.lanes,
             "EPOCHS": len(job.epochs), "BATCH": job.batch, "LABEL_FORMAT": job.label_format,
@@ -255,7 +254,9 @@ class Run:
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
-        } | self.registers | joint_runs.option_registers(config, self.jobs, shared, self.to_the_end)).items():
+            **self.registers,
+            **joint_runs.option_registers(config, self.jobs, shared, self.to_the_end),
+        }.items():
             self.write(name, value)
         for name, value in {
             "ROWS_ADDRESS": rows.address, "COPY_STRIDE": self.rows[0].nbytes,

@@ -1,16 +1,15 @@
 """Runs of full passes: one sums the gradient of all rows, one writes the derivatives of rows."""
 
 import contextlib
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from bitstep.devices.base import Buffer
+from bitstep.devices.derivatives import joined_counters
 from bitstep.devices.driver import Run
-from bitstep.pipeline.config import MODEL_WIDTH, SHIFT_UNIT
-from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.losses import DERIVATIVE_FRACTION
+from bitstep.pipeline.config import MODEL_WIDTH
+from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.pipeline.results import COUNTER_NAMES, GradientSum, SaturationError, collect
 from bitstep.pipeline.shapes import label_bytes
@@ -54,7 +53,8 @@ class DerivativeRun(GradientRun):
     labels of format INT32.
 
     It is a run of a gradient whose step makes the derivative, with 16 fraction bits, the update of
-    a row (:func:`derivative_job`); they are written in place of the gradient.
+    a row
+    (:func:`bitstep.devices.derivatives.derivative_job`); they are written in place of the gradient.
     """
 
     registers = {"GRADIENT": 1, "DERIVATIVES": 1}
@@ -93,25 +93,6 @@ class DerivativeRun(GradientRun):
         # The labels may stay in memory for the runs that read them.
         kept = self.device.kept_rows if name == "models" else None
         return super()._buffer(name, n_bytes, *arguments, **({"kept": kept} if kept else {}))
-
-
-def derivative_job(job: TrainingJob, planes: int) -> TrainingJob:
-    """The job of a :class:`DerivativeRun`.
-
-    Without the dither, an update is round(mantissa 2^(-8 shift) (z - y 2^s)) of an active row, with
-    s the label shift at these planes. So mantissa 2^(-8 shift) is 2^(16 - s). With the same step K
-    of the logistic loss is 2^32, and an update the sigmoid, which is a whole number.
-    """
-    left = job.at(EpochSteps(0, 1, planes=planes)).label_shift - DERIVATIVE_FRACTION
-    shift = max(-(-left // SHIFT_UNIT), 1)
-    return replace(job, epochs=(EpochSteps(1 << SHIFT_UNIT * shift - left, shift, planes=planes),))
-
-
-def joined_counters(one: Mapping[str, int | None],
-                    other: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Counters of two runs; None of what is not known of one of them."""
-    return {name: None if number is None or other[name] is None else number + other[name]
-            for name, number in one.items()}
 
 
 def _joined(low, high):

@@ -1,19 +1,17 @@
 """Devices behind registers and shared memory, which all run a job in the same way."""
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bitstep.devices.base import Buffer, KeptRows, RegisterAccess
+from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.driver import Run, check_identity
-from bitstep.devices.gradient_run import DerivativeRun, GradientRun, derivative_job
+from bitstep.devices.gradient_run import DerivativeRun, GradientRun
 from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.devices.software import check_gradient
-from bitstep.golden.gradient import gradient
 from bitstep.pipeline.device import ALL_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import (
     DeviceError,
     GradientSum,
@@ -144,25 +142,6 @@ class RegisterDevice(RegisterAccess, Device):
                 break
             before += sum(len(job.epochs) for job in members)
         return outcomes
-
-
-def host_gradient(job: TrainingJob, derivative_planes: int) -> GradientSum:
-    """Sum the updates of all rows as device ``cpu`` does, or without numba as ``golden`` does.
-
-    Parameters
-    ----------
-    job : TrainingJob
-        Its rows are read where the host has them.
-    derivative_planes : int
-        See :meth:`bitstep.pipeline.device.Device.gradient`.
-    """
-    if importlib.util.find_spec("numba") is None:
-        return gradient(job, derivative_planes)
-    from bitstep.devices.cpu.device import CpuDevice
-    with CpuDevice(job.config) as device:
-        found = device.gradient(job, derivative_planes=derivative_planes)
-    found.counters.clear()      # of a pipeline, which did nothing
-    return found
 
 
 class ForwardingDevice(RegisterDevice):

@@ -57,8 +57,9 @@ class RunRegisters(wiring.Signature):
             "loss": Out(Loss), "label_shift": Out(range(MAX_LABEL_SHIFT + 1)),
             "intercept_level": Out(INTERCEPT_WIDTH), "box_limit": Out(MODEL_WIDTH - 1),
             "cell_half_levels": Out(range(MAX_CELL_HALF_LEVELS + 1)), "lookahead_margin": Out(32),
-            "fine_address": Out(64), "gradient": Out(1), "derivatives": Out(1), "label_format": Out(2),
-            "model_bits": Out(range(FEW_BITS[1] + 1)), "update_bits": Out(range(FEW_BITS[1] + 1)),
+            "fine_address": Out(64), "gradient": Out(1), "derivatives": Out(1),
+            "label_format": Out(2), "model_bits": Out(range(FEW_BITS[1] + 1)),
+            "update_bits": Out(range(FEW_BITS[1] + 1)),
         })
 
 

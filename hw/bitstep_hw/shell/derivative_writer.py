@@ -16,7 +16,8 @@ class DerivativeWriter(wiring.Component):
 
     A block is asked for once all of its words are here, so no burst waits for rows. Blocks have 16
     words, the last one what is left; the second label of a last word may be 0. While less than
-    :data:`ROOM` words have room no further row may enter the pipeline. Storage: :data:`DEPTH` words.
+    :data:`ROOM` words have room, no further row may enter the pipeline. Storage: :data:`DEPTH`
+    words. The driver reads the labels; golden model: :func:`bitstep.golden.gradient.gradient`.
 
     Parameters
     ----------
