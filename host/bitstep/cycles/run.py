@@ -41,7 +41,7 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
     memory : Memory, optional
         None: the simulated board's memory as it is by default.
     config : PipelineConfig, optional
-        The pipeline that runs the job; None: the job's own.
+        The pipeline; None: the job's own.
     epochs : int, optional
         Epochs that the run finishes; None: all of the job. Fewer count like a job of so many,
         unless the run is ``saturated``.
@@ -52,18 +52,15 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         With refetching: an entry for each epoch, that of the saturated one included.
     lookahead : int, optional
         Value of the register LOOKAHEAD; None: what the driver writes.
-    others : sequence of TrainingJob
-        Jobs that are trained beside this one, in the same run.
-    gradient, derivatives : bool
-        The run sums the gradient of all rows at the job's model; with both it writes their
-        derivatives in place of it.
+    others : sequence of TrainingJob, gradient, derivatives : bool
+        Jobs in the same run; the run sums a gradient; it writes derivatives in place of it.
 
     Returns
     -------
     counters : dict of str to int or None
         Counters by name, as in :attr:`bitstep.pipeline.results.RunResult.counters`.
     ends : list of int
-        Cycles from the run's start to the end of each finished epoch, its model written.
+        Cycles from the run's start to the end of each finished epoch.
 
     Raises
     ------

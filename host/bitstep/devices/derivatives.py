@@ -9,7 +9,7 @@ from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 
 
 def derivative_job(job: TrainingJob, planes: int) -> TrainingJob:
-    """The job of a :class:`bitstep.devices.gradient_run.DerivativeRun`.
+    """The job of a :class:`bitstep.devices.register_device.DerivativeRun`.
 
     Without the dither, an update is round(mantissa 2^(-8 shift) (z - y 2^s)) of an active row, with
     s the label shift at these planes. So mantissa 2^(-8 shift) is 2^(16 - s). With the same step K

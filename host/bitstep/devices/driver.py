@@ -66,7 +66,7 @@ class Run:
     layout : ModelLayout
     """
 
-    registers = {"GRADIENT": 0, "DERIVATIVES": 0}   # others: bitstep.devices.gradient_run
+    registers = {"GRADIENT": 0, "DERIVATIVES": 0}   # others: GradientRun, DerivativeRun
 
     def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack,
                  others: Sequence[TrainingJob] = (), *, to_the_end: bool = True):

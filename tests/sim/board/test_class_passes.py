@@ -118,6 +118,29 @@ def test_memory_that_takes_labels_slower_than_rows_come(config):
     check_full_pass(config, job, 1, memory_latency=5, stall_probability=0.9)
 
 
+def cycles_of(job, **options):
+    """Cycles of a run of a gradient, or of derivatives."""
+    cycles = count_epochs(job, gradient=True, **options)[0]["cycles"]
+    assert cycles is not None
+    return cycles
+
+
+class Aborted(TestedDevice):
+    """A board on which the run of this number is aborted, in this cycle."""
+
+    def __init__(self, device, number, cycle):
+        super().__init__(device)
+        self.left, self.cycle = number, cycle
+
+    def wait(self, done, timeout_s):
+        """As the board's."""
+        if self.left == 0:
+            self.device.board.run(self.cycle)
+            self.device.write(0x20, Control.ABORT)
+        self.left -= 1
+        return self.device.wait(done, timeout_s)
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_board_keeps_nothing_between_runs(config):
     """Full passes, inner passes and others follow each other; runs that are aborted lie between,
@@ -132,21 +155,11 @@ def test_board_keeps_nothing_between_runs(config):
                                      **constants_of(n_features, number))
             full = full_pass(config, scale=1e-4, **{key: options[key] for key in (
                 "n_features", "n_rows", "seed")})
-            cycles = count_epochs(full, gradient=True)[0]["cycles"]
-            for after in (cycles // 2, cycles + 150, cycles + cycles // 5):
-                writes = []
-
-                class Aborted(TestedDevice):
-                    def wait(self, done, timeout_s, writes=writes, after=after, first=cycles):
-                        """Abort the first run, or the second one, in that cycle."""
-                        writes.append(0)
-                        if (len(writes) == 1) == (after < first):
-                            self.device.board.run(after if after < first else after - first)
-                            self.device.write(0x20, Control.ABORT)
-                        return self.device.wait(done, timeout_s)
-
+            lengths = [cycles_of(full), cycles_of(derivative_job(full, 4), derivatives=True)]
+            for which, share in ((0, 0.5), (1, 0.3), (1, 0.6)):
+                aborted = Aborted(board, which, int(share * lengths[which]))
                 with pytest.raises(RunError, match="abort"):
-                    Aborted(board).gradient(full, derivative_planes=4)
+                    aborted.gradient(full, derivative_planes=4)
                 check_same(board.gradient(full, derivative_planes=4), gradient(full, 4))
                 compare(board.train(inner), list(train(inner)))
 
@@ -187,23 +200,30 @@ def test_inner_passes_read_the_labels_where_they_are(config):
     job = full_pass(config, n_features=20, n_rows=129)
     with open_board(config) as board:
         device = TestedDevice(board)
+
+        def written(planes):
+            """Labels of a full pass, and the buffer that holds them."""
+            labels = device.gradient(job, derivative_planes=planes).derivatives
+            assert labels is not None
+            assert device.kept_rows is not None
+            return labels, device.kept_rows.held_labels(labels)
+
         with device.keep_rows():
-            found = device.gradient(job, derivative_planes=4)
-            held = device.kept_rows.held_labels(found.derivatives)
+            labels, held = written(4)
             assert held is not None
             inner = random_woven_job(config, n_features=20, n_rows=129, loss=loss_of(config),
                                      label_format=LabelFormat.INT32, planes=(4, 4))
-            inner = replace(inner, rows=job.rows, labels=found.derivatives)
+            inner = replace(inner, rows=job.rows, labels=labels)
             for _ in range(2):
                 compare(device.train(inner), list(train(inner)))
                 assert device.written["LABELS_ADDRESS_LO"] == held.address
             # Labels of others are copied, and those of another full pass take their place.
-            other = replace(inner, labels=found.derivatives.copy())
+            other = replace(inner, labels=labels.copy())
             compare(device.train(other), list(train(other)))
             assert device.written["LABELS_ADDRESS_LO"] != held.address
-            again = device.gradient(job, derivative_planes=2)
-            assert device.kept_rows.held_labels(found.derivatives) is None
-            assert device.kept_rows.held_labels(again.derivatives) is not None
+            assert written(2)[1] is not None
+            assert device.kept_rows is not None
+            assert device.kept_rows.held_labels(labels) is None
         assert not board._allocator.blocks
 
 
