@@ -43,15 +43,14 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
     config : PipelineConfig, optional
         The pipeline; None: the job's own.
     epochs : int, optional
-        Epochs that the run finishes; None: all of the job. Fewer count like a job of so many,
-        unless the run is ``saturated``.
+        Epochs that the run finishes; None: all. If not ``saturated``, as a job of so many.
     saturated : bool
-        A value left its range in the epoch after these, which ends the run after its last row. The
-        counter ``saturations`` is then None, since it depends on every value after that.
+        A value left its range in the epoch after these, which ends the run after its last row; the
+        counter ``saturations`` is then None.
     open_rows : sequence of OpenRows
         With refetching: an entry for each epoch, that of the saturated one included.
     lookahead : int, optional
-        Value of the register LOOKAHEAD; None: what the driver writes.
+        Register LOOKAHEAD; None: what the driver writes.
     others : sequence of TrainingJob, gradient, derivatives : bool
         Jobs in the same run; the run sums a gradient; it writes derivatives in place of it.
 
@@ -68,8 +67,8 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         If there are more epochs than the job has, or if rows are fetched again and ``open_rows``
         has no entry for an epoch.
     """
-    shape = Shape.of(job, config or job.config, lookahead, others, gradient=gradient,
-                     derivatives=derivatives)
+    kind = {"gradient": gradient, "derivatives": derivatives}
+    shape = Shape.of(job, config or job.config, lookahead, others, **kind)
     most = shape.epochs - saturated
     epochs = most if epochs is None else epochs
     if not 0 <= epochs <= most:
