@@ -89,7 +89,7 @@ WOVEN_FAULTS = [
          "pipeline/update/test_fine_update.py"),
         ("delay too short", "pipeline/update/fine_update.py", "Mux(late, -rounded, rounded)",
          "Mux(positive, -rounded, rounded)", "pipeline/update/test_fine_update.py"),
-        ("wrong condition", "pipeline/update/logistic_solver.py",
+        ("wrong flag", "pipeline/update/logistic_solver.py",
          "with m.If(stage_valid[2]):\n            m.d.sync += told.eq(positive)",
          "with m.If(stage_valid[1]):\n            m.d.sync += told.eq(positive)",
          "pipeline/update/test_logistic_solver.py"),
