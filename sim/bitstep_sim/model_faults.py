@@ -24,4 +24,10 @@ MODEL_FAULTS = [
     Fault("bound off by one", Mutation(
         _TURNS, "control.model + 1 != control.registers.models",
         "control.model != control.registers.models"), board=f"{_BOARD}steps"),
+    Fault("wrong width", Mutation(
+        "shell/job_feeders.py", "Signal(32 + self.streams.bit_length() - 1), self.models",
+        "Signal(32), self.models"), ("shell/test_job_feeders.py",)),
+    Fault("delay too short", Mutation(
+        "pipeline/model/port.py", "latency + waits, name=\"buffered_intercept\"",
+        "latency, name=\"buffered_intercept\""), ("pipeline/model/test_port.py",)),
 ]

@@ -61,6 +61,8 @@ WOVEN_FAULTS = [
         ("condition dropped", "pipeline/update/linear_solver.py",
          "rest_counts.eq(~counts & beyond)", "rest_counts.eq(0)",
          "pipeline/update/test_linear_solver.py"),
+        ("condition dropped", "shell/run_check.py", "if config.sums_gradients else 1)",
+         "if config.sums_gradients else 0)", "shell/test_run_check.py"),
         ("condition dropped", "pipeline/update/logistic_solver.py", "Mux(positive & ~derivatives,",
          "Mux(positive,", "pipeline/update/test_logistic_solver.py"))),
     *(Fault(kind, Mutation(file, old, new), board=f"board/test_centred.py::{words}")
