@@ -24,6 +24,9 @@ MODEL_FAULTS = [
     Fault("bound off by one", Mutation(
         _TURNS, "control.model + 1 != control.registers.models",
         "control.model != control.registers.models"), board=f"{_BOARD}steps"),
+    Fault("bound off by one", Mutation(
+        _TURNS, "on = Cat((registers.models > number)", "on = Cat((registers.models >= number)"),
+        board="board/test_dense.py::its_last_model"),
     Fault("wrong width", Mutation(
         "shell/job_feeders.py", "Signal(32 + self.streams.bit_length() - 1), self.models",
         "Signal(32), self.models"), ("shell/test_job_feeders.py",)),

@@ -12,7 +12,7 @@ from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig
-from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.registers import OFFSETS, LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import (
     AbortedError,
     BadConfigurationError,
@@ -165,6 +165,14 @@ def test_range_of_one_model_ends_no_other(several, speeds, batch):
         assert np.array_equal(mine.intercepts, other.intercepts)
     assert any(isinstance(outcome, SaturationError) for outcome in found)
     check(several, random_jobs(SEVERAL, 3, n_features=3, n_rows=61, warm=True))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_run_ends_with_its_last_model(several, count):
+    """Also if the pipeline has more of them."""
+    jobs = random_jobs(SEVERAL, count, n_features=3, n_rows=61, epochs=40, speeds=[300])
+    assert all(isinstance(one, SaturationError) for one in several.train_models(jobs))
+    assert several.read(OFFSETS["EPOCHS_DONE"]) < 40
 
 
 def test_flags_of_a_ninth_model():
