@@ -67,6 +67,8 @@ WOVEN_FAULTS = [
          "Mux(positive,", "pipeline/update/test_logistic_solver.py"))),
     *(Fault(kind, Mutation(file, old, new), board=f"board/test_centred.py::{words}")
       for kind, file, old, new, words in (
+        ("condition dropped", "pipeline/model_path.py", "(self.solver.o_valid & sums)",
+         "(self.solver.o_valid)", "have_no_limit"),
         ("carry dropped", "pipeline/model/intercept.py", " + updated[MODEL_WIDTH - 1]", "",
          "test_wide_rows and 4095"),
         ("wrong flag", "pipeline/model/store.py", "Mux(self.sums, slot_1.apply, counts)",

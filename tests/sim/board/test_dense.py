@@ -176,9 +176,9 @@ def test_run_ends_with_its_last_model(several, count):
 
 
 def test_flags_of_a_ninth_model():
-    """They have a register of their own."""
+    """They have a register of their own, for a run that ends before its models are written."""
     with open_board(NINE) as board:
-        for speeds in ([0.5] * 8 + [300], [300] + [0.5] * 8):
+        for speeds in ([0.5] * 8 + [300], [300] * 9):
             jobs = random_jobs(NINE, 9, n_features=8, n_rows=61, epochs=4, speeds=speeds)
             found = board.train_models(jobs)
             for job, speed, outcome in zip(jobs, speeds, found, strict=True):
