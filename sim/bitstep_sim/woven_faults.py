@@ -28,6 +28,9 @@ WOVEN_FAULTS = [
            "chunk + plane_bytes * PLANES"),
     _fault("reset missing", "plane_feeder.py", "plane.eq(0), block.eq(copy_address)",
            "block.eq(copy_address)"),
+    _fault("reset missing", "plane_feeder.py", "[copy.eq(0), copy_address.eq(self.address)]\n"
+           "        with m.If(self.start)",
+           "[copy_address.eq(self.address)]\n        with m.If(self.start)"),
     _fault("constant changed", "sizes.py", "-(-_LEAST_UNITS // units) * units",
            "_LEAST_UNITS // units * units"),
     _fault("condition dropped", "epoch_scale.py",
@@ -69,6 +72,8 @@ WOVEN_FAULTS = [
       for kind, file, old, new, words in (
         ("condition dropped", "pipeline/model_path.py", "(self.solver.o_valid & sums)",
          "(self.solver.o_valid)", "have_no_limit"),
+        ("reset missing", "pipeline/model_path.py", "self.update_sum.clear.eq(pipeline.start)",
+         "self.update_sum.clear.eq(0)", "sum_of_all and False"),
         ("carry dropped", "pipeline/model/intercept.py", " + updated[MODEL_WIDTH - 1]", "",
          "test_wide_rows and 4095"),
         ("wrong flag", "pipeline/model/store.py", "Mux(self.sums, slot_1.apply, counts)",
