@@ -250,7 +250,7 @@ class SmoothRun(CentredRun):
 def _bounded(move: np.ndarray) -> np.ndarray:
     """A move, shortened if it takes a weight further than where training ends.
 
-    Of classes that a plane separates the curvature vanishes as weights grow, and a quasi-Newton move
+    Of classes that a plane separates the curvature vanishes as weights grow, so a quasi-Newton move
     has no bound. At its end words would be too coarse for a pass.
     """
     largest = float(np.abs(move).max())
