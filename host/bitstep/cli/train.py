@@ -41,6 +41,7 @@ from bitstep.cli.request import usage_error
 from bitstep.cli.scoring import scored_rows, stopping_of
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
+from bitstep.cli.together import check_dense, check_solver
 from bitstep.cli.training_options import (
     add_bits_options,
     add_solver_options,
@@ -191,6 +192,7 @@ def make_requests(arguments: argparse.Namespace) -> list[Request]:
         If options do not go together.
     """
     check_stopping_options(arguments)
+    check_solver(arguments)
     every = candidates(arguments)
     by_name = arguments.schedule in SCHEDULES
     if not by_name and every[0].step is not None:
@@ -204,6 +206,8 @@ def make_requests(arguments: argparse.Namespace) -> list[Request]:
         epochs = arguments.epochs or len(read_steps(Path(schedule)))
         schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
     problem = prepare(arguments)
+    check_solver(arguments, problem.request.encoding)
+    check_dense(arguments, problem)
     wishes = [_wish(problem, one, epochs, schedule) for one in every]
     try:
         config = pipeline_of_all(problem.outputs[0].rows, wishes, arguments.lookahead,

@@ -167,11 +167,14 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
     """
     if len({len(training.steps) for _, training in candidates}) != 1:
         raise ValueError("All candidates must have as many epochs")
-    if any(training.solver == "bit-centred" or training.planes == "auto"
-           or training.stopping is not None for _, training in candidates):
-        raise ValueError("Solver 'bit-centred', planes 'auto', tol and early stopping take epochs "
-                         "of their own for each model, so candidates cannot share passes; train "
-                         "them one by one")
+    for _, training in candidates:
+        found = "solver='bit-centred'" if training.solver == "bit-centred" else \
+            "planes='auto'" if training.planes == "auto" else \
+            "tol or early_stopping" if training.stopping is not None else None
+        if found:
+            raise ValueError(f"Candidates share their passes over the rows, but with {found} each "
+                             "model has passes of its own; leave that out, or search with "
+                             "scikit-learn's GridSearchCV")
     plans = [plans_of(outputs, config, *candidate) for candidate in candidates]
     made = [one for part in plans for one in part]
     jobs = [one.job for one in made]
