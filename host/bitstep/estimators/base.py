@@ -71,7 +71,7 @@ class LowPrecisionModel(Preparing):
         if prepared.kept and initial:
             initial = opened_model(*initial, Bounds(*self.feature_range_), prepared.columns.bounds)
         config = pipeline_of_all(prepared.rows, [(objective, training)],
-                                 prepared.options["lookahead"])
+                                 prepared.options["lookahead"], prepared.options["dense"])
         if not (prepared.kept and any(self.clipped_.values())):
             warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with self._opened(config, prepared.options) as device, self._watched(
@@ -206,7 +206,8 @@ class LowPrecisionModel(Preparing):
         prepared = first._prepare(features, targets, False)
         _check_same_rows(estimators, prepared)
         wishes = [one._wishes(prepared, self.epochs, False) for one in estimators]
-        config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"])
+        config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"],
+                                 prepared.options["dense"])
         warn_of_clipping([prepared.columns.outside, prepared.labels.outside])
         with first._opened(config, prepared.options) as device:
             found = train_candidates(prepared.outputs, device, config, wishes)

@@ -102,7 +102,7 @@ class Parameters(BaseEstimator):
         return check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
 
     def _device_options(self) -> dict[str, Any]:
-        options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto"}
+        options: dict[str, Any] = {"bus_width": 64, "lookahead": "auto", "dense": False}
         if isinstance(self.device, str):
             return options | {"name": default_device() if self.device == "auto" else self.device}
         if isinstance(self.device, dict):
@@ -110,7 +110,9 @@ class Parameters(BaseEstimator):
                 raise ValueError("device must have a 'name' if it is a dictionary, not only "
                                  f"{', '.join(map(repr, self.device)) or 'nothing'}")
             return options | self.device
-        return options | {"bus_width": self.device.config.bus_width, "opened": self.device}
+        opened = self.device.config
+        return options | {"bus_width": opened.bus_width, "dense": opened.dense,
+                          "opened": self.device}
 
     @contextmanager
     def _opened(self, config, options) -> Iterator[Device]:
@@ -118,7 +120,7 @@ class Parameters(BaseEstimator):
             yield options["opened"]
             return
         extra = {key: value for key, value in options.items()
-                 if key not in ("name", "bus_width", "lookahead")}
+                 if key not in ("name", "bus_width", "lookahead", "dense")}
         if "progress" in signature(device_class(options["name"])).parameters:
             extra.setdefault("progress", status_of(self.verbose, options["name"]))
         few_bits = bool(self.model_bits or self.update_bits)

@@ -71,8 +71,9 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     device : str, dict or opened device, default="auto"
         ``cpu`` (compiled loops), ``golden`` (NumPy alone), ``sim`` or another installed device;
         ``auto`` is ``cpu``, or ``golden`` where numba is not installed; or a dictionary
-        with ``name``, any option of the device, ``bus_width`` (default 64) and ``lookahead``
-        (default ``auto``); or what :func:`bitstep.devices.open_device` returned, which stays open.
+        with ``name``, any option of the device, ``bus_width`` (default 64), ``lookahead``
+        (default ``auto``) and ``dense`` (True: a pipeline for rows without padding, at most 64
+        features); or what :func:`bitstep.devices.open_device` returned, which stays open.
         All devices give the same model; with 32 bits, ``lookahead`` has a part in its rounding.
     warm_start : bool, default=False
         True for a :meth:`fit` that goes on from the model there is: ``epochs`` more epochs, with
@@ -111,7 +112,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         is learned keeps 32. Best with batches of 16 and more. 0: all bits.
     update_bits : int, default=0
         Bits, 2 to 16, of the update of each row, times a power of two, rounded at random. 0: all.
-        Both are for devices ``cpu`` and ``golden``, and 1 to 8 ``bits`` without refetching.
+        Both are for 1 to 8 ``bits`` without refetching.
 
     Attributes
     ----------

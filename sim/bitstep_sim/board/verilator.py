@@ -25,6 +25,7 @@ from filelock import FileLock, Timeout
 from platformdirs import user_cache_dir
 
 from bitstep_sim.board import lanes
+from bitstep_sim.board.units import FAST, SLOW, compilation_units
 
 CPP = Path(str(resources.files("bitstep_sim.board") / "cpp"))
 TOP = "bitstep_top"
@@ -45,9 +46,6 @@ CXX_FLAGS = (
     *(f"-DVM_{name}=0" for name in ("COVERAGE", "SC", "TIMING", "TRACE_VCD", "TRACE_SAIF")),
     "-DVERILATOR=1",
 )
-# Code that runs every cycle, and code that runs once. All lanes do the same, so vectors for this
-# very machine halve the time.
-FAST, SLOW = ("-O2", "-march=native", "-fvect-cost-model=dynamic"), ("-O0",)
 
 LIMIT_S = 3600.0        # of a tool's run, and of waiting for another process
 
@@ -272,12 +270,10 @@ def _compile(verilog, folder, trace, compiler, verilator, report, main) -> Path:
         if not kept.exists():
             jobs.append(([compiler, *flags, *FAST, "-c", include / name, "-o", folder / kept.name],
                          folder / kept.name, kept))
-    generated = sorted(folder.glob("*.cpp"), key=lambda path: -path.stat().st_size)
-    for path in (*generated, main):
-        target = folder / f"{path.stem}.o"
+    for path, speed in compilation_units(folder, main):
+        target = path.with_suffix(".o")
         objects.append(target)
-        jobs.append(([compiler, *flags, "-I", folder, "-I", CPP,
-                      *(SLOW if "Slow" in path.stem else FAST), "-c", path, "-o", target],
+        jobs.append(([compiler, *flags, "-I", folder, "-I", CPP, *speed, "-c", path, "-o", target],
                      target, target))
 
     def work(job):

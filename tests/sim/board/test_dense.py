@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from simulated import TestedDevice, compare, open_board
 
+import bitstep
 from bitstep.cli import main
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
@@ -272,6 +273,35 @@ def test_sweep_of_the_command_line(tmp_path, capsys):
     assert ordinary["coef"] == dense["coef"] == sim["coef"]
     assert sim["config"]["pipeline"]["dense"]
     assert not ordinary["config"]["pipeline"]["dense"]
+
+
+def test_estimators():
+    """The pipeline of ``SEVERAL`` again: three targets in one pass, of a search, too."""
+    clone = pytest.importorskip("sklearn.base").clone
+    X = np.random.default_rng(8).normal(size=(90, 3))
+    Y = X @ [[1, 2, -1], [0, 1, 3], [2, 2, 2]] + 1
+    plain = bitstep.LowPrecisionRegressor(bits=4, batch=4, epochs=3, random_state=0, device="cpu")
+    dense = clone(plain).set_params(device={"name": "sim", "dense": True, "models": 3})
+    expected = plain.fit(X, Y)
+    np.testing.assert_array_equal(dense.fit(X, Y).coef_, expected.coef_)
+    assert dense.counters_["cycles"] < expected.counters_["cycles"]
+    steps = [{"step": 0.01}, {"step": 0.03}, {"step": 0.1}]
+    for found, alone in zip(dense.fit_candidates(X, Y[:, 0], steps),
+                            plain.fit_candidates(X, Y[:, 0], steps), strict=True):
+        np.testing.assert_array_equal(found.coef_, alone.coef_)
+
+
+@pytest.mark.parametrize("parameters, n_features, text", [
+    ({}, 3, "not the logistic loss; leave dense out"),
+    ({"loss": "hinge", "refetch": False}, 17, "must have 1 to 16 features"),
+    ({"loss": "hinge", "refetch": True}, 3, "of dense rows|no refetch")])
+def test_estimators_that_dense_rows_cannot_train(parameters, n_features, text):
+    pytest.importorskip("sklearn")
+    X = np.random.default_rng(8).normal(size=(90, n_features))
+    given = {"bits": 4, "device": {"name": "sim", "dense": True}} | parameters
+    model = bitstep.LowPrecisionClassifier(**given)
+    with pytest.raises(ValueError, match=text):
+        model.fit(X, X[:, 0] > 0)
 
 
 @pytest.mark.parametrize("options, text", [

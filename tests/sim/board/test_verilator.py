@@ -1,4 +1,5 @@
 import multiprocessing
+import re
 import subprocess
 import threading
 
@@ -8,6 +9,7 @@ from filelock import FileLock
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.identity import identity
 from bitstep_sim.board import verilator
+from bitstep_sim.board.units import FAST, SLOW, compilation_units
 from bitstep_sim.board.verilator import ToolError, build
 
 
@@ -170,3 +172,18 @@ def test_the_key_does_not_depend_on_the_width_of_the_terminal(monkeypatch):
         verilator._target.cache_clear()
         keys.add(verilator._target("g++"))
     assert len(keys) == 1
+
+
+def test_short_files_share_a_unit(tmp_path):
+    """Every file is in one unit with its flags; none but a long file alone has too many bytes."""
+    folder, main = tmp_path / "generated", tmp_path / "board.cpp"
+    folder.mkdir()
+    sizes = {"a": 7_000, "b": 500_000, "c": 290_000, "a__Slow": 1_000, "b__Slow": 250_000,
+             "c__1__Slow": 60_000}
+    for name, size in sizes.items():
+        (folder / f"{name}.cpp").write_text("/" * size)
+    main.write_text("/" * 9_000)
+    found = [(re.findall(r'#include ".*/(.*)\.cpp"', unit.read_text()), flags)
+             for unit, flags in compilation_units(folder, main)]
+    assert found == [(["b"], FAST), (["c", "board"], FAST), (["b__Slow", "a__Slow"], SLOW),
+                     (["c__1__Slow"], SLOW), (["a"], FAST)]
