@@ -100,7 +100,7 @@ def test_wrong_options(options, text):
 
 def test_devices_without_it():
     board = FakeDevice(PipelineConfig(bits=4))
-    with pytest.raises(DeviceError, match="has no pipeline for a model or updates of so few bits"):
+    with pytest.raises(DeviceError, match="a model of all bits, and a job asks for 6 bits"):
         LowPrecisionRegressor(device=board, bits=4, **FEW).fit(X, Y)
 
 

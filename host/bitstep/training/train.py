@@ -168,11 +168,11 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
     if len({len(training.steps) for _, training in candidates}) != 1:
         raise ValueError("All candidates must have as many epochs")
     for _, training in candidates:
-        found = "solver='bit-centred'" if training.solver == "bit-centred" else \
+        reason = "solver='bit-centred'" if training.solver == "bit-centred" else \
             "planes='auto'" if training.planes == "auto" else \
             "tol or early_stopping" if training.stopping is not None else None
-        if found:
-            raise ValueError(f"Candidates share their passes over the rows, but with {found} each "
+        if reason:
+            raise ValueError(f"Candidates share their passes over the rows, but with {reason} each "
                              "model has passes of its own; leave that out, or search with "
                              "scikit-learn's GridSearchCV")
     plans = [plans_of(outputs, config, *candidate) for candidate in candidates]

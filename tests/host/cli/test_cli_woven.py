@@ -183,7 +183,7 @@ def refused(run, *arguments):
     (("--planes", "4,"), "one an epoch, not '4,'"),
     (("--solver", "bit-centred", "--sweep", "l2=0,1"), "together with --solver bit-centred; train"),
     (("--planes", "auto", "--sweep", "l2=0,1"), "together with --planes auto; give the number of"),
-    (("--solver", "bit-centred", "--model-range", "3"), "in each pass, not --model-range 3.0; leave"),
+    (("--solver", "bit-centred", "--model-range", "3"), "each pass, not --model-range 3.0; leave"),
     (("--planes", "4", "--encoding", "nearest"), "leave --encoding and --copies out"),
     (("--planes", "4", "--bits", "4"), "leave --bits, --levels and --refetch out"),
     (("--solver", "bit-centred", "--early-stopping"), "and stops by --tol"),

@@ -244,7 +244,7 @@ def test_folder(tmp_path, capsys):
     (["--levels", "optimal", "--model-bits", 4],
      "with --levels optimal and --model-bits and --update-bits;"),
     (["--lookahead", 3], "--dense does not go together with --lookahead 3;"),
-    (["--bits", 8], "take 80 bits, more than --bus-width 64: choose --bus-width 128 or 256 or 512")])
+    (["--bits", 8], "more than --bus-width 64: choose --bus-width 128 or 256 or 512, or leave")])
 def test_what_excludes_dense_rows(capsys, options, message):
     assert message in error_of(capsys, "train", "diabetes", "--dense", *options)
 
