@@ -55,6 +55,7 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RunError, SaturationError
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import ChoiceError, resolve_training
+from bitstep.training.counters import sum_counters
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
@@ -267,7 +268,10 @@ def _train_sweep(requests: list[Request], device: Device,
         text = f"All {len(found)} candidates left the range of a number. The first one: {best}"
         best.args = (f"{text} ({remedy(first)})",)
         raise best
-    return requests[sweep.best], best, sweep
+    # Candidates share passes, so what these cost is known of all together alone.
+    counters = sum_counters([one.result.counters if isinstance(one, SaturationError)
+                             else one.counters for one in found])
+    return requests[sweep.best], replace(best, counters=counters), sweep
 
 
 def _train(request: Request, device: Device, timeout_s: float,
