@@ -240,7 +240,7 @@ def test_folder(tmp_path, capsys):
     (["--l1", 0.1], "--dense does not go together with --l1; leave --dense out"),
     (["--sweep", "box=1,2"], "--dense does not go together with --box;"),
     (["--bits", 32], "--dense does not go together with --bits 32;"),
-    (["--planes", 4], "with --planes and --solver bit-centred (woven rows);"),
+    (["--planes", 4], "with woven rows (--planes, --solver bit-centred, or a file of them);"),
     (["--levels", "optimal", "--model-bits", 4],
      "with --levels optimal and --model-bits and --update-bits;"),
     (["--lookahead", 3], "--dense does not go together with --lookahead 3;"),
