@@ -39,7 +39,8 @@ def check_dense(arguments: argparse.Namespace, problem: Problem) -> None:
         return
     request, count = problem.request, problem.outputs[0].rows.n_features
     wrong = [option for option, found in (
-        ("woven rows (--planes, --solver bit-centred, or a file of them)", request.encoding == WOVEN),
+        ("woven rows (--planes, --solver bit-centred, or a file of them)",
+         request.encoding == WOVEN),
         ("--bits 32", request.encoding == "float"),
         (f"--model {problem.model}", LOSSES[problem.kind.loss].solver != "linear"),
         ("--l1", _asked(arguments, "l1")), ("--box", _asked(arguments, "box")),
