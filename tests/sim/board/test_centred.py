@@ -288,6 +288,15 @@ def test_training(config, n_features, l2):
     assert (model.counters["cycles"] or 0) > 0
 
 
+def test_least_squares_of_classes():
+    """The inner passes have no labels, which the format of signs could not say."""
+    rng = np.random.default_rng(3)
+    features = rng.random((1500, 6))
+    classes = rng.random(1500) < 0.2 + 0.6 * features[:, 0]
+    data = QuantizedDataset(weave_rows(features), sign_labels(np.where(classes, 1, -1)))
+    check_training(LINEAR, data, Objective(), epochs=3, planes=[2, 4])
+
+
 @pytest.mark.parametrize("loss", [
     Loss.SQUARED_HINGE, pytest.param(Loss.LOGISTIC, marks=pytest.mark.slow)])
 def test_training_of_classes(loss):

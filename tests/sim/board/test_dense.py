@@ -329,6 +329,10 @@ def test_sweep_of_the_command_line(tmp_path, capsys):
     ordinary, dense, sim = reports
     assert ordinary["sweep"] == dense["sweep"] == sim["sweep"]
     assert ordinary["coef"] == dense["coef"] == sim["coef"]
+    # What all candidates cost, whichever is the best: one pass here, each its own in the model.
+    assert np.argmin([entry["train_loss"] for entry in sim["sweep"]]) != 0
+    assert 0 < sim["counters"]["cycles"] < dense["counters"]["cycles"]
+    assert dense["counters"]["beats"] == 3 * sim["counters"]["beats"]
     assert sim["config"]["pipeline"]["dense"]
     assert not ordinary["config"]["pipeline"]["dense"]
 
