@@ -22,6 +22,19 @@ def is_integer(value: Any, low: float = -np.inf, high: float = np.inf) -> "TypeG
         and bool(low <= value <= high)
 
 
+def is_number(value: Any, low: float = -np.inf) -> "TypeGuard[float]":
+    """Return True for a finite real number of Python or NumPy of at least ``low``; a bool is none.
+
+    Parameters
+    ----------
+    value : object
+        What was given.
+    low : float
+    """
+    return isinstance(value, (int, float, np.integer, np.floating)) \
+        and not isinstance(value, bool) and bool(np.isfinite(value)) and bool(value >= low)
+
+
 def check_integer(name: str, value: Any, low: int, high: float = np.inf) -> None:
     """Raise ValueError unless a parameter is an integer from ``low`` to ``high``."""
     if not is_integer(value, low, high):

@@ -24,4 +24,19 @@ MODEL_FAULTS = [
     Fault("bound off by one", Mutation(
         _TURNS, "control.model + 1 != control.registers.models",
         "control.model != control.registers.models"), board=f"{_BOARD}steps"),
+    Fault("bound off by one", Mutation(
+        _TURNS, "on = Cat((registers.models > number)", "on = Cat((registers.models >= number)"),
+        board="board/test_dense.py::its_last_model"),
+    Fault("reset missing", Mutation(
+        _TURNS, ", *(entry.eq(0) for entry in self.entries)]", "]"),
+        board=f"{_BOARD}ends_no_other"),
+    Fault("flag lost", Mutation(
+        "top.py", "Cat(bank.saturation, bank.saturation_more).eq(", "bank.saturation.eq("),
+        board="board/test_dense.py::ninth_model"),
+    Fault("wrong width", Mutation(
+        "shell/job_feeders.py", "Signal(32 + self.streams.bit_length() - 1), self.models",
+        "Signal(32), self.models"), ("shell/test_job_feeders.py",)),
+    Fault("delay too short", Mutation(
+        "pipeline/model/port.py", "latency + waits, name=\"buffered_intercept\"",
+        "latency, name=\"buffered_intercept\""), ("pipeline/model/test_port.py",)),
 ]

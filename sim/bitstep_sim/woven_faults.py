@@ -28,6 +28,9 @@ WOVEN_FAULTS = [
            "chunk + plane_bytes * PLANES"),
     _fault("reset missing", "plane_feeder.py", "plane.eq(0), block.eq(copy_address)",
            "block.eq(copy_address)"),
+    _fault("reset missing", "plane_feeder.py", "[copy.eq(0), copy_address.eq(self.address)]\n"
+           "        with m.If(self.start)",
+           "[copy_address.eq(self.address)]\n        with m.If(self.start)"),
     _fault("constant changed", "sizes.py", "-(-_LEAST_UNITS // units) * units",
            "_LEAST_UNITS // units * units"),
     _fault("condition dropped", "epoch_scale.py",
@@ -61,10 +64,16 @@ WOVEN_FAULTS = [
         ("condition dropped", "pipeline/update/linear_solver.py",
          "rest_counts.eq(~counts & beyond)", "rest_counts.eq(0)",
          "pipeline/update/test_linear_solver.py"),
+        ("condition dropped", "shell/run_check.py", "if config.sums_gradients else 1)",
+         "if config.sums_gradients else 0)", "shell/test_run_check.py"),
         ("condition dropped", "pipeline/update/logistic_solver.py", "Mux(positive & ~derivatives,",
          "Mux(positive,", "pipeline/update/test_logistic_solver.py"))),
     *(Fault(kind, Mutation(file, old, new), board=f"board/test_centred.py::{words}")
       for kind, file, old, new, words in (
+        ("condition dropped", "pipeline/model_path.py", "(self.solver.o_valid & sums)",
+         "(self.solver.o_valid)", "have_no_limit"),
+        ("reset missing", "pipeline/model_path.py", "self.update_sum.clear.eq(pipeline.start)",
+         "self.update_sum.clear.eq(0)", "sum_of_all and False"),
         ("carry dropped", "pipeline/model/intercept.py", " + updated[MODEL_WIDTH - 1]", "",
          "test_wide_rows and 4095"),
         ("wrong flag", "pipeline/model/store.py", "Mux(self.sums, slot_1.apply, counts)",

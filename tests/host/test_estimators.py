@@ -268,6 +268,12 @@ def test_devices(diabetes):
     ({"bits": 4, "encoding": "float"}, ValueError, "bits must be 32 for encoding 'float', not 4"),
     ({"l1": -1}, ValueError, "l1 must be at least 0"),
     ({"box": 0.0}, ValueError, "box must be positive, or None for no limit, not 0.0"),
+    ({"l2": "some"}, ValueError, "l2 must be at least 0, not 'some'"),
+    ({"box": "1"}, ValueError, "box must be positive, or None for no limit, not '1'"),
+    ({"model_range": "wide"}, ValueError, "model_range must be positive, not 'wide'"),
+    ({"tol": None}, ValueError, "tol must be a number of at least 0, not None"),
+    ({"epochs": "20"}, ValueError, "epochs must be an integer of at least 1, not '20'"),
+    ({"early_stopping": True, "validation_fraction": "a"}, ValueError, "without either, not 'a'"),
     ({"bits": 1, "encoding": "double"}, ValueError, "bits must be an integer from 2 to 8"),
     ({"encoding": "fp4"}, ValueError, "encoding must be one of nearest"),
     ({"batch": 0}, ValueError, "batch must be an integer from 1"),
@@ -393,6 +399,7 @@ def test_precision_as_a_schedule(tmp_path):
     ({"solver": "bit-centred", "early_stopping": True}, "early_stopping=True needs solver='sgd'"),
     ({"solver": "bit-centred", "l1": 0.1},
      "is for smooth losses .* with l2 alone, not for l1=0.1; choose solver='sgd'"),
+    ({"solver": "bit-centred", "model_range": 3.0}, "in each pass, not model_range=3.0; leave"),
     ({"solver": "bit-centred", "batch": 2}, "one step for all outer steps, not batch=2;"),
 ])
 def test_bad_woven_options(options, message):

@@ -100,7 +100,7 @@ def test_wrong_options(options, text):
 
 def test_devices_without_it():
     board = FakeDevice(PipelineConfig(bits=4))
-    with pytest.raises(DeviceError, match="has no pipeline for a model or updates of so few bits"):
+    with pytest.raises(DeviceError, match="a model of all bits, and a job asks for 6 bits"):
         LowPrecisionRegressor(device=board, bits=4, **FEW).fit(X, Y)
 
 
@@ -190,8 +190,8 @@ def test_command_line(table, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("options, text", [
-    (["--model-bits", 1], "--model-bits: must be an integer from 2 to 16, not '1'"),
-    (["--update-bits", 17], "--update-bits: must be an integer from 2 to 16, not '17'"),
+    (["--model-bits", 1], "--model-bits: must be an integer from 2 to 16, or 0 for all, not"),
+    (["--update-bits", 17], "--update-bits: must be an integer from 2 to 16, or 0 for all, not"),
     (["--model-bits", 4, "--bits", 32], "--model-bits and --update-bits are for rows of 1 to 8"),
     (["--update-bits", 4, "--planes", 4], "--model-bits and --update-bits are for rows of 1 to 8"),
     (["--model-bits", 4, "--model", "svm", "--refetch"], "and --refetch; leave them out")])

@@ -138,8 +138,9 @@ def add_lookahead_option(parser: argparse.ArgumentParser) -> None:
 def add_dense_option(parser: argparse.ArgumentParser) -> None:
     """Option for a pipeline of dense rows."""
     parser.add_argument("--dense", action="store_true", help="rows without padding, several in a "
-                        f"beat, for up to {MAX_DENSE_FEATURES} features: faster with batches of a "
-                        "beat's rows and more, and with several models in a pass")
+                        f"beat, for up to {MAX_DENSE_FEATURES} features that fit into one: faster "
+                        "with batches of a beat's rows and more, and with several models in a "
+                        "pass")
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:

@@ -157,8 +157,9 @@ def usage_error(error: ChoiceError, arguments: argparse.Namespace, *, encoding: 
                           "choose other rows")
     if error.rule == "centred":
         text = re.sub("loss='[a-z_]+'", f"--model {model}", str(error))
-        return UsageError(re.sub(r"\b(solver|l1|box|batch|schedule)='?([^\s';]+)'?", r"--\1 \2",
-                                 text))
+        text = text.replace("model_range=", "model-range=")
+        return UsageError(re.sub(r"\b(solver|l1|box|batch|schedule|model-range)='?([^\s';]+)'?",
+                                 r"--\1 \2", text))
     if error.rule == "bits":
         return UsageError(str(error))
     if error.rule == "levels":

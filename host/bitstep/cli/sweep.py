@@ -160,8 +160,9 @@ def compare(arguments: argparse.Namespace, requests: Sequence[Request],
 
 def _last_epoch(model: TrainedModel) -> TrainedModel:
     """The model of the last epoch alone."""
-    return replace(model, **{name: getattr(model, name)[-1:] for name in (
-        "coefs", "intercepts", "weights", "scaled_intercepts", "steps")})
+    names = ["coefs", "intercepts", "weights", "scaled_intercepts", "steps"]
+    names += ["planes", "bytes_read"] if model.planes is not None else []
+    return replace(model, **{name: getattr(model, name)[-1:] for name in names})
 
 
 def _column(values: Sequence[float | None]) -> list[str]:

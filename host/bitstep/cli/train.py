@@ -41,6 +41,7 @@ from bitstep.cli.request import usage_error
 from bitstep.cli.scoring import scored_rows, stopping_of
 from bitstep.cli.signals import stop_signals
 from bitstep.cli.sweep import Sweep, add_sweep_option, candidates, compare
+from bitstep.cli.together import check_dense, check_solver
 from bitstep.cli.training_options import (
     add_bits_options,
     add_solver_options,
@@ -54,6 +55,7 @@ from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import RunError, SaturationError
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import ChoiceError, resolve_training
+from bitstep.training.counters import sum_counters
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps
@@ -191,6 +193,7 @@ def make_requests(arguments: argparse.Namespace) -> list[Request]:
         If options do not go together.
     """
     check_stopping_options(arguments)
+    check_solver(arguments)
     every = candidates(arguments)
     by_name = arguments.schedule in SCHEDULES
     if not by_name and every[0].step is not None:
@@ -204,6 +207,8 @@ def make_requests(arguments: argparse.Namespace) -> list[Request]:
         epochs = arguments.epochs or len(read_steps(Path(schedule)))
         schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
     problem = prepare(arguments)
+    check_solver(arguments, problem.request.encoding)
+    check_dense(arguments, problem)
     wishes = [_wish(problem, one, epochs, schedule) for one in every]
     try:
         config = pipeline_of_all(problem.outputs[0].rows, wishes, arguments.lookahead,
@@ -263,7 +268,10 @@ def _train_sweep(requests: list[Request], device: Device,
         text = f"All {len(found)} candidates left the range of a number. The first one: {best}"
         best.args = (f"{text} ({remedy(first)})",)
         raise best
-    return requests[sweep.best], best, sweep
+    # Candidates share passes, so what these cost is known of all together alone.
+    counters = sum_counters([one.result.counters if isinstance(one, SaturationError)
+                             else one.counters for one in found])
+    return requests[sweep.best], replace(best, counters=counters), sweep
 
 
 def _train(request: Request, device: Device, timeout_s: float,

@@ -15,7 +15,12 @@ def planes_list(text: str) -> int | list[int] | str:
     """Type of an option: ``auto``, a number of planes, or several, separated by commas."""
     if text == "auto":
         return text
-    return [integer(1, WOVEN_BITS)(part) for part in text.split(",")]
+    try:
+        return [integer(1, WOVEN_BITS)(part) for part in text.split(",")]
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(
+            f"must be auto, or integers from 1 to {WOVEN_BITS} with commas between them, one an "
+            f"epoch, not {text!r}") from error
 
 
 def add_training_options(training: Any) -> None:
@@ -64,7 +69,11 @@ def add_training_options(training: Any) -> None:
 
 def few_bits(text: str) -> int:
     """Type of an option: 2 to 16 bits, or 0 for all."""
-    return 0 if text == "0" else integer(*FEW_BITS)(text)
+    try:
+        return 0 if text == "0" else integer(*FEW_BITS)(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError("must be an integer from {} to {}, or 0 for all, "
+                                         "not {!r}".format(*FEW_BITS, text)) from error
 
 
 def add_bits_options(training: Any) -> None:

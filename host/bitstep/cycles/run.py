@@ -90,7 +90,8 @@ def _run(shape, memory, epochs, saturated, open_rows=None):
     return clock.counters(None if saturated else 0), clock.ends
 
 
-_known_run = functools.lru_cache(maxsize=16)(_run)
+# A checkpoint asks after every epoch, and each output of a model for the same numbers again.
+_known_run = functools.lru_cache(maxsize=1024)(_run)
 _counting = threading.Lock()
 
 

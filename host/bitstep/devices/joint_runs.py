@@ -10,7 +10,7 @@ from bitstep.pipeline.device import share_labels, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels, place_dense_labels
 from bitstep.pipeline.registers import LabelFormat, Saturation
-from bitstep.pipeline.results import Outcome, RunResult, SaturationError
+from bitstep.pipeline.results import DeviceError, Outcome, RunResult, SaturationError
 from bitstep.pipeline.shapes import label_bytes
 
 # What a pipeline has once for all models; labels, their scale, steps, coefficients and first models
@@ -59,8 +59,16 @@ def packed_labels_of(jobs: Sequence[TrainingJob],
                      config: PipelineConfig) -> tuple[np.ndarray, bool]:
     """Labels of a run's jobs as memory holds them (docs/memory-layout.md), and whether all jobs
     have the same ones, which are then stored once.
+
+    Raises
+    ------
+    bitstep.pipeline.results.DeviceError
+        If a job without labels has format SIGN, whose values are +1 and -1 alone.
     """
     first = jobs[0]
+    if first.label_format == LabelFormat.SIGN and not all(job.labels.size for job in jobs):
+        raise DeviceError("A job without labels counts all as 0, so its label_format must be INT16 "
+                          "or INT32, not SIGN, whose labels are +1 and -1")
     if config.dense:
         return _dense_labels_of(jobs, config)
     if share_labels(jobs):

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bitstep.checks import check_integer
 from bitstep.data.views import dense_blocks
 from bitstep.estimators.parameters import given
 from bitstep.estimators.preparing import Prepared, Preparing
@@ -62,6 +63,7 @@ class LowPrecisionModel(Preparing):
         ``targets`` has shape (n_rows, n_outputs). On Ctrl-C the attributes are those of the last
         finished epoch, and KeyboardInterrupt goes on.
         """
+        check_integer("epochs", epochs, 1)
         prepared = self._prepare(features, targets, resume)
         before = self.n_iter_ if resume else 0
         objective, training = self._wishes(prepared, before + epochs, resume)

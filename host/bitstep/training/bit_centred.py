@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.woven import PLANES
 from bitstep.quantization import WovenRows
 from bitstep.training.centred_passes import WORD_LIMIT, FullPass
@@ -159,5 +160,6 @@ class BitCentredRun(CentredRun):
         assert isinstance(rows, WovenRows)
         if planes not in self._weights:
             self._weights[planes] = np.minimum(rows.excess[planes - 1], 0) - self.objective.l2
+        # A sign is never 0, so the labels of classes have another format here.
         return self.train(planes, self.reach / WORD_LIMIT, self._weights[planes], self.slope,
-                          labels=_NO_LABELS, label_shift=PLANES)
+                          labels=_NO_LABELS, label_format=LabelFormat.INT16, label_shift=PLANES)

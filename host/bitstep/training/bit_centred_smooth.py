@@ -87,11 +87,11 @@ class SmoothRun(CentredRun):
         """Take an outer step."""
         if not self.slope.any():
             return
-        direction = self._direction(planes)
+        direction = _bounded(self._direction(planes))
         before = float(self.slope @ direction)
         if before >= 0:         # the memory, or the passes, point uphill
             self._forget()
-            direction = self.gradient_step(self.slope)
+            direction = _bounded(self.gradient_step(self.slope))
             before = float(self.slope @ direction)
         for _ in range(MAX_SEARCHES):
             found = self._measured(self.point + direction, following)
@@ -179,11 +179,11 @@ class SmoothRun(CentredRun):
         direction = None
         for _ in range(MAX_REFINING):
             if direction is None:
-                direction = self._bfgs(slope, self._scaled)
+                direction = _bounded(self._bfgs(slope, self._scaled))
                 before = float(slope @ direction)
                 if before >= 0:
                     self._forget()
-                    direction = self.gradient_step(slope)
+                    direction = _bounded(self.gradient_step(slope))
                     before = float(slope @ direction)
             found = self._pass(point + direction, planes, refined=True)
             after = float((found.slope + bent) @ direction)
@@ -245,3 +245,13 @@ class SmoothRun(CentredRun):
         elif self._written != planes or self._reach != self.reach:
             self._take(self._measured(self.point, planes), planes)
         return self._last
+
+
+def _bounded(move: np.ndarray) -> np.ndarray:
+    """A move, shortened if it takes a weight further than where training ends.
+
+    Of classes that a plane separates the curvature vanishes as weights grow, so a quasi-Newton move
+    has no bound. At its end words would be too coarse for a pass.
+    """
+    largest = float(np.abs(move).max())
+    return move * (LARGEST_WEIGHT / largest) if largest > LARGEST_WEIGHT else move

@@ -186,7 +186,7 @@ def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, e
         If a parameter is out of range.
     """
     if solver == "bit-centred":
-        check_centred(objective, batch, schedule)
+        check_centred(objective, batch, schedule, options.get("model_range"))
         schedule = "constant"
         if not isinstance(rows, WovenRows):
             raise ValueError("Solver 'bit-centred' needs woven rows (`bitstep quantize --woven`, "
@@ -212,8 +212,9 @@ def _centred_wrong(objective: Objective) -> str:
     return " and ".join(wrong)
 
 
-def check_centred(objective: Objective, batch: int, schedule: Any) -> None:
-    """Raise ChoiceError unless an objective can be trained by solver ``bit-centred``."""
+def check_centred(objective: Objective, batch: int, schedule: Any,
+                  model_range: float | None = None) -> None:
+    """Raise ChoiceError unless solver ``bit-centred`` can train an objective so."""
     if not math.isfinite(objective.rule.curvature) or objective.proximal:
         raise ChoiceError("centred", "solver='bit-centred' is for smooth losses (squared_error, "
                           "squared_hinge and log_loss) with l2 alone, not for "
@@ -224,3 +225,6 @@ def check_centred(objective: Objective, batch: int, schedule: Any) -> None:
             f"schedule={schedule!r}" if isinstance(schedule, str) else "a list of steps"]
         raise ChoiceError("centred", "solver='bit-centred' has batches of one row and one step for "
                           f"all outer steps, not {' and '.join(wrong)}; leave that out")
+    if model_range is not None:
+        raise ChoiceError("centred", "solver='bit-centred' chooses the range of its numbers in "
+                          f"each pass, not model_range={model_range!r}; leave that out")

@@ -1,13 +1,12 @@
 """A training run as a user describes it: what is minimised, and how."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from bitstep.checks import check_choice, is_integer
+from bitstep.checks import check_choice, is_integer, is_number
 from bitstep.pipeline.losses import LOSSES, LossFunction
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.shapes import check_bits
@@ -54,9 +53,9 @@ class Objective:
     def __post_init__(self):
         object.__setattr__(self, "loss", Loss(self.loss))
         for name, value in (("l2", self.l2), ("l1", self.l1)):
-            if not (math.isfinite(value) and value >= 0):
+            if not is_number(value, 0):
                 raise ValueError(f"{name} must be at least 0, not {value!r}")
-        if self.box is not None and not (math.isfinite(self.box) and self.box > 0):
+        if self.box is not None and not (is_number(self.box) and self.box > 0):
             raise ValueError(f"box must be positive, or None for no limit, not {self.box!r}")
         if self.refetch and not self.rule.one_sided:
             raise ValueError(f"Refetching is for the hinge loss, not for {self.loss.name}; "
@@ -141,10 +140,10 @@ class Training:
         object.__setattr__(self, "steps", steps)
         check_batch(self.batch)
         if self.model_range is not None and not (
-                math.isfinite(self.model_range) and self.model_range > 0):
+                is_number(self.model_range) and self.model_range > 0):
             raise ValueError(f"model_range must be positive, not {self.model_range!r}")
         check_choice("solver", self.solver, SOLVERS)
-        if not (math.isfinite(self.tol) and self.tol >= 0):
+        if not is_number(self.tol, 0):
             raise ValueError(f"tol must be at least 0, not {self.tol!r}")
         if self.tol and self.solver != "bit-centred":
             raise ValueError("tol needs solver 'bit-centred', whose full passes know the gradient, "

@@ -16,6 +16,7 @@ from bitstep.pipeline.results import (
     SaturationError,
     TrainingInterrupted,
 )
+from bitstep.training.counters import sum_counters
 
 EpochReport = Callable[[int], None] | None
 
@@ -105,6 +106,13 @@ class Runs:
         """Take in what became of the jobs of a pass."""
         for number, outcome in zip(one.members, found, strict=False):
             self.outcomes[number] = outcome
+
+    @property
+    def counters(self) -> dict[str, int | None]:
+        """Sums over all runs that were begun, also those that left the range of a number."""
+        return sum_counters([
+            one.result.counters if isinstance(one, SaturationError) else one.counters
+            for one in self.outcomes if one is not None])
 
     def part(self, first: int, count: int) -> "Runs":
         """Outcomes of so many jobs from one on."""

@@ -165,13 +165,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
     DeviceError, ValueError
         See :func:`train_model`.
     """
-    if len({len(training.steps) for _, training in candidates}) != 1:
-        raise ValueError("All candidates must have as many epochs")
-    if any(training.solver == "bit-centred" or training.planes == "auto"
-           or training.stopping is not None for _, training in candidates):
-        raise ValueError("Solver 'bit-centred', planes 'auto', tol and early stopping take epochs "
-                         "of their own for each model, so candidates cannot share passes; train "
-                         "them one by one")
+    _check_shared_epochs([training for _, training in candidates])
     plans = [plans_of(outputs, config, *candidate) for candidate in candidates]
     made = [one for part in plans for one in part]
     jobs = [one.job for one in made]
@@ -188,11 +182,26 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
     for number, part in enumerate(plans):
         own = runs.part(number * len(part), len(part))
         error = own.error()
+        if error is not None:
+            error.result = replace(error.result, counters=own.counters)
         planes: Any = candidates[number][1].planes
         found.append(error if error is not None else collect_model(
             outputs[0].scaler, part, own.results(), runs.interrupted,
             None if planes is None else [planes] * len(outputs)))
     return found
+
+
+def _check_shared_epochs(trainings):
+    if len({len(training.steps) for training in trainings}) != 1:
+        raise ValueError("All candidates must have as many epochs")
+    for training in trainings:
+        reason = "solver='bit-centred'" if training.solver == "bit-centred" else \
+            "planes='auto'" if training.planes == "auto" else \
+            "tol or early_stopping" if training.stopping is not None else None
+        if reason:
+            raise ValueError(f"Candidates share their passes over the rows, but with {reason} each "
+                             "model has passes of its own; leave that out, or search with "
+                             "scikit-learn's GridSearchCV")
 
 
 def lost_updates(model: TrainedModel, losses: np.ndarray) -> str | None:

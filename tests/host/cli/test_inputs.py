@@ -234,3 +234,24 @@ def test_libsvm_files_of_labels_only(tmp_path, capsys):
 def test_folder(tmp_path, capsys):
     for command in ("train", "info"):
         assert "this is a folder; give a file of data in it" in error_of(capsys, command, tmp_path)
+
+
+@pytest.mark.parametrize("options, message", [
+    (["--l1", 0.1], "--dense does not go together with --l1; leave --dense out"),
+    (["--sweep", "box=1,2"], "--dense does not go together with --box;"),
+    (["--bits", 32], "--dense does not go together with --bits 32;"),
+    (["--planes", 4], "with woven rows (--planes, --solver bit-centred, or a file of them);"),
+    (["--levels", "optimal", "--model-bits", 4],
+     "with --levels optimal and --model-bits and --update-bits;"),
+    (["--lookahead", 3], "--dense does not go together with --lookahead 3;"),
+    (["--bits", 8], "more than --bus-width 64: choose --bus-width 128 or 256 or 512, or leave")])
+def test_what_excludes_dense_rows(capsys, options, message):
+    assert message in error_of(capsys, "train", "diabetes", "--dense", *options)
+
+
+@pytest.mark.parametrize("options, message", [
+    (["breast_cancer"], "--dense does not go together with --model logistic;"),
+    (["breast_cancer", "--model", "svm"], "with refetching (--no-refetch turns it off);"),
+    (["synthetic-65", "--train-rows", 9], "--dense is for up to 64 features, not 65: leave it")])
+def test_data_that_exclude_dense_rows(capsys, options, message):
+    assert message in error_of(capsys, "train", *options, "--dense")

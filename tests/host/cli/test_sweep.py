@@ -82,7 +82,7 @@ def test_bits_of_model_and_updates(numbers, tmp_path, capsys):
     capsys.readouterr()
     with pytest.raises(SystemExit):
         sweep(numbers[0], "--sweep", "model-bits=1,4")
-    assert "must be an integer from 2 to 16, not '1'" in capsys.readouterr().err
+    assert "must be an integer from 2 to 16, or 0 for all, not '1'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         sweep(numbers[0], "--sweep", "model-bits=4,8", "--model-bits", 6)
     assert "--model-bits does not go together with --sweep" in capsys.readouterr().err

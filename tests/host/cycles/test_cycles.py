@@ -315,3 +315,14 @@ def test_open_rows_are_needed_for_every_epoch():
 def test_memories_that_there_are_not(numbers, message):
     with pytest.raises(ValueError, match=message):
         Memory(*numbers)
+
+
+def test_every_number_of_epochs_is_counted_once():
+    """A checkpoint asks after every epoch, in the training of every class."""
+    job = job_of(n_rows=20)
+    job = dataclasses.replace(job, epochs=job.epochs[:1] * 60)
+    run._known_run.cache_clear()
+    for _ in range(2):
+        for epochs in range(1, 61):
+            count_epochs(job, epochs=epochs)
+    assert run._known_run.cache_info().misses == 60

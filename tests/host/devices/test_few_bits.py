@@ -130,7 +130,7 @@ def test_a_board_refuses(bits):
     config = PipelineConfig(bits=4, max_features=64)
     job = dataclasses.replace(random_job(config, n_features=9, n_rows=5, seed=0), **bits)
     board = FakeDevice(config)
-    text = "has no pipeline for a model or updates of so few bits; build one with model_bits and"
+    text = "of all bits, and a job asks for [46] bits: build a pipeline for that"
     with pytest.raises(DeviceError, match=text):
         board.train(job)
     able = dataclasses.replace(config, model_bits=4, rounded_updates=True)

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from bitstep.devices.joint_runs import packed_labels_of, runs_of, same_run, table_of
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.results import DeviceError
+from bitstep.pipeline.woven import WovenLayout
 
 CONFIG = PipelineConfig(bits=8, max_features=8, models=4)
 ROWS = (np.zeros((3, 8), np.uint8),)
@@ -63,6 +65,19 @@ def test_equal_labels_are_stored_once():
     packed, shared = packed_labels_of(jobs, CONFIG)
     assert shared
     assert packed is jobs[0].labels
+
+
+def test_signs_cannot_be_absent():
+    """Memory has no 0 of format SIGN, which all labels of such a job count as."""
+    config = PipelineConfig(bits=16, max_features=8, row_format=WOVEN)
+    layout = WovenLayout(3)
+    rows = np.zeros((layout.blocks(3), layout.block_bytes), np.uint8)
+    none = job_of(config=config, rows=(rows,), woven_rows=3, label_shift=16, intercept_level=0,
+                  label_format=LabelFormat.INT16, labels=(),
+                  epochs=(EpochSteps(1, 2, planes=4),))
+    assert not packed_labels_of([none], config)[0].any()
+    with pytest.raises(DeviceError, match="must be INT16 or INT32, not SIGN"):
+        packed_labels_of([replace(none, label_format=LabelFormat.SIGN)], config)
 
 
 def test_table_has_an_entry_for_each_model_of_an_epoch():

@@ -157,6 +157,20 @@ def test_separable_classes_without_ridge_have_no_optimum():
     assert "a larger l2 where a plane separates the classes" in str(model.short_of(1e-9))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_moves_are_bounded(seed):
+    """Where the curvature vanishes as weights grow, no move leaves the words of a pass."""
+    rng = np.random.default_rng(seed)
+    features = np.exp(2 * rng.standard_normal((400, 6)))
+    margins = features @ rng.standard_normal(6) + rng.standard_normal(400)
+    data = QuantizedDataset(weave_rows(features), sign_labels(np.where(margins > 0, 1.0, -1.0)))
+    model = fit(data, Loss.LOGISTIC, 0.0, epochs=25)
+    value = objective_of(data, Loss.LOGISTIC, 0.0)[3]
+    losses = [value(np.append(weights[0], intercept[0])) for weights, intercept in zip(
+        model.weights, model.scaled_intercepts, strict=True)]
+    assert losses[-1] < losses[0] < np.log(2)
+
+
 def test_weights_beyond_the_words_end_it(monkeypatch):
     monkeypatch.setattr(bit_centred_smooth, "LARGEST_WEIGHT", 0.5)
     model = fit(make(60, 2), Loss.LOGISTIC, 1e-3, epochs=30)

@@ -351,6 +351,6 @@ def test_candidates_share_epochs():
     problem = Problem()
     training = problem.training(stopping=Stopping(problem.held, True))
     with open_device("golden", problem.config) as device, \
-            pytest.raises(ValueError, match="early stopping take epochs of their own"):
+            pytest.raises(ValueError, match="but with tol or early_stopping each model"):
         train_candidates(problem.outputs, device, problem.config,
                          [(problem.objective, training)])

@@ -90,6 +90,16 @@ def test_beats_of_the_labels(label_format, rows, beats):
     assert blocks[1] == (0x4000, beats)
 
 
+@pytest.mark.parametrize("label_format, rows, streams, beats", [
+    (LabelFormat.SIGN, 17, 4, 2), (LabelFormat.INT16, 3, 2, 2), (LabelFormat.INT32, 5, 8, 20),
+    (LabelFormat.SIGN, (1 << 32) - 1, 16, 1 << 30), (LabelFormat.INT16, 1 << 30, 8, 1 << 31)])
+def test_beats_of_the_labels_of_several_models(label_format, rows, streams, beats):
+    """Without overflow, where a row has as many labels as ``streams``."""
+    blocks = collect(AuxFeeder(streams=streams), 2, epochs=1, rows=rows, models=streams - 1,
+                     label_format=label_format.value, **ADDRESSES)
+    assert blocks == [(0x3000, 2 * (streams - 1)), (0x4000, beats)]
+
+
 @pytest.mark.parametrize("make", [RowFeeder, AuxFeeder])
 @pytest.mark.parametrize("after", range(6))
 def test_stop(make, after):

@@ -37,3 +37,16 @@ def test_sizes(rows, beats, wrong, period):
         assert ctx.get(dut.corrects) == (period != 0)
 
     simulate(dut, testbench)
+
+
+def test_a_gradient_that_the_pipeline_cannot_sum():
+    """Its second half would never come."""
+    dut = RunCheck(config=CONFIG)
+
+    async def testbench(ctx):
+        for gradient in (0, 1):
+            put(ctx, dut.registers, {**GOOD, "batch": 1000, "gradient": gradient})
+            await ticks(ctx, 2)
+            assert ctx.get(dut.bad) == gradient
+
+    simulate(dut, testbench)

@@ -198,6 +198,30 @@ def test_feeder(n_features, n_rows, planes, bus_width, copies):
     simulate(dut, bench, limit=20_000)
 
 
+def test_each_run_begins_with_the_first_copy():
+    """Also after a run of fewer epochs than copies."""
+    chosen = config(16)
+    dut = PlaneFeeder(config=chosen)
+    needed = sizes(chosen, 16, 9)
+
+    async def bench(ctx):
+        put_all_of(ctx, dut, {name: needed[name] for name in ("plane_units", "units")} | {
+            "address": 4096, "stride": 1 << 20, "planes": 1})
+        for copies, epochs in ((3, 2), (3, 4), (2, 3), (1, 2)):
+            put_all_of(ctx, dut, {"copies": copies, "begin": 1})
+            await ctx.tick()
+            put(ctx, dut.begin, 0)
+            for epoch in range(epochs):
+                put(ctx, dut.start, 1)
+                await ctx.tick()
+                put(ctx, dut.start, 0)
+                (job,) = await get_all(ctx, dut.o, 1, rng=random.Random(epoch))
+                assert job["address"] == 4096 + epoch % copies * (1 << 20)
+                await ticks(ctx, 3)
+
+    simulate(dut, bench)
+
+
 def test_sizes():
     """Every length of a row up to 300 values, and some longer ones."""
     chosen = config(1 << 16)

@@ -23,7 +23,7 @@ from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import Control, LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import DeviceError, RunError
-from bitstep.pipeline.woven import WovenLayout
+from bitstep.pipeline.woven import WovenLayout, weave
 from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels, weave_rows
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
@@ -153,6 +153,7 @@ def test_sum_of_all_updates(n_rows, saturates):
     job = replace(job, labels=labels, label_shift=24,
                   epochs=(EpochSteps(1 << 16, 3, planes=16),))
     with open_board(LINEAR) as board:
+        board.gradient(job)         # the next one does not go on with its sum
         found = board.gradient(job)
     with CpuDevice(LINEAR) as cpu:
         expected = cpu.gradient(job)
@@ -161,6 +162,17 @@ def test_sum_of_all_updates(n_rows, saturates):
         np.testing.assert_array_equal(found.words, expected.words)
         assert found.intercept == expected.intercept
         assert found.counters == expected.counters
+
+
+def test_updates_of_a_training_have_no_limit():
+    """A word goes from one half of its range to the other with every row."""
+    n_rows = 67_000
+    job = gradient_job(LINEAR, n_features=1, n_rows=n_rows, model=np.array([1 << 30], np.int32),
+                       intercept=0, intercept_level=0, label_format=LabelFormat.INT16)
+    labels = pack_labels(np.where(np.arange(n_rows) % 2, 32_767, -32_767), LabelFormat.INT16)
+    job = replace(job, rows=(weave(np.full((n_rows, 1), 0x8000, np.uint16)),), labels=labels,
+                  label_shift=24, epochs=(EpochSteps(65_000, 3, planes=16),))
+    run(LINEAR, job)
 
 
 @pytest.mark.parametrize("n_features", [64, 256, 1001])
@@ -229,6 +241,15 @@ def test_training(config, n_features, l2):
     assert model.gradients is not None
     assert model.gradients[-1].max() < 0.05
     assert (model.counters["cycles"] or 0) > 0
+
+
+def test_least_squares_of_classes():
+    """The inner passes have no labels, which the format of signs could not say."""
+    rng = np.random.default_rng(3)
+    features = rng.random((1500, 6))
+    classes = rng.random(1500) < 0.2 + 0.6 * features[:, 0]
+    data = QuantizedDataset(weave_rows(features), sign_labels(np.where(classes, 1, -1)))
+    check_training(LINEAR, data, Objective(), epochs=3, planes=[2, 4])
 
 
 @pytest.mark.parametrize("loss", [

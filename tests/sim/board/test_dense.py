@@ -12,8 +12,8 @@ from bitstep.cli import main
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
+from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig
+from bitstep.pipeline.registers import OFFSETS, LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import (
     AbortedError,
     BadConfigurationError,
@@ -25,6 +25,7 @@ from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
 # Five rows of three features leave a code of a beat unused, and three places of labels.
 SEVERAL = PipelineConfig(max_features=3, lookahead=0, models=3, dense=True)
+NINE = PipelineConfig(bits=8, max_features=8, lookahead=0, models=9, dense=True)
 ONE = PipelineConfig(bits=1, max_features=16, lookahead=0, dense=True)
 LOSSES = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
 FORMATS = list(LabelFormat)
@@ -167,6 +168,27 @@ def test_range_of_one_model_ends_no_other(several, speeds, batch):
     check(several, random_jobs(SEVERAL, 3, n_features=3, n_rows=61, warm=True))
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_run_ends_with_its_last_model(several, count):
+    """Also if the pipeline has more of them."""
+    jobs = random_jobs(SEVERAL, count, n_features=3, n_rows=61, epochs=40, speeds=[300])
+    assert all(isinstance(one, SaturationError) for one in several.train_models(jobs))
+    assert several.read(OFFSETS["EPOCHS_DONE"]) < 40
+
+
+def test_flags_of_a_ninth_model():
+    """They have a register of their own, for a run that ends before its models are written."""
+    with open_board(NINE) as board:
+        for speeds in ([0.5] * 8 + [300], [300] * 9):
+            jobs = random_jobs(NINE, 9, n_features=8, n_rows=61, epochs=4, speeds=speeds)
+            found = board.train_models(jobs)
+            for job, speed, outcome in zip(jobs, speeds, found, strict=True):
+                assert isinstance(outcome, SaturationError) == (speed == 300)
+                if speed != 300:
+                    compare(outcome, list(train(job)))
+        check(board, jobs_of(NINE, 9, n_features=8, n_rows=61, batch=4, correction_period=8))
+
+
 def leaving_job(config):
     """Job whose model leaves its range with the first row and comes back with the second."""
     job = random_job(config, n_features=1, n_rows=4, batch=4, epochs=1, intercept=False,
@@ -201,6 +223,42 @@ def test_correction_that_leaves_its_range(several):
     assert found[1].saturation & Saturation.CORRECTION
     compare(found[0], list(train(fine)))
     compare(found[2], list(train(fine)))
+
+
+def test_last_period_asks_for_no_correction(several):
+    """That of its words would not fit; the first one is that of zeros."""
+    jobs = random_jobs(SEVERAL, 3, n_features=3, n_rows=40, correction_period=20, epochs=1)
+    check(several, [replace(
+        job, coefficients=np.full(3, 1 << 16, np.int32),
+        epochs=(replace(job.epochs[0], correction_mantissa=(1 << 18) - 1, correction_shift=1),))
+        for job in jobs])
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_word_that_leaves_its_range_by_a_correction(several, place):
+    """Which is that of the model that has it, whatever the updates of that row are."""
+    jobs = random_jobs(SEVERAL, 3, n_features=3, n_rows=12, correction_period=4, epochs=1)
+    steps = replace(jobs[place].epochs[0], mantissa=1, shift=MAX_SHIFT, correction_mantissa=1 << 8,
+                    correction_shift=1)
+    jobs[place] = replace(jobs[place], epochs=(steps,), coefficients=np.array([0, 1, 0], np.int32),
+                          model=np.array([0, (1 << 31) - 100, 0], np.int32))
+    assert list(train(jobs[place]))[-1].saturation == Saturation.MODEL
+    for number, (job, found) in enumerate(zip(jobs, several.train_models(jobs), strict=True)):
+        if number == place:
+            assert isinstance(found, SaturationError)
+            assert found.saturation & Saturation.MODEL
+        else:
+            compare(found, list(train(job)))
+
+
+def test_largest_shift_of_a_step(several):
+    """Updates of -1, 0 and 1, which the dithers decide."""
+    jobs = [replace(job, label_shift=SEVERAL.dot_width - 2, epochs=tuple(
+        replace(steps, mantissa=(1 << 18) - 1, shift=MAX_SHIFT) for steps in job.epochs))
+        for job in random_jobs(SEVERAL, 3, n_features=3, n_rows=200,
+                               label_format=LabelFormat.SIGN)]
+    for result in check(several, jobs):
+        assert 0 < np.abs(result.models).max() < 2000
 
 
 @pytest.mark.parametrize("cycles", [20, 60, 150, 400, 900])
@@ -271,6 +329,10 @@ def test_sweep_of_the_command_line(tmp_path, capsys):
     ordinary, dense, sim = reports
     assert ordinary["sweep"] == dense["sweep"] == sim["sweep"]
     assert ordinary["coef"] == dense["coef"] == sim["coef"]
+    # What all candidates cost, whichever is the best: one pass here, each its own in the model.
+    assert np.argmin([entry["train_loss"] for entry in sim["sweep"]]) != 0
+    assert 0 < sim["counters"]["cycles"] < dense["counters"]["cycles"]
+    assert dense["counters"]["beats"] == 3 * sim["counters"]["beats"]
     assert sim["config"]["pipeline"]["dense"]
     assert not ordinary["config"]["pipeline"]["dense"]
 

@@ -39,15 +39,16 @@ def board():
 
 
 def check(board, job, lookahead=None):
-    """Models of golden and of the native device, counters of the cycle model."""
+    """Models of golden, counters of the cycle model; False for a job that leaves its range."""
     expected = list(train(job))
     if any(epoch.saturation for epoch in expected):
-        return
+        return False
     changed = {} if lookahead is None else lookahead_registers(job, lookahead)
     result = TestedDevice(board, registers=changed).train(job)
     compare(result, expected)
     counted, _ = count_epochs(job, Memory(), config=board.config, lookahead=lookahead)
     assert result.counters == counted
+    return True
 
 
 def draw(config, rng):
@@ -85,7 +86,7 @@ def test_drawn_jobs(board):
 @pytest.mark.parametrize("bits", range(2, 17))
 def test_every_width(board, bits):
     for loss in (Loss.LEAST_SQUARES, Loss.HINGE):
-        check(board, random_job(
+        assert check(board, random_job(
             CONFIG, n_features=20, n_rows=40, batch=8, seed=bits, loss=loss, model_bits=bits,
             update_bits=18 - bits, warm=True, correction_period=16, proximal_period=8))
 
@@ -94,9 +95,15 @@ def test_every_width(board, bits):
     (256, 64, 300), (256, 256, 300), (256, 1, 40), (4096, 64, 70), (4095, 3, 8)])
 def test_sizes_that_users_have(board, n_features, batch, n_rows):
     for _ in range(2):          # the second run finds nothing of the first
-        check(board, random_job(
+        assert check(board, random_job(
             CONFIG, n_features=n_features, n_rows=n_rows, batch=batch, seed=batch, model_bits=4,
             update_bits=6, warm=True, correction_period=batch, epochs=2, speed=0.2))
+
+
+def test_more_batches_than_a_byte_counts(board):
+    """Each has random bits of its own."""
+    assert check(board, random_job(CONFIG, n_features=20, n_rows=270, model_bits=4, update_bits=6,
+                                   warm=True, correction_period=8, speed=0.2))
 
 
 @pytest.mark.parametrize("model_bits", [2, 4, 16])

@@ -105,7 +105,9 @@ def test_range_of_one_model_ends_no_other(board, speeds):
     for (result, _), (other, _) in zip(found, expected, strict=True):
         assert np.array_equal(result.models, other.models)
         assert np.array_equal(result.intercepts, other.intercepts)
-    check(board, random_jobs(CONFIG, 4, n_features=30, n_rows=60))
+    for count in (1, 4):        # models that a run does not have stand still
+        check(board, random_jobs(CONFIG, count, n_features=30, n_rows=60,
+                                 label_format=LabelFormat.SIGN))
 
 
 def test_range_of_one_model_ends_the_run_if_asked_to(board):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.checks import check_integer
+from bitstep.checks import check_integer, is_number
 from bitstep.pipeline.results import RunResult
 from bitstep.training.planning import Plan
 from bitstep.training.scores.scoring import SCORED_ROWS, ScoredRows
@@ -104,7 +104,7 @@ class StopRule:
 
 def check_stopping(tol: float, patience: int) -> None:
     """Raise ValueError unless these can be ``tol`` and ``n_iter_no_change``."""
-    if isinstance(tol, bool) or not (math.isfinite(tol) and tol >= 0):
+    if not is_number(tol, 0):
         raise ValueError(f"tol must be a number of at least 0, not {tol!r}")
     check_integer("n_iter_no_change", patience, 1)
 
@@ -130,7 +130,7 @@ def held_out(n_rows: int, fraction: float, seed: int,
     ValueError
         If the fraction is not between 0 and 1, or there are too few rows.
     """
-    if isinstance(fraction, bool) or not 0 < fraction < 1:
+    if not is_number(fraction) or not 0 < fraction < 1:
         raise ValueError("validation_fraction must be between 0 and 1, without either, not "
                          f"{fraction!r}")
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n_rows)

@@ -114,6 +114,33 @@ def test_coefficients():
     assert taken == words[:-1]
 
 
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("stall", [0.0, 0.5])
+def test_flags_stand_beside_the_intercept(cycles_per_update, stall):
+    """Of several models; every other word is the store's."""
+    config = PipelineConfig(bits=8, max_features=24, models=2, cycles_per_update=cycles_per_update)
+    m, port = joined(config)
+    words = model_beats(config, random_model(config, random.Random(2), 2), -5)
+    received = []
+
+    async def control(ctx):
+        put(ctx, port.beats, 2)
+        put(ctx, port.flags, 5)
+        for name in ("load", "unload", "unload"):
+            await command(ctx, port, name)
+
+    async def source(ctx):
+        await put_all(ctx, port.i, words, rng=random.Random("in"))
+
+    async def sink(ctx):
+        received.extend(await get_all(ctx, port.o, 2 * len(words), rng=random.Random("out"),
+                                      stall=stall))
+
+    simulate(m, control, source, sink, processes=[held(port.o)])
+    *pairs, intercept = words
+    assert received == [*pairs, intercept & 0xFFFF_FFFF | 5 << 32] * 2
+
+
 @pytest.mark.parametrize("name", ["load", "unload", "load_coefficients", "clear"])
 @pytest.mark.parametrize("after", [1, 2, 7])
 def test_stop(name, after):

@@ -18,16 +18,22 @@ CONFIGS = [
     PipelineConfig(bits=3, max_features=63, cycles_per_update=4),
     PipelineConfig(bits=8, max_features=24, cycles_per_update=4),
 ]
-LOWEST, HIGHEST = -1 << MODEL_WIDTH, (1 << MODEL_WIDTH) - 1     # a word and its correction
+FEW_BITS = [PipelineConfig(bits=8, max_features=24, model_bits=16),
+            PipelineConfig(bits=3, max_features=63, model_bits=2, cycles_per_update=4)]
 
 
-def check(config, rows, rng, *, gap, extreme=None, intercept_level=0):
+def check(config, rows, rng, *, gap, extreme=None, intercept_level=0, exponent=0):
     """Rows of random levels and words; ``extreme`` are one level, word and intercept for all."""
     limit, lanes = config.level_limit, config.lanes
     cycles, expected, total = [], [], 0
+    constant = {"intercept_level": intercept_level}
+    late = config.tree_stages + config.product_stages + 1
+    if config.model_bits:
+        constant["exponent"] = exponent
+        late += config.scale_stages
     for place in in_rows(rows, rng, gap=gap):
         levels = [rng.randint(-limit, limit) for _ in range(lanes)]
-        words = signed_numbers(rng, MODEL_WIDTH + 1, lanes)
+        words = signed_numbers(rng, config.seen_width, lanes)
         intercept = signed_number(rng, MODEL_WIDTH)
         if extreme is not None:
             level, word, intercept = extreme
@@ -38,14 +44,13 @@ def check(config, rows, rng, *, gap, extreme=None, intercept_level=0):
             _, _, first, last = place
             if first:
                 total = intercept_level * intercept
-            total += sum(a * b for a, b in zip(levels, words, strict=True))
+            total += sum(a * b for a, b in zip(levels, words, strict=True)) << exponent
             cycle |= {"valid": 1, "first": first, "last": last}
             if last:
                 expected.append((
-                    len(cycles) + config.tree_stages + config.product_stages + 1, total))
+                    len(cycles) + late, total))
         cycles.append(cycle)
-    recorded = trace(DotProduct(config=config), cycles, ["o_valid", "o"],
-                     intercept_level=intercept_level)
+    recorded = trace(DotProduct(config=config), cycles, ["o_valid", "o"], **constant)
     assert [(cycle, outputs["o"]) for cycle, outputs in enumerate(recorded)
             if outputs["o_valid"]] == expected
     return [total for _, total in expected]
@@ -62,10 +67,25 @@ def test_sums(config, gap, intercept):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("sign", [-1, 1])
-@pytest.mark.parametrize("word", [LOWEST, HIGHEST])
+@pytest.mark.parametrize("word", [-1 << MODEL_WIDTH, (1 << MODEL_WIDTH) - 1])
 def test_extremes_fit(config, sign, word):
+    """Such as a word and its correction are."""
     limit = config.level_limit
     intercept = -1 << MODEL_WIDTH - 1 if sign * word < 0 else (1 << MODEL_WIDTH - 1) - 1
     total, _ = check(config, [config.max_beats] * 2, random.Random(0), gap=0.0,
                      extreme=(sign * limit, word, intercept), intercept_level=limit)
     assert total == sign * config.capacity * limit * word + limit * intercept
+
+
+@pytest.mark.parametrize("config", FEW_BITS, ids=lambda config: config.name)
+@pytest.mark.parametrize("exponent", [0, 3, 16])
+def test_words_of_few_bits(config, exponent):
+    """Rows are summed up before their scale, and the ends of levels and words fit, too."""
+    rng, limit = random.Random(f"{config.name}-{exponent}"), config.level_limit
+    rows = [1, config.max_beats, *(rng.randint(1, config.max_beats) for _ in range(9))]
+    check(config, rows, rng, gap=0.3, intercept_level=limit, exponent=exponent)
+    lowest = -1 << config.model_bits - 1
+    for level, word in ((-limit, lowest), (limit, lowest), (limit, ~lowest)):
+        total, _ = check(config, [config.max_beats] * 2, rng, gap=0.0, extreme=(level, word, -5),
+                         intercept_level=limit, exponent=exponent)
+        assert total == (config.capacity * level * word << exponent) - 5 * limit
