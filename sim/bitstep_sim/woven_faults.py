@@ -70,8 +70,8 @@ WOVEN_FAULTS = [
          "Mux(positive,", "pipeline/update/test_logistic_solver.py"))),
     *(Fault(kind, Mutation(file, old, new), board=f"board/test_centred.py::{words}")
       for kind, file, old, new, words in (
-        ("condition dropped", "pipeline/model_path.py", "(self.solver.o_valid & sums)",
-         "(self.solver.o_valid)", "have_no_limit"),
+        ("condition dropped", "pipeline/model_path.py", "self.solver.o_valid & sums & ~",
+         "self.solver.o_valid & ~", "have_no_limit"),
         ("reset missing", "pipeline/model_path.py", "self.update_sum.clear.eq(pipeline.start)",
          "self.update_sum.clear.eq(0)", "sum_of_all and False"),
         ("carry dropped", "pipeline/model/intercept.py", " + updated[MODEL_WIDTH - 1]", "",
