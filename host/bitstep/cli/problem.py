@@ -282,6 +282,8 @@ def warn_of_waste(text: str) -> None:
 
 def _from_codes(arguments):
     data = load_quantized(arguments.data)
+    if isinstance(data.rows, WovenRows) and arguments.bus_width:    # for a bus of any width
+        data = replace(data, rows=replace(data.rows, bus_width=arguments.bus_width))
     request = request_codes(arguments, data)
     model = arguments.model or default_model(data.task, data.encoding)
     if LOSSES[MODELS[model].loss].one_sided and arguments.refetch is None and not request.refetch \

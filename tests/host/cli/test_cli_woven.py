@@ -39,6 +39,14 @@ def test_one_file_at_every_precision(tmp_path, rows):
     assert [beats[planes] / beats[1] for planes in beats] == [1, 2, 4, 8, 16]
 
 
+def test_one_file_for_every_bus(tmp_path, rows):
+    """A board with a wider bus reads the same file, with fewer beats, to the same model."""
+    found = [report_of(tmp_path, rows, "--planes", 3, "--epochs", 2, "--device", "golden", *bus)
+             for bus in ([], ["--bus-width", 64], ["--bus-width", 256])]
+    assert found[0]["coef"] == found[1]["coef"] == found[2]["coef"]
+    assert [one["counters"]["beats"] / found[2]["counters"]["beats"] for one in found] == [4, 4, 1]
+
+
 def test_bit_centred(tmp_path, rows, capsys):
     out = tmp_path / "model.npz"
     found = report_of(tmp_path, rows, "--solver", "bit-centred", "--epochs", 12, "--tol", "1e-3",
