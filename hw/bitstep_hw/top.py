@@ -15,6 +15,7 @@ from bitstep_hw.identity import identity
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.pipeline import Pipeline
+from bitstep_hw.shell.derivative_writer import connect_written
 from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
 from bitstep_hw.shell.level_tables import LevelTables
@@ -99,7 +100,7 @@ class Top(wiring.Component):
             control.saturated.eq(pipeline.saturated), control.misaligned.eq(pipeline.misaligned),
             control.row_error.eq(Cat(bus.error for bus in readers if bus is not aux).any()),
             control.aux_error.eq(aux.error),
-            control.write_error.eq(models.error), control.write_idle.eq(models.idle),
+            control.write_error.eq(models.error),
             control.epoch_done.eq(self._strobe(m, pipeline.done, "epoch_done")),
             *(master.stop.eq(control.stop) for master in (*readers, models, pipeline)),
             bank.status.eq(Cat(control.busy, control.done, control.error != 0)),
@@ -157,6 +158,8 @@ class Top(wiring.Component):
             pipeline.run.intercept_level.eq(scale.o_intercept_level),
             control.misaligned.eq(pipeline.misaligned | (control.epoch_start & scale.bad)),
         ]
+        if self.config.fine_stages:
+            m.d.comb += scale.fine.eq(run.gradient & ~run.derivatives)
         return unweaver.i.valid & unweaver.i.ready
 
     def _connect_pipeline(self, m, bank, control, pipeline, labels):
@@ -200,7 +203,6 @@ class Top(wiring.Component):
                                      ("label_words", control.o_labels, labels.i)):
             connect_registered(m, name, source, target, clear=control.stop,
                                registered=self.config.registered_streams)
-        wiring.connect(m, control.job, models.i_job)
         begin = self._strobe(m, control.begin, "begin")
         m.d.comb += [
             aux_feeder.start.eq(begin), aux_feeder.stop.eq(control.stop),
@@ -238,7 +240,8 @@ class Top(wiring.Component):
     def _connect_model(self, m, control, pipeline, models):
         """Models between memory and the pipeline."""
         wiring.connect(m, control.o_model, pipeline.i_model)
-        connect_registered(m, "model_words", pipeline.o_model, models.i, clear=control.stop,
+        written = connect_written(m, self.config, control, pipeline, models)
+        connect_registered(m, "model_words", written, models.i, clear=control.stop,
                            registered=self.config.registered_streams)
         m.d.comb += [
             pipeline.clear.eq(self._strobe(m, control.clear, "clear")),

@@ -9,8 +9,8 @@ from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.results import SaturationError, beats_read
 
 LINEAR = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=6)
-LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=2,
-                          cycles_per_update=6, solver="logistic", corrections=False)
+LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=2,
+                          cycles_per_update=6, solver="logistic")
 FAST = PipelineConfig(row_format=WOVEN, bits=16, max_features=272, lookahead=4,
                       cycles_per_update=4, proximal=True)
 WIDE = PipelineConfig(row_format=WOVEN, bits=16, bus_width=256, max_features=256, lookahead=1,

@@ -26,7 +26,8 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
                  config: PipelineConfig | None = None, epochs: int | None = None,
                  saturated: bool = False, open_rows: Sequence[OpenRows] = (),
                  lookahead: int | None = None, others: Sequence[TrainingJob] = (),
-                 gradient: bool = False) -> tuple[dict[str, int | None], list[int]]:
+                 gradient: bool = False,
+                 derivatives: bool = False) -> tuple[dict[str, int | None], list[int]]:
     """Count what a pipeline would count in a run of a job (docs/pipeline.md), and when each epoch
     ends.
 
@@ -40,27 +41,25 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
     memory : Memory, optional
         None: the simulated board's memory as it is by default.
     config : PipelineConfig, optional
-        The pipeline that runs the job; None: the job's own.
+        The pipeline; None: the job's own.
     epochs : int, optional
-        Epochs that the run finishes; None: all of the job. Fewer count like a job of so many,
-        unless the run is ``saturated``.
+        Epochs that the run finishes; None: all. If not ``saturated``, as a job of so many.
     saturated : bool
-        A value left its range in the epoch after these, which ends the run after its last row. The
-        counter ``saturations`` is then None, since it depends on every value after that.
+        A value left its range in the epoch after these, which ends the run after its last row; the
+        counter ``saturations`` is then None.
     open_rows : sequence of OpenRows
         With refetching: an entry for each epoch, that of the saturated one included.
     lookahead : int, optional
-        Value of the register LOOKAHEAD; None: what the driver writes.
-    others : sequence of TrainingJob, gradient : bool
-        Jobs that are trained beside this one, in the same run; the run sums the gradient of all
-        rows at the job's model.
+        Register LOOKAHEAD; None: what the driver writes.
+    others : sequence of TrainingJob, gradient, derivatives : bool
+        Jobs in the same run; the run sums a gradient; it writes derivatives in place of it.
 
     Returns
     -------
     counters : dict of str to int or None
         Counters by name, as in :attr:`bitstep.pipeline.results.RunResult.counters`.
     ends : list of int
-        Cycles from the run's start to the end of each finished epoch, its model written.
+        Cycles from the run's start to the end of each finished epoch.
 
     Raises
     ------
@@ -68,7 +67,8 @@ def count_epochs(job: TrainingJob, memory: Memory | None = None, *,
         If there are more epochs than the job has, or if rows are fetched again and ``open_rows``
         has no entry for an epoch.
     """
-    shape = Shape.of(job, config or job.config, lookahead, others, gradient=gradient)
+    kind = {"gradient": gradient, "derivatives": derivatives}
+    shape = Shape.of(job, config or job.config, lookahead, others, **kind)
     most = shape.epochs - saturated
     epochs = most if epochs is None else epochs
     if not 0 <= epochs <= most:

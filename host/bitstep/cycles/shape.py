@@ -53,8 +53,8 @@ class Shape:
         Planes that each epoch reads of woven rows; empty for others.
     dense_rows : int
         Rows of an epoch of dense rows, whose ``rows`` are beats; else 0.
-    gradient : bool
-        The run sums the gradient of all rows.
+    gradient, derivatives : bool
+        The run sums the gradient of all rows; it writes derivatives in place of it.
     """
 
     config: PipelineConfig
@@ -80,13 +80,16 @@ class Shape:
     planes: tuple[int, ...] = ()
     dense_rows: int = 0
     gradient: bool = False
+    derivatives: bool = False
 
     @classmethod
     def of(cls, job: TrainingJob, config: PipelineConfig, lookahead: int | None,
-           others: Sequence[TrainingJob] = (), *, gradient: bool = False) -> "Shape":
+           others: Sequence[TrainingJob] = (), *, gradient: bool = False,
+           derivatives: bool = False) -> "Shape":
         """Return the shape of a job, or of several in one run, on the pipeline ``config``;
         ``lookahead`` is the value of the register, or None for what the driver writes into it.
-        With ``gradient`` it is the shape of the run that sums the gradient.
+        With ``gradient`` it is the shape of the run that sums the gradient, with ``derivatives``,
+        too, of the one that writes derivatives.
         """
         beats = job.beats
         if lookahead is None:
@@ -117,7 +120,13 @@ class Shape:
             refetching=job.cell_half_levels > 0,
             woven=WovenLayout(job.n_features) if config.row_format == WOVEN else None,
             planes=tuple(steps.planes for steps in job.epochs if steps.planes),
-            dense_rows=job.n_rows * config.dense, gradient=gradient)
+            dense_rows=job.n_rows * config.dense, gradient=gradient, derivatives=derivatives)
+
+    @property
+    def latency(self) -> int:
+        """Cycles from a row's last beat to the first beat that may apply its update."""
+        fine = self.gradient and not self.derivatives
+        return self.config.latency + (self.config.fine_stages if fine else 0)
 
     @property
     def all_model_words(self) -> int:

@@ -35,7 +35,7 @@ class Buffer(Protocol):
 
 
 class KeptRows:
-    """Rows of the last run, and the buffer that holds them.
+    """Rows of the last run, and the buffer that holds them; labels that a run wrote, and theirs.
 
     Attributes
     ----------
@@ -46,6 +46,7 @@ class KeptRows:
     def __init__(self):
         self.buffer: Buffer | None = None
         self._copies: Sequence[np.ndarray] = ()
+        self._labels: tuple[np.ndarray, Buffer] | None = None
 
     def held(self, copies: Sequence[np.ndarray]) -> Buffer | None:
         """The buffer if it holds these arrays, the same objects; a buffer of others is given back.
@@ -60,21 +61,41 @@ class KeptRows:
         """Keep a buffer that holds these arrays."""
         self._copies, self.buffer = tuple(copies), buffer
 
+    def held_labels(self, labels: np.ndarray) -> Buffer | None:
+        """The buffer that holds these labels, the same object."""
+        return self._labels[1] if self._labels and self._labels[0] is labels else None
+
+    def keep_labels(self, labels: np.ndarray, buffer: Buffer) -> None:
+        """Keep a buffer that holds these labels, which must not change."""
+        labels.flags.writeable = False
+        self._labels = labels, buffer
+
+    def free_labels(self) -> None:
+        """Give the labels' buffer back, if there is one."""
+        kept, self._labels = self._labels, None
+        if kept is not None:
+            kept[1].free()
+
     def free_unless_kept(self, buffer: Buffer) -> None:
-        """Give a buffer back, unless it is the one that is kept."""
-        if buffer is not self.buffer:
+        """Give a buffer back, unless it is one that is kept."""
+        if buffer is not self.buffer and (self._labels is None or buffer is not self._labels[1]):
             buffer.free()
 
+    def free_all(self) -> None:
+        """Give all buffers back."""
+        self.free_labels()
+        self.free()
+
     def free(self) -> None:
-        """Give the buffer back, if there is one."""
+        """Give the rows' buffer back, if there is one."""
         buffer, self.buffer, self._copies = self.buffer, None, ()
         if buffer is not None:
             buffer.free()
 
 
-def fill(buffer: Buffer, copies: Sequence[np.ndarray], kept: KeptRows | None) -> None:
+def fill(buffer: Buffer, copies: Sequence[np.ndarray], kept: KeptRows | None) -> Buffer:
     """Copy rows into a buffer, make them visible to the pipeline, and keep them if ``kept`` is
-    given.
+    given; return the buffer.
     """
     start = 0
     for copy in copies:
@@ -83,6 +104,18 @@ def fill(buffer: Buffer, copies: Sequence[np.ndarray], kept: KeptRows | None) ->
     buffer.to_device()
     if kept is not None:
         kept.keep(copies, buffer)
+    return buffer
+
+
+def labels_buffer(kept: KeptRows | None, labels: np.ndarray,
+                  allocate: Callable[[str, int], Buffer]) -> Buffer:
+    """The buffer of these labels that was kept, or a new one that holds them."""
+    if kept is not None and (held := kept.held_labels(labels)):
+        return held
+    buffer = allocate("labels", labels.nbytes)
+    buffer.array[:labels.nbytes] = labels
+    buffer.to_device()
+    return buffer
 
 
 class RegisterAccess(Protocol):

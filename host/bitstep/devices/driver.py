@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bitstep.devices import joint_runs
-from bitstep.devices.base import Buffer, RegisterAccess, fill
+from bitstep.devices.base import Buffer, RegisterAccess, fill, labels_buffer
 from bitstep.devices.progress import Progress
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import ModelLayout, pack_dense
@@ -59,9 +59,6 @@ class Run:
         as the pipeline's models.
     to_the_end : bool
         False: the first model that leaves its range ends the run.
-    gradient : bool
-        The run sums a gradient (:mod:`bitstep.devices.gradient_run`).
-
     Attributes
     ----------
     buffers : dict of str to Buffer
@@ -69,12 +66,13 @@ class Run:
     layout : ModelLayout
     """
 
+    registers = {"GRADIENT": 0, "DERIVATIVES": 0}   # others: GradientRun, DerivativeRun
+
     def __init__(self, device: RegisterAccess, job: TrainingJob, stack: contextlib.ExitStack,
-                 others: Sequence[TrainingJob] = (), *, to_the_end: bool = True,
-                 gradient: bool = False):
+                 others: Sequence[TrainingJob] = (), *, to_the_end: bool = True):
         self.device, self.job, self.stack = device, job, stack
         self.jobs, self.to_the_end = [job, *others], to_the_end
-        self.layout, self.is_gradient = ModelLayout(device.config, job.n_features), gradient
+        self.layout = ModelLayout(device.config, job.n_features)
         self.rows = [pack_dense(copy, device.config) for copy in job.rows] \
             if device.config.dense else job.rows
         self.buffers: dict[str, Buffer] = {}
@@ -149,7 +147,12 @@ class Run:
     @property
     def blocks(self) -> int:
         """Blocks as large as a model that an epoch writes."""
-        return 2 if self.is_gradient else len(self.jobs)
+        return len(self.jobs)
+
+    @property
+    def n_written(self) -> int:
+        """Bytes that an epoch writes."""
+        return self.blocks * self.layout.n_bytes
 
     def result(self):
         """Return copies of the first job's models of the finished epochs, and the counters."""
@@ -214,10 +217,10 @@ class Run:
         job, config = self.job, self.device.config
         rows = self._rows()
         packed_labels, shared = joint_runs.packed_labels_of(self.jobs, config)
-        labels = self._buffer("labels", packed_labels.nbytes)
+        labels = labels_buffer(self.device.kept_rows, packed_labels, self._buffer)
         epoch_table = self._buffer("epoch table", 16 * len(job.epochs) * len(self.jobs))
-        n_bytes = self.blocks * self.layout.n_bytes         # of an epoch's models
-        self.models = self._buffer("models", len(job.epochs) * n_bytes)
+        n_bytes = self.blocks * self.layout.n_bytes         # of the first models
+        self.models = self._buffer("models", len(job.epochs) * self.n_written)
         warm = any(one.model.any() or one.intercept for one in self.jobs)
         first = self._buffer("first model", n_bytes) if warm else None
         coefficients = self._buffer("coefficients", n_bytes << int(config.has_constants)) \
@@ -227,7 +230,6 @@ class Run:
         fine_rows = self._buffer("fine rows", job.n_rows * self.layout.fine_bytes) \
             if job.cell_half_levels else None
 
-        labels.array[:packed_labels.nbytes] = packed_labels
         table = joint_runs.table_of(self.jobs, config).view(np.uint8)
         epoch_table.array[:table.size] = table
         self._fill_models(first, coefficients)
@@ -236,13 +238,13 @@ class Run:
             fine_rows.array[:packed.size] = packed
         if level_tables and tables is not None:
             level_tables.array[:tables.size] = tables
-        for buffer in (labels, epoch_table, first, coefficients, fine_rows, level_tables):
+        for buffer in (epoch_table, first, coefficients, fine_rows, level_tables):
             if buffer:
                 buffer.to_device()
 
         lookahead = job.lookahead if config.row_format == "float32" \
             else config.run_lookahead(job.beats, job.batch)
-        for name, value in ({
+        for name, value in {
             "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
             "LAST_LANES": job.n_features - (job.beats - 1) * config.lanes,
             "EPOCHS": len(job.epochs), "BATCH": job.batch, "LABEL_FORMAT": job.label_format,
@@ -252,8 +254,9 @@ class Run:
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
-            "GRADIENT": self.is_gradient,
-        } | joint_runs.option_registers(config, self.jobs, shared, self.to_the_end)).items():
+            **self.registers,
+            **joint_runs.option_registers(config, self.jobs, shared, self.to_the_end),
+        }.items():
             self.write(name, value)
         for name, value in {
             "ROWS_ADDRESS": rows.address, "COPY_STRIDE": self.rows[0].nbytes,
@@ -262,7 +265,7 @@ class Run:
             "COEFFICIENTS_ADDRESS": coefficients.address if coefficients else 0,
             "FINE_ADDRESS": fine_rows.address if fine_rows else 0,
             "LEVEL_TABLES_ADDRESS": level_tables.address if level_tables else 0,
-            "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": n_bytes,
+            "MODEL_OUT_ADDRESS": self.models.address, "MODEL_OUT_STRIDE": self.n_written,
         }.items():
             self.write_pair(name, value)
 
@@ -285,9 +288,7 @@ class Run:
         if kept and (held := kept.held(self.rows)):
             return held
         size, beat = sum(copy.nbytes for copy in self.rows), self.device.config.beat_bytes
-        rows = self._buffer("rows", size, beat, kept)
-        fill(rows, self.rows, kept)
-        return rows
+        return fill(self._buffer("rows", size, beat, kept), self.rows, kept)
 
     def _buffer(self, name, n_bytes, alignment=AUX_BYTES, kept=None) -> Buffer:
         buffer = self.buffers[name] = self.device.allocate(n_bytes)

@@ -1,20 +1,23 @@
 """Devices behind registers and shared memory, which all run a job in the same way."""
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from bitstep.devices.base import Buffer, KeptRows, RegisterAccess
+from bitstep.devices.derivatives import derivative_job, joined_counters
 from bitstep.devices.driver import Run, check_identity
-from bitstep.devices.gradient_run import gradient_job, gradient_of
 from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.devices.software import check_gradient
-from bitstep.golden.gradient import gradient
+from bitstep.pipeline.config import MODEL_WIDTH
 from bitstep.pipeline.device import ALL_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.pipeline.results import (
+    COUNTER_NAMES,
     DeviceError,
     GradientSum,
     ModelsInterrupted,
@@ -22,7 +25,9 @@ from bitstep.pipeline.results import (
     RunResult,
     SaturationError,
     check_job,
+    collect,
 )
+from bitstep.pipeline.shapes import label_bytes
 
 NO_GRADIENT = ("The pipeline of device '{}' cannot sum the gradient of all rows, which solver "
                "'bit-centred' needs: it must have corrections and mini-batches; build such a "
@@ -62,18 +67,22 @@ class RegisterDevice(RegisterAccess, Device):
                  timeout_s: float = 60.0) -> GradientSum:
         """Sum the updates of all rows; see :meth:`bitstep.pipeline.device.Device.gradient`.
 
-        No pipeline writes derivatives, or has the finer sigmoid of this pass: the host computes
-        what needs them.
+        A pipeline writes derivatives in a run of its own, which reads their planes again.
         """
         check_identity(self)
         self._check(job)
         check_gradient(job, self.config, derivative_planes)
-        if derivative_planes or job.loss == Loss.LOGISTIC:
-            return host_gradient(job, derivative_planes)
         if not self.config.sums_gradients:
             raise DeviceError(NO_GRADIENT.format(self.name))
+        if self.kept_rows is not None:
+            self.kept_rows.free_labels()
         with contextlib.ExitStack() as stack:
-            return gradient_of(Run(self, gradient_job(job), stack, gradient=True), timeout_s)
+            found = GradientRun(self, job, stack).sums(timeout_s)
+        if found.saturation or not derivative_planes:
+            return found
+        with contextlib.ExitStack() as stack:
+            run = DerivativeRun(self, derivative_job(job, derivative_planes), stack)
+            return run.beside(found, timeout_s)
 
     @contextlib.contextmanager
     def keep_rows(self) -> Iterator[None]:
@@ -88,7 +97,7 @@ class RegisterDevice(RegisterAccess, Device):
             yield
         finally:
             kept, self.kept_rows = self.kept_rows, None
-            kept.free()
+            kept.free_all()
 
     def _check(self, job):
         """Raise DeviceError unless the pipeline can run a job."""
@@ -142,25 +151,6 @@ class RegisterDevice(RegisterAccess, Device):
         return outcomes
 
 
-def host_gradient(job: TrainingJob, derivative_planes: int) -> GradientSum:
-    """Sum the updates of all rows as device ``cpu`` does, or without numba as ``golden`` does.
-
-    Parameters
-    ----------
-    job : TrainingJob
-        Its rows are read where the host has them.
-    derivative_planes : int
-        See :meth:`bitstep.pipeline.device.Device.gradient`.
-    """
-    if importlib.util.find_spec("numba") is None:
-        return gradient(job, derivative_planes)
-    from bitstep.devices.cpu.device import CpuDevice
-    with CpuDevice(job.config) as device:
-        found = device.gradient(job, derivative_planes=derivative_planes)
-    found.counters.clear()      # of a pipeline, which did nothing
-    return found
-
-
 class ForwardingDevice(RegisterDevice):
     """A device whose accesses go to another one; subclasses watch or change some of them.
 
@@ -197,3 +187,88 @@ class ForwardingDevice(RegisterDevice):
     def close(self) -> None:
         """Close the other device."""
         self.device.close()
+
+
+class GradientRun(Run):
+    """A run that sums the gradient of a job's loss at its model: an epoch of one batch, in which no
+    word leaves its range. It is the low half of a sum of 64 bits, whose high half is written behind
+    it (docs/memory-layout.md). Parameters as of :class:`bitstep.devices.driver.Run`.
+    """
+
+    registers = {"GRADIENT": 1, "DERIVATIVES": 0}
+
+    def __init__(self, device, job: TrainingJob, stack: contextlib.ExitStack):
+        super().__init__(device, replace(
+            job, batch=job.n_rows, correction_period=0, proximal_period=0, constants=None,
+            constant_intercept=0), stack)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks as large as a model that an epoch writes: both halves of the sums."""
+        return 2
+
+    def sums(self, timeout_s: float) -> GradientSum:
+        """Run to the end; return what the words of the first model have lost."""
+        job = self.job
+        try:
+            self.finish(timeout_s)
+        except SaturationError as error:
+            return GradientSum(np.zeros(job.n_features, np.int64), 0, error.saturation,
+                               counters=error.result.counters)
+        low, high = self.results()
+        words = job.model - _joined(low.models[0], high.models[0])
+        intercept = job.intercept - _joined(low.intercepts, high.intercepts)
+        return GradientSum(words, int(intercept[0]), counters=low.counters,
+                           planes_read=job.epochs[0].planes)
+
+
+class DerivativeRun(GradientRun):
+    """A run that writes the derivative of each row's loss at the first planes of its code, as
+    labels of format INT32.
+
+    It is a run of a gradient whose step makes the derivative, with 16 fraction bits, the update of
+    a row
+    (:func:`bitstep.devices.derivatives.derivative_job`); they are written in place of the gradient.
+    """
+
+    registers = {"GRADIENT": 1, "DERIVATIVES": 1}
+
+    @property
+    def n_written(self) -> int:
+        """Bytes of the labels."""
+        return label_bytes(self.job.n_rows, LabelFormat.INT32)
+
+    def results(self):
+        """The job's model, which such a run does not change, after a run that was finished."""
+        done = min(self.read("EPOCHS_DONE"), 1)
+        counters = {name: self.read_pair(name.upper()) for name in COUNTER_NAMES}
+        return [collect([self.job.model] * done, [self.job.intercept] * done, self.job.n_features,
+                        counters)]
+
+    def beside(self, gradient: GradientSum, timeout_s: float) -> GradientSum:
+        """Run to the end; return a gradient together with the derivatives."""
+        try:
+            counters = self.finish(timeout_s).counters
+            saturation, derivatives = Saturation(0), self._derivatives()
+        except SaturationError as error:
+            counters, saturation, derivatives = error.result.counters, error.saturation, None
+        return replace(gradient, saturation=saturation, derivatives=derivatives,
+                       planes_read=gradient.planes_read + self.job.epochs[0].planes,
+                       counters=joined_counters(gradient.counters, counters))
+
+    def _derivatives(self):
+        self.models.from_device()
+        found, kept = self.models.array[:self.n_written].copy(), self.device.kept_rows
+        if kept is not None:
+            kept.keep_labels(found, self.models)
+        return found
+
+    def _buffer(self, name, n_bytes, *arguments) -> Buffer:
+        # The labels may stay in memory for the runs that read them.
+        kept = self.device.kept_rows if name == "models" else None
+        return super()._buffer(name, n_bytes, *arguments, **({"kept": kept} if kept else {}))
+
+
+def _joined(low, high):
+    """Sums of 64 bits of their halves, both signed."""
+    return low + (high.astype(np.int64) << MODEL_WIDTH)

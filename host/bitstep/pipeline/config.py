@@ -32,6 +32,7 @@ FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
 WOVEN_BITS = 16             # stored bits of a value of row format ``woven``
 WOVEN_LANE_BITS = 4         # bits of a beat for each lane of such a pipeline
 ROUNDING_STAGES = 4         # cycles in which an update is rounded to few bits
+FINE_STAGES = 4             # by which updates with the finer sigmoid of a full pass come later
 FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
 FINE_WIDTH = 16             # bits of a value of a fine row, signed
 LOOKAHEAD_MARGIN_WIDTH = 63     # bits of what updates in flight may change, unsigned
@@ -287,7 +288,17 @@ class PipelineConfig:
     @property
     def sums_gradients(self) -> bool:
         """True if a run can sum the gradient of all rows, in words of 64 bits."""
-        return self.has_constants and self.minibatch and self.solver == "linear"
+        return self.has_constants and self.minibatch
+
+    @property
+    def writes_derivatives(self) -> bool:
+        """True if a run can write the derivatives of all rows' losses as labels."""
+        return self.sums_gradients
+
+    @property
+    def fine_stages(self) -> int:
+        """Cycles by which updates of a gradient come later: those of the finer sigmoid."""
+        return FINE_STAGES * (self.sums_gradients and self.solver == "logistic")
 
     @property
     def has_zero_code(self) -> bool:

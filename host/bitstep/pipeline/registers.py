@@ -160,6 +160,9 @@ REGISTERS = tuple([
     Register("GRADIENT", 0x0EC, "rw", 1, "1: the run sums the gradient of all rows, in words of 64 "
              "bits; for one epoch of woven rows with BATCH at least ROWS, without corrections and "
              "proximal steps"),
+    Register("DERIVATIVES", 0x0F0, "rw", 1, "1: a run with GRADIENT writes the derivative of each "
+             "row's loss, as a label of 4 bytes, to MODEL_OUT_ADDRESS in place of the gradient; "
+             "for losses that are smooth, with labels of format SIGN"),
 ] + [
     register
     for index, (name, text) in enumerate(COUNTERS)

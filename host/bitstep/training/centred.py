@@ -110,13 +110,14 @@ def _collect(outputs, found, training, interrupted, config, counters) -> Trained
         np.array([[getattr(one, name) for one in steps] for steps in padded]).swapaxes(0, 1)
         for name in ("weights", "intercept", "gradient", "gap", "planes", "bytes_read"))
     bytes_read = np.diff(read.sum(axis=1), prepend=0)
+    # A pipeline also counts planes that it reads again, and runs that are made again.
+    beats = int(read[-1].sum()) // config.beat_bytes if counters["cycles"] is None \
+        else counters["beats"]
     largest = max(data.label_scale * largest_stored(data) for data in outputs)
     return in_feature_units(
         outputs[0].scaler, weights, intercepts + [data.label_offset for data in outputs],
         steps=np.full(epochs, training.steps[0]),
-        counters=counters | {
-            "beats": int(read[-1].sum()) // config.beat_bytes, "saturations": 0,
-            "refetched_rows": 0},
+        counters=counters | {"beats": beats, "saturations": 0, "refetched_rows": 0},
         still=np.zeros(epochs, bool), step_error=0.0, interrupted=interrupted,
         model_range=float(np.abs(weights).max(initial=0.0) / largest), planes=planes,
         bytes_read=bytes_read, gradients=gradients, gaps=gaps if np.isfinite(gaps).any() else None)

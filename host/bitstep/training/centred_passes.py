@@ -145,11 +145,11 @@ class CentredPasses:
         mantissa, exponent = _floor_mantissa(
             min(UPDATE_LIMIT, SUM_LIMIT / count) / (residual * 2.0 ** planes / unit))
         self.passes += 1
-        self.bytes_read += planes * self._plane_bytes
         job = self._job((EpochSteps(mantissa, exponent, planes=planes, key=self._key()),),
                         model=words[:-1].astype(np.int32), intercept=int(words[-1]),
                         labels=data.labels.packed, label_shift=shift, loss=self.objective.loss)
         found = self.device.gradient(job, derivative_planes=derivative_planes)
+        self.bytes_read += (found.planes_read or planes) * self._plane_bytes
         if found.saturation:
             raise AssertionError("The updates of a full pass have room")
         scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count)

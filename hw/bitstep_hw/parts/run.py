@@ -42,8 +42,9 @@ class RunRegisters(wiring.Signature):
         Loss, scale of a label, level of the intercept's constant input, and box constraint.
     cell_half_levels, lookahead_margin, fine_address : Out
         Refetching: bounds of a row's cells and of updates in flight, and where fine rows are.
-    gradient, label_format : Out
-        The run sums the gradient of all rows; kind of the labels.
+    gradient, derivatives, label_format : Out
+        The run sums the gradient of all rows, or writes their derivatives in place of it; kind of
+        the labels.
     model_bits, update_bits : Out
         Bits of the model that dot products meet, and of an update; 0 for all.
     """
@@ -56,8 +57,9 @@ class RunRegisters(wiring.Signature):
             "loss": Out(Loss), "label_shift": Out(range(MAX_LABEL_SHIFT + 1)),
             "intercept_level": Out(INTERCEPT_WIDTH), "box_limit": Out(MODEL_WIDTH - 1),
             "cell_half_levels": Out(range(MAX_CELL_HALF_LEVELS + 1)), "lookahead_margin": Out(32),
-            "fine_address": Out(64), "gradient": Out(1), "label_format": Out(2),
-            "model_bits": Out(range(FEW_BITS[1] + 1)), "update_bits": Out(range(FEW_BITS[1] + 1)),
+            "fine_address": Out(64), "gradient": Out(1), "derivatives": Out(1),
+            "label_format": Out(2), "model_bits": Out(range(FEW_BITS[1] + 1)),
+            "update_bits": Out(range(FEW_BITS[1] + 1)),
         })
 
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from amaranth import C
+from amaranth import C, Cat
 from amaranth.lib import wiring
 
-from bitstep.pipeline.config import WOVEN
+from bitstep.pipeline.config import UPDATE_WIDTH, WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss
-from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.arithmetic import delay, out_of_range
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.model.proximal import Proximal
 from bitstep_hw.pipeline.model.rounded_model import RoundedModel
@@ -172,9 +172,19 @@ class ModelPath:
             self.engine.sums.eq(sums), self.engine.index.eq(port.words.index),
             self.store.sums.eq(sums), self.store.high.eq(port.high), port.sums.eq(sums),
             self.update_sum.clear.eq(pipeline.start),
-            self.update_sum.valid.eq(self.solver.o_valid & sums),
+            self.update_sum.valid.eq(self.solver.o_valid & sums & ~pipeline.run.derivatives),
             self.update_sum.i.eq(self.solver.o),
         ]
+        if self.config.fine_stages:
+            m.d.comb += self.solver.fine.eq(sums & ~pipeline.run.derivatives)
+        if self.config.writes_derivatives:
+            solver = self.solver
+            m.d.comb += [
+                solver.to_nearest.eq(pipeline.run.derivatives),
+                pipeline.derivative_valid.eq(solver.o_valid & solver.o_with_data
+                                             & pipeline.run.derivatives),
+                pipeline.derivative.eq(Cat(solver.o_positive, solver.o)),
+            ]
 
     def take_proximal_steps(self, m, pipeline, steps):
         """Proximal steps, when the sequencer has let every update reach its words."""
@@ -186,7 +196,7 @@ class ModelPath:
         ]
         lend(m, self.store.words, proximal)
 
-    def saturated(self, rewritten):
+    def saturated(self, pipeline, rewritten):
         """Flags of what leaves its range, bits as
         :class:`bitstep.pipeline.registers.Saturation`.
         """
@@ -194,6 +204,9 @@ class ModelPath:
         update = self.solver.saturated
         if self.config.sums_gradients:
             update |= self.update_sum.saturated
+        if self.config.writes_derivatives and not self.number:
+            # The label is twice the derivative.
+            update |= pipeline.derivative_valid & out_of_range(self.solver.o, UPDATE_WIDTH - 1)
         return [update, self.store.saturated | rewritten, correction]
 
 

@@ -5,7 +5,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import AUX_WIDTH, FLOAT_GUARD, LOOKAHEAD_MARGIN_WIDTH
+from bitstep.pipeline.config import AUX_WIDTH, FLOAT_GUARD, LABEL_WIDTH, LOOKAHEAD_MARGIN_WIDTH
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.dither import Dither
@@ -57,6 +57,9 @@ class Pipeline(wiring.Component):
         The epoch's rows and labels.
     saturated : Out(3 * models)
         Strobes, three for each model, as :class:`bitstep.pipeline.registers.Saturation`.
+    hold_rows : In(1), derivative_valid : Out(1), derivative : Out(32)
+        With ``writes_derivatives``: no row with data goes on; in a run that writes derivatives a
+        strobe, and the label that holds that of the next row.
     model : In, saturation : In(3 * models), more_steps : In(EpochSteps()).array(models - 1)
         With more than one model: the one that the next load or unload is for, the flags of all, and
         the epoch's numbers of all but the first.
@@ -84,6 +87,8 @@ class Pipeline(wiring.Component):
             "model_done": Out(1),
             "i_model": In(stream.Signature(AUX_WIDTH)), "o_model": Out(stream.Signature(AUX_WIDTH)),
             **(fine if config.refetch else {}),
+            **({"hold_rows": In(1), "derivative_valid": Out(1), "derivative": Out(LABEL_WIDTH)}
+               if config.writes_derivatives else {}),
             **({"model": In(range(config.models)), "saturation": In(3 * config.models),
                 "more_steps": In(EpochSteps()).array(config.models - 1)}
                if config.models > 1 else {}),
@@ -122,7 +127,7 @@ class Pipeline(wiring.Component):
             self._take_proximal_steps(m)
         rewritten = self._refetch(m, dotted) if self.config.refetch else C(0)
         m.d.comb += self.saturated.eq(Cat(flag for path in self.paths
-                                          for flag in path.saturated(rewritten)))
+                                          for flag in path.saturated(self, rewritten)))
         return m
 
     @property
@@ -136,6 +141,10 @@ class Pipeline(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i_rows), inputs.i_rows)
         wiring.connect(m, wiring.flipped(self.i_labels), inputs.i_labels)
         wiring.connect(m, inputs.o_rows, sequencer.i_rows)
+        if self.config.writes_derivatives:
+            m.d.comb += sequencer.hold_rows.eq(self.hold_rows)
+        if self.config.fine_stages:
+            m.d.comb += sequencer.fine.eq(run.gradient & ~run.derivatives)
         wiring.connect(m, inputs.o_labels, sequencer.i_labels)
         m.d.comb += [
             inputs.start.eq(self.start), inputs.stop.eq(self.stop),

@@ -165,6 +165,10 @@ class RunCheck(wiring.Component):
             (registers.batch < registers.rows) | (registers.epochs != 1)
             | (registers.correction_period != 0) | (registers.proximal_period != 0)
             if config.sums_gradients else 1))
+        wrong.append(registers.derivatives & (
+            ~registers.gradient | (registers.label_format != LabelFormat.SIGN)
+            | (registers.loss == Loss.LEAST_SQUARES) | (registers.loss == Loss.HINGE)
+            if config.writes_derivatives else 1))
         return wrong
 
     def _takes_derivatives(self):

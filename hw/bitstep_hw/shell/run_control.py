@@ -210,8 +210,12 @@ class RunControl(wiring.Component):
                 m.d.sync += self.error.eq(Error.SATURATED.value)
                 m.next = "Stop"
             with m.Else():
-                m.d.comb += self.unload.eq(1)
+                # Derivatives are written already, or on their way, in place of a model.
+                m.d.comb += self.unload.eq(~self.run.derivatives)
                 m.next = "Write"
+                if self.config.writes_derivatives:
+                    with m.If(self.run.derivatives):
+                        m.next = "Written"
 
     def _write_states(self, m, state, turns, failure, sent, address, settle):
         """States in which an epoch's model goes to memory."""

@@ -1,9 +1,10 @@
 """Numbers of a run that depend on the planes of the epoch."""
 
-from amaranth import Module, Signal
+from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from bitstep.golden.sigmoid import FINE_ARGUMENT
 from bitstep.pipeline.config import MAX_LABEL_SHIFT
 from bitstep.pipeline.losses import LOSSES
 from bitstep.pipeline.woven import PLANES
@@ -30,6 +31,8 @@ class EpochScale(wiring.Component):
         The same in units of the epoch's levels.
     bad : Out(1)
         There is no such number of planes, or it is too small for the registers.
+    fine : In(1)
+        With ``fine_stages``: the run has the finer sigmoid, which asks for a larger label shift.
     """
 
     def __init__(self, *, config):
@@ -38,6 +41,7 @@ class EpochScale(wiring.Component):
         super().__init__({
             "planes": In(5), "label_shift": In(shift), "intercept_level": In(level),
             "o_label_shift": Out(shift), "o_intercept_level": Out(level), "bad": Out(1),
+            **({"fine": In(1)} if config.fine_stages else {}),
         })
 
     def elaborate(self, platform):
@@ -45,6 +49,8 @@ class EpochScale(wiring.Component):
         left = Signal(range(PLANES + 1))        # planes that are not read
         least = max(rule.least_label_shift for rule in LOSSES.values()
                     if rule.solver == self.config.solver)
+        if self.config.fine_stages:
+            least = Mux(self.fine, FINE_ARGUMENT + 1, least)
         lost = self.intercept_level & ((1 << left) - 1)[:len(self.intercept_level)]
         m.d.comb += left.eq(PLANES - self.planes)
         m.d.sync += [

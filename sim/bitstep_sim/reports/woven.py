@@ -11,7 +11,7 @@ import numpy as np
 from bitstep.cycles import count_epochs
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.registers import LabelFormat
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import label_bytes
 from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep_sim.reports.markdown import print_header, print_row
@@ -20,7 +20,7 @@ FEATURES = (24, 64, 256, 1000, 4096)
 
 
 def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: int,
-                 gradient: bool = False) -> int:
+                 gradient: bool = False, derivatives: bool = False) -> int:
     """Cycles of an epoch, with the entry of the table and the model, of rows without corrections.
 
     Parameters
@@ -29,20 +29,24 @@ def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: i
     n_features, n_rows : int
     planes : int
         Planes of woven rows, 0 for others.
-    gradient : bool
-        True: of a run that sums the gradient of all rows, from its start to its end.
+    gradient, derivatives : bool
+        True: of a run that sums the gradient of all rows, or with both writes their derivatives,
+        from its start to its end.
     """
     layout = WovenLayout(n_features)
     shape = (layout.blocks(n_rows), layout.block_bytes) if planes \
         else (n_rows, config.beats(n_features) * config.beat_bytes)
+    logistic = config.solver == "logistic"
+    labels = LabelFormat.SIGN if derivatives or logistic else LabelFormat.INT16
     job = TrainingJob(
         config=config, n_features=n_features, rows=(np.broadcast_to(np.uint8(0), shape),),
-        labels=np.zeros(label_bytes(n_rows, LabelFormat.INT16), np.uint8),
-        label_format=LabelFormat.INT16, label_shift=20, intercept_level=0, batch=1,
+        labels=np.zeros(label_bytes(n_rows, labels), np.uint8),
+        label_format=labels, label_shift=36,
+        loss=Loss.LOGISTIC if logistic else Loss.LEAST_SQUARES, intercept_level=0, batch=1,
         correction_period=0, coefficients=np.zeros(n_features, np.int32),
         epochs=(EpochSteps(1, 1, planes=planes),) * (1 if gradient else 2),
         model=np.zeros(n_features, np.int32), woven_rows=n_rows if planes else 0)
-    counters, ends = count_epochs(job, gradient=gradient)
+    counters, ends = count_epochs(job, gradient=gradient, derivatives=derivatives)
     if gradient:
         assert counters["cycles"] is not None
         return counters["cycles"]
@@ -50,13 +54,13 @@ def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: i
 
 
 def row_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: int,
-               gradient: bool = False) -> list[float]:
+               **run: bool) -> list[float]:
     """Cycles of a row in the middle of an epoch, and those of a whole epoch by its rows."""
     rows = WovenLayout(n_features).block_rows
-    some, more = (epoch_cycles(config, n_features, blocks * rows, planes, gradient)
+    some, more = (epoch_cycles(config, n_features, blocks * rows, planes, **run)
                   for blocks in (40, 80))
     return [(more - some) / (40 * rows),
-            epoch_cycles(config, n_features, n_rows, planes, gradient) / n_rows]
+            epoch_cycles(config, n_features, n_rows, planes, **run) / n_rows]
 
 
 def main() -> int:
@@ -68,6 +72,8 @@ def main() -> int:
     arguments = parser.parse_args()
     width = arguments.bus_width
     woven = PipelineConfig(row_format=WOVEN, bits=16, bus_width=width).with_lookahead()
+    logistic = PipelineConfig(row_format=WOVEN, bits=16, bus_width=width, cycles_per_update=6,
+                              solver="logistic").with_lookahead()
     print_header("features, planes, beats a row, slots a row, cycles a row, of an epoch by rows, "
                  "pipeline of as many bits")
     for n_features in FEATURES:
@@ -80,10 +86,14 @@ def main() -> int:
                 fixed = f"{row_cycles(config, n_features, arguments.rows, 0)[0]:.2f}"
             print_row(n_features, planes, f"{beats:.2f}", woven.beats(n_features), f"{row:.2f}",
                       f"{whole:.2f}", fixed)
-        row, whole = row_cycles(woven, n_features, arguments.rows, PLANES, gradient=True)
-        beats = WovenLayout(n_features).row_bits * PLANES / width
-        print_row(n_features, "gradient", f"{beats:.2f}",
-                  woven.beats(n_features), f"{row:.2f}", f"{whole:.2f}", "-")
+        for name, config, planes, derivatives in (
+                ("gradient", woven, PLANES, False), ("gradient, logistic", logistic, PLANES, False),
+                ("derivatives of 4", woven, 4, True)):
+            row, whole = row_cycles(config, n_features, arguments.rows, planes, gradient=True,
+                                    derivatives=derivatives)
+            beats = WovenLayout(n_features).row_bits * planes / width
+            print_row(n_features, name, f"{beats:.2f}", woven.beats(n_features), f"{row:.2f}",
+                      f"{whole:.2f}", "-")
     return 0
 
 

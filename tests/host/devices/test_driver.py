@@ -8,8 +8,6 @@ from fakes import DEVICES, FakeDevice, make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitstep.devices.register_device import host_gradient
-from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
@@ -33,7 +31,6 @@ from bitstep.pipeline.results import (
     TrainingInterrupted,
 )
 from bitstep_sim.testing.random_jobs import random_job as simulated_job
-from bitstep_sim.testing.woven_jobs import random_woven_job
 
 CONFIG = PipelineConfig(bits=3, max_features=64)        # 21 lanes, 22 words a beat
 
@@ -456,19 +453,3 @@ def test_rows_that_could_not_be_copied_are_not_kept(monkeypatch):
         assert not device.buffers
         check(device, job)
     assert not device.buffers
-
-
-@pytest.mark.parametrize("numba", [True, False])
-def test_gradients_of_the_host(monkeypatch, numba):
-    """What the host computes for a pipeline is the golden model's, with numba and without."""
-    pytest.importorskip("numba")
-    config = PipelineConfig(bits=16, row_format="woven", max_features=16)
-    job = random_woven_job(config, n_features=9, n_rows=50, planes=(16,), speed=1e-3,
-                           loss=Loss.SQUARED_HINGE)
-    if not numba:
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    found, expected = host_gradient(job, 5), gradient(job, 5)
-    assert not found.saturation
-    assert not found.counters
-    np.testing.assert_array_equal(found.words, expected.words)
-    np.testing.assert_array_equal(found.derivatives, expected.derivatives)

@@ -112,7 +112,8 @@ def test_devices_agree(loss):
     np.testing.assert_array_equal(first.weights, second.weights)
     np.testing.assert_array_equal(first.scaled_intercepts, second.scaled_intercepts)
     np.testing.assert_array_equal(first.gradients, second.gradients)
-    assert first.counters == second.counters
+    # Counters are those of a pipeline on ``cpu`` alone.
+    np.testing.assert_array_equal(first.bytes_read, second.bytes_read)
 
 
 @pytest.mark.parametrize("loss", SMOOTH)

@@ -1,5 +1,7 @@
 # amaranth: UnusedElaboratable=no
 
+from dataclasses import replace
+
 import pytest
 from support import put, put_all_of, ticks
 
@@ -13,6 +15,7 @@ SIMPLE = PipelineConfig(bits=8, max_features=800, minibatch=False, corrections=F
 FULL = PipelineConfig(bits=8, max_features=800, lookahead=4, proximal=True, refetch=True)
 LOGISTIC = PipelineConfig(bits=8, max_features=800, solver="logistic", cycles_per_update=6)
 FLOAT = PipelineConfig(bits=32, row_format="float32", max_features=800)
+WOVEN = PipelineConfig(bits=16, row_format="woven", max_features=800, lookahead=4)
 GOOD = {
     "rows": 10, "beats_per_row": 3, "last_lanes": 8, "epochs": 2, "batch": 1, "label_format": 1,
     "label_shift": 40, "intercept_level": 127, "lookahead": 1, "correction_period": 0,
@@ -22,6 +25,10 @@ GOOD = {
     "loss": Loss.LEAST_SQUARES, "proximal_period": 0, "box_limit": 0, "cell_half_levels": 0,
     "lookahead_margin": 0, "fine_address": 0x7000,
 }
+# A run that writes derivatives of rows of 800 features.
+FULL_PASS = {"beats_per_row": 50, "last_lanes": 16, "intercept_level": 1 << 16, "epochs": 1,
+             "batch": 10, "label_format": 0, "loss": Loss.SQUARED_HINGE, "gradient": 1,
+             "derivatives": 1}
 SIGNS = {"label_format": LabelFormat.SIGN}
 HINGE = {**SIGNS, "loss": Loss.HINGE}
 THRESHOLD = (1 << 31) - 3
@@ -361,3 +368,37 @@ def test_saturation_ends_the_run_after_its_epoch(epoch, kind):
     assert (error, epochs, saturation) == (Error.SATURATED, epoch - 1, kind)
     assert events.count("epoch_start") == epoch
     assert events.count("unload") == epoch - 1
+
+
+@pytest.mark.parametrize("busy", [0, 30])
+def test_derivatives_come_in_place_of_a_model(busy):
+    """No model is unloaded; the epoch counts when the writer is idle."""
+    dut = RunControl(config=WOVEN)
+
+    async def testbench(ctx):
+        around = Surroundings(ctx, dut)
+        await around.start({**GOOD, **FULL_PASS})
+        while "epoch_start" not in around.events:
+            await around.tick()
+        put(ctx, dut.write_idle, not busy)
+        for _ in range(20 + busy):
+            await around.tick()
+            assert not busy or ctx.get(dut.epochs_done) == 0
+        put(ctx, dut.write_idle, 1)
+        assert await around.finish() == (Error.NONE, 1)
+        assert around.events == ["begin", "clear", "entry", "entry", "epoch_start",
+                                 *["label"] * LABEL_BEATS]
+
+    simulate(dut, testbench, limit=5000)
+
+
+@pytest.mark.parametrize("config, changes", [
+    (WOVEN, {"gradient": 0}), (WOVEN, {"label_format": 1, "loss": Loss.LEAST_SQUARES}),
+    (WOVEN, {"label_format": 2}), (WOVEN, {"loss": Loss.HINGE}),
+    (WOVEN, {"loss": Loss.LEAST_SQUARES}), (WOVEN, {"epochs": 2}), (WOVEN, {"batch": 9}),
+    (replace(WOVEN, minibatch=False), {}), (replace(WOVEN, corrections=False), {}),
+    (CONFIG, {"beats_per_row": 3, "last_lanes": 8, "intercept_level": 127})], ids=str)
+def test_derivatives_that_no_run_writes(config, changes):
+    error, epochs, events, _ = run({**FULL_PASS, **changes}, config=config, twice=False)
+    assert (error, epochs) == (Error.BAD_CONFIGURATION, 0)
+    assert not events

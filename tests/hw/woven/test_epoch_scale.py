@@ -13,12 +13,14 @@ LINEAR = PipelineConfig(row_format=WOVEN, bits=16)
 LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, solver="logistic", cycles_per_update=6)
 
 
-@pytest.mark.parametrize("config, least", [(LINEAR, 0), (LOGISTIC, 13)])
-def test_numbers_of_an_epoch(config, least):
+@pytest.mark.parametrize("config, least, fine", [
+    (LINEAR, 0, {}), (LOGISTIC, 13, {"fine": 0}), (LOGISTIC, 17, {"fine": 1})])
+def test_numbers_of_an_epoch(config, least, fine):
     """Every number of planes in the entry, at the edges of shift and level."""
     dut = EpochScale(config=config)
 
     async def bench(ctx):
+        put_all_of(ctx, dut, fine)
         for planes in range(32):
             left = 16 - planes
             for shift in sorted({0, max(left + least - 1, 0), max(left + least, 0), 40}):

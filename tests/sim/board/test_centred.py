@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from centred_runs import check_training, constants_of, gradient_job
 from drawn_jobs import PROFILE, fresh_seed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,6 @@ from woven_runs import CLOCK_HZ, FAST, FEATURES, LINEAR, LOGISTIC, MEMORIES, WID
 
 from bitstep.cli import main
 from bitstep.cycles import Memory, count_epochs
-from bitstep.devices import open_device
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.estimators import LowPrecisionRegressor
 from bitstep.golden.gradient import gradient
@@ -25,20 +25,11 @@ from bitstep.pipeline.registers import Control, LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import DeviceError, RunError
 from bitstep.pipeline.woven import WovenLayout, weave
 from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels, weave_rows
-from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
-from bitstep.training.train import train_model
-from bitstep_sim.board.device import SimDevice
 from bitstep_sim.testing.woven_jobs import random_woven_job
 
 LIMIT = (1 << 31) - 1
-
-
-def constants_of(n_features, seed, size=1 << 22):
-    """Fields of a job: a constant for each word and one for the intercept."""
-    *constants, intercept = np.random.default_rng(seed).integers(-size, size, n_features + 1)
-    return {"constants": np.array(constants, np.int32), "constant_intercept": int(intercept)}
 
 
 @st.composite
@@ -70,14 +61,6 @@ def test_any_inner_pass(config, examples):
         run(config, *job_and_lookahead, **memory)
 
     check()
-
-
-def gradient_job(config, *, n_features, n_rows, seed=0, scale=3e-3, **options):
-    """A job whose gradient fits; words and labels have all sizes."""
-    job = random_woven_job(config, n_features=n_features, n_rows=n_rows, seed=seed, planes=(16,),
-                           **options)
-    mantissa = max(min(round(scale * 2.0 ** 24), (1 << 18) - 1), 1)
-    return replace(job, epochs=(EpochSteps(mantissa, 3, planes=16, key=seed),))
 
 
 def check_gradient(config, job, lookahead=None, **options):
@@ -240,39 +223,11 @@ def test_registers_that_no_gradient_can_have(registers):
 
 
 def test_gradients_that_no_pipeline_sums():
-    """The host takes those with the finer sigmoid, or with derivatives."""
     none = PipelineConfig(row_format=WOVEN, bits=16, max_features=16, corrections=False)
     with open_board(LINEAR) as board:
         board.config = none
         with pytest.raises(DeviceError, match="must have corrections and mini-batches"):
             board.gradient(gradient_job(none, n_features=5, n_rows=30))
-        board.config = LINEAR
-        job = gradient_job(LINEAR, n_features=5, n_rows=30, loss=Loss.SQUARED_HINGE)
-        found, expected = board.gradient(job, derivative_planes=4), gradient(job, 4)
-        np.testing.assert_array_equal(found.words, expected.words)
-        np.testing.assert_array_equal(found.derivatives, expected.derivatives)
-        assert not found.counters
-
-
-def trained(name, config, data, objective, **options):
-    """A training by the device of this name."""
-    training = resolve_training(data.rows, objective, solver="bit-centred", **options)
-    with open_device(name, config) as device:
-        found = train_model([data], device, config, objective, training)
-        if isinstance(device, SimDevice):
-            assert device.kept_rows is None
-            assert not device._allocator.blocks
-    return found
-
-
-def check_training(config, data, objective, **options):
-    """What the simulated board trains is what device cpu trains."""
-    sim, cpu = (trained(name, config, data, objective, **options) for name in ("sim", "cpu"))
-    np.testing.assert_array_equal(sim.coefs, cpu.coefs)
-    np.testing.assert_array_equal(sim.intercepts, cpu.intercepts)
-    np.testing.assert_array_equal(sim.gradients, cpu.gradients)
-    assert sim.counters == cpu.counters
-    return sim
 
 
 @pytest.mark.parametrize("config, n_features, l2", [

@@ -36,7 +36,7 @@ class Sequencer:
     def __init__(self, shape: Shape, streams):
         self.shape, self.streams = shape, streams
         config = shape.config
-        self.latency, self.cycles_per_update = config.latency, config.cycles_per_update
+        self.latency, self.cycles_per_update = shape.latency, config.cycles_per_update
         self.beats, self.depth = shape.beats, shape.lookahead + 1
         # With a fast clock slots with the same index are 4 cycles apart.
         self.distance = {2: 3, 3: 2}.get(shape.beats, 1) if config.fast_clock else 1

@@ -8,7 +8,7 @@ from bitstep.cycles.streams.bus import Address
 from bitstep.cycles.streams.memory import Memory, SharedMemory
 from bitstep.cycles.streams.reader import Reader
 from bitstep.cycles.streams.stages import Direct, Held, Queue, Register
-from bitstep.cycles.streams.writer import Writer
+from bitstep.cycles.streams.writer import DerivativeWriter, Writer
 
 _LABELS_KEPT = 64       # labels in the queue out of which they can come again
 _NEVER = 1 << 60
@@ -56,6 +56,7 @@ class StreamCycle:
         self.models = 0             # that were written
         self.keeping = False        # rows are not decided: they come again
         self.writer: Writer | None = None
+        self.derivatives: DerivativeWriter | None = None     # the writer, if it writes these
         self.fine_rows: Reader | None = None     # of the row that is fetched again
         self.fine_taken = False             # one of its words is taken in this cycle
         self.fine_bytes = 0
@@ -107,7 +108,8 @@ class StreamCycle:
         before = None
         while self.time < time:
             self.step()
-            if self.rows.quiet and self.aux.quiet and not self.releases:
+            if self.rows.quiet and self.aux.quiet and not self.releases and (
+                    self.derivatives is None or self.derivatives.quiet):
                 levels = self._levels()
                 if levels == before:
                     self.memory.pass_idle(time - self.time)
@@ -125,7 +127,8 @@ class StreamCycle:
     @property
     def has_beat(self):
         """True if a beat is offered in this cycle."""
-        return self.row_stage.offers(self.table_stage.offers(self.rows.out))
+        return self.row_stage.offers(self.table_stage.offers(self.rows.out)) and not (
+            self.derivatives is not None and self.derivatives.hold)
 
     @property
     def has_label(self):

@@ -7,7 +7,7 @@ from bitstep.cycles.shape import WORD_BYTES
 from bitstep.cycles.streams.bus import Address
 from bitstep.cycles.streams.cycle import StreamCycle
 from bitstep.cycles.streams.reader import Reader
-from bitstep.cycles.streams.writer import Writer
+from bitstep.cycles.streams.writer import DerivativeWriter, ModelWriter
 
 # A bandwidth that is no simple number of bytes has long periods or none. From so many simulated
 # cycles on, states count as the same if debts differ by less than so many beats (0: if about as
@@ -52,6 +52,8 @@ class SimulatedStreams(StreamCycle):
         """Let labels pass; ``time`` is the cycle of the strobe in the control of the run."""
         self.labels_from, self.words_left = time + 1, self.shape.label_words
         self.restart = time + self.late
+        if self.shape.derivatives:
+            self.writer = self.derivatives = DerivativeWriter(self.memory, self.shape)
 
     def beats(self, time, number, limit):
         """Take beats from ``time`` on, before ``limit``; return the next cycle, and the beats that
@@ -66,18 +68,19 @@ class SimulatedStreams(StreamCycle):
         return self.time, taken
 
     def last(self, time, limit):
-        """Take a row's last beat and its label; return the first cycle that has the beat, and the
-        cycle in which both are taken, ``limit`` if that is before.
+        """Take a row's last beat and its label; return ``time`` and the cycles without a beat, and
+        the cycle in which both are taken, ``limit`` if that is before.
         """
         self.advance(time)
-        while self.time < limit and not self.has_beat:
-            self.step()
         with_beat = self.time
-        while self.time < limit and not self.has_label:
+        while self.time < limit and not (self.has_beat and self.has_label):
+            with_beat += not self.has_beat
             self.step()
         end = self.time
         if end < limit:
             self.step(beat=True, label=True)
+            if self.derivatives is not None:
+                self.derivatives.row(end)
             if self.release and not self.keeping:
                 self.releases.append(end + self.release)
         return with_beat, end
@@ -128,8 +131,11 @@ class SimulatedStreams(StreamCycle):
         in which all of it is known to be in memory.
         """
         self.advance(time)
-        self.writer = Writer(self.memory, time, self.models * self.shape.all_model_words,
-                             self.shape)
+        if self.derivatives is not None:
+            self.derivatives.finish(time)
+        else:
+            self.writer = ModelWriter(self.memory, time, self.models * self.shape.all_model_words,
+                                      self.shape)
         self.models += 1
         while self.writer is not None:
             self.step()
@@ -215,6 +221,8 @@ class SimulatedStreams(StreamCycle):
     def shift(self, cycles):
         """Move everything into the future."""
         self.time += cycles
+        if self.derivatives is not None:
+            self.derivatives.shift(cycles)
         for reader in self.readers:
             reader.shift(cycles)
         self.releases = deque(release + cycles for release in self.releases)

@@ -49,6 +49,8 @@ class WovenStreams(SimulatedStreams):
     def rows_state(self, time):
         """State of the streams of rows and labels, but for the block."""
         words_left, *state = super().rows_state(time)
+        if self.derivatives is not None:
+            state.append(self.derivatives.state(time))
         return (words_left, self.blocks.number, self.blocks.plane, self.rows.address.left, *state)
 
     def skip(self, rows, *, labels=False):
@@ -63,6 +65,8 @@ class WovenStreams(SimulatedStreams):
         words = rows // self.shape.labels_per_word
         self.aux.skip(words)
         self.words_left -= words
+        if self.derivatives is not None:
+            self.derivatives.skip(rows)
 
     def epoch_state(self, time):
         """State in cycle ``time``, before an epoch's entry of the table is taken, that decides

@@ -14,6 +14,7 @@ from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.woven import GradientArrays, WovenModel, add_gradients, woven_shape
+from bitstep.devices.derivatives import derivative_job, joined_counters
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
@@ -21,7 +22,6 @@ from bitstep.machine import available_cores
 from bitstep.pipeline.config import SHIFT_UNIT, WOVEN, PipelineConfig
 from bitstep.pipeline.device import OnWords, share_rows
 from bitstep.pipeline.job import TrainingJob
-from bitstep.pipeline.losses import has_derivatives
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.pipeline.results import (
@@ -94,8 +94,8 @@ class CpuDevice(SoftwareDevice):
         known = super().result(job, epochs, saturated=saturated)
         rounds = (job.model_bits and not self.config.model_bits) \
             or (job.update_bits and not self.config.rounded_updates)
-        if saturated or has_derivatives(job) or rounds:
-            return known            # the pipeline in RTL has none of these
+        if saturated or rounds:
+            return known
         opened = [epoch.open_rows for epoch in epochs if isinstance(epoch, NativeEpoch)]
         counters, ends = count_epochs(job, self.memory, config=self.config, epochs=len(epochs),
                                       open_rows=opened)
@@ -151,12 +151,22 @@ class CpuDevice(SoftwareDevice):
                 break
         if saturation or (written.size and not fits(written, 32)):
             return GradientSum(np.zeros(job.n_features, np.int64), 0, Saturation.UPDATE)
-        counters = None if derivative_planes or not self.config.sums_gradients else \
-            count_epochs(job, self.memory, config=self.config, gradient=True)[0]
+        counters = None
+        if self.config.sums_gradients:
+            counters = self._count_passes(job, derivative_planes)
         return GradientSum(
             sums[:job.n_features], int(sums[length]),
             derivatives=pack_labels(written, LabelFormat.INT32) if written.size else None,
             counters=counters or dict.fromkeys(COUNTER_NAMES))
+
+    def _count_passes(self, job, derivative_planes):
+        """Counters of the pipeline's runs for a gradient and for derivatives."""
+        options = {"config": self.config, "gradient": True}
+        counters = count_epochs(job, self.memory, **options)[0]
+        if not derivative_planes:
+            return counters
+        return joined_counters(counters, count_epochs(
+            derivative_job(job, derivative_planes), self.memory, derivatives=True, **options)[0])
 
     def train_models(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
                      on_epoch: Callable[[int], None] | None = None,

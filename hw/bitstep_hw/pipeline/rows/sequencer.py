@@ -73,6 +73,10 @@ class Sequencer(wiring.Component):
         Strobe: a proximal step begins, with every update applied and no slot in the pipeline.
     proximal_done : In(1)
         Strobe: the proximal step is done.
+    hold_rows : In(1)
+        With ``writes_derivatives``: beats of rows count as not there.
+    fine : In(1)
+        With ``fine_stages``: updates come so many cycles later; constant during an epoch.
     batch_starts : Out(1), batch_ready : In(1)
         With ``drains``, strobes around what is made of the model at a batch's start, with every
         update applied and no slot in the pipeline.
@@ -105,6 +109,8 @@ class Sequencer(wiring.Component):
             "beat": Out(config.bus_width),
             "label": Out(label_shape(config.models)),
             "misaligned": Out(1), "batch_starts": Out(1), "batch_ready": In(1),
+            **({"hold_rows": In(1)} if config.writes_derivatives else {}),
+            **({"fine": In(1)} if config.fine_stages else {}),
             **{name: Out(1) for name in _CAUSES},
         })
 
@@ -135,6 +141,8 @@ class Sequencer(wiring.Component):
             "opens": phases.phase == Phase.BOUNDARY,
             "first": first, "last": last, "open_rows": open_rows, "replayed": replayed,
             "beat_valid": self.i_rows.valid, "label_valid": self.i_labels.valid}
+        if self.config.writes_derivatives:
+            signals["beat_valid"] = self.i_rows.valid & ~self.hold_rows
         for part in parts:
             signals |= _ports(part, Out)
         for part in parts:

@@ -1,6 +1,6 @@
 """Scalar recursion of all losses but the logistic one: from a dot product to an update."""
 
-from amaranth import C, Cat, Module, Mux, Signal, signed
+from amaranth import C, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -28,7 +28,7 @@ from bitstep_hw.parts.arithmetic import (
 )
 from bitstep_hw.pipeline.update.centre import late_rest, place_centre, shifted_by
 from bitstep_hw.pipeline.update.row_decision import RowDecision, scaled_width
-from bitstep_hw.pipeline.update.solver_ports import solver_ports
+from bitstep_hw.pipeline.update.solver_ports import doubled_dither, give_update, solver_ports
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
 from bitstep_hw.pipeline.update.update_rounding import round_linear
 
@@ -117,7 +117,7 @@ class LinearSolver(wiring.Component):
         history.push(Mux(forgotten, 0, update))
         if config.refetch:
             m.d.sync += self.o_derivative_step.eq(step)
-        m.d.comb += [self.o_valid.eq(history.stage_valid[0]), self.o.eq(history.newest)]
+        give_update(m, self, history, positive)
         return m
 
     @property
@@ -183,7 +183,7 @@ class LinearSolver(wiring.Component):
         bits behind the point at ``8 shift``.
         """
         addend = Signal(MAX_SHIFT * SHIFT_UNIT, reset_less=True)
-        doubled = Cat(C(1, 1), self.dither)
+        doubled = doubled_dither(self)
         with m.Switch(shift):
             for number in range(1, MAX_SHIFT + 1):
                 with m.Case(number):

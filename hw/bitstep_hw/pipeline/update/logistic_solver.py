@@ -9,9 +9,10 @@ from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION, VALUE_FRACTION
 from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH, WOVEN
-from bitstep_hw.parts.arithmetic import out_of_range
+from bitstep_hw.parts.arithmetic import delay, out_of_range
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
-from bitstep_hw.pipeline.update.solver_ports import solver_ports
+from bitstep_hw.pipeline.update.fine_update import FineUpdate
+from bitstep_hw.pipeline.update.solver_ports import give_update, solver_ports
 from bitstep_hw.pipeline.update.update_history import UpdateHistory
 from bitstep_hw.pipeline.update.update_rounding import FRACTION, UpdateRounding
 
@@ -98,8 +99,27 @@ class LogisticSolver(wiring.Component):
                          addend.eq(Mux(positive & ~derivatives, ~exact, exact))]
         history.push(factor * value + addend >> fraction)
         m.d.sync += self.saturated.eq(stage_valid[1] & ~history.stage_idle[1] & self.step_too_large)
-        m.d.comb += [self.o_valid.eq(stage_valid[0]), self.o.eq(history.newest)]
+        told = Signal(reset_less=True)      # that of the row with one cycle left
+        with m.If(stage_valid[2]):
+            m.d.sync += told.eq(positive)
+        give_update(m, self, history, told)
+        if self.config.fine_stages:
+            self._refine(m, history, margin, positive, dither)
         return m
+
+    def _refine(self, m, history, margin, positive, dither):
+        """Give the updates of the finer sigmoid instead in a run that has it."""
+        m.submodules.fine_update = fine = FineUpdate(margin_width=len(margin))
+        m.d.comb += [
+            fine.valid.eq(history.stage_valid[4]), fine.margin.eq(margin),
+            fine.positive.eq(positive), fine.dither.eq(dither),
+            fine.label_shift.eq(self.label_shift), fine.derivative_step.eq(self.derivative_step),
+        ]
+        late = self.config.fine_stages
+        valid = delay(m, history.stage_valid[0], late, name="fine_valid")
+        idle = delay(m, history.stage_idle[0], late, name="fine_idle")
+        with m.If(self.fine):
+            m.d.comb += [self.o_valid.eq(valid), self.o.eq(Mux(idle, 0, fine.o))]
 
     def _round(self, m, stage_valid, stage_idle, value, positive, dither):
         """Round the update of the row with one cycle left to few bits."""

@@ -1,6 +1,6 @@
 """Ports that every solver has."""
 
-from amaranth import signed
+from amaranth import C, Cat, Mux, signed
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
@@ -31,8 +31,6 @@ def solver_ports(config):
         Products of the row that enters with the rows before, nearest first.
     label : In(signed(32))
         Label of the row that enters.
-    derivatives : In(1)
-        Of woven rows: labels are derivatives at a centre; constant during a run.
     dot : In(signed(dot_width))
         Dot product of the row that entered ``solver_lead`` cycles before.
     dither : In(16)
@@ -58,12 +56,13 @@ def solver_ports(config):
         c.
     saturated : Out(1)
         Strobe: the c of a row did not fit.
+    derivatives, to_nearest, fine, ...
+        Of woven rows, those of :func:`woven_ports`.
     """
     return {
         "clear": In(1), "valid": In(1), "idle_row": In(1),
         "products": In(signed(config.gram_width)).array(config.correlated_rows),
         "label": In(signed(LABEL_WIDTH)),
-        **({"derivatives": In(1)} if config.row_format == WOVEN else {}),
         "dot": In(signed(config.dot_width)),
         "dither": In(DITHER_WIDTH),
         "take": Out(1),
@@ -75,4 +74,51 @@ def solver_ports(config):
         **({"update_bits": In(range(FEW_BITS[1] + 1))} if config.rounded_updates else {}),
         "o_valid": Out(1), "o": Out(signed(UPDATE_WIDTH)),
         "saturated": Out(1),
+        **woven_ports(config),
     }
+
+
+def woven_ports(config):
+    """Return the members that only solvers for woven rows have.
+
+    Members
+    -------
+    derivatives : In(1)
+        Labels are derivatives at a centre; constant during a run.
+    to_nearest : In(1)
+        With ``writes_derivatives``: c is rounded to nearest, ties up, without dither; constant
+        during a run.
+    o_with_data, o_positive : Out(1)
+        With ``writes_derivatives``, beside ``o``: the row has data; its label is positive.
+    fine : In(1)
+        With ``fine_stages``: sigmoids are the finer ones, and updates come so many cycles later;
+        constant during a run.
+    """
+    if config.row_format != WOVEN:
+        return {}
+    return {
+        "derivatives": In(1),
+        **({"to_nearest": In(1), "o_with_data": Out(1), "o_positive": Out(1)}
+           if config.writes_derivatives else {}),
+        **({"fine": In(1)} if config.fine_stages else {}),
+    }
+
+
+def doubled_dither(solver):
+    """The dither of a row d and a half, d + 1/2 with 17 bits: 2 d + 1; of a run that rounds to
+    nearest what does as a half.
+    """
+    doubled = Cat(C(1, 1), solver.dither)
+    if not solver.config.writes_derivatives:
+        return doubled
+    return Mux(solver.to_nearest, C(1 << DITHER_WIDTH, DITHER_WIDTH + 1), doubled)
+
+
+def give_update(m, solver, history, positive):
+    """Connect the update of the row with no cycles left; ``positive``: the label of the row with
+    one cycle left is positive.
+    """
+    m.d.comb += [solver.o_valid.eq(history.stage_valid[0]), solver.o.eq(history.newest)]
+    if solver.config.writes_derivatives:
+        m.d.comb += solver.o_with_data.eq(~history.stage_idle[0])
+        m.d.sync += solver.o_positive.eq(positive)

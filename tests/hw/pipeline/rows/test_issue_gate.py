@@ -5,7 +5,7 @@ import random
 import pytest
 from support import put_all_of
 
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
 from bitstep_sim.testing.harness import simulate
 
@@ -15,14 +15,15 @@ OUTPUTS = ("issue", "row_ends", "counted", "too_close", "too_many", "outstanding
 class Model:
     """The gate, from the cycles in which rows ended."""
 
-    def __init__(self, config, beats, lookahead):
+    def __init__(self, config, beats, lookahead, fine=0):
         self.config, self.beats, self.lookahead = config, beats, lookahead
+        self.latency = config.latency + fine * config.fine_stages
         self.ends = []
 
     def outputs(self, cycle, inputs):
         """What the gate says in a cycle."""
         ages = [cycle - end for end in self.ends]
-        outstanding = sum(age < self.config.latency for age in ages)
+        outstanding = sum(age < self.latency for age in ages)
         nearest = min(ages, default=100)
         too_close = inputs["last"] and nearest < self.config.cycles_per_update
         if self.config.fast_clock:      # a row's beats follow each other; 4 cycles to the same one
@@ -47,11 +48,25 @@ class Model:
 def test_every_cycle(cycles_per_update, beats, lookahead, busy):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8,
                             cycles_per_update=cycles_per_update)
-    dut, model = IssueGate(config=config), Model(config, beats, lookahead)
-    rng = random.Random(f"{cycles_per_update}-{beats}-{lookahead}-{busy}")
+    check(config, beats, lookahead, busy)
+
+
+@pytest.mark.parametrize("fine", [0, 1])
+@pytest.mark.parametrize("beats, lookahead", [(1, 0), (1, 3), (3, 2)])
+def test_later_updates(fine, beats, lookahead):
+    """In a run with the finer sigmoid rows wait longer for the updates of others."""
+    check(PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=3,
+                         cycles_per_update=6, solver="logistic").decoded, beats, lookahead, 0.95,
+          fine=fine)
+
+
+def check(config, beats, lookahead, busy, **fine):
+    """Compare gate and model in every cycle."""
+    dut, model = IssueGate(config=config), Model(config, beats, lookahead, **fine)
+    rng = random.Random(f"{config.cycles_per_update}-{beats}-{lookahead}-{busy}")
 
     async def testbench(ctx):
-        put_all_of(ctx, dut, {"beats": beats, "lookahead": lookahead})
+        put_all_of(ctx, dut, {"beats": beats, "lookahead": lookahead, **fine})
         for _ in range(2):
             await ctx.tick()
         index, issued = 0, 0

@@ -523,3 +523,31 @@ def test_range_beyond_the_hinge(cycles_per_update, size, saturated, positive):
     assert flag == (not fits(exact, 32))
     assert flag == (saturated and positive)
     assert flag or found == exact
+
+
+@pytest.mark.parametrize("cycles_per_update", [2, 4])
+@pytest.mark.parametrize("label_shift", [16, 17, 30])
+def test_derivatives_to_nearest(cycles_per_update, label_shift):
+    """Without dither, with the step of a run that writes derivatives; which rows have data, and
+    the signs of their labels, come beside the updates.
+    """
+    config, rng = centred_config(cycles_per_update, 0), random.Random(label_shift)
+    left = label_shift - 16
+    shift = max(-(-left // 8), 1)
+    rows, unit, half = [], 1 << left, 1 << left >> 1
+    for dither in random_dithers(rng, 60):
+        near = rng.choice([0, rng.randrange(4 << label_shift), half, half - (half > 0), unit - 1])
+        away = rng.randrange(1 << 16) * unit + near
+        rows.append({"label": rng.choice([1, -1]), "idle_row": rng.random() < 0.2, "products": [],
+                     "dither": dither, "dot": (1 << label_shift) - rng.choice([-1, 1]) * away})
+    for row in rows:
+        row["dot"] *= row["label"]
+    names = ["o", "saturated", "o_with_data", "o_positive"]
+    found = record(config, rows, [cycles_per_update] * len(rows), names,
+                   mantissa=1 << 8 * shift - left, shift=shift, label_shift=label_shift,
+                   loss=Loss.SQUARED_HINGE, to_nearest=1)
+    for row, (c, saturated, with_data, positive) in zip(rows, found, strict=True):
+        short = max(0, (1 << label_shift) - row["label"] * row["dot"])
+        exact = (-row["label"] * short * 2 + unit) // (2 * unit)
+        assert (c, saturated) == (0 if row["idle_row"] else exact, 0)
+        assert (with_data, positive) == (not row["idle_row"], row["label"] > 0)

@@ -5,9 +5,10 @@ import random
 import pytest
 from support import NEAREST, random_dithers, signed_numbers, trace
 
+from bitstep.golden.dither import round_dithered
 from bitstep.golden.rounding import round_shift
-from bitstep.golden.sigmoid import sigmoid
-from bitstep.pipeline.config import WOVEN, PipelineConfig, solver_stages
+from bitstep.golden.sigmoid import fine_sigmoid, sigmoid
+from bitstep.pipeline.config import FINE_STAGES, WOVEN, PipelineConfig, solver_stages
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 
 CYCLES = 6
@@ -194,3 +195,37 @@ def test_derivatives(lookahead, derivative_step, derivatives):
                             dither=dither))
     assert run(config, rows, [CYCLES] * len(rows), derivative_step=derivative_step,
                label_shift=20, derivatives=derivatives) == [(c, 0) for c in expected]
+
+
+@pytest.mark.parametrize("idle", [0.0, 0.3])
+def test_full_pass(idle):
+    """With ``fine`` updates have the finer sigmoid, and come later."""
+    config = make_config(2, row_format=WOVEN, bits=16).decoded
+    rng, steps = random.Random(str(idle)), {"derivative_step": 70_000 << 16, "label_shift": 20}
+    rows, expected, cycles = [], [], []
+    for dither in random_dithers(rng, 40):
+        z, sign, idle_row = rng.randrange(-9 << 20, 9 << 20), rng.choice([1, -1]), \
+            rng.random() < idle
+        rows.append({"idle_row": idle_row, "label": sign, "dot": z, "products": [0, 0],
+                     "dither": dither})
+        exact = steps["derivative_step"] * fine_sigmoid(round_shift(-sign * z, 20 - 16))
+        expected.append(0 if idle_row else -sign * round_dithered(exact, 40, dither))
+        cycles += [{"valid": 1, "idle_row": idle_row, "label": sign, "products": [0, 0]},
+                   {"valid": 0, "dot": z, "dither": dither}, {}, {}, {}, {}]
+    recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o"], fine=1, **steps)
+    ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
+    assert ends == [6 * row + 1 + solver_stages(CYCLES) + FINE_STAGES for row in range(40)]
+    assert [recorded[end]["o"] for end in ends] == expected
+
+
+def test_rows_beside_their_updates():
+    """Which rows have data, and the signs of their labels."""
+    config, rng = make_config(0, row_format=WOVEN, bits=16).decoded, random.Random(3)
+    rows, cycles = [(rng.getrandbits(1), rng.choice([1, -1])) for _ in range(30)], []
+    for idle_row, label in rows:
+        cycles += [{"valid": 1, "idle_row": idle_row, "label": label}, {"valid": 0}, *[{}] * 4]
+    recorded = trace(LogisticSolver(config=config), cycles,
+                     ["o_valid", "o_with_data", "o_positive"], derivative_step=1, label_shift=20)
+    assert [(outputs["o_with_data"], outputs["o_positive"])
+            for outputs in recorded if outputs["o_valid"]] \
+        == [(1 - idle_row, label > 0) for idle_row, label in rows]

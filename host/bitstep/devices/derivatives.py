@@ -1,0 +1,30 @@
+"""Jobs of runs that write derivatives, and the counters of a full pass in two runs."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from bitstep.pipeline.config import SHIFT_UNIT
+from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION
+
+
+def derivative_job(job: TrainingJob, planes: int) -> TrainingJob:
+    """The job of a :class:`bitstep.devices.register_device.DerivativeRun`.
+
+    Without the dither, an update is round(mantissa 2^(-8 shift) (z - y 2^s)) of an active row, with
+    s the label shift at these planes. So mantissa 2^(-8 shift) is 2^(16 - s). With the same step K
+    of the logistic loss is 2^32, and an update the sigmoid, which is a whole number.
+    """
+    left = job.at(EpochSteps(0, 1, planes=planes)).label_shift - DERIVATIVE_FRACTION
+    shift = max(-(-left // SHIFT_UNIT), 1)
+    return replace(job, epochs=(EpochSteps(1 << SHIFT_UNIT * shift - left, shift, planes=planes),))
+
+
+def joined_counters(one: Mapping[str, int | None],
+                    other: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Counters of two runs; None of what is not known of one of them."""
+    found: dict[str, int | None] = {}
+    for name, number in one.items():
+        more = other[name]
+        found[name] = None if number is None or more is None else number + more
+    return found

@@ -1,0 +1,271 @@
+"""Full passes of the losses of classes on the simulated board: gradients, and derivatives as
+labels.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from centred_runs import check_training, constants_of, gradient_job
+from drawn_jobs import PROFILE, fresh_seed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated import TestedDevice, compare, lookahead_registers, open_board
+from woven_runs import CLOCK_HZ, FAST, FEATURES, LINEAR, LOGISTIC, MEMORIES, WIDE
+
+from bitstep.cycles import Memory, count_epochs
+from bitstep.devices.cpu.device import CpuDevice
+from bitstep.devices.derivatives import derivative_job, joined_counters
+from bitstep.golden.gradient import gradient
+from bitstep.golden.sgd import train
+from bitstep.pipeline.config import MODEL_WIDTH
+from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.registers import Control, LabelFormat, Loss, Saturation
+from bitstep.pipeline.results import RunError
+from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
+from bitstep.training.objective import Objective
+from bitstep_sim.testing.woven_jobs import random_woven_job
+
+CONFIGS = [LINEAR, FAST, LOGISTIC]
+
+
+def loss_of(config):
+    """The smooth loss of classes that a pipeline has."""
+    return Loss.LOGISTIC if config.solver == "logistic" else Loss.SQUARED_HINGE
+
+
+def full_pass(config, **options):
+    """A job of a full pass."""
+    return gradient_job(config, loss=loss_of(config), **options)
+
+
+def check_same(found, expected):
+    """Gradient and derivatives are golden's."""
+    np.testing.assert_array_equal(found.words, expected.words)
+    assert found.intercept == expected.intercept
+    np.testing.assert_array_equal(found.derivatives, expected.derivatives)
+
+
+def check_full_pass(config, job, planes, lookahead=None, **options):
+    """Sum a gradient and write derivatives: golden's numbers, the counters of the cycle model."""
+    lookahead = config.effective_lookahead(job.beats) if lookahead is None else lookahead
+    expected = gradient(job, planes)
+    with open_board(config, clock_hz=CLOCK_HZ, **options) as board:
+        device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
+        found = device.gradient(job, derivative_planes=planes)
+        assert board.board.stray_accesses == 0
+        assert not board._allocator.blocks
+    assert bool(found.saturation) == bool(expected.saturation)
+    if expected.saturation:
+        assert found.saturation == Saturation.UPDATE
+        return
+    check_same(found, expected)
+    assert found.planes_read == job.epochs[0].planes + planes
+    if "stall_probability" in options:
+        return
+    gbps = options.get("memory_gbps")
+    memory = Memory(options.get("memory_latency", 20), gbps and gbps * 1e9 / CLOCK_HZ)
+    runs = [count_epochs(one, memory, lookahead=lookahead, gradient=True, derivatives=written)[0]
+            for one, written in ((job, False), (derivative_job(job, planes), True))]
+    assert found.counters == joined_counters(*runs)
+
+
+@st.composite
+def full_passes(draw, config):
+    """A full pass, the planes of its derivatives, and a look-ahead."""
+    n_features = draw(st.sampled_from([n for n in FEATURES if n <= config.max_features]))
+    options = {"copies": draw(st.sampled_from([1, 1, 2]))}
+    if draw(st.booleans()):
+        options |= {"intercept_level": 0, "intercept": 0}
+    size = draw(st.sampled_from([1, 1 << 12, 1 << 18, 1 << 24]))
+    options["model"] = np.random.default_rng(draw(st.integers(0, 1 << 30))).integers(
+        -size, size, n_features).astype(np.int32)
+    job = full_pass(
+        config, n_features=n_features, n_rows=draw(st.sampled_from([1, 2, 7, 33, 64, 129, 300])),
+        seed=draw(st.integers(0, 1 << 30)), scale=draw(st.sampled_from([1e-6, 3e-4, 3e-3])),
+        **options)
+    total = draw(st.sampled_from([16, 16, 12, 6]))      # those of refining are fewer
+    job = replace(job, epochs=(replace(job.epochs[0], planes=total),))
+    return job, draw(st.integers(1, total)), draw(
+        st.integers(0, config.effective_lookahead(job.beats)))
+
+
+@pytest.mark.parametrize("config, examples", [
+    (LINEAR, 20), (FAST, 20), (LOGISTIC, 20),
+    *(pytest.param(config, 300, marks=pytest.mark.slow) for config in [*CONFIGS, WIDE])],
+    ids=lambda value: getattr(value, "name", str(value)))
+def test_any_full_pass(config, examples):
+    @fresh_seed(f"full pass {config.name}")
+    @settings(max_examples=examples, **PROFILE)
+    @given(full_passes(config), MEMORIES)
+    def check(job_planes_and_lookahead, memory):
+        check_full_pass(config, *job_planes_and_lookahead, **memory)
+
+    check()
+
+
+@pytest.mark.parametrize("config", [LINEAR, LOGISTIC], ids=lambda config: config.name)
+@pytest.mark.parametrize("n_features, n_rows", [(4096, 9), (4095, 12), (256, 520)])
+def test_wide_rows(config, n_features, n_rows):
+    check_full_pass(config, full_pass(config, n_features=n_features, n_rows=n_rows, scale=1e-5), 4)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_memory_that_takes_labels_slower_than_rows_come(config):
+    """Rows of one feature wait for room; the counters tell for how long."""
+    job = full_pass(config, n_features=1, n_rows=1501)
+    check_full_pass(config, job, 1, memory_latency=40, memory_gbps=0.08)
+    check_full_pass(config, job, 1, memory_latency=5, stall_probability=0.9)
+
+
+def cycles_of(job, **options):
+    """Cycles of a run of a gradient, or of derivatives."""
+    cycles = count_epochs(job, gradient=True, **options)[0]["cycles"]
+    assert cycles is not None
+    return cycles
+
+
+class Aborted(TestedDevice):
+    """A board on which the run of this number is aborted, in this cycle."""
+
+    def __init__(self, device, number, cycle):
+        super().__init__(device)
+        self.left, self.cycle = number, cycle
+
+    def wait(self, done, timeout_s):
+        """As the board's."""
+        if self.left == 0:
+            self.device.board.run(self.cycle)
+            self.device.write(0x20, Control.ABORT)
+        self.left -= 1
+        return self.device.wait(done, timeout_s)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_board_keeps_nothing_between_runs(config):
+    """Full passes, inner passes and others follow each other; runs that are aborted lie between,
+    and full passes whose gradient or derivatives are.
+    """
+    with open_board(config) as board:
+        for number, n_features in enumerate([256, 1, 65]):
+            options = {"n_features": n_features, "n_rows": [130, 40, 77][number],
+                       "seed": number, "loss": loss_of(config)}
+            inner = random_woven_job(config, planes=(6, 3), label_format=LabelFormat.INT32,
+                                     correction_period=4, **options,
+                                     **constants_of(n_features, number))
+            full = full_pass(config, scale=1e-4, **{key: options[key] for key in (
+                "n_features", "n_rows", "seed")})
+            lengths = [cycles_of(full), cycles_of(derivative_job(full, 4), derivatives=True)]
+            for which, share in ((0, 0.5), (1, 0.3), (1, 0.6)):
+                aborted = Aborted(board, which, int(share * lengths[which]))
+                with pytest.raises(RunError, match="abort"):
+                    aborted.gradient(full, derivative_planes=4)
+                check_same(board.gradient(full, derivative_planes=4), gradient(full, 4))
+                compare(board.train(inner), list(train(inner)))
+
+
+@pytest.mark.parametrize("registers", [
+    {"DERIVATIVES": 1, "GRADIENT": 0}, {"DERIVATIVES": 1, "LOSS": Loss.HINGE},
+    {"DERIVATIVES": 1, "LOSS": Loss.LEAST_SQUARES}, {"DERIVATIVES": 1, "LABEL_FORMAT": 2}])
+def test_registers_that_no_derivatives_can_have(registers):
+    job = full_pass(FAST, n_features=5, n_rows=30)
+    with open_board(FAST) as board:
+        with pytest.raises(RunError, match="refused its registers"):
+            TestedDevice(board, registers=registers).gradient(job)
+        check_same(board.gradient(job, derivative_planes=4), gradient(job, 4))
+
+
+def test_label_shift_that_the_finer_sigmoid_cannot_have():
+    job = full_pass(LOGISTIC, n_features=5, n_rows=30)
+    with open_board(LOGISTIC) as board:
+        with pytest.raises(RunError, match="refused its registers"):
+            TestedDevice(board, registers={"LABEL_SHIFT": 16}).gradient(job)
+        np.testing.assert_array_equal(board.gradient(job).words, gradient(job).words)
+
+
+@pytest.mark.parametrize("word, saturates", [(1 << 30, False), ((1 << MODEL_WIDTH - 1) - 1, True)])
+@pytest.mark.parametrize("config", [LINEAR, FAST], ids=lambda config: config.name)
+def test_derivatives_beyond_their_label(config, word, saturates):
+    """A derivative of 31 bits is an update that fits, but no label."""
+    job = full_pass(config, n_features=1, n_rows=300, model=np.array([word], np.int32),
+                    intercept=0)
+    job = replace(job, label_shift=32, epochs=(EpochSteps(1, 3, planes=16),))
+    assert not gradient(job).saturation
+    assert bool(gradient(job, 16).saturation) == saturates
+    check_full_pass(config, job, 16)
+
+
+@pytest.mark.parametrize("config", [FAST, LOGISTIC], ids=lambda config: config.name)
+def test_inner_passes_read_the_labels_where_they_are(config):
+    job = full_pass(config, n_features=20, n_rows=129)
+    with open_board(config) as board:
+        device = TestedDevice(board)
+
+        def written(planes):
+            """Labels of a full pass, and the buffer that holds them."""
+            labels = device.gradient(job, derivative_planes=planes).derivatives
+            assert labels is not None
+            assert device.kept_rows is not None
+            return labels, device.kept_rows.held_labels(labels)
+
+        with device.keep_rows():
+            labels, held = written(4)
+            assert held is not None
+            inner = random_woven_job(config, n_features=20, n_rows=129, loss=loss_of(config),
+                                     label_format=LabelFormat.INT32, planes=(4, 4))
+            inner = replace(inner, rows=job.rows, labels=labels)
+            for _ in range(2):
+                compare(device.train(inner), list(train(inner)))
+                assert device.written["LABELS_ADDRESS_LO"] == held.address
+            # Labels of others are copied, and those of another full pass take their place.
+            other = replace(inner, labels=labels.copy())
+            compare(device.train(other), list(train(other)))
+            assert device.written["LABELS_ADDRESS_LO"] != held.address
+            assert written(2)[1] is not None
+            assert device.kept_rows is not None
+            assert device.kept_rows.held_labels(labels) is None
+        assert not board._allocator.blocks
+
+
+@pytest.mark.parametrize("planes", [0, 3])
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_native_device_counts_both_runs(config, planes):
+    job = full_pass(config, n_features=17, n_rows=90)
+    with open_board(config) as board, CpuDevice(config) as cpu:
+        found, expected = (device.gradient(job, derivative_planes=planes)
+                           for device in (board, cpu))
+    assert found.counters == expected.counters
+    assert found.counters["cycles"]
+
+
+def classes(n_rows, n_features):
+    """Two classes that overlap."""
+    rng = np.random.default_rng(n_features)
+    features = rng.standard_normal((n_rows, n_features))
+    scores = features @ rng.standard_normal(n_features) + 0.5 * rng.standard_normal(n_rows)
+    return QuantizedDataset(weave_rows(features), sign_labels(np.where(scores > 0, 1, -1)))
+
+
+@pytest.mark.parametrize("config, n_rows, n_features, epochs", [
+    (LOGISTIC, 400, 12, 4), (FAST, 400, 20, 4), (LINEAR, 300, 256, 2), (LOGISTIC, 300, 256, 2),
+    pytest.param(LINEAR, 400, 4096, 2, marks=pytest.mark.slow),
+    pytest.param(LOGISTIC, 400, 4096, 2, marks=pytest.mark.slow)],
+    ids=lambda value: getattr(value, "name", str(value)))
+def test_training(config, n_rows, n_features, epochs):
+    """Whole trainings, with the same counters."""
+    model = check_training(config, classes(n_rows, n_features),
+                           Objective(loss=loss_of(config), l2=1e-2), epochs=epochs, planes=4)
+    assert model.gradients is not None
+    assert model.gradients[-1].max() < (0.05 if epochs > 2 else 0.3)
+    assert (model.counters["cycles"] or 0) > 0
+
+
+@pytest.mark.parametrize("config", [FAST, LOGISTIC], ids=lambda config: config.name)
+def test_training_that_refines(config, monkeypatch):
+    """Outer steps whose full passes, of 16 planes and of 6, write no derivatives."""
+    monkeypatch.setattr("bitstep.training.bit_centred_smooth.LOOK_BACK", 1)
+    monkeypatch.setattr("bitstep.training.bit_centred_smooth.SLOW", 0.0)
+    model = check_training(config, classes(300, 9), Objective(loss=loss_of(config), l2=1e-2),
+                           epochs=4, planes=4)
+    assert model.planes is not None
+    assert model.planes[:, 0].tolist() == [4, 6, 6, 6]
