@@ -59,6 +59,7 @@ class Run:
         as the pipeline's models.
     to_the_end : bool
         False: the first model that leaves its range ends the run.
+
     Attributes
     ----------
     buffers : dict of str to Buffer
