@@ -55,8 +55,7 @@ class Run:
     stack : contextlib.ExitStack
         Frees the buffers at its end.
     others : sequence of TrainingJob
-        Jobs of the same run (:func:`bitstep.devices.joint_runs.same_run`), together at most as many
-        as the pipeline's models.
+        Jobs of the same run (:func:`bitstep.devices.joint_runs.same_run`), for further models.
     to_the_end : bool
         False: the first model that leaves its range ends the run.
 
