@@ -368,10 +368,10 @@ def test_estimators_that_dense_rows_cannot_train(parameters, n_features, text):
 
 @pytest.mark.parametrize("options, text", [
     (["--dense", "--bits=8", "--scaler=maxabs"], ""),
-    (["--dense", "--l1=0.1"], "no proximal"),
-    (["--dense", "--lookahead=3"], "lookahead of dense rows"),
-    (["--dense", "--bits=32"], "row_format of dense rows"),
-    (["--dense", "--levels=optimal"], "no level_tables"),
+    (["--dense", "--l1=0.1"], "--dense does not go together with --l1; leave"),
+    (["--dense", "--lookahead=3"], "not go together with --lookahead 3; leave"),
+    (["--dense", "--bits=32"], "not go together with --bits 32; leave"),
+    (["--dense", "--levels=optimal"], "not go together with --levels optimal; leave"),
     (["--models=9", "--device=sim"], "--models must be from 1 to 8 without --dense"),
     (["--dense", "--models=17", "--device=sim"], "from 1 to 16")])
 def test_wrong_options(tmp_path, capsys, options, text):
