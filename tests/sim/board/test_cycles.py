@@ -119,3 +119,16 @@ def test_runs_that_leave_the_range(config):
         ended += "saturations" not in counted
         are_equal(measured, counted)
     assert ended > 2
+
+
+@pytest.mark.parametrize("n_features, n_rows, epochs, seed", [
+    (505, 436, 2, 0), (512, 402, 4, 5), (511, 422, 4, 104)])
+def test_range_that_is_left_at_the_end_of_an_epoch(n_features, n_rows, epochs, seed):
+    """Labels of the epoch that follows were read ahead; how many depends on the phase of all rows
+    before.
+    """
+    job = random_job(LARGE, n_features=n_features, n_rows=n_rows, epochs=epochs, seed=seed,
+                     correction_period=1)
+    result = run(LARGE, job, 0, {})
+    assert result[1]
+    are_equal(*counters_of(LARGE, job, 0, {}, result))

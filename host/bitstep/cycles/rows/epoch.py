@@ -213,6 +213,7 @@ class EpochClock:
             most = min(room - 1, most)
             if most > 0:
                 streamed = (streams.rows_state if labels else streams.state)(sequencer.time)
+                streamed = streamed, streams.asked
                 seen = self.seen_labels if labels else self.seen
                 if rows := self._skip(seen, (state, streamed), most):
                     self.to_step -= rows
@@ -232,8 +233,8 @@ class EpochClock:
             to_step = self.to_step if shape.proximal_period else 0
             if batch:
                 to_step = self.row % (shape.proximal_period or batch)
-            key = (sequencer.state(), self.streams.state(sequencer.time), to_step,
-                   periods.to_boundary)
+            key = (sequencer.state(), self.streams.state(sequencer.time), self.streams.asked,
+                   to_step, periods.to_boundary)
             if rows := self._skip(self.seen_far, key, room):
                 periods.skip_periods(rows)
                 self.streams.skip(rows)

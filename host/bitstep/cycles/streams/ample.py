@@ -94,6 +94,7 @@ class AmpleStreams:
         return last + decision_delay(shape, active)
 
     constant = True         # nothing that is waited for depends on the time
+    asked = None            # nor on blocks of memory
 
     def skip_fetches(self, number):
         """Count rows that are fetched as those before."""

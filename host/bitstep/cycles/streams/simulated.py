@@ -161,6 +161,13 @@ class SimulatedStreams(StreamCycle):
         """Bytes that came over all buses."""
         return self.fine_bytes + sum(reader.accepted * reader.beat_bytes for reader in self.readers)
 
+    @property
+    def asked(self):
+        """Blocks that were asked for: rows before and after the end of one are no period, since its
+        last burst is shorter.
+        """
+        return self.rows.address.number, self.aux.address.number
+
     def state(self, time):
         """State in cycle ``time`` that decides about what follows."""
         aux = self.aux.state(time) if self._tolerance[0] else ()
@@ -181,7 +188,9 @@ class SimulatedStreams(StreamCycle):
     @property
     def _tolerance(self):
         """Debt that counts as none, in beats of rows, and least cycles of a period."""
-        return next(rest for steps, *rest in _TOLERANCES if self.steps >= steps)
+        # Of an ample memory states come again soon, and the words read ahead depend on the phase.
+        steps = 0 if self.exact else self.steps
+        return next(rest for least, *rest in _TOLERANCES if steps >= least)
 
     @property
     def window(self):

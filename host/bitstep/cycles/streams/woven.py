@@ -33,6 +33,11 @@ class WovenStreams(SimulatedStreams):
         self.rows.address.begin(time + self.late)
 
     @property
+    def asked(self):
+        """Blocks of labels that were asked for; those of rows come and go."""
+        return self.aux.address.number
+
+    @property
     def steady_rows(self):
         """Rows that may be skipped if a state was there before: whole blocks, none of which has
         been asked for.
