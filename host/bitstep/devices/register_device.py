@@ -218,8 +218,7 @@ class GradientRun(Run):
         low, high = self.results()
         words = job.model - _joined(low.models[0], high.models[0])
         intercept = job.intercept - _joined(low.intercepts, high.intercepts)
-        return GradientSum(words, int(intercept[0]), counters=low.counters,
-                           planes_read=job.epochs[0].planes)
+        return GradientSum(words, int(intercept[0]), counters=low.counters)
 
 
 class DerivativeRun(GradientRun):
@@ -253,7 +252,6 @@ class DerivativeRun(GradientRun):
         except SaturationError as error:
             counters, saturation, derivatives = error.result.counters, error.saturation, None
         return replace(gradient, saturation=saturation, derivatives=derivatives,
-                       planes_read=gradient.planes_read + self.job.epochs[0].planes,
                        counters=joined_counters(gradient.counters, counters))
 
     def _derivatives(self):

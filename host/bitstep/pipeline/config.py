@@ -276,6 +276,11 @@ class PipelineConfig:
         return FLOAT_BITS if self.row_format == "float32" else self.level_limit.bit_length() + 1
 
     @property
+    def ternary_levels(self) -> bool:
+        """True if the levels are -1, 0 and 1."""
+        return self.level_width == 2
+
+    @property
     def intercept_width(self) -> int:
         """Bits of the intercept's level."""
         return self.intercept_limit.bit_length() if self.row_format == WOVEN else 8

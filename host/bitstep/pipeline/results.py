@@ -68,9 +68,6 @@ class GradientSum:
         derivative of every row's loss (:func:`bitstep.pipeline.losses.has_derivatives`).
     counters : dict of str to int or None
         See :class:`RunResult`.
-    planes_read : int
-        Planes of all rows that were read: those of the epoch, and what was read again for the
-        derivatives. 0: those of the epoch.
     """
 
     words: np.ndarray
@@ -78,7 +75,6 @@ class GradientSum:
     saturation: Saturation = Saturation(0)  # noqa: RUF009 (an immutable flag)
     derivatives: np.ndarray | None = None
     counters: dict[str, int | None] = field(default_factory=dict)
-    planes_read: int = 0
 
 
 class RunError(DeviceError):

@@ -149,7 +149,8 @@ class CentredPasses:
                         model=words[:-1].astype(np.int32), intercept=int(words[-1]),
                         labels=data.labels.packed, label_shift=shift, loss=self.objective.loss)
         found = self.device.gradient(job, derivative_planes=derivative_planes)
-        self.bytes_read += (found.planes_read or planes) * self._plane_bytes
+        # A pipeline writes derivatives in a run of its own, which reads their planes again.
+        self.bytes_read += (planes + derivative_planes) * self._plane_bytes
         if found.saturation:
             raise AssertionError("The updates of a full pass have room")
         scale = unit / (EpochSteps.scale(mantissa, exponent) * 2.0 ** (2 * planes) * count)

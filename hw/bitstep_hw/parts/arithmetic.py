@@ -53,19 +53,50 @@ def adder_tree(m, terms, *, stages, valid, name):
     The registers only move where ``valid``, the flag of the terms, goes along with them: that
     spares power, and simulation time. It may be None (:func:`enable_of`).
     """
+    total, = _tree(m, [(term,) for term in terms], lambda a, b: (a[0] + b[0],), stages=stages,
+                   valid=valid, name=name)
+    return total
+
+
+def signed_adder_tree(m, terms, signs, *, stages, valid, name):
+    """Sum of ``terms``, of which those with a 1 in ``signs`` are subtracted: a number, and a bit
+    that says if it is the sum's negative.
+
+    Registers are as in :func:`adder_tree`. No term is negated, which would cost each of them a
+    carry chain: an adder subtracts where the signs of its operands differ, and the sign of the
+    first goes on.
+    """
+    return _tree(m, list(zip(terms, signs, strict=True)),
+                 lambda a, b: (add_signed(a[0], b[0], a[1] ^ b[1]), a[1]), stages=stages,
+                 valid=valid, name=name)
+
+
+def _tree(m, terms, add, *, stages, valid, name):
     for stage in range(stages):
         for _level in range(2):
-            pairs = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)]
+            pairs = [add(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)]
             terms = pairs + terms[2 * len(pairs):]
-        registers = []
-        for index, term in enumerate(terms):
-            registers.append(Signal(term.shape(), name=f"{name}_{stage}_{index}", reset_less=True))
+        registers = [tuple(Signal(part.shape(), name=f"{name}_{stage}_{index}", reset_less=True)
+                           for part in term) for index, term in enumerate(terms)]
         with when(m, valid):
-            m.d.sync += [register.eq(term) for register, term in zip(registers, terms, strict=True)]
+            m.d.sync += [register.eq(part)
+                         for registered, term in zip(registers, terms, strict=True)
+                         for register, part in zip(registered, term, strict=True)]
         terms = registers
         valid = delay_enable(m, valid, 1, name=f"{name}_valid_{stage}")
     assert len(terms) == 1, "the caller gave too few stages for its terms"
     return terms[0]
+
+
+def add_signed(a, b, negative):
+    """``a - b`` if ``negative`` is 1, else ``a + b``, in a single carry chain; for None ``a + b``.
+    """
+    if negative is None:
+        return a + b
+    width = max(len(a), len(b)) + 1
+    flipped = extend(b, width) ^ negative.replicate(width)
+    # The bit below carries the 1 that a negative number has more than its complement.
+    return (Cat(C(1, 1), extend(a, width)) + Cat(negative, flipped))[1:width + 1].as_signed()
 
 
 def scale(level, value):

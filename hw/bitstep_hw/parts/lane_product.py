@@ -1,9 +1,12 @@
 """Products of a lane: of a level or a floating-point value with an integer, or of two of them."""
 
+from functools import reduce
+from operator import add
+
 from amaranth import Cat, Mux, Signal
 
 from bitstep.pipeline.config import FLOAT_GUARD
-from bitstep_hw.parts.arithmetic import delay_enable, partial_products, scale, when
+from bitstep_hw.parts.arithmetic import add_signed, delay_enable, partial_products, when
 
 _PIECE = 4          # bits of a factor that lookup tables multiply in one cycle of a fast clock
 _BIAS = 150         # exponent field of m 2^0, with m's 23 fraction bits counted in
@@ -18,14 +21,33 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
     nearest, ties towards plus infinity (:func:`bitstep.golden.float32.align`).
     """
     if config.row_format != "float32":
-        if config.fast_clock and len(level) > 2:
+        if config.fast_clock:
             return partial_products(m, level, value, name=name)
-        return [_register(m, scale(level, value), valid, name)]
+        return [register(m, level * value, valid, name)]
     mantissa, exponent = _parts(level)
-    product = _register(m, mantissa * value, valid, f"{name}_exact")
+    product = register(m, mantissa * value, valid, f"{name}_exact")
     # |level| is at most 1, so its exponent field is at most 127 and the shift at least 1.
-    less = _register(m, (_BIAS - fraction - 1 - exponent)[:8], valid, f"{name}_shift")
+    less = register(m, (_BIAS - fraction - 1 - exponent)[:8], valid, f"{name}_shift")
     return [_align(m, product, less, len(value) + fraction + 1, valid, name)]
+
+
+def minus_product(m, config, a, level, value, *, valid, name):
+    """``a - level * value`` of integers, with the level of ``config.term_stages`` clock edges ago
+    and the value of :func:`value_stages` fewer.
+    """
+    if not config.ternary_levels:
+        return a - reduce(add, integer_product(m, config, level, value, fraction=0, valid=valid,
+                                               name=name))
+    # Gates before the carry chain of the difference, rather than a register of the product.
+    level = register(m, level, valid, f"{name}_level")
+    return add_signed(a, Mux(level[0], value, 0), level[0] & ~level[1])
+
+
+def value_stages(config):
+    """Return the number of clock edges by which :func:`minus_product` takes its value late: where
+    many lanes multiply one value, they share its registers.
+    """
+    return config.term_stages if config.ternary_levels else 0
 
 
 def level_product(m, config, a, b, *, valid, name):
@@ -34,20 +56,20 @@ def level_product(m, config, a, b, *, valid, name):
     bits.
     """
     if config.row_format != "float32" and level_product_stages(config) == 1:
-        return _register(m, a * b, valid, name)
+        return register(m, a * b, valid, name)
     if config.row_format == "woven":
         # As wide as a multiplier block, which has both registers of its own.
-        product = _register(m, a * b, valid, f"{name}_exact")
-        return _register(m, product, delay_enable(m, valid, 1, name=f"{name}_valid"), name)
+        product = register(m, a * b, valid, f"{name}_exact")
+        return register(m, product, delay_enable(m, valid, 1, name=f"{name}_valid"), name)
     if config.row_format != "float32":
         # Two narrow products of lookup tables: multiplier blocks are few, and far away.
-        low = _register(m, a * b[:_PIECE], valid, f"{name}_low")
-        high = _register(m, a * b[_PIECE:].as_signed(), valid, f"{name}_high")
-        return _register(m, (low + (high << _PIECE))[:len(a) + len(b)].as_signed(),
+        low = register(m, a * b[:_PIECE], valid, f"{name}_low")
+        high = register(m, a * b[_PIECE:].as_signed(), valid, f"{name}_high")
+        return register(m, (low + (high << _PIECE))[:len(a) + len(b)].as_signed(),
                          delay_enable(m, valid, 1, name=f"{name}_valid"), name)
     (a_mantissa, a_exponent), (b_mantissa, b_exponent) = _parts(a), _parts(b)
-    product = _register(m, a_mantissa * b_mantissa, valid, f"{name}_exact")
-    less = _register(m, (2 * _BIAS - FLOAT_GUARD - 1 - a_exponent - b_exponent)[:9], valid,
+    product = register(m, a_mantissa * b_mantissa, valid, f"{name}_exact")
+    less = register(m, (2 * _BIAS - FLOAT_GUARD - 1 - a_exponent - b_exponent)[:9], valid,
                      f"{name}_shift")
     return _align(m, product, less, FLOAT_GUARD + 2, valid, name)
 
@@ -71,12 +93,13 @@ def _align(m, product, less, width, valid, name):
     """Register with ``product`` shifted right by ``less + 1``, rounded."""
     distance = Mux(less > _FAR, _FAR, less)[:6]
     rounded = ((product >> distance) + 1) >> 1
-    return _register(m, rounded[:width].as_signed(),
+    return register(m, rounded[:width].as_signed(),
                      delay_enable(m, valid, 1, name=f"{name}_valid"), name)
 
 
-def _register(m, value, valid, name):
-    register = Signal(value.shape(), name=name, reset_less=True)
+def register(m, value, valid, name):
+    """Register with ``value``, which moves with ``valid``; in every cycle for None."""
+    held = Signal(value.shape(), name=name, reset_less=True)
     with when(m, valid):
-        m.d.sync += register.eq(value)
-    return register
+        m.d.sync += held.eq(value)
+    return held

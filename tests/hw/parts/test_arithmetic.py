@@ -7,6 +7,7 @@ from amaranth import Const, Module, Signal, signed, unsigned
 from support import Clocked, put, ticks
 
 from bitstep_hw.parts.arithmetic import (
+    add_signed,
     adder_tree,
     compress,
     delay,
@@ -15,6 +16,7 @@ from bitstep_hw.parts.arithmetic import (
     multiply_carry_save,
     out_of_range,
     scale,
+    signed_adder_tree,
 )
 from bitstep_sim.testing.harness import simulate
 
@@ -67,6 +69,60 @@ def test_adder_tree(terms, stages):
                 await ctx.tick()
 
     run(lambda m: adder_tree(m, inputs, stages=stages, valid=valid, name="tree"), check)
+
+
+@pytest.mark.parametrize(("terms", "stages"), [(1, 1), (2, 1), (3, 1), (4, 1), (5, 2), (64, 4)])
+def test_signed_adder_tree(terms, stages):
+    """The ends of the range with every pattern of signs among four, then random numbers."""
+    inputs, signs = [Signal(signed(6)) for _ in range(terms)], Signal(terms)
+    valid, rng = Signal(), random.Random(terms)
+    patterns = [sum(1 << lane for lane in range(terms) if pattern >> lane % 4 & 1)
+                for pattern in range(16)]
+    cases = [(values, pattern) for pattern in patterns
+             for values in ([-32] * terms, [31] * terms,
+                            [(-32, 31)[pattern >> lane & 1] for lane in range(terms)],
+                            [rng.randrange(-32, 32) for _ in inputs])]
+
+    async def check(ctx, result):
+        for values, negative in cases:
+            for signal, value in zip(inputs, values, strict=True):
+                put(ctx, signal, value)
+            put(ctx, signs, negative)
+            put(ctx, valid, 1)
+            await ctx.tick()
+            put(ctx, valid, 0)
+            put(ctx, signs, ~negative & (1 << terms) - 1)   # what is not valid changes nothing
+            await ticks(ctx, stages - 1)
+            for _ in range(stages + 1):
+                total, subtracted = (ctx.get(part) for part in result)
+                assert (-total if subtracted else total) == sum(
+                    -value if negative >> lane & 1 else value for lane, value in enumerate(values))
+                await ctx.tick()
+
+    run(lambda m: signed_adder_tree(m, inputs, list(signs), stages=stages, valid=valid,
+                                    name="tree"), check)
+
+
+@pytest.mark.parametrize(("a_width", "b_width"), [(1, 1), (3, 5), (5, 3), (32, 33)])
+def test_add_signed(a_width, b_width):
+    a, b, negative = Signal(signed(a_width)), Signal(signed(b_width)), Signal()
+    rng = random.Random(a_width)
+    ends = [[-1 << width - 1, (1 << width - 1) - 1, 0, -1] for width in (a_width, b_width)]
+    pairs = [(x, y) for x in ends[0] for y in ends[1]]
+    pairs += [tuple(rng.randrange(-1 << width - 1, 1 << width - 1)
+                    for width in (a_width, b_width)) for _ in range(50)]
+
+    async def check(ctx, results):
+        chosen, always = results
+        for x, y in pairs:
+            put(ctx, a, x)
+            put(ctx, b, y)
+            for sign in (0, 1):
+                put(ctx, negative, sign)
+                assert ctx.get(chosen) == (x - y if sign else x + y)
+            assert ctx.get(always) == x + y
+
+    run(lambda m: (add_signed(a, b, negative), add_signed(a, b, None)), check)
 
 
 def test_adder_tree_with_too_few_stages():

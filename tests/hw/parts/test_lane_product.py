@@ -12,7 +12,13 @@ from support import signed_number, trace
 
 from bitstep.golden.float32 import align
 from bitstep.pipeline.config import FLOAT_GUARD, MODEL_WIDTH, UPDATE_WIDTH, PipelineConfig
-from bitstep_hw.parts.lane_product import integer_product, level_product, level_product_stages
+from bitstep_hw.parts.lane_product import (
+    integer_product,
+    level_product,
+    level_product_stages,
+    minus_product,
+    value_stages,
+)
 from bitstep_sim.testing.random_jobs import random_floats
 
 FLOAT = PipelineConfig(bits=32, row_format="float32")
@@ -21,6 +27,7 @@ LEVELS = [PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cyc
                                    (4, "one_level"),
                                    (8, "one_level"), (16, "woven"))
           for cycles_per_update in (2, 4)]
+TERNARY = [config for config in LEVELS if config.ternary_levels]
 EXPONENTS = [*range(0, 3), *range(60, 68), *range(90, 128)]
 
 
@@ -145,3 +152,55 @@ def test_levels(config):
     assert found(config, pairs, width=MODEL_WIDTH + 1, fraction=0) == [a * b for a, b in pairs]
     pairs = list(zip(levels, reversed(levels), strict=True))
     assert found(config, pairs) == [a * b for a, b in pairs]
+
+
+class Difference(wiring.Component):
+    """``a - level * value`` by itself."""
+
+    def __init__(self, config):
+        self.config = config
+        super().__init__({"a": In(signed(MODEL_WIDTH)), "level": In(signed(config.level_width)),
+                          "value": In(signed(UPDATE_WIDTH)), "valid": In(1), "o": Out(signed(80))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += self.o.eq(minus_product(m, self.config, self.a, self.level, self.value,
+                                            valid=self.valid, name="product"))
+        return m
+
+
+def test_levels_of_minus_one_zero_and_one():
+    assert [config.name for config in LEVELS if config.ternary_levels] == [
+        config.name for config in LEVELS if config.bits <= 2]
+    assert not PipelineConfig(bits=1, level_tables=True).ternary_levels
+    assert not FLOAT.ternary_levels
+
+
+@pytest.mark.parametrize("config", [*LEVELS, FLOAT], ids=lambda config: config.name)
+def test_difference(config):
+    """Ends of the range, then random numbers; level, value and ``a`` come one after the other."""
+    rng, stages, late = random.Random(config.name), config.term_stages, value_stages(config)
+    ends = (-1 << MODEL_WIDTH - 1, (1 << MODEL_WIDTH - 1) - 1)
+    limit = 1 if config.row_format == "float32" else min(
+        config.level_limit, (1 << config.level_width - 1) - 1)
+    cases = [(a, level, value) for a in (*ends, 0) for level in (-limit, 0, limit)
+             for value in (*ends, 1, 0)]
+    cases += [(signed_number(rng, MODEL_WIDTH), rng.randint(-limit, limit),
+               signed_number(rng, UPDATE_WIDTH)) for _ in range(50)]
+    cycles = [{"valid": 1} for _ in range(len(cases) + stages + 1)]
+    floats = {-1: signed32(0xBF80_0000), 0: 0, 1: 0x3F80_0000}
+    for number, (a, level, value) in enumerate(cases):
+        cycles[number]["level"] = floats[level] if config.row_format == "float32" else level
+        cycles[number + late]["value"] = value
+        cycles[number + stages]["a"] = a
+    recorded = trace(Difference(config), cycles, ["o"])
+    assert [recorded[number + stages]["o"] for number in range(len(cases))] \
+        == [a - level * value for a, level, value in cases]
+
+
+def test_difference_keeps_the_level_of_the_last_valid_cycle():
+    config = TERNARY[0]
+    cycles = [{"valid": 1, "level": 1, "value": 9}, {"valid": 0, "level": -1, "value": 9, "a": 20},
+              {"level": 0, "value": 4, "a": 20}]
+    recorded = trace(Difference(config), cycles, ["o"])
+    assert [outputs["o"] for outputs in recorded[1:3]] == [11, 16]

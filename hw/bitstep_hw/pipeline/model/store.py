@@ -1,7 +1,7 @@
 """Store of the model: read, updated, corrected, written back and handed on in one pass."""
 
 from functools import reduce
-from operator import add, or_
+from operator import or_
 
 from amaranth import Array, C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
 from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import copies, delay, enable_of, when
-from bitstep_hw.parts.lane_product import integer_product
+from bitstep_hw.parts.lane_product import minus_product, value_stages
 from bitstep_hw.pipeline.model.intercept import Intercept, high_half
 from bitstep_hw.pipeline.model.words import ModelWords
 from bitstep_hw.pipeline.slot import slot_layout
@@ -102,7 +102,8 @@ class ModelStore(wiring.Component):
             if config.minibatch and not config.model_bits else None
         # Until the levels of the row to apply are there.
         waits = config.product_stages - config.term_stages
-        updates = copies(m, self.update, waits, ceil_div(config.lanes, _SHARERS), name="update")
+        updates = copies(m, self.update, waits + value_stages(config),
+                         ceil_div(config.lanes, _SHARERS), name="update")
         multiplies = enable_of(config, delay(m, self.slot.valid, waits, name="multiply"))
         excesses, carries, olds = [], [], []
         for lane in range(config.model_lanes):
@@ -110,10 +111,9 @@ class ModelStore(wiring.Component):
             olds.append(old)
             if lane >= config.lanes:    # a word without a lane stays 0
                 continue
-            delta = reduce(add, integer_product(m, config, self.levels[lane],
-                                                updates[lane // _SHARERS], fraction=0,
-                                                valid=multiplies, name=f"delta_{lane}"))
-            updated, word, excess = self._updated(m, lane, slot_1, old, delta)
+            updated, word, excess = self._updated(m, lane, slot_1, minus_product(
+                m, config, old, self.levels[lane], updates[lane // _SHARERS], valid=multiplies,
+                name=f"delta_{lane}"))
             seen, carry, pending = self._corrected(m, lane, slot_1, word)
             m.d.comb += [seen_words[lane].eq(seen), self.sampled[lane].eq(
                 Mux(self.sums, high_half(updated, pending), seen) if config.sums_gradients
@@ -188,7 +188,7 @@ class ModelStore(wiring.Component):
         ]
         return delay(m, now, self.config.memory_wait, name="writes")
 
-    def _updated(self, m, lane, slot_1, old, delta):
+    def _updated(self, m, lane, slot_1, value):
         """A lane's X - c g in the cycle of slot 2, its word, and bits that are 0 within its range.
         """
         config = self.config
@@ -196,7 +196,7 @@ class ModelStore(wiring.Component):
         updated = Signal(signed(UPDATE_WIDTH + product_width + 1), name=f"updated_{lane}",
                          reset_less=True)
         with when(m, enable_of(config, slot_1.valid)):
-            m.d.sync += updated.eq(old - delta)
+            m.d.sync += updated.eq(value)
         word = updated[:MODEL_WIDTH].as_signed()
         excess = updated[MODEL_WIDTH:] ^ word[-1].replicate(len(updated) - MODEL_WIDTH)
         return updated, word, excess

@@ -5,8 +5,16 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import FLOAT_GUARD, MODEL_WIDTH
-from bitstep_hw.parts.arithmetic import adder_tree, delay, delay_enable, enable_of, multiply
-from bitstep_hw.parts.lane_product import integer_product
+from bitstep_hw.parts.arithmetic import (
+    add_signed,
+    adder_tree,
+    delay,
+    delay_enable,
+    enable_of,
+    multiply,
+    signed_adder_tree,
+)
+from bitstep_hw.parts.lane_product import integer_product, register
 
 
 class DotProduct(wiring.Component):
@@ -63,15 +71,7 @@ class DotProduct(wiring.Component):
         m = Module()
         config = self.config
         stages = config.tree_stages + config.product_stages
-        enable = enable_of(config, self.valid)
-        products = [integer_product(m, config, level, word, fraction=FLOAT_GUARD, valid=enable,
-                                    name=f"product_{lane}")
-                    for lane, (level, word) in enumerate(zip(self.levels, self.words, strict=True))]
-        # Terms of the same weight side by side.
-        terms = [term for group in zip(*products, strict=True) for term in group]
-        total = adder_tree(m, terms, stages=stages - config.term_stages, name="tree",
-                           valid=delay_enable(m, enable, config.term_stages, name="multiplied"))
-
+        total, negative = self._total(m, enable_of(config, self.valid), stages)
         constant = multiply(m, self.intercept, self.intercept_level, stages=config.product_stages,
                             valid=None, name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)
         constant = delay(m, constant, stages - config.product_stages, name="constant")
@@ -79,23 +79,46 @@ class DotProduct(wiring.Component):
             delay(m, value, stages, name=name) for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last)))
         if config.model_bits:
-            self._scale(m, total, constant, valid, first, last)
+            self._scale(m, total, negative, constant, valid, first, last)
             return m
         row = Signal(signed(config.dot_width), reset_less=True)
         with m.If(valid):
-            m.d.sync += row.eq(Mux(first, constant, row) + total)
+            m.d.sync += row.eq(add_signed(Mux(first, constant, row), total, negative))
         m.d.sync += self.o_valid.eq(valid & last)
         m.d.comb += self.o.eq(row)
         return m
 
-    def _scale(self, m, total, constant, valid, first, last):
+    def _total(self, m, enable, stages):
+        """The sum of a beat's products, and a bit that says if it is the sum's negative, or
+        None if it never is.
+        """
+        config, lanes = self.config, list(zip(self.levels, self.words, strict=True))
+        if config.ternary_levels:
+            # A level of 0 resets a register, which costs nothing.
+            terms = [register(m, Mux(level[0], word, 0), enable, f"word_{lane}")
+                     for lane, (level, word) in enumerate(lanes)]
+            signs = [register(m, level[1], enable, f"sign_{lane}")
+                     for lane, (level, _) in enumerate(lanes)]
+        else:
+            products = [integer_product(m, config, level, word, fraction=FLOAT_GUARD, valid=enable,
+                                        name=f"product_{lane}")
+                        for lane, (level, word) in enumerate(lanes)]
+            # Terms of the same weight side by side.
+            terms, signs = [term for group in zip(*products, strict=True) for term in group], None
+        later = {"stages": stages - config.term_stages, "name": "tree",
+                 "valid": delay_enable(m, enable, config.term_stages, name="multiplied")}
+        if signs:
+            return signed_adder_tree(m, terms, signs, **later)
+        return adder_tree(m, terms, **later), None
+
+    def _scale(self, m, total, negative, constant, valid, first, last):
         """Sum up a row of few bits, scale the sum and add the intercept's product."""
         config = self.config
         largest = config.level_limit * config.capacity << config.model_bits - 1
         row = Signal(signed(largest.bit_length() + 1), reset_less=True)
         kept = Signal.like(constant, name="kept")
         with m.If(valid):
-            m.d.sync += row.eq(Mux(first, 0, row) + total)
+            m.d.sync += row.eq(add_signed(Mux(first, 0, row), total, negative))
             with m.If(first):
                 m.d.sync += kept.eq(constant)
         scaled = Signal(signed(config.dot_width))

@@ -11,6 +11,7 @@ from bitstep_hw.pipeline.products.dot_product import DotProduct
 CONFIGS = [
     PipelineConfig(bits=1, max_features=128),
     PipelineConfig(bits=2, row_format="two_levels", max_features=64),
+    PipelineConfig(bits=2, max_features=64, bus_width=128, cycles_per_update=4),
     PipelineConfig(bits=4, max_features=80),
     PipelineConfig(bits=7, max_features=27),
     PipelineConfig(bits=8, row_format="two_levels", max_features=8),
@@ -19,7 +20,9 @@ CONFIGS = [
     PipelineConfig(bits=8, max_features=24, cycles_per_update=4),
 ]
 FEW_BITS = [PipelineConfig(bits=8, max_features=24, model_bits=16),
-            PipelineConfig(bits=3, max_features=63, model_bits=2, cycles_per_update=4)]
+            PipelineConfig(bits=3, max_features=63, model_bits=2, cycles_per_update=4),
+            PipelineConfig(bits=1, max_features=128, model_bits=2, cycles_per_update=4),
+            PipelineConfig(bits=2, max_features=64, model_bits=16)]
 
 
 def check(config, rows, rng, *, gap, extreme=None, intercept_level=0, exponent=0):
