@@ -47,41 +47,32 @@ def copies(m, value, cycles, number, *, name):
     return registers
 
 
-def adder_tree(m, terms, *, stages, valid, name):
+def adder_tree(m, terms, *, stages, valid, name, signs=None):
     """Sum of ``terms``, with a register after every second level, ``stages`` in all.
 
     The registers only move where ``valid``, the flag of the terms, goes along with them: that
     spares power, and simulation time. It may be None (:func:`enable_of`).
+
+    ``signs`` are bits that come a cycle before their terms: a 1 subtracts the term. The result then
+    has the sign of the first term; if that is subtracted, it is the negative of the sum. For no
+    term is negated, which would cost it a carry chain: an adder subtracts where the signs of the
+    first terms of its operands differ, which a register says.
     """
-    total, = _tree(m, [(term,) for term in terms], lambda a, b: (a[0] + b[0],), stages=stages,
-                   valid=valid, name=name)
-    return total
-
-
-def signed_adder_tree(m, terms, signs, *, stages, valid, name):
-    """Sum of ``terms``, of which those with a 1 in ``signs`` are subtracted: a number, and a bit
-    that says if it is the sum's negative.
-
-    Registers are as in :func:`adder_tree`. No term is negated, which would cost each of them a
-    carry chain: an adder subtracts where the signs of its operands differ, and the sign of the
-    first goes on.
-    """
-    return _tree(m, list(zip(terms, signs, strict=True)),
-                 lambda a, b: (add_signed(a[0], b[0], a[1] ^ b[1]), a[1]), stages=stages,
-                 valid=valid, name=name)
-
-
-def _tree(m, terms, add, *, stages, valid, name):
     for stage in range(stages):
-        for _level in range(2):
-            pairs = [add(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)]
+        for level in (2 * stage, 2 * stage + 1):
+            pairs = []
+            for place, (a, b) in enumerate(zip(terms[::2], terms[1::2], strict=False)):
+                first = 2 * place << level
+                negative = None if signs is None else delay(
+                    m, signs[first] ^ signs[first + (1 << level)], stage + 1,
+                    name=f"{name}_sign_{level}_{place}")
+                pairs.append(add_signed(a, b, negative))
             terms = pairs + terms[2 * len(pairs):]
-        registers = [tuple(Signal(part.shape(), name=f"{name}_{stage}_{index}", reset_less=True)
-                           for part in term) for index, term in enumerate(terms)]
+        registers = []
+        for index, term in enumerate(terms):
+            registers.append(Signal(term.shape(), name=f"{name}_{stage}_{index}", reset_less=True))
         with when(m, valid):
-            m.d.sync += [register.eq(part)
-                         for registered, term in zip(registers, terms, strict=True)
-                         for register, part in zip(registered, term, strict=True)]
+            m.d.sync += [register.eq(term) for register, term in zip(registers, terms, strict=True)]
         terms = registers
         valid = delay_enable(m, valid, 1, name=f"{name}_valid_{stage}")
     assert len(terms) == 1, "the caller gave too few stages for its terms"

