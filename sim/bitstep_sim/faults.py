@@ -3,6 +3,7 @@
 from bitstep_sim.dense_faults import DENSE_FAULTS
 from bitstep_sim.fault_runs import Fault
 from bitstep_sim.few_bits_faults import FEW_BITS_FAULTS
+from bitstep_sim.lane_faults import LANE_FAULTS
 from bitstep_sim.model_faults import MODEL_FAULTS
 from bitstep_sim.proofs.formal import Mutation
 from bitstep_sim.woven_faults import WOVEN_FAULTS
@@ -20,7 +21,7 @@ def _fault(kind, file, old, new, *tests, board="", equivalent=""):
 
 
 FAULTS = [
-    *MODEL_FAULTS,
+    *LANE_FAULTS, *MODEL_FAULTS,
     _fault("delay too short", "pipeline/products/dot_product.py",
            "stages - config.product_stages, name",
            "stages - config.product_stages - 1, name"),
@@ -58,8 +59,6 @@ FAULTS = [
            "self.last_lanes >> 1"),
     _fault("sign dropped", "pipeline/rows/decoder.py", "return code[2:].as_signed() + code[sample]",
            "return code[2:] + code[sample]"),
-    _fault("rounding dropped", "parts/lane_product.py", "((product >> distance) + 1) >> 1",
-           "(product >> distance) >> 1", "parts/test_lane_product.py"),
     _fault("condition added", "pipeline/model/proximal.py", "with m.If(beyond[-1] == negative):",
            "with m.If((beyond[-1] == negative) & ~negative):"),
     _fault("forwarding dropped", "pipeline/model/store.py",
@@ -278,7 +277,6 @@ FAULTS = [
            "beyond = Signal(signed(MODEL_WIDTH)"),
     _fault("reset missing", "shell/job_feeders.py", "left.eq(self.epochs), copy.eq(0), address",
            "left.eq(self.epochs), address"),
-    _fault("constant changed", "parts/lane_product.py", "_FAR = 63", "_FAR = 31"),
     _fault("wrong width", "axi/address_channel.py",
            "\"outstanding\": Out(range(max_outstanding + 1))",
            "\"outstanding\": Out(range(max_outstanding))", "axi/test_read_master.py"),

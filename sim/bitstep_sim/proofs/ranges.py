@@ -69,9 +69,12 @@ def dot_product(s: Surrounding, *, config):
     stages = config.tree_stages + config.product_stages
     valid, first, beats = _rows(s, config, fragment, stages)
     product = config.level_limit << MODEL_WIDTH         # a word has 33 bits
+    term = "word" if config.ternary_levels else "product"
     for lane in range(config.lanes):
-        s.helper(_between(inside(fragment, f"product_{lane}"), product))
+        s.helper(_between(inside(fragment, f"{term}_{lane}"), product))
     total = _tree(s, fragment, "tree", product, config.lanes)
+    if config.ternary_levels:
+        total = Mux(inside(fragment, f"negative_{stages}"), -total, total)
     constant = [inside(fragment, name) for name in
                 ("constant", *(f"constant_{age}" for age in range(1, stages)))]
     for register in constant:
