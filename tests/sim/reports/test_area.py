@@ -1,10 +1,56 @@
-"""The pipelines whose area is counted."""
+"""The pipelines whose area is counted, and how."""
 
 from dataclasses import asdict
 
 import pytest
 
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_sim.reports import area
 from bitstep_sim.reports.area import options
+
+SMALL = {"bits": 8, "max_features": 8, "lookahead": 0, "minibatch": False, "corrections": False}
+CELLS = {"LUT6": 5, "SRL16E": 1, "RAM32M": 2, "FDRE": 7, "RAMB36E1": 1, "RAMB18E1": 3, "DSP48E1": 4}
+
+
+@pytest.fixture
+def yosys(monkeypatch):
+    """Give the program that stands in for Yosys, of either kind."""
+    def use(program):
+        for name in ("_NATIVE", "_WASM"):
+            monkeypatch.setattr(area, name, program)
+        monkeypatch.setattr(area, "find_spec", lambda name: True)
+    return use
+
+
+@pytest.mark.parametrize("bus_width, reader", [(64, "read_verilog"), (512, "read_rtlil")])
+def test_counts(yosys, bus_width, reader):
+    yosys(f"""
+import json, sys
+read, synthesize, _ = sys.argv[1].split("; ")
+assert read == "{reader} design" and "-top bitstep_top" in synthesize
+assert "bitstep_top" in open("design").read()
+json.dump({{"design": {{"num_cells_by_type": {CELLS}}}}}, open("stat.json", "w"))""")
+    assert area.synthesize(PipelineConfig(bus_width=bus_width, **SMALL)) == {
+        "LUT": 5 + 1 + 2 * 4, "FF": 7, "RAMB36": 2.5, "DSP": 4}
+
+
+def test_a_failure_shows_the_end_of_the_log(yosys):
+    yosys("import sys; print('x' * 5000); sys.exit('ERROR: no such pass')")
+    with pytest.raises(RuntimeError, match=r"(?s)Yosys failed on w64-b8.*ERROR: no such pass"):
+        area.synthesize(PipelineConfig(**SMALL))
+
+
+def test_a_wait_has_an_end(yosys, monkeypatch):
+    yosys("import time; time.sleep(600)")
+    monkeypatch.setattr(area, "_TIMEOUT", 0.5)
+    with pytest.raises(RuntimeError, match="did not end on w64-b8"):
+        area.synthesize(PipelineConfig(**SMALL))
+
+
+def test_without_yosys(monkeypatch):
+    monkeypatch.setattr(area, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"bitstep\[bitstream\]"):
+        area.synthesize(PipelineConfig(**SMALL))
 
 
 @pytest.mark.parametrize("bits", [1, 4, 8])
