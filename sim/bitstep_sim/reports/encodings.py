@@ -1,9 +1,10 @@
 """Training losses of default runs at every width, against least squares and float64 SGD.
 
-``python -m bitstep_sim.reports.encodings [ENCODING] [LEVELS]`` prints the table of
-docs/results/encodings.md. The native device trains: every device gives the same models.
+``python -m bitstep_sim.reports.encodings`` prints a table of docs/results/encodings.md. The native
+device trains: every device gives the same models.
 """
 
+import argparse
 import sys
 
 import numpy as np
@@ -28,11 +29,20 @@ EPOCHS = 20
 
 def main() -> None:
     """Print one row for each data set and kind of figure, one column for each width."""
-    encoding, levels = (*sys.argv[1:], *("compensated", "uniform")[len(sys.argv) - 1:])[:2]
+    parser = argparse.ArgumentParser(description="Losses of 20 epochs at every width, against "
+                                     "least squares and float64 SGD with the same steps.")
+    parser.add_argument("encoding", nargs="?", choices=sorted(ENCODINGS), default="compensated",
+                        help="(%(default)s)")
+    parser.add_argument("levels", nargs="?", choices=("uniform", "optimal"), default="uniform",
+                        help="(%(default)s)")
+    parser.add_argument("--sets", nargs="+", default=NAMES, metavar="NAME",
+                        help=f"data sets ({' '.join(NAMES)})")
+    arguments = parser.parse_args()
+    encoding, levels = arguments.encoding, arguments.levels
     most = ENCODINGS[encoding].max_bits if levels == "uniform" else MAX_TABLE_BITS
     widths = range(ENCODINGS[encoding].min_bits, most + 1)
     rows = []
-    for name in NAMES:
+    for name in arguments.sets:
         dataset = split(load(name))[0]
         rows += _rows(dataset, encoding, levels, widths)
         print(f"{name} is done", file=sys.stderr)
