@@ -141,8 +141,9 @@ def test_planes_bytes_and_gradient_are_reported(tmp_path, capsys, numbers):
                       "--l2", 0.01, "--planes", "2,4", "--epochs", 3, "--plot", plot)
     assert [entry["planes"] for entry in found["history"]] == [[2] * 3, [4] * 3, [4] * 3]
     rows = 64       # 60 rows of 4 bits a plane, in beats of 64 bytes
+    # Full passes, inner passes, and the planes of the derivatives for the next inner passes.
     assert [entry["bytes_read"] for entry in found["history"]] == [
-        3 * rows * (32 + 4), 3 * rows * (16 + 8), 3 * rows * (16 + 8)]
+        3 * rows * (32 + 4 + 2 + 4), 3 * rows * (16 + 8 + 4), 3 * rows * (16 + 8 + 4)]
     assert sum(entry["bytes_read"] for entry in found["history"]) == 8 * found["counters"]["beats"]
     gradients = [entry["gradient"] for entry in found["history"]]
     assert 1 > gradients[0] > gradients[-1] > 0
