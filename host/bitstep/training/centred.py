@@ -110,7 +110,7 @@ def _collect(outputs, found, training, interrupted, config, counters) -> Trained
         np.array([[getattr(one, name) for one in steps] for steps in padded]).swapaxes(0, 1)
         for name in ("weights", "intercept", "gradient", "gap", "planes", "bytes_read"))
     bytes_read = np.diff(read.sum(axis=1), prepend=0)
-    # A pipeline also counts planes that it reads again, and runs that are made again.
+    # A pipeline also counts runs that are made again.
     beats = int(read[-1].sum()) // config.beat_bytes if counters["cycles"] is None \
         else counters["beats"]
     largest = max(data.label_scale * largest_stored(data) for data in outputs)

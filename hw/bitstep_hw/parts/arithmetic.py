@@ -53,10 +53,10 @@ def adder_tree(m, terms, *, stages, valid, name, signs=None):
     The registers only move where ``valid``, the flag of the terms, goes along with them: that
     spares power, and simulation time. It may be None (:func:`enable_of`).
 
-    ``signs`` are bits that come a cycle before their terms: a 1 subtracts the term. The result then
-    has the sign of the first term; if that is subtracted, it is the negative of the sum. For no
-    term is negated, which would cost it a carry chain: an adder subtracts where the signs of the
-    first terms of its operands differ, which a register says.
+    With ``signs``, a bit for each term that comes a cycle before it, a term whose bit is 1 is
+    subtracted. If the first bit is 1, the result is the negative of the sum. No term is negated,
+    which would cost it a carry chain: an adder subtracts where the first terms of its two sides
+    have different signs, and finds that in a register.
     """
     for stage in range(stages):
         for level in (2 * stage, 2 * stage + 1):

@@ -32,8 +32,8 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
 
 
 def minus_product(m, config, a, level, value, *, valid, name):
-    """``a - level * value`` of integers, with the level of ``config.term_stages`` clock edges ago
-    and the value of :func:`value_stages` fewer.
+    """``a - level * value`` of integers. ``level`` comes ``config.term_stages`` clock edges before
+    ``a``, ``value`` :func:`value_stages` after ``level``.
     """
     if not config.ternary_levels:
         return a - reduce(add, integer_product(m, config, level, value, fraction=0, valid=valid,
@@ -44,8 +44,8 @@ def minus_product(m, config, a, level, value, *, valid, name):
 
 
 def value_stages(config):
-    """Return the number of clock edges by which :func:`minus_product` takes its value late: where
-    many lanes multiply one value, they share its registers.
+    """Return the number of clock edges from the level of :func:`minus_product` to its value. Where
+    they are not 0, lanes that multiply the same value share its registers.
     """
     return config.term_stages if config.ternary_levels else 0
 

@@ -46,6 +46,21 @@ def test_delay(cycles):
     run(lambda m: delay(m, value, cycles, name="value"), check)
 
 
+async def check_sum(ctx, inputs, values, valid, stages, result, expected):
+    """The tree's result is there in time and stays, as what is not valid changes nothing."""
+    for signal, value in zip(inputs, values, strict=True):
+        put(ctx, signal, value)
+    put(ctx, valid, 1)
+    await ctx.tick()
+    put(ctx, valid, 0)
+    for signal in inputs:
+        put(ctx, signal, 7)
+    await ticks(ctx, stages - 1)
+    for _ in range(stages + 1):
+        assert ctx.get(result) == expected
+        await ctx.tick()
+
+
 @pytest.mark.parametrize(("terms", "stages"), [(1, 1), (2, 1), (4, 1), (5, 2), (12, 2), (16, 2),
                                                (21, 3), (64, 3)])
 def test_adder_tree(terms, stages):
@@ -55,17 +70,7 @@ def test_adder_tree(terms, stages):
     async def check(ctx, result):
         for values in ([-32] * terms, [31] * terms,
                        *([rng.randrange(-32, 32) for _ in inputs] for _ in range(10))):
-            for signal, value in zip(inputs, values, strict=True):
-                put(ctx, signal, value)
-            put(ctx, valid, 1)
-            await ctx.tick()
-            put(ctx, valid, 0)
-            for signal in inputs:
-                put(ctx, signal, 7)             # what is not valid changes nothing
-            await ticks(ctx, stages - 1)
-            for _ in range(stages + 1):
-                assert ctx.get(result) == sum(values)
-                await ctx.tick()
+            await check_sum(ctx, inputs, values, valid, stages, result, sum(values))
 
     run(lambda m: adder_tree(m, inputs, stages=stages, valid=valid, name="tree"), check)
 
@@ -87,19 +92,10 @@ def test_adder_tree_with_signs(terms, stages):
             put(ctx, signs, negative)
             await ctx.tick()
             put(ctx, signs, rng.getrandbits(terms))
-            for signal, value in zip(inputs, values, strict=True):
-                put(ctx, signal, value)
-            put(ctx, valid, 1)
-            await ctx.tick()
-            put(ctx, valid, 0)
-            for signal in inputs:
-                put(ctx, signal, 7)             # what is not valid changes nothing
-            await ticks(ctx, stages - 1)
             total = sum(-value if negative >> lane & 1 else value
                         for lane, value in enumerate(values))
-            for _ in range(stages + 1):
-                assert ctx.get(result) == (-total if negative & 1 else total)
-                await ctx.tick()
+            await check_sum(ctx, inputs, values, valid, stages, result,
+                            -total if negative & 1 else total)
 
     run(lambda m: adder_tree(m, inputs, signs=list(signs), stages=stages, valid=valid,
                              name="tree"), check)

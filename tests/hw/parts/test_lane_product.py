@@ -170,8 +170,8 @@ class Difference(wiring.Component):
 
 
 def test_levels_of_minus_one_zero_and_one():
-    assert [config.name for config in LEVELS if config.ternary_levels] == [
-        config.name for config in LEVELS if config.bits <= 2]
+    assert [config for config in LEVELS if config.bits <= 2] == TERNARY
+    assert PipelineConfig(bits=3, row_format="two_levels").ternary_levels
     assert not PipelineConfig(bits=1, level_tables=True).ternary_levels
     assert not FLOAT.ternary_levels
 

@@ -257,6 +257,8 @@ def test_training(config, n_rows, n_features, epochs):
     assert model.gradients is not None
     assert model.gradients[-1].max() < (0.05 if epochs > 2 else 0.3)
     assert (model.counters["cycles"] or 0) > 0
+    assert model.bytes_read is not None
+    assert model.bytes_read.sum() == config.beat_bytes * (model.counters["beats"] or 0)
 
 
 @pytest.mark.parametrize("config", [FAST, LOGISTIC], ids=lambda config: config.name)

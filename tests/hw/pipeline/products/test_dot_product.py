@@ -12,6 +12,7 @@ CONFIGS = [
     PipelineConfig(bits=1, max_features=128),
     PipelineConfig(bits=2, row_format="two_levels", max_features=64),
     PipelineConfig(bits=2, max_features=64, bus_width=128, cycles_per_update=4),
+    PipelineConfig(bits=3, row_format="two_levels", max_features=63, cycles_per_update=4),
     PipelineConfig(bits=4, max_features=80),
     PipelineConfig(bits=7, max_features=27),
     PipelineConfig(bits=8, row_format="two_levels", max_features=8),
