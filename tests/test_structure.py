@@ -1,4 +1,4 @@
-"""Structure of the sources: directions of imports, floors, circles and sizes.
+"""Structure of the sources: directions of imports, floors and circles.
 
 A room is a file or a folder beside others. It stands one floor above the highest room that it
 imports. Every import counts: in functions and for type checkers too.
@@ -23,19 +23,11 @@ FLOORS = {
                 "golden quantization cycles",
                 "training devices gradients", "estimators search cli torch",
                 "doctor __init__ __main__"],
-    "bitstep_hw": ["parts axi definitions", "pipeline woven identity", "shell dense", "top",
-                   "boards command __init__"]}
+    "bitstep_hw": ["parts axi", "pipeline woven", "shell dense", "top", "boards command __init__"]}
 OUTSIDERS = {
     "pynq": ("host/bitstep/devices/pynq", "sim/bitstep_sim/pynq_board/"),
     "torch": ("host/bitstep/torch/", "host/bitstep_lab/", "sim/bitstep_sim/reports/"),
     "amaranth": ("hw/bitstep_hw/", "sim/bitstep_sim/")}
-MAX_LINES, MAX_FUNCTION, MAX_PARAMETERS = 300, 60, 10
-LONG_FILES = {
-    "host/bitstep/pipeline/config.py",
-    "hw/bitstep_hw/boards/vivado/flow.py",
-}
-LONG_FUNCTIONS: set[str] = set()
-MANY_PARAMETERS: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -147,25 +139,6 @@ def climbing(tree, folder, floors) -> list[str]:
                    if source in height and target in height and height[source] <= height[target]]
 
 
-def functions(tree) -> Iterator[tuple[str, int, int]]:
-    """Name, lines and number of parameters of every function in a tree."""
-    for path in tree.paths.values():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                places = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
-                count = len(places) + len(node.args.kwonlyargs) - (places[:1] == ["self"])
-                yield (f"{path.relative_to(tree.root).as_posix()} {node.name}",
-                       (node.end_lineno or 0) - node.lineno + 1, count)
-
-
-def differences(sizes, most, listed) -> list[str]:
-    """Names beyond a limit that are not listed, and listed ones that are not beyond it."""
-    beyond = {name: size for name, size in sizes if size > most}
-    return [*(f"{name}: {beyond[name]}, not at most {most}" for name in sorted(beyond)
-              if name not in listed),
-            *(f"{name}: no longer more than {most}" for name in sorted(listed - set(beyond)))]
-
-
 TREE = Tree(ROOT, SOURCES)
 FOLDERS = [folder for package in MAY_IMPORT for folder in TREE.folders(package)]
 
@@ -208,19 +181,6 @@ def test_plots_and_scikit_learn_are_imported_when_they_are_used():
                 and not one.file.startswith(("host/bitstep/estimators/", "host/bitstep/search.py"))]
 
 
-def test_sizes():
-    """Nothing else is longer or wider; what no longer is must leave its list."""
-    lines = {path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").splitlines())
-             for path in TREE.paths.values()}
-    sizes = list(functions(TREE))
-    assert not differences(lines.items(), MAX_LINES, LONG_FILES)
-    assert not differences([(name, count) for name, count, _ in sizes], MAX_FUNCTION,
-                           LONG_FUNCTIONS)
-    assert not differences([(name, count) for name, _, count in sizes
-                            if not name.startswith("host/bitstep/estimators/")], MAX_PARAMETERS,
-                           MANY_PARAMETERS)
-
-
 # The test's own means
 
 def house(root, **files):
@@ -256,10 +216,3 @@ def test_imports_up_and_sideways(tmp_path):
     assert find_circle(arrows) == []        # the import of the folder itself in c is no arrow
     assert count_floors(arrows) == 4
     assert [one.is_late for one in tree.imports["house.b"]] == [False]
-
-
-def test_sizes_of_functions(tmp_path):
-    tree = house(tmp_path, a="class A:\n    def f(self, x, /, *, y, **z):\n        return [\n]\n")
-    assert list(functions(tree)) == [("house/a.py f", 3, 2)]
-    assert differences([("a", 3), ("b", 4), ("c", 5)], 3, {"a", "c"}) == [
-        "b: 4, not at most 3", "a: no longer more than 3"]

@@ -27,8 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_writable(arguments.out)
     config = configuration(arguments)
     try:
-        from bitstep_hw.identity import identity
-        from bitstep_hw.top import to_verilog
+        from bitstep_hw.top import identity, to_verilog
     except ImportError as error:
         raise RuntimeError(f'RTL needs Amaranth ({error}): pip install "bitstep[hw]"') from error
     text = to_verilog(config)

@@ -1,17 +1,25 @@
-"""Top for boards and for the simulated board: the only place with AXI port names."""
+"""Top for boards and for the simulated board, the only place with AXI port names; its netlist as
+text, and its identity.
+"""
+
+import functools
+import gc
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from amaranth import Cat, Module, Signal, Value
-from amaranth.back import verilog
+from amaranth.back import rtlil, verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import AUX_WIDTH, WOVEN, PipelineConfig
 from bitstep.pipeline.registers import ADDRESS_WIDTH, COUNTERS
+from bitstep_hw import TOP
 from bitstep_hw.axi.buses import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
 from bitstep_hw.axi.read_master import ReadMaster
 from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_hw.dense.pipeline import DensePipeline
-from bitstep_hw.identity import identity
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.pipeline import Pipeline
@@ -26,6 +34,7 @@ from bitstep_hw.woven.epoch_scale import EpochScale
 from bitstep_hw.woven.plane_feeder import PlaneFeeder
 from bitstep_hw.woven.unweaver import Unweaver
 
+IDENTITY_BITS = 128
 _COUNTER_WIDTH = 48
 
 
@@ -37,7 +46,7 @@ class Top(wiring.Component):
     config : PipelineConfig
         The pipeline.
     number : int, optional
-        Identity number, in place of that of these sources (:func:`bitstep_hw.identity.identity`).
+        The identity, 128 bits that the host reads (:func:`identity`).
 
     Members
     -------
@@ -53,9 +62,9 @@ class Top(wiring.Component):
         A run is done, until the next one starts.
     """
 
-    def __init__(self, config, *, number=None):
+    def __init__(self, config, *, number=0):
         self.config = config
-        self._number = identity(config) if number is None else number
+        self._number = number
         super().__init__({
             **flat_members("s_axi", In(AxiLite(address_width=ADDRESS_WIDTH))),
             **flat_members("m_axi_rows", Out(AxiRead(data_width=config.bus_width))),
@@ -281,9 +290,48 @@ class Top(wiring.Component):
                     m.d.sync += counter.eq(0)
 
 
+@contextmanager
+def without_cycle_search() -> Iterator[None]:
+    """Switch Python's search for cycles of objects off.
+
+    A wide top has millions of objects that live to the end; the search would take a good third of
+    the time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def to_rtlil(top) -> str:
+    """Return the RTLIL of a top; the same text on every machine, free of paths."""
+    with without_cycle_search():
+        return rtlil.convert(top, name=TOP, emit_src=False)
+
+
+@functools.cache
+def identity(config: PipelineConfig) -> int:
+    """Return the identity of the hardware for ``config``: 128 bits of the hash of its netlist.
+
+    The netlist is the RTLIL of :class:`Top` with the number 0 in the place of the
+    identity. So a comment or a docstring changes no identity, and a change of a constant, a formula
+    or a register of the host library does if it changes the hardware. Takes 2 to 15 seconds;
+    :func:`bitstep_sim.board.verilog.identity` keeps what it found in the user's cache folder.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        Configuration of the pipeline.
+    """
+    digest = hashlib.sha256(to_rtlil(Top(config)).encode()).digest()
+    return int.from_bytes(digest[:IDENTITY_BITS // 8], "little")
+
+
 def to_verilog(config: PipelineConfig) -> str:
-    """Return the Verilog of the top ``bitstep_top``; the same text on every machine."""
-    return verilog.convert(Top(config), name="bitstep_top", emit_src=False,
-                           strip_internal_attrs=True)
-
-
+    """Return the Verilog of the top with its identity; the same text on every machine."""
+    with without_cycle_search():
+        return verilog.convert(Top(config, number=identity(config)), name=TOP, emit_src=False,
+                               strip_internal_attrs=True)

@@ -4,7 +4,7 @@ import json
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.boards.serial.system import SystemConfig
-from bitstep_hw.identity import identity
+from bitstep_sim.board.verilog import identity
 
 PIPELINE = PipelineConfig(bits=4, max_features=64, lookahead=1)
 # A slow clock makes a second few cycles; 8 cycles a bit are the fewest that the receiver takes.

@@ -1,5 +1,5 @@
 """Boards: what surrounds the pipeline on each of them, and the flows that build and measure it.
 
-A package of its own, so that the identity of a pipeline (:mod:`bitstep_hw.identity`) does not
-change with its surroundings.
+The identity of a pipeline (:func:`bitstep_hw.top.identity`) does not change with its
+surroundings.
 """

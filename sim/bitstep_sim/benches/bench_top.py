@@ -24,8 +24,8 @@ from bitstep.pipeline.results import (
     SaturationError,
     beats_read,
 )
-from bitstep_hw.identity import identity
 from bitstep_sim.benches.support import MEMORY_BYTES, SEED, Shell
+from bitstep_sim.board.verilog import identity
 from bitstep_sim.testing.changed_device import NAMES, ChangedDevice
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 from bitstep_sim.testing.woven_jobs import random_woven_job

@@ -10,11 +10,10 @@ from bitstep.devices.register_device import RegisterDevice
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control
 from bitstep.pipeline.results import DeviceError
-from bitstep_hw.identity import identity
 from bitstep_sim.board import verilator
 from bitstep_sim.board.allocator import Allocator
 from bitstep_sim.board.compiled import BASE, Board
-from bitstep_sim.board.verilog import generate
+from bitstep_sim.board.verilog import generate, identity
 
 MEMORY_BYTES = 1 << 31      # of address space; the system gives memory as it is written
 POISON = 0xDB               # what memory holds that nobody wrote

@@ -24,11 +24,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from platformdirs import user_cache_dir
 
+from bitstep_hw import TOP
 from bitstep_sim.board import lanes
 from bitstep_sim.board.units import FAST, SLOW, compilation_units
 
 CPP = Path(str(resources.files("bitstep_sim.board") / "cpp"))
-TOP = "bitstep_top"
 PREFIX = f"V{TOP}"
 SPLIT = 20_000              # statements in a C++ file; a wide top still gives a few for each core
 PACKAGES = {"g++": "g++", "perl": "perl", "make": "make"}       # Debian's names

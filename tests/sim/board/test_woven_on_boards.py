@@ -27,8 +27,8 @@ from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels,
 from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.train import train_model
-from bitstep_hw.identity import identity
 from bitstep_sim.board.compiled import BASE
+from bitstep_sim.board.verilog import identity
 from bitstep_sim.testing.random_jobs import random_jobs
 from bitstep_sim.testing.woven_jobs import random_woven_job
 

@@ -11,7 +11,7 @@ from bitstep_hw.axi.buses import connect_flat
 from bitstep_hw.boards.serial.link import Link
 from bitstep_hw.boards.serial.shared_memory import WORD_WIDTH, SharedMemory
 from bitstep_hw.boards.serial.uart import MIN_DIVISOR, UartReceiver, UartTransmitter
-from bitstep_hw.top import Top
+from bitstep_hw.top import Top, identity
 
 BASE = 0x1000_0000      # of the shared memory: address 0 is outside, as on the simulated board
 _VISIBLE_S = 0.05       # how long a light stays on for an event of one cycle
@@ -102,7 +102,7 @@ class SerialSystem(wiring.Component):
         m = Module()
         config = self.config
         refetch = config.pipeline.refetch
-        m.submodules.top = top = Top(config.pipeline)
+        m.submodules.top = top = Top(config.pipeline, number=identity(config.pipeline))
         m.submodules.memory = memory = SharedMemory(n_bytes=config.memory_bytes, base=BASE,
                                                     n_readers=1 + refetch)
         m.submodules.receiver = receiver = UartReceiver(divisor=config.divisor)

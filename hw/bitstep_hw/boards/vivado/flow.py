@@ -24,8 +24,7 @@ from bitstep_hw.boards.vivado.processing_system import ps_settings
 from bitstep_hw.boards.vivado.results import check_handoff, slacks, utilization
 from bitstep_hw.boards.vivado.wrapper import wrapper
 from bitstep_hw.boards.zynq import FIRST_GP, REGISTERS_BYTES, PynqBoard
-from bitstep_hw.identity import identity
-from bitstep_hw.top import to_verilog
+from bitstep_hw.top import identity, to_verilog
 
 TESTED = "2020.2 or later"      # what build.tcl is written for; nothing of it was run yet
 ACCESS = {"ro": "read-only", "rw": "read-write", "wo": "write-only"}

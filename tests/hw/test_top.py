@@ -1,0 +1,56 @@
+# amaranth: UnusedElaboratable=no
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bitstep.pipeline.config import PipelineConfig
+from bitstep_hw import top
+from bitstep_hw.shell import register_bank
+from bitstep_hw.top import IDENTITY_BITS, Top, identity, to_rtlil, to_verilog
+
+CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=0, minibatch=False, corrections=False)
+
+
+def test_identity_has_128_bits_and_is_the_same_in_every_process():
+    """Also where Python orders sets and dictionaries in another way."""
+    code = ("from bitstep.pipeline.config import PipelineConfig\n"
+            "from bitstep_hw.top import identity\n"
+            f"print(identity(PipelineConfig(**{CONFIG.to_dict()!r})))")
+    for seed in ("1", "2"):
+        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                               check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+        assert int(shown.stdout) == identity(CONFIG)
+    assert 0 <= identity(CONFIG) < 1 << IDENTITY_BITS
+
+
+@pytest.mark.parametrize("change", [{"bits": 5}, {"max_features": 300}, {"proximal": True}])
+def test_another_pipeline_has_another_identity(change):
+    assert identity(dataclasses.replace(CONFIG, **change)) != identity(CONFIG)
+
+
+def test_a_constant_of_the_library_that_the_hardware_has_changes_the_identity(monkeypatch):
+    monkeypatch.setattr(register_bank, "MAP_VERSION", register_bank.MAP_VERSION + 1)
+    assert identity.__wrapped__(CONFIG) != identity(CONFIG)
+
+
+def test_the_identity_is_that_of_the_top_without_a_number():
+    assert to_rtlil(Top(CONFIG)) == to_rtlil(Top(CONFIG, number=0))
+    assert to_rtlil(Top(CONFIG, number=1)) != to_rtlil(Top(CONFIG))
+
+
+def test_verilog_has_the_identity(monkeypatch):
+    numbers = []
+
+    class Noted(Top):
+        def __init__(self, config, *, number=0):
+            numbers.append(number)
+            super().__init__(config, number=number)
+
+    found = identity(CONFIG)
+    monkeypatch.setattr(top, "Top", Noted)
+    assert "module bitstep_top(" in to_verilog(CONFIG)
+    assert numbers == [found]
