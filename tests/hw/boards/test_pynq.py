@@ -207,7 +207,7 @@ class Tcl:
 def run_tcl(board, config, folder, **options):
     tcl = Tcl(**options)
     work = write_sources(board, config, folder)
-    for name in ("project/bitstep.pipeline.results/impl_1/bitstep_wrapper.bit",
+    for name in ("project/bitstep.runs/impl_1/bitstep_wrapper.bit",
                  "project/bitstep.gen/sources_1/bd/bitstep/hw_handoff/bitstep.hwh"):
         (work / name).parent.mkdir(parents=True)
         (work / name).write_text(name)

@@ -212,7 +212,7 @@ set result [open [file join $here result.txt.part] w]
 puts $result "vivado [version -short]"
 puts $result "sources $sources_digest"
 close $result
-copy_result [find_file [file join $here project bitstep.pipeline.results impl_1] *.bit] \
+copy_result [find_file [file join $here project bitstep.runs impl_1] *.bit] \
     [file join $here bitstep.bit]
 copy_result [find_file [file join $here project] bitstep.hwh] [file join $here bitstep.hwh]
 # Last, so that who finds it finds all the others.
