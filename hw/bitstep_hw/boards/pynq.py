@@ -8,7 +8,8 @@ from pathlib import Path
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.boards.choice import parse_config
 from bitstep_hw.boards.vivado import ToolError
-from bitstep_hw.boards.vivado.flow import build, collect, find_vivado, write_sources
+from bitstep_hw.boards.vivado.flow import build, collect, find_vivado
+from bitstep_hw.boards.vivado.sources import write_sources
 from bitstep_hw.boards.zynq import BOARDS, PynqBoard
 
 FOLDER = Path("build/vivado")

@@ -1,10 +1,9 @@
 # amaranth: UnusedElaboratable=no
-"""PYNQ boards: what Vivado gets. There is no Vivado here: its Tcl runs with commands that only
-record how they are called, and the flow with a program that writes what Vivado would.
+"""PYNQ boards: their pipelines, what Vivado gets, and the flow with a program that writes what
+Vivado would. The Tcl itself is in test_vivado_tcl.py.
 """
 
 import dataclasses
-import functools
 import json
 import re
 import subprocess
@@ -14,48 +13,25 @@ from pathlib import Path
 
 import pytest
 from amaranth.hdl import Fragment
+from stubbed_vivado import CONFIGS, MODELS, REFETCHING, SMALL, WOVEN, verilog
 
 from bitstep.pipeline.boards import BoardFacts
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.registers import ADDRESS_WIDTH, REGISTERS
+from bitstep.pipeline.registers import ADDRESS_WIDTH
 from bitstep_hw.axi.buses import MAX_BURST
 from bitstep_hw.boards import __main__ as boards
 from bitstep_hw.boards import pynq
-from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV, ToolError, flow
-from bitstep_hw.boards.vivado.flow import (
-    ACCESS,
-    SOURCES,
-    Vivado,
-    build,
-    find_vivado,
-    settings,
-    sources,
-    write_sources,
-)
+from bitstep_hw.boards.vivado import ToolError
+from bitstep_hw.boards.vivado.flow import Vivado, build, find_vivado
 from bitstep_hw.boards.vivado.results import check_handoff, utilization
+from bitstep_hw.boards.vivado.sources import SOURCES, code, sources
 from bitstep_hw.boards.vivado.wrapper import buses, wrapper
 from bitstep_hw.boards.zynq import BOARDS, REGISTERS_BYTES
 from bitstep_hw.identity import identity
-from bitstep_hw.top import Top, to_verilog
-from bitstep_lab.races.board_profiles import PROFILES
+from bitstep_hw.top import Top
 from bitstep_sim.board.verilator import find_verilator
 
-SMALL = PipelineConfig(bits=4, max_features=32, lookahead=0)
-REFETCHING = PipelineConfig(bits=2, max_features=32, lookahead=0, refetch=True)
-WOVEN = PipelineConfig(bits=16, row_format="woven", max_features=32, lookahead=0)
-MODELS = PipelineConfig(bits=4, max_features=32, lookahead=0, models=2)
-CONFIGS = {"two ports": SMALL, "three ports": REFETCHING, "woven rows": WOVEN}
-
-
-@functools.cache
-def verilog(config):
-    return to_verilog(config)
-
-
-@pytest.fixture(autouse=True)
-def _once(monkeypatch):
-    """Verilog of a pipeline takes seconds."""
-    monkeypatch.setattr(flow, "to_verilog", verilog)
+TO_VERILOG = "bitstep_hw.boards.vivado.sources.to_verilog"
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -96,19 +72,6 @@ def test_bus_must_fit_the_memory_ports():
     with pytest.raises(ValueError, match="ports of pynq-z1 have 64 bits, fewer than the row bus"):
         BOARDS["pynq-z1"].check(PipelineConfig(bus_width=128))
     BOARDS["kv260"].check(PipelineConfig(bus_width=128))
-
-
-@pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
-def test_profile_is_of_the_board(board, tmp_path):
-    """The races simulate the clock that Vivado is asked for."""
-    simulated = PROFILES[board.name]
-    assert simulated.clock_hz == 1e6 * board.clock_mhz
-    assert simulated.bus_width == board.family.memory_width
-    assert simulated.memory_latency == round(0.3 * board.clock_mhz)
-    values = ps_values(board, tmp_path)
-    clock = "CONFIG.PCW_FPGA0_PERIPHERAL_FREQMHZ" if board.family.name == "zynq" \
-        else "CONFIG.PSU__CRL_APB__PL0_REF_CTRL__FREQMHZ"
-    assert float(values[clock]) * 1e6 == simulated.clock_hz
 
 
 @pytest.mark.parametrize("config", [WOVEN, MODELS], ids=["woven rows", "two models"])
@@ -177,198 +140,6 @@ def test_bursts_under_way():
         assert told[bus]["NUM_READ_THREADS"] == 1
     assert told["m_axi_rows"]["NUM_READ_OUTSTANDING"] == 15
     assert told["m_axi_aux"]["NUM_WRITE_OUTSTANDING"] == parts["models"][0].max_outstanding
-
-
-class Tcl:
-    """An interpreter that records every command it does not know: all of Vivado's."""
-
-    ANSWERS = {("get_property", "PROGRESS"): "100%", ("version",): "2022.1"}
-
-    def __init__(self, answers=()):
-        self.interpreter = pytest.importorskip("tkinter").Tcl()
-        self.calls, self.answers = [], {**self.ANSWERS, **dict(answers)}
-        self.interpreter.createcommand("record", self._record)
-        self.interpreter.eval("proc unknown {args} { return [record {*}$args] }")
-
-    def _record(self, *words):
-        self.calls.append(words)
-        for start, answer in self.answers.items():
-            if words[:len(start)] == start:
-                return answer
-        if words[0].startswith(("get_bd_", "ipx::get_", "ipx::add_")):
-            # The object goes by its name, so that later calls show what they are about.
-            return next(word for word in words[1:] if not word.startswith("-"))
-        return words[0]
-
-    def named(self, name):
-        return [call[1:] for call in self.calls if call[0] == name]
-
-
-def run_tcl(board, config, folder, **options):
-    tcl = Tcl(**options)
-    work = write_sources(board, config, folder)
-    for name in ("project/bitstep.runs/impl_1/bitstep_wrapper.bit",
-                 "project/bitstep.gen/sources_1/bd/bitstep/hw_handoff/bitstep.hwh"):
-        (work / name).parent.mkdir(parents=True)
-        (work / name).write_text(name)
-    tcl.interpreter.eval(f"source {{{work / 'build.tcl'}}}")
-    return tcl, work
-
-
-@pytest.mark.parametrize("name", ["pynq-z2", "kv260"])
-@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
-def test_block_design(name, config, tmp_path):
-    board = BOARDS[name]
-    family, ps = board.family, board.family.instance
-    tcl, work = run_tcl(board, config, tmp_path)
-    ports = board.ports(config)
-
-    made = dict(zip(*[iter(word for call in tcl.named("create_bd_cell") for word in call[-2:])] * 2,
-                    strict=True))
-    assert made[IP_VLNV] == IP_INSTANCE
-    assert made[f"xilinx.com:ip:{family.cell}"] == ps
-    buses_connected = set(tcl.named("connect_bd_intf_net"))
-    for bus, (number, _) in ports.items():
-        assert (f"{IP_INSTANCE}/{bus}", f"{bus}_0/S00_AXI") in buses_connected
-        assert (f"{bus}_0/M00_AXI", f"{ps}/{family.memory.format(number)}") in buses_connected
-    assert (f"{ps}/{family.master}", "registers_0/S00_AXI") in buses_connected
-    assert ("registers_0/M00_AXI", f"{IP_INSTANCE}/s_axi") in buses_connected
-    assert ("registers_0/M01_AXI", "axi_intc_0/s_axi") in buses_connected
-    assert len(buses_connected) == 3 + 2 * len(ports)
-
-    nets = tcl.named("connect_bd_net")
-    assert (f"{IP_INSTANCE}/interrupt", "axi_intc_0/intr") in nets
-    assert ("axi_intc_0/irq", f"{ps}/{family.interrupt}") in nets
-    clocked = {pin for net in nets if net[0] == f"{ps}/{family.clock}" for pin in net[1:]}
-    assert clocked >= {f"{IP_INSTANCE}/aclk", f"{ps}/{family.master_clock}", "registers_0/aclk",
-                       *(f"{ps}/{family.memory_clock.format(number)}"
-                         for number, _ in ports.values())}
-    # Every pin is driven once.
-    ends = [pin for net in nets for pin in net[1:]]
-    assert len(ends) == len(set(ends))
-
-    assigned = tcl.named("assign_bd_address")
-    for place, segment in ((family.registers_address, f"{IP_INSTANCE}/s_axi/reg0"),
-                           (family.interrupts_address, "axi_intc_0/S_AXI/Reg")):
-        assert ("-offset", f"0x{place:08X}", "-range", f"0x{REGISTERS_BYTES:08X}",
-                "-target_address_space", f"{ps}/Data", segment, "-force") in assigned
-    for bus, (number, _) in ports.items():
-        space = f"S_AXI_HP{number}" if name == "pynq-z2" else f"SAXIGP{number + 2}"
-        segment = f"HP{number}_DDR_LOWOCM" if name == "pynq-z2" else f"HP{number}_DDR_*"
-        assert ("-target_address_space", f"{IP_INSTANCE}/{bus}", f"{ps}/{space}/{segment}") \
-            in assigned
-    # What a port offers beside the memory is excluded, and no master's aperture is too small.
-    for bus, (number, _) in ports.items():
-        space = f"S_AXI_HP{number}" if name == "pynq-z2" else f"SAXIGP{number + 2}"
-        assert ("-target_address_space", f"{IP_INSTANCE}/{bus}", f"{ps}/{space}/*") \
-            in tcl.named("exclude_bd_addr_seg")
-        assert ("-quiet", f"{bus}:APERTURE_0", bus) in tcl.named("ipx::remove_segment")
-    assert len(tcl.named("exclude_bd_addr_seg")) == len(ports)
-    words = [call[0] for call in tcl.calls]
-    assert words.index("ipx::remove_segment") < words.index("ipx::save_core")
-    digest = re.search(r"^set sources_digest (\w{64})$", (work / "settings.tcl").read_text(),
-                       re.MULTILINE)
-    assert digest is not None
-    assert (work / "result.txt").read_text() == f"vivado 2022.1\nsources {digest[1]}\n"
-    assert ("-file", str(work / "timing.rpt")) in tcl.named("report_timing_summary")
-    assert (work / "bitstep.bit").read_text().endswith("bitstep_wrapper.bit")
-    assert (work / "bitstep.hwh").exists()
-
-
-def test_port_without_memory(tmp_path):
-    """An empty list of segments would pass in silence, and no run would read a row."""
-    answers = {("get_bd_addr_segs", "zynq_ultra_ps_e_0/SAXIGP3/HP1_DDR_*"): ""}
-    with pytest.raises(Exception, match=r"m_axi_aux must offer segments .*HP1_DDR_"):
-        run_tcl(BOARDS["kv260"], SMALL, tmp_path, answers=answers)
-
-
-def test_memory_alone_is_assigned(tmp_path):
-    """Of a port with two segments of memory and two others."""
-    place = "zynq_ultra_ps_e_0/SAXIGP2/HP0_"
-    answers = {("get_bd_addr_segs", f"{place}DDR_*"): f"{place}DDR_LOW {place}DDR_HIGH",
-               ("get_bd_addr_segs", "-quiet", "zynq_ultra_ps_e_0/SAXIGP2/*"):
-               f"{place}DDR_LOW {place}LPS_OCM {place}QSPI {place}DDR_HIGH"}
-    tcl, _ = run_tcl(BOARDS["kv260"], SMALL, tmp_path, answers=answers)
-    for command, segments in (("assign_bd_address", ["DDR_LOW", "DDR_HIGH"]),
-                              ("exclude_bd_addr_seg", ["LPS_OCM", "QSPI"])):
-        assert [call[-1].removeprefix(place) for call in tcl.named(command)
-                if call[1] == "bitstep_0/m_axi_rows"] == segments
-
-
-def test_registers_of_the_packaged_ip(tmp_path):
-    tcl, _ = run_tcl(BOARDS["pynq-z2"], SMALL, tmp_path)
-    assert [call[0] for call in tcl.named("ipx::add_register")] == \
-        [register.name for register in REGISTERS]
-    properties = {(call[2], call[0]): call[1] for call in tcl.named("set_property")
-                  if len(call) == 3}
-    for register in REGISTERS:
-        assert int(properties[register.name, "address_offset"], 0) == register.offset
-        assert properties[register.name, "size"] == "32"
-        assert properties[register.name, "access"] == ACCESS[register.access]
-        assert properties[register.name, "description"] == register.text
-
-
-@pytest.mark.parametrize("name", BOARDS)
-def test_ports_of_the_processing_system(name, tmp_path):
-    board = BOARDS[name]
-    text = settings(board, REFETCHING, jobs=2)
-    tcl = Tcl()
-    tcl.interpreter.eval(f"set here {{{tmp_path}}}\n{text}")
-    words = tcl.interpreter.splitlist(tcl.interpreter.getvar("ps_settings"))
-    values = dict(zip(words[::2], words[1::2], strict=True))
-    for number in range(4):
-        used = "PCW_USE_S_AXI_HP{}" if board.family.name == "zynq" else "PSU__USE__S_AXI_GP{}"
-        width = "PCW_S_AXI_HP{}_DATA_WIDTH" if board.family.name == "zynq" \
-            else "PSU__SAXIGP{}__DATA_WIDTH"
-        index = number if board.family.name == "zynq" else number + 2
-        assert values[f"CONFIG.{used.format(index)}"] == str(int(number < 3))
-        assert values.get(f"CONFIG.{width.format(index)}") == \
-            (str(board.family.memory_width) if number < 3 else None)
-    assert "100" in values.values()
-    assert tcl.interpreter.getvar("part") == board.part
-    assert tcl.calls == []
-
-
-def ps_values(board, tmp_path):
-    """Settings of the processing system, by name."""
-    tcl = Tcl()
-    tcl.interpreter.eval(f"set here {{{tmp_path}}}\n{settings(board, SMALL, jobs=2)}")
-    words = tcl.interpreter.splitlist(tcl.interpreter.getvar("ps_settings"))
-    return dict(zip(words[::2], words[1::2], strict=True))
-
-
-def test_source_of_the_clock(tmp_path):
-    """The PLLs that the boards boot with, 1,000 MHz but for Ultra96's 1,500, divided to 100 MHz."""
-    pl0, iopll = "CONFIG.PSU__CRL_APB__PL0_REF_CTRL__", "CONFIG.PSU__CRL_APB__IOPLL_CTRL__"
-    for name, multiplier, halved, divider in (("kv260", 60, 1, 10), ("ultra96", 45, 0, 15)):
-        values = ps_values(BOARDS[name], tmp_path)
-        assert BOARDS[name].pll_mhz == (100 * multiplier // 3) // (1 + halved)
-        assert values[f"{pl0}SRCSEL"] == "IOPLL"
-        assert values["CONFIG.PSU__OVERRIDE__BASIC_CLOCK"] == "1"
-        assert (values[f"{iopll}FBDIV"], values[f"{iopll}DIV2"]) == (str(multiplier), str(halved))
-        assert (values[f"{pl0}DIVISOR0"], values[f"{pl0}DIVISOR1"]) == (str(divider), "1")
-    for name in ("pynq-z1", "pynq-z2"):
-        values = ps_values(BOARDS[name], tmp_path)
-        assert BOARDS[name].pll_mhz == 1000
-        assert values["CONFIG.PCW_FCLK0_PERIPHERAL_CLKSRC"] == "IO PLL"
-        assert values["CONFIG.PCW_ENET0_PERIPHERAL_ENABLE"] == "1"
-        assert values["CONFIG.PCW_ENET0_ENET0_IO"] == "MIO 16 .. 27"
-        assert values["CONFIG.PCW_ENET0_PERIPHERAL_FREQMHZ"] == "1000 Mbps"
-
-
-@pytest.mark.parametrize(("first", "message"), [
-    ("4", "must have the product 10, .*, not 16"), ("5", None), ("", None)])
-def test_dividers_are_looked_at_early(first, message, tmp_path):
-    """Before hours of synthesis; a Vivado that tells nothing goes on."""
-    second = "4" if first == "4" else "2"
-    names = BOARDS["pynq-z2"].family.dividers
-    answers = {("get_property", f"CONFIG.{name}"): value
-               for name, value in zip(names, (first, second), strict=True)}
-    if message is None:
-        run_tcl(BOARDS["pynq-z2"], SMALL, tmp_path, answers=answers)
-    else:
-        with pytest.raises(Exception, match=message):
-            run_tcl(BOARDS["pynq-z2"], SMALL, tmp_path, answers=answers)
 
 
 @pytest.mark.parametrize(("name", "dividers", "change", "message"), [
@@ -557,7 +328,45 @@ def _other_sources(folder):
 
 def _corrected_tcl(folder):
     with (folder / "build.tcl").open("a") as file:
-        file.write("# corrected\n")
+        file.write("puts corrected\n")
+
+
+def _commented(folder):
+    """Change what decides nothing: comments, empty lines, and the script that only collects."""
+    for name, text in (("build.tcl", "\n    # Why it is so.\n"), ("settings.tcl", "# mine  \n"),
+                       ("bitstep_ip.v", "// more\n/* and\nmore */\n"),
+                       ("run.tcl", "puts corrected\n")):
+        with (folder / name).open("a") as file:
+            file.write(text)
+
+
+def test_collect_commented_sources(tmp_path, elsewhere):
+    _commented(elsewhere())
+    assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 0
+
+
+def test_collect_after_a_release_with_other_comments(tmp_path, elsewhere, monkeypatch):
+    """Also where the comments are other ones in bitstep."""
+    elsewhere()
+    read = Path.read_text
+
+    def reworded(path, *arguments, **options):
+        text = read(path, *arguments, **options)
+        return re.sub("^# .*", "# Other words.", text, flags=re.MULTILINE) + "# The end.\n" \
+            if path.name in ("build.tcl", "run.tcl") and "bitstep_hw" in str(path) else text
+
+    monkeypatch.setattr(Path, "read_text", reworded)
+    assert sources(BOARDS["pynq-z2"], SMALL)["build.tcl"].endswith("# The end.\n")
+    assert boards.main(["pynq-z2", "--collect", "away", TEXT]) == 0
+
+
+def test_code_of_a_source():
+    """Comments of Verilog end where they end, and are none in a string."""
+    text = 'wire a; // b\n\n(* x = "http://c /* \\" // d */" *) /* e\nf */ g\n'
+    assert code("bitstep_top.v", text) == 'wire a;\n(* x = "http://c /* \\" // d */" *)   g'
+    assert code("build.tcl", "# a\n  set b {c # d}   \n\t# e\nset jobs 4\nputs #f\n") \
+        == "  set b {c # d}\nputs #f"
+    assert code("settings.tcl", "set jobs 2\nset sources_digest 0af\nset part x\n") == "set part x"
 
 
 @pytest.mark.parametrize(("options", "damage", "message"), [
@@ -589,7 +398,7 @@ def test_the_others_are_built(tmp_path, monkeypatch, install, capsys):
     monkeypatch.chdir(tmp_path)
     configs = {bits: dataclasses.replace(SMALL, bits=bits, lookahead=1) for bits in (1, 2, 4, 8)}
     monkeypatch.setattr(BoardFacts, "config", lambda board, bits: configs[bits])
-    monkeypatch.setattr(flow, "to_verilog", lambda config: f"// {config.name}\n{verilog(SMALL)}")
+    monkeypatch.setattr(TO_VERILOG, lambda config: verilog(SMALL) + f"module {config.name} ();\n")
     missed = f"pathlib.Path.cwd().name == 'pynq-z2-{configs[2].name}' and sys.exit(3)"
     install(action=f"if {missed}: pass")
     assert boards.main(["pynq-z2"]) == 1
@@ -632,7 +441,7 @@ def test_sources_alone(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize("texts, config", [
     ([], BOARDS["pynq-z2"].facts.woven_config()), (["max_features=32,lookahead=0"], WOVEN)])
 def test_sources_of_woven_rows(tmp_path, monkeypatch, texts, config):
-    monkeypatch.setattr(flow, "to_verilog", lambda config: verilog(WOVEN))
+    monkeypatch.setattr(TO_VERILOG, lambda config: verilog(WOVEN))
     assert boards.main(["pynq-z2", "--woven", "--tcl-only", str(tmp_path), *texts]) == 0
     assert [path.name for path in tmp_path.iterdir()] == [f"pynq-z2-{config.name}"]
 
