@@ -23,6 +23,15 @@ MODELS = PipelineConfig(bits=4, max_features=32, lookahead=0, models=2)
 CONFIGS = {"two ports": SMALL, "three ports": REFETCHING, "woven rows": WOVEN}
 
 
+def bitstream(payload=b"bits", part=b"7z020clg400"):
+    """Make a .bit: four fields of text, then the length of what follows."""
+    fields = (b"bitstep_wrapper;UserID=0XFFFFFFFF;Version=2022.1", part, b"2022/05/05", b"12:00:00")
+    head = bytes.fromhex("00090ff00ff00ff00ff0000001") + b"".join(
+        tag + (len(text) + 1).to_bytes(2, "big") + text + b"\0"
+        for tag, text in zip((b"a", b"b", b"c", b"d"), fields, strict=True))
+    return head + b"e" + len(payload).to_bytes(4, "big") + payload
+
+
 @functools.cache
 def verilog(config):
     return to_verilog(config)

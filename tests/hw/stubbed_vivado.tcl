@@ -97,13 +97,13 @@ proc parse {words valued} {
 
 proc put {path text} {
     file mkdir [file dirname $path]
-    set file [open $path w]
+    set file [open $path wb]
     puts -nonewline $file $text
     close $file
 }
 
 proc get {path} {
-    set file [open $path]
+    set file [open $path rb]
     set text [read $file]
     close $file
     return $text

@@ -57,7 +57,8 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     try:
         if chosen.collect is not None:
             folders = _finished(board, configs, chosen.collect, bool(chosen.configs))
-            actions = {config: functools.partial(collect, board, config, folder, BITSTREAMS)
+            actions = {config: functools.partial(collect, board, config, folder, BITSTREAMS,
+                                                 tell=_tell)
                        for config, folder in folders.items()}
         else:
             vivado = find_vivado(board)

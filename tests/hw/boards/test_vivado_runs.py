@@ -7,7 +7,7 @@ import re
 import shlex
 
 import pytest
-from stubbed_vivado import SMALL, STUB, calls, environment, run_vivado, tclsh
+from stubbed_vivado import SMALL, STUB, bitstream, calls, environment, run_vivado, tclsh
 
 from bitstep_hw.boards.vivado import flow
 from bitstep_hw.boards.vivado.sources import write_sources
@@ -182,6 +182,7 @@ def program(tmp_path):
     folder.mkdir()
     files.mkdir()
     (files / "x.hwh").write_text(make_handoff(BOARD, SMALL))
+    (files / "x.bit").write_bytes(bitstream())
     (files / "timing.rpt").write_text(
         "WNS(ns)  WHS(ns)  WPWS(ns)\n-------  -------  --------\n0.5  0.1  3.75\n")
 
@@ -210,6 +211,6 @@ def test_flow_goes_on(tmp_path, program):
         build(breaks=IMPLEMENTATION[1])
     path = build()
     assert program.steps() == ALL[2:]
-    assert path.with_suffix(".bit").read_text() == "bits of bitstep_wrapper"
+    assert path.with_suffix(".bit").read_bytes() == bitstream()
     build()
     assert program.steps() == []

@@ -18,7 +18,14 @@ from typing import Any
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import FileSum, Manifest
 from bitstep_hw.boards.vivado import IP_VLNV, ToolError
-from bitstep_hw.boards.vivado.results import check_handoff, slacks, utilization
+from bitstep_hw.boards.vivado.results import (
+    check_bitstream,
+    check_handoff,
+    period_ns,
+    read_report,
+    slacks,
+    utilization,
+)
 from bitstep_hw.boards.vivado.sources import DECISIVE, code, digest, sources, write_sources
 from bitstep_hw.boards.zynq import PynqBoard
 from bitstep_hw.identity import identity
@@ -84,7 +91,7 @@ def build(board: PynqBoard, config: PipelineConfig, vivado: Vivado, *, folder: P
     timeout_s : float
         Limit of Vivado's time.
     tell : callable
-        Called with the file to watch, before hours without a line.
+        Called with the file to watch, before hours without a line, and with warnings.
 
     Raises
     ------
@@ -99,10 +106,11 @@ def build(board: PynqBoard, config: PipelineConfig, vivado: Vivado, *, folder: P
         tell(f"building {work.name} with Vivado {vivado.version}; watch {work / OUTPUT}")
         _run([vivado.program, "-mode", "batch", "-nojournal", "-log", "vivado.log", "-notrace",
               "-source", "build.tcl"], work, timeout_s)
-    return collect(board, config, work, target)
+    return collect(board, config, work, target, tell=tell)
 
 
-def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path) -> Path:
+def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path, *,
+            tell: Callable[[str], None] = lambda line: None) -> Path:
     """Collect bitstream, .hwh and manifest into ``target`` from a folder that Vivado has finished,
     here or elsewhere; return the path of the manifest.
 
@@ -114,38 +122,57 @@ def collect(board: PynqBoard, config: PipelineConfig, work: Path, target: Path) 
         The finished folder.
     target : Path
         Folder of the results.
+    tell : callable
+        Called with each warning.
 
     Raises
     ------
     ToolError
-        If the folder is not finished or of other sources, the clock is not met or the .hwh is not
-        what the driver needs.
+        If the folder is not finished or of other sources, a file is damaged, the clock is not met
+        or the .hwh is not what the driver needs.
     """
     missing = [name for name in (*RESULTS, RESULT) if not (work / name).is_file()]
     if missing:
         raise ToolError(f"{work} must hold what Vivado built, but has no {', '.join(missing)}: run "
                         f"`vivado -mode batch -source build.tcl` in it to its end, and bring back "
                         f"{', '.join((*RESULTS, RESULT))}")
-    result = dict(line.split(None, 1) for line in
-                  (work / RESULT).read_text(encoding="utf-8").splitlines())
+    lines = read_report(work / RESULT, "the last file that build.tcl writes").splitlines()
+    result = {name: value for name, _, value in (line.partition(" ") for line in lines)}
     _check_sources(board, config, work, result)
-    slack_ns = slacks(work / "timing.rpt")
+    slack_ns = _slacks(board, work / "timing.rpt", tell)
     for kind, value in slack_ns.items():
         if value < 0:
             raise ToolError(f"{config.name} misses {board.clock_mhz} MHz on {board.name}: its "
                             f"{kind} slack is {value:g} ns; see {work / 'timing.rpt'}; choose "
                             "fewer bits, a smaller look-ahead or cycles_per_update=4")
-    check_handoff(work / "bitstep.hwh", board)
+    used = utilization(work / "utilization.rpt")
+    check_bitstream(work / "bitstep.bit")
+    for warning in check_handoff(work / "bitstep.hwh", board):
+        tell(f"warning: {warning}")
     stem = f"{board.name}-{config.name}"
     target.mkdir(parents=True, exist_ok=True)
     for suffix in (".bit", ".hwh"):
         shutil.copyfile(work / f"bitstep{suffix}", target / f"{stem}{suffix}")
     found = manifest(board, config, work / "bitstep.bit", work / "bitstep.hwh",
                      tools={"vivado": result["vivado"]}, slack_ns=slack_ns,
-                     resources=utilization(work / "utilization.rpt"))
+                     resources=used)
     path = target / f"{stem}.json"
     found.write(path)
     return path
+
+
+def _slacks(board, report, tell):
+    """Return the slacks at the clock that the driver sets, which need not be the one that Vivado
+    constrained the design to: where its own PLLs do not divide to that.
+    """
+    slack_ns = slacks(report)
+    period, wanted = period_ns(report, board.family.clock_name), 1000 / board.clock_mhz
+    if period is None:
+        tell(f"warning: {report} does not tell the period of {board.family.clock_name}, so it is "
+             f"taken to be {wanted:g} ns")
+    else:
+        slack_ns["setup"] = round(slack_ns["setup"] + wanted - period, 3)
+    return slack_ns
 
 
 def _check_sources(board, config, work, result):
