@@ -8,7 +8,8 @@ from pathlib import Path
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.boards.choice import parse_config
 from bitstep_hw.boards.vivado import ToolError
-from bitstep_hw.boards.vivado.flow import build, collect, find_vivado, write_sources
+from bitstep_hw.boards.vivado.flow import build, collect, find_vivado
+from bitstep_hw.boards.vivado.sources import write_sources
 from bitstep_hw.boards.zynq import BOARDS, PynqBoard
 
 FOLDER = Path("build/vivado")
@@ -56,7 +57,8 @@ def main(name: str, arguments: list[str] | None = None) -> int:
     try:
         if chosen.collect is not None:
             folders = _finished(board, configs, chosen.collect, bool(chosen.configs))
-            actions = {config: functools.partial(collect, board, config, folder, BITSTREAMS)
+            actions = {config: functools.partial(collect, board, config, folder, BITSTREAMS,
+                                                 tell=_tell)
                        for config, folder in folders.items()}
         else:
             vivado = find_vivado(board)

@@ -28,6 +28,8 @@ class Family:
         Bits of a memory port.
     clock, reset, interrupt : str
         Pins.
+    clock_name : str
+        Name of the clock of pin ``clock`` in Vivado's constraints and reports.
     first_interrupt : int
         Number of ``interrupt`` in Linux.
     max_burst : int
@@ -50,6 +52,7 @@ class Family:
     memory_segment: str
     memory_width: int
     clock: str
+    clock_name: str
     reset: str
     interrupt: str
     first_interrupt: int
@@ -67,8 +70,8 @@ ZYNQ = Family(
     name="zynq", cell="processing_system7", master="M_AXI_GP0", master_clock="M_AXI_GP0_ACLK",
     registers_address=0x43C0_0000, interrupts_address=0x4180_0000, memory="S_AXI_HP{}",
     memory_clock="S_AXI_HP{}_ACLK", memory_space="S_AXI_HP{}", memory_segment="HP{}_DDR_LOWOCM",
-    memory_width=ZYNQ_PORT_WIDTH, clock="FCLK_CLK0", reset="FCLK_RESET0_N", interrupt="IRQ_F2P",
-    first_interrupt=61, max_burst=16,       # AXI3
+    memory_width=ZYNQ_PORT_WIDTH, clock="FCLK_CLK0", clock_name="clk_fpga_0",
+    reset="FCLK_RESET0_N", interrupt="IRQ_F2P", first_interrupt=61, max_burst=16,       # AXI3
     dividers=("PCW_FCLK0_PERIPHERAL_DIVISOR0", "PCW_FCLK0_PERIPHERAL_DIVISOR1"),
     source=("PCW_FCLK0_PERIPHERAL_CLKSRC", "IO PLL"))
 ZYNQ_ULTRASCALE = Family(
@@ -76,8 +79,8 @@ ZYNQ_ULTRASCALE = Family(
     master_clock="maxihpm0_fpd_aclk", registers_address=0xA000_0000,
     interrupts_address=0xA001_0000, memory="S_AXI_HP{}_FPD", memory_clock="saxihp{}_fpd_aclk",
     memory_space="SAXIGP{}", memory_segment="HP{}_DDR_*", memory_width=ULTRASCALE_PORT_WIDTH,
-    clock="pl_clk0", reset="pl_resetn0", interrupt="pl_ps_irq0", first_interrupt=121,
-    max_burst=256,
+    clock="pl_clk0", clock_name="clk_pl_0", reset="pl_resetn0", interrupt="pl_ps_irq0",
+    first_interrupt=121, max_burst=256,
     dividers=("PSU__CRL_APB__PL0_REF_CTRL__DIVISOR0", "PSU__CRL_APB__PL0_REF_CTRL__DIVISOR1"),
     source=("PSU__CRL_APB__PL0_REF_CTRL__SRCSEL", "IOPLL"))
 # The memory ports HP0 to HP3 of Zynq UltraScale+ are the slaves GP2 to GP5 of its settings.

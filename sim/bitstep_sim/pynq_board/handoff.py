@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import REGISTERS
 from bitstep_hw.boards.vivado import IP_INSTANCE, IP_VLNV
-from bitstep_hw.boards.vivado.flow import ACCESS, manifest
+from bitstep_hw.boards.vivado.flow import manifest
+from bitstep_hw.boards.vivado.sources import ACCESS
 from bitstep_hw.boards.zynq import FIRST_GP, REGISTERS_BYTES, PynqBoard
 
 AXI = "xilinx.com:interface:aximm:1.0"

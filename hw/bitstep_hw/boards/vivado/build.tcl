@@ -1,6 +1,6 @@
-# Packages the pipeline as an IP, connects it to the processing system, and builds the bitstream.
-# Run by `vivado -mode batch -source build.tcl`, Vivado 2020.2 or later (Tcl 8.5 is enough). All that
-# depends on board and pipeline is in settings.tcl beside this file, which is generated.
+# Packages the pipeline as an IP and connects it to the processing system; run.tcl beside this file
+# then builds the bitstream. Run by `vivado -mode batch -source build.tcl`, Vivado 2020.2 or later
+# (Tcl 8.5 is enough). All that depends on board and pipeline is in settings.tcl, which is generated.
 
 set here [file dirname [file normalize [info script]]]
 source [file join $here settings.tcl]
@@ -112,8 +112,8 @@ proc assign_memory {master segments others} {
     }
 }
 
-# pynq writes these dividers onto the PLL that the board was booted with. A wrong one is found here in
-# a minute, and not after hours. A Vivado that does not tell them is judged by its .hwh in the end.
+# pynq writes these dividers onto the PLL that the board was booted with. Others do no harm to what
+# the driver of bitstep runs, for it sets the clock itself after that.
 proc check_clock {} {
     global ps divider_names divider_product
     set product 1
@@ -126,8 +126,9 @@ proc check_clock {} {
         set product [expr {$product * $value}]
     }
     if {$product != $divider_product} {
-        error "The clock's dividers must have the product $divider_product, for the PLL that the board\
-            boots with, not $product: correct processing_system.py for this version of Vivado"
+        puts "WARNING: the clock's dividers have the product $product, not $divider_product as for the\
+            PLL that the board boots with: pynq loads the bitstream with another clock, until the driver\
+            of bitstep sets it"
     }
 }
 
@@ -175,45 +176,17 @@ proc make_design {} {
     save_bd_design
 }
 
-proc find_file {folder pattern} {
-    set found [glob -nocomplain -directory $folder -types f $pattern]
-    foreach inner [glob -nocomplain -directory $folder -types d *] {
-        set found [concat $found [find_file $inner $pattern]]
-    }
-    return [lindex $found 0]
+proc make_project {folder} {
+    global part ip_folder
+    package_ip
+    create_project -force bitstep $folder -part $part
+    set_property ip_repo_paths $ip_folder [current_project]
+    update_ip_catalog
+    make_design
+    set wrapper [make_wrapper -files [get_files bitstep.bd] -top]
+    add_files -norecurse $wrapper
+    set_property top bitstep_wrapper [current_fileset]
+    update_compile_order -fileset sources_1
 }
 
-proc copy_result {source target} {
-    if {$source eq ""} {
-        error "Vivado ended without a file for $target: see vivado.log"
-    }
-    file copy -force $source $target
-}
-
-package_ip
-create_project -force bitstep [file join $here project] -part $part
-set_property ip_repo_paths $ip_folder [current_project]
-update_ip_catalog
-make_design
-set wrapper [make_wrapper -files [get_files bitstep.bd] -top]
-add_files -norecurse $wrapper
-set_property top bitstep_wrapper [current_fileset]
-update_compile_order -fileset sources_1
-launch_runs impl_1 -to_step write_bitstream -jobs $jobs
-wait_on_run impl_1
-if {[get_property PROGRESS [get_runs impl_1]] ne "100%"} {
-    error "The implementation ended as [get_property STATUS [get_runs impl_1]]: see vivado.log"
-}
-open_run impl_1
-report_timing_summary -file [file join $here timing.rpt]
-report_utilization -file [file join $here utilization.rpt]
-
-set result [open [file join $here result.txt.part] w]
-puts $result "vivado [version -short]"
-puts $result "sources $sources_digest"
-close $result
-copy_result [find_file [file join $here project bitstep.pipeline.results impl_1] *.bit] \
-    [file join $here bitstep.bit]
-copy_result [find_file [file join $here project] bitstep.hwh] [file join $here bitstep.hwh]
-# Last, so that who finds it finds all the others.
-file rename -force [file join $here result.txt.part] [file join $here result.txt]
+source [file join $here run.tcl]
