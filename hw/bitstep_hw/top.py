@@ -76,8 +76,7 @@ class Top(wiring.Component):
 
     def _connected(self):
         """Return the module of all parts."""
-        m = Module()
-        config = self.config
+        m, config = Module(), self.config
         m.submodules.bank = bank = RegisterBank()
         m.submodules.control = control = RunControl(config=config)
         m.submodules.rows = rows = ReadMaster(data_width=config.bus_width, fifo_depth=256,
