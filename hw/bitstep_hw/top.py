@@ -21,6 +21,8 @@ from bitstep_hw.axi.read_master import ReadMaster
 from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_hw.dense.pipeline import DensePipeline
 from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.reset import in_long_reset
+from bitstep_hw.parts.run import reads_derivatives
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_hw.shell.derivative_writer import connect_written
@@ -40,6 +42,9 @@ _COUNTER_WIDTH = 48
 
 class Top(wiring.Component):
     """A pipeline behind AXI, with the registers, readers and writer that it works with.
+
+    A reset may be of any length, at any time. The masters are quiet from its first cycle on, and
+    the registers answer from the ``SETTLE``-th cycle after it on (:mod:`bitstep_hw.parts.reset`).
 
     Parameters
     ----------
@@ -76,8 +81,11 @@ class Top(wiring.Component):
         })
 
     def elaborate(self, platform):
-        m = Module()
-        config = self.config
+        return in_long_reset(self._connected())
+
+    def _connected(self):
+        """Return the module of all parts."""
+        m, config = Module(), self.config
         m.submodules.bank = bank = RegisterBank()
         m.submodules.control = control = RunControl(config=config)
         m.submodules.rows = rows = ReadMaster(data_width=config.bus_width, fifo_depth=256,
@@ -163,6 +171,7 @@ class Top(wiring.Component):
             unweaver.plane_units.eq(control.plane_units), unweaver.units.eq(control.row_beats),
             scale.planes.eq(planes), scale.label_shift.eq(run.label_shift),
             scale.intercept_level.eq(run.intercept_level),
+            scale.derivatives.eq(run.derivatives | reads_derivatives(run)),
             pipeline.run.label_shift.eq(scale.o_label_shift),
             pipeline.run.intercept_level.eq(scale.o_intercept_level),
             control.misaligned.eq(pipeline.misaligned | (control.epoch_start & scale.bad)),

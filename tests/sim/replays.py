@@ -30,7 +30,7 @@ class _KeptBuffer:
         """Do nothing."""
 
 
-class _Recorder(ForwardingDevice):
+class Recorder(ForwardingDevice):
     """A board whose driver writes registers that are only recorded, and whose runs are done at
     once.
     """
@@ -79,7 +79,7 @@ class Replay:
 
     def __init__(self, device, job, expected):
         self.board, self.job = device.board, job
-        recorder = _Recorder(device)
+        recorder = Recorder(device)
         recorder.train(job)
         writes = recorder.writes
         assert writes.pop(OFFSETS["CONTROL"]) == Control.START

@@ -255,7 +255,7 @@ class Run:
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
             **self.registers,
-            **joint_runs.option_registers(config, self.jobs, shared, self.to_the_end),
+            **joint_runs.option_registers(self.jobs, shared, self.to_the_end),
         }.items():
             self.write(name, value)
         for name, value in {

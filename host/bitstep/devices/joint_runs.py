@@ -45,14 +45,13 @@ def runs_of(jobs: Sequence[TrainingJob], models: int) -> Iterator[list[TrainingJ
         yield run
 
 
-def option_registers(config: PipelineConfig, jobs: Sequence[TrainingJob], shared: bool,
+def option_registers(jobs: Sequence[TrainingJob], shared: bool,
                      to_the_end: bool) -> dict[str, int]:
-    """Registers that only some pipelines look at: several models, a model and updates of few bits.
+    """Registers of several models, and of a model and updates of few bits; for every pipeline, or
+    what another program left there would end its runs.
     """
-    registers = {"MODELS": len(jobs), "SHARED_LABELS": shared, "END_WITH_FIRST": not to_the_end} \
-        if config.models > 1 else {}
-    return registers | ({"MODEL_BITS": jobs[0].model_bits, "UPDATE_BITS": jobs[0].update_bits}
-                        if config.drains else {})
+    return {"MODELS": len(jobs), "SHARED_LABELS": shared, "END_WITH_FIRST": not to_the_end,
+            "MODEL_BITS": jobs[0].model_bits, "UPDATE_BITS": jobs[0].update_bits}
 
 
 def packed_labels_of(jobs: Sequence[TrainingJob],

@@ -158,6 +158,11 @@ def loss_named(name: str) -> LossFunction:
     return {loss.name: loss for loss in LOSSES.values()}[name]
 
 
+def solver_shift(solver: str) -> int:
+    """Least label shift of a pipeline's solver, of labels that are no derivatives."""
+    return max(rule.least_label_shift for rule in LOSSES.values() if rule.solver == solver)
+
+
 def least_shift(job: Any) -> int:
     """Least label shift of the labels of a training job, with all planes."""
     return DERIVATIVE_FRACTION if has_derivatives(job) else LOSSES[job.loss].least_label_shift

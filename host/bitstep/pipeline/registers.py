@@ -117,7 +117,8 @@ REGISTERS = tuple([
     Register("BATCH", 0x050, "rw", 32, "Rows of a batch, at least 1"),
     Register("LABEL_FORMAT", 0x054, "rw", 2, "0: 1 bit (1 is +1, 0 is -1), 1: int16, 2: int32"),
     Register("LABEL_SHIFT", 0x058, "rw", 6,
-             "Left shift of a label, 0 to 40; to 62 for floating-point rows"),
+             "Left shift of a label, 0 to 40; to 62 for floating-point rows; logistic pipelines "
+             "for one model: at least 13; woven rows have larger least values (number-formats.md)"),
     Register("INTERCEPT_LEVEL", 0x05C, "rw", 17, "Level of the intercept's constant 1 (1 for "
              "floating-point rows); 0 for none"),
     Register("LOOKAHEAD", 0x060, "rw", 6, "Look-ahead of this run, at most the configuration's"),
@@ -192,6 +193,9 @@ Every register is a 32-bit word on an AXI4-Lite bus with {ADDRESS_WIDTH}-bit byt
 and `_HI` are the halves of a 64-bit value. Access is read only (`ro`), read and write (`rw`) or
 write only (`wo`); bits above a register's width read as 0. While STATUS says busy, writes to all
 but CONTROL are ignored. Addresses without a register read as 0.
+
+A reset, of any length, sets what can be written, STATUS and the counters to 0; for 64 cycles more
+nothing is accepted.
 
 The counters, `0x{COUNTER_BASE:03X}` to `0x{counters - 1:03X}`, start at 0 with each run. Reading
 the low half of one keeps its high half for the next read of it, so a value does not tear.

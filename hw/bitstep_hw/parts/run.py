@@ -15,7 +15,7 @@ from bitstep.pipeline.config import (
     MAX_SHIFT,
     MODEL_WIDTH,
 )
-from bitstep.pipeline.registers import Loss
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import PLANES
 from bitstep_hw.parts.dither import KEY_WIDTH
 
@@ -26,6 +26,14 @@ def label_shape(models):
     """Shape of a row's label, or of the labels of several models."""
     label = signed(LABEL_WIDTH)
     return label if models == 1 else data.ArrayLayout(label, models)
+
+
+def reads_derivatives(run):
+    """1 if the labels of woven rows are derivatives of the run's loss at a centre
+    (:func:`bitstep.pipeline.losses.has_derivatives`).
+    """
+    return (run.label_format == LabelFormat.INT32) & (
+        (run.loss == Loss.SQUARED_HINGE) | (run.loss == Loss.LOGISTIC))
 
 
 class RunRegisters(wiring.Signature):

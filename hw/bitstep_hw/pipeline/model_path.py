@@ -6,8 +6,8 @@ from amaranth import C, Cat
 from amaranth.lib import wiring
 
 from bitstep.pipeline.config import UPDATE_WIDTH, WOVEN
-from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.parts.arithmetic import delay, out_of_range
+from bitstep_hw.parts.run import reads_derivatives
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_hw.pipeline.model.proximal import Proximal
 from bitstep_hw.pipeline.model.rounded_model import RoundedModel
@@ -134,8 +134,7 @@ class ModelPath:
         if config.solver == "linear":
             m.d.comb += solver.loss.eq(pipeline.run.loss)
         if config.row_format == WOVEN:
-            m.d.sync += solver.derivatives.eq((pipeline.run.label_format == LabelFormat.INT32)
-                                              & (pipeline.run.loss != Loss.LEAST_SQUARES))
+            m.d.sync += solver.derivatives.eq(reads_derivatives(pipeline.run))
 
     def connect_engine(self, m, pipeline, slots, steps):
         """Corrections beside the slots that they are for."""

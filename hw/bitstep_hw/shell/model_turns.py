@@ -2,10 +2,11 @@
 
 from contextlib import nullcontext
 
-from amaranth import Cat, Mux, Signal
+from amaranth import C, Cat, Mux, Signal
 from amaranth.lib import data
 
 from bitstep.pipeline.job import EPOCH_FIELDS
+from bitstep.pipeline.losses import solver_shift
 
 TABLE_LAYOUT = data.StructLayout(dict(EPOCH_FIELDS))
 
@@ -64,6 +65,19 @@ class ModelTurns:
             with state(name):
                 self._m.d.comb += [strobe.eq(1), self._control.model_io.eq(1), *statements]
                 self._m.next = then
+
+    def bad_shift(self):
+        """Flag that a model's label shift is none; a cycle after its entry, and 0 with one model,
+        whose label shift is a register.
+        """
+        if not self._several:
+            return C(0)
+        config, registers, bad = self._control.config, self._control.registers, Signal()
+        least = solver_shift(config.solver)
+        self._m.d.sync += bad.eq(Cat((registers.models > number) & (
+            (entry.label_shift < least) | (entry.label_shift > config.max_label_shift))
+            for number, entry in enumerate(self.entries)).any())
+        return bad
 
     def seen(self):
         """Strobes of what saturates, of the models that the run has."""

@@ -43,7 +43,8 @@ class RegisterBank(wiring.Component):
     its address and its data, a read answers 3 cycles after its address. Responses are always OKAY:
     registers that cannot be read or do not exist give 0, writes to such as cannot be written are
     ignored. A 64-bit counter does not tear: reading its low half keeps the high half for the next
-    read of it. Stores the writable registers.
+    read of it. Nothing is accepted in reset and in the cycle after it. Stores the writable
+    registers.
 
     Members
     -------
@@ -73,8 +74,10 @@ class RegisterBank(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        self._elaborate_write(m)
-        self._elaborate_read(m)
+        awake = Signal()        # 0 in reset, in which nothing may be accepted
+        m.d.sync += awake.eq(1)
+        self._elaborate_write(m, awake)
+        self._elaborate_read(m, awake)
         return m
 
     def _parts(self, fields):
@@ -85,14 +88,14 @@ class RegisterBank(wiring.Component):
                 yield register, getattr(self, name)[position:position + register.width]
                 position += register.width
 
-    def _elaborate_write(self, m):
+    def _elaborate_write(self, m, awake):
         bus = self.bus
         has_address, has_data = Signal(), Signal()
         data, strobe = Signal(32), Signal(4)
         addressed, write = Signal(), Signal()
         m.d.comb += [
-            bus.awready.eq(~has_address),
-            bus.wready.eq(~has_data),
+            bus.awready.eq(awake & ~has_address),
+            bus.wready.eq(awake & ~has_data),
             bus.bresp.eq(RESP_OKAY),
             addressed.eq(bus.awvalid & bus.awready),
             write.eq(has_address & has_data & ~bus.bvalid),
@@ -124,13 +127,13 @@ class RegisterBank(wiring.Component):
             with m.If(write & ~self.locked & is_at(register.offset, register.name)):
                 m.d.sync += field.eq((field & ~mask) | (data & mask))
 
-    def _elaborate_read(self, m):
+    def _elaborate_read(self, m, awake):
         bus = self.bus
         pending, selected = Signal(), Signal()
         word = Signal(ADDRESS_WIDTH - 2)
         kept, kept_word, is_kept = Signal(32), Signal.like(word), Signal()
         m.d.comb += [
-            bus.arready.eq(~pending & ~selected & ~bus.rvalid),
+            bus.arready.eq(awake & ~pending & ~selected & ~bus.rvalid),
             bus.rresp.eq(RESP_OKAY),
         ]
         with m.If(bus.arvalid & bus.arready):

@@ -6,8 +6,10 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import FEW_BITS, MAX_CELL_HALF_LEVELS, WOVEN
+from bitstep.pipeline.losses import solver_shift
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import GROUP
+from bitstep_hw.parts.run import reads_derivatives
 from bitstep_hw.shell.beat_count import BeatCount
 from bitstep_hw.shell.register_bank import WRITABLE
 from bitstep_hw.woven.sizes import GROUPS_WIDTH, UNIT_GROUPS, WovenSizes
@@ -126,6 +128,8 @@ class RunCheck(wiring.Component):
             registers.last_lanes == 0, registers.last_lanes > config.lanes,
             registers.epochs == 0, registers.batch == 0, registers.copies == 0,
             registers.label_format == 3, registers.label_shift > config.max_label_shift,
+            # Further bounds: those of an epoch's planes and of several models (ModelTurns).
+            registers.label_shift < (solver_shift(config.solver) if config.models == 1 else 0),
             registers.intercept_level > config.intercept_limit,
             lookahead > config.lookahead, *too_long,
             registers.rows_address[:row_align].any(), registers.copy_stride[:row_align].any(),
@@ -144,7 +148,7 @@ class RunCheck(wiring.Component):
         wrong += [
             ~logistic if config.solver == "logistic" else logistic,
             (registers.loss != Loss.LEAST_SQUARES) & (registers.label_format != LabelFormat.SIGN)
-            & ~self._takes_derivatives(),
+            & ~(reads_derivatives(registers) if config.row_format == WOVEN else C(0)),
             refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
             registers.cell_half_levels > MAX_CELL_HALF_LEVELS,
         ]
@@ -170,14 +174,6 @@ class RunCheck(wiring.Component):
             | (registers.loss == Loss.LEAST_SQUARES) | (registers.loss == Loss.HINGE)
             if config.writes_derivatives else 1))
         return wrong
-
-    def _takes_derivatives(self):
-        """1 if labels may be derivatives of the run's loss."""
-        registers = self.registers
-        if self.config.row_format != WOVEN:
-            return C(0)
-        return (registers.label_format == LabelFormat.INT32) & (
-            (registers.loss == Loss.SQUARED_HINGE) | (registers.loss == Loss.LOGISTIC))
 
     def _product(self, m, length):
         """Multiply rows by the length of one, a bit a cycle; returns the product."""

@@ -8,11 +8,10 @@ from bitstep.pipeline.config import AUX_WIDTH
 from bitstep.pipeline.registers import Error
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.fsm import stoppable_states
+from bitstep_hw.parts.reset import SETTLE
 from bitstep_hw.parts.run import EpochSteps, RunRegisters
 from bitstep_hw.shell.model_turns import ModelTurns
 from bitstep_hw.shell.run_check import REGISTERS_LAYOUT, RunCheck, woven_sizes
-
-_SETTLE = 64    # cycles: longer than anything may still move in the pipeline once inputs have ended
 
 
 class RunControl(wiring.Component):
@@ -95,7 +94,7 @@ class RunControl(wiring.Component):
         m.submodules.check = check = RunCheck(config=self.config)
         turns, stopping = ModelTurns(m, self), Signal()
         failure = self._failure(m, stopping, turns)
-        address, settle = Signal(64), Signal(range(_SETTLE))
+        address, settle = Signal(64), Signal(range(SETTLE))
         to_labels, to_model, take_entry = Signal(), Signal(), Signal()
         to_tables, table_ready = Signal(), Signal()
         if self.config.level_tables:
@@ -146,7 +145,7 @@ class RunControl(wiring.Component):
                 m.d.sync += settle.eq(settle + 1)
                 with m.If(~self.buses_idle):
                     m.d.sync += settle.eq(0)
-                with m.Elif(settle == _SETTLE - 1):
+                with m.Elif(settle == SETTLE - 1):
                     m.d.sync += [settle.eq(0), self.done.eq(1)]
                     m.next = "Idle"
         return m
@@ -245,7 +244,8 @@ class RunControl(wiring.Component):
         failure = Signal()
         causes = [(self.abort, Error.ABORTED), (self.row_error, Error.ROW_READ),
                   (self.aux_error, Error.AUX_READ), (self.write_error, Error.MODEL_WRITE),
-                  (self.misaligned, Error.BAD_CONFIGURATION)]
+                  (self.misaligned | (self.epoch_start & turns.bad_shift()),
+                   Error.BAD_CONFIGURATION)]
         m.d.comb += failure.eq(Cat(cause for cause, _ in causes).any())
         with m.If(self.busy & ~stopping):
             m.d.sync += self.saturation.eq(self.saturation | turns.seen())

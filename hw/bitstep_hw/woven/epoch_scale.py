@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.sigmoid import FINE_ARGUMENT
 from bitstep.pipeline.config import MAX_LABEL_SHIFT
-from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION, solver_shift
 from bitstep.pipeline.woven import PLANES
 
 
@@ -29,10 +29,13 @@ class EpochScale(wiring.Component):
         As the registers of these names.
     o_label_shift, o_intercept_level : Out
         The same in units of the epoch's levels.
+    derivatives : In(1)
+        The run reads or writes derivatives as labels, whose fraction bits ask for a larger label
+        shift.
     bad : Out(1)
         There is no such number of planes, or it is too small for the registers.
     fine : In(1)
-        With ``fine_stages``: the run has the finer sigmoid, which asks for a larger label shift.
+        With ``fine_stages``: the run has the finer sigmoid, which asks for a still larger one.
     """
 
     def __init__(self, *, config):
@@ -40,6 +43,7 @@ class EpochScale(wiring.Component):
         shift, level = range(MAX_LABEL_SHIFT + 1), config.intercept_width
         super().__init__({
             "planes": In(5), "label_shift": In(shift), "intercept_level": In(level),
+            "derivatives": In(1),
             "o_label_shift": Out(shift), "o_intercept_level": Out(level), "bad": Out(1),
             **({"fine": In(1)} if config.fine_stages else {}),
         })
@@ -47,8 +51,7 @@ class EpochScale(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         left = Signal(range(PLANES + 1))        # planes that are not read
-        least = max(rule.least_label_shift for rule in LOSSES.values()
-                    if rule.solver == self.config.solver)
+        least = Mux(self.derivatives, DERIVATIVE_FRACTION, solver_shift(self.config.solver))
         if self.config.fine_stages:
             least = Mux(self.fine, FINE_ARGUMENT + 1, least)
         lost = self.intercept_level & ((1 << left) - 1)[:len(self.intercept_level)]

@@ -21,7 +21,7 @@ _SIGNATURES = {
     "memory": (_HANDLE, [_HANDLE]),
     "cycles": (ctypes.c_uint64, [_HANDLE]),
     "interrupt": (ctypes.c_bool, [_HANDLE]),
-    "reset": (None, [_HANDLE]),
+    "reset": (None, [_HANDLE, ctypes.c_uint64]),
     "run": (ctypes.c_uint64, [_HANDLE, ctypes.c_uint64]),
     "write": (ctypes.c_bool, [_HANDLE, ctypes.c_uint32, ctypes.c_uint32]),
     "read": (ctypes.c_bool, [_HANDLE, ctypes.c_uint32, ctypes.POINTER(ctypes.c_uint32)]),
@@ -170,9 +170,16 @@ class Board:
         self.check()
         return cycles
 
-    def reset(self) -> None:
-        """Reset the top and forget every transfer; memory and statistics stay."""
-        self._call("reset")
+    def reset(self, cycles: int = 4) -> None:
+        """Reset the top for some cycles and forget every transfer; memory and statistics stay.
+
+        Raises
+        ------
+        DeviceError
+            If the top asks for something meanwhile.
+        """
+        self._call("reset", cycles)
+        self.check()
 
     def restart_timing(self) -> None:
         """Begin the memory's timing anew, as on a new board.

@@ -29,7 +29,9 @@ def _written(s, bus):
         m.d.sync += [has_address.eq(0), has_data.eq(0), answered.eq(1)]
     with m.Elif(bus.bready):
         m.d.sync += answered.eq(0)
-    s.check((bus.bvalid == answered) & (bus.awready == ~has_address) & (bus.wready == ~has_data))
+    # In the first cycle, as in a reset, nothing is accepted.
+    s.check((bus.bvalid == answered) & (bus.awready == (s.started & ~has_address))
+            & (bus.wready == (s.started & ~has_data)))
     return effect, address[2:], data, strobe
 
 

@@ -131,7 +131,7 @@ def test_wrapper_tells_the_packager():
 
 def test_bursts_under_way():
     """The packager is told what the masters of the top have under way at most."""
-    module = Top(REFETCHING).elaborate(None)
+    module = Top(REFETCHING)._connected()
     Fragment.get(module, None)              # or Amaranth warns that the parts were never used
     parts = module._named_submodules
     found, _ = buses(verilog(REFETCHING))

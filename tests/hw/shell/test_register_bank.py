@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from amaranth import Elaboratable, Module, ResetInserter, Signal
 
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, REGISTERS
 from bitstep_hw.shell.register_bank import READABLE, WRITABLE, RegisterBank
@@ -152,6 +153,38 @@ def test_strobes(strobe):
     run(test)
 
 
+def test_nothing_is_accepted_in_reset():
+    """A master that asks too early waits, and loses nothing."""
+    class InReset(Elaboratable):
+        def __init__(self):
+            self.bank, self.reset = RegisterBank(), Signal(init=1)
+
+        def elaborate(self, platform):
+            m = Module()
+            m.submodules.bank = ResetInserter(self.reset)(self.bank)
+            return m
+
+    dut = InReset()
+    bus = dut.bank.bus
+
+    async def testbench(ctx):
+        for signal, value in ((bus.awaddr, OFFSETS["ROWS"]), (bus.wdata, 77), (bus.wstrb, 15),
+                              (bus.awvalid, 1), (bus.wvalid, 1), (bus.arvalid, 1), (bus.bready, 1)):
+            ctx.set(signal, value)
+        for _ in range(10):
+            assert not any(map(ctx.get, (bus.awready, bus.wready, bus.arready)))
+            await ctx.tick()
+            assert not any(map(ctx.get, (bus.bvalid, bus.rvalid)))
+        ctx.set(dut.reset, 0)
+        await ctx.tick()
+        assert all(map(ctx.get, (bus.awready, bus.wready, bus.arready)))
+        for _ in range(3):
+            await ctx.tick()
+        assert ctx.get(dut.bank.rows) == 77
+
+    simulate(dut, testbench)
+
+
 @pytest.mark.parametrize(("value", "strobe", "pulses"), [
     (1, 15, (1, 0)), (2, 15, (0, 1)), (3, 1, (1, 1)), (0, 15, (0, 0)), (4, 15, (0, 0)),
     (3, 14, (0, 0)),
@@ -168,6 +201,7 @@ def test_control_gives_single_pulses(value, strobe, pulses, locked):
                 seen[1] += abort
 
         bus = dut.bus
+        await count(1)      # in the first cycle nothing is accepted
         ctx.set(dut.locked, locked)
         ctx.set(bus.awaddr, OFFSETS["CONTROL"])
         ctx.set(bus.wdata, value)

@@ -4,6 +4,7 @@ import pytest
 from support import put, ticks
 
 from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.shell.run_check import RunCheck
 from bitstep_sim.testing.harness import simulate
 
@@ -35,6 +36,26 @@ def test_sizes(rows, beats, wrong, period):
         assert ctx.get(dut.row_beats) == (rows * beats) % (1 << 32)
         assert ctx.get(dut.model_beats) == beats * 11 + 1
         assert ctx.get(dut.corrects) == (period != 0)
+
+    simulate(dut, testbench)
+
+
+@pytest.mark.parametrize("choices, least", [
+    ({}, 0), ({"models": 2}, 0), ({"solver": "logistic", "cycles_per_update": 6}, 13),
+    # Their label shifts stand in the table.
+    ({"solver": "logistic", "cycles_per_update": 6, "models": 2}, 0)])
+def test_label_shift(choices, least):
+    config = PipelineConfig(bits=3, max_features=63, **choices)
+    dut = RunCheck(config=config)
+    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
+
+    async def testbench(ctx):
+        for shift in sorted({0, max(least - 1, 0), least, 40, 41}):
+            put(ctx, dut.registers, {
+                **GOOD, "label_shift": shift, "loss": loss.value, "models": 2,
+                "label_format": LabelFormat.SIGN.value})
+            await ticks(ctx, 2)
+            assert ctx.get(dut.bad) == (not least <= shift <= 40)
 
     simulate(dut, testbench)
 

@@ -13,14 +13,16 @@ LINEAR = PipelineConfig(row_format=WOVEN, bits=16)
 LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, solver="logistic", cycles_per_update=6)
 
 
-@pytest.mark.parametrize("config, least, fine", [
-    (LINEAR, 0, {}), (LOGISTIC, 13, {"fine": 0}), (LOGISTIC, 17, {"fine": 1})])
-def test_numbers_of_an_epoch(config, least, fine):
+@pytest.mark.parametrize("config, least, flags", [
+    (LINEAR, 0, {"derivatives": 0}), (LINEAR, 16, {"derivatives": 1}),
+    (LOGISTIC, 13, {"derivatives": 0, "fine": 0}), (LOGISTIC, 16, {"derivatives": 1, "fine": 0}),
+    (LOGISTIC, 17, {"derivatives": 0, "fine": 1})])
+def test_numbers_of_an_epoch(config, least, flags):
     """Every number of planes in the entry, at the edges of shift and level."""
     dut = EpochScale(config=config)
 
     async def bench(ctx):
-        put_all_of(ctx, dut, fine)
+        put_all_of(ctx, dut, flags)
         for planes in range(32):
             left = 16 - planes
             for shift in sorted({0, max(left + least - 1, 0), max(left + least, 0), 40}):

@@ -1,4 +1,5 @@
 import time
+import types
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from bitstep_sim.benches.fixture import (
     fixture_device,
     fold,
 )
+from bitstep_sim.board import device as device_module
 from bitstep_sim.board.compiled import DECERR, SLVERR
 from bitstep_sim.board.device import POISON
 
@@ -211,6 +213,42 @@ def test_wait_calls_often(board):
     run.device.wait(lambda: times.append(time.monotonic()), timeout_s=1.0)
     assert np.diff(times).max() < 0.2
     assert len(times) > 5
+
+
+def test_short_runs_do_not_make_the_next_wait_long(board, monkeypatch):
+    """A run that its interrupt ends says nothing about how many cycles fit into a chunk."""
+    device = board()
+    run = FixtureRun(device, 1500)
+    monkeypatch.setattr(device_module, "time", types.SimpleNamespace(
+        monotonic=lambda: device.board.cycles * 1e-6))      # a host on which a run takes 2 ms
+    for _ in range(25):
+        cycles = check(run)
+        assert cycles > 1000
+    assert device._cycles_per_second <= 1e6
+
+
+def test_interrupt_that_is_up_is_not_waited_for(board):
+    """A run may end at any of the registers that are read between two waits."""
+    device = board()
+    device._cycles_per_second = 1e8
+    run = FixtureRun(device, 20)
+    check(run)
+    run.start()
+    cycles = device.board.run(10_000)
+    for early in range(12):
+        run.start()
+        device.board.run(cycles - early)
+        answers = iter([False, False])
+
+        def done(answers=answers):      # as a driver looks: STATUS, and then at other registers
+            if next(answers, True):
+                return True
+            device.board.read_all([OFFSETS["STATUS"], OFFSETS["EPOCHS_DONE"]])
+            return False
+
+        before = device.board.cycles
+        assert device.wait(done, timeout_s=10.0)
+        assert device.board.cycles - before < 100
 
 
 def test_missing_copies_show(board):

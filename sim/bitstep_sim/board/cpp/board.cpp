@@ -48,7 +48,7 @@ public:
 #else
         (void)wave;
 #endif
-        reset();
+        reset(4);
     }
 
     ~Board() {
@@ -58,14 +58,16 @@ public:
         top->final();
     }
 
-    void reset() {
+    // The memory forgets what it owes; the top must ask for nothing as long as the reset lasts.
+    void reset(uint64_t cycles) {
         top->s_axi_awvalid = top->s_axi_wvalid = top->s_axi_bready = 0;
         top->s_axi_arvalid = top->s_axi_rready = 0;
         each_port([](auto& port) { port.reset(); });
         top->rst = 1;
-        for (int i = 0; i < 4; ++i) {
+        for (uint64_t i = 0; i < cycles; ++i) {
             half(0);
             half(1);
+            check_quiet("is in use in a reset");
         }
         top->rst = 0;
     }
@@ -74,7 +76,7 @@ public:
     void before_edge() {
         half(0);
         each_port([](auto& port) { port.sample(); });
-        if (interrupt()) check_quiet();
+        if (interrupt()) check_quiet("is in use although the run is done");
     }
 
     void edge() {
@@ -96,7 +98,7 @@ public:
             ++cycles;
             was_over &= interrupt();
         }
-        if (!was_over && interrupt()) check_quiet();
+        if (!was_over && interrupt()) check_quiet("is in use although the run is done");
         return cycles;
     }
 
@@ -162,11 +164,10 @@ public:
 
 private:
     // Once a run is done its memory may be used for something else.
-    void check_quiet() {
-        each_port([this](auto& port) {
+    void check_quiet(const char* otherwise) {
+        each_port([&](auto& port) {
             if (port.busy())
-                memory.violate(timing.cycle,
-                               std::string(port.name()) + ": is in use although the run is done");
+                memory.violate(timing.cycle, std::string(port.name()) + ": " + otherwise);
         });
     }
 
@@ -211,7 +212,7 @@ API void board_destroy(Board* board) { delete board; }
 API uint8_t* board_memory(Board* board) { return board->memory.data(); }
 API uint64_t board_cycles(Board* board) { return board->timing.cycle; }
 API bool board_interrupt(Board* board) { return board->interrupt(); }
-API void board_reset(Board* board) { board->reset(); }
+API void board_reset(Board* board, uint64_t cycles) { board->reset(cycles); }
 API uint64_t board_run(Board* board, uint64_t limit) { return board->run(limit); }
 API bool board_write(Board* board, uint32_t at, uint32_t value) { return board->write(at, value); }
 API bool board_read(Board* board, uint32_t at, uint32_t* value) { return board->read(at, value); }

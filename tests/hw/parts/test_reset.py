@@ -1,0 +1,86 @@
+# amaranth: UnusedElaboratable=no
+
+import pytest
+from amaranth import ClockDomain, Elaboratable, Module, Signal
+from amaranth._toolchain.yosys import find_yosys
+from amaranth.back import rtlil
+
+from bitstep_hw.parts.arithmetic import delay
+from bitstep_hw.parts.reset import SETTLE, in_long_reset
+from bitstep_sim.testing.harness import simulate
+
+
+class Example(Elaboratable):
+    """A counter from 5 on, and its value some cycles late, behind a reset."""
+
+    def __init__(self, *, reset_less=False):
+        self.count, self.late = Signal(16, init=5), Signal(16)
+        self.domain = ClockDomain("sync", reset_less=reset_less)
+
+    def elaborate(self, platform):
+        inner, m = Module(), Module()
+        inner.d.sync += self.count.eq(self.count + 1)
+        inner.d.comb += self.late.eq(delay(inner, self.count, 10, name="late"))
+        m.domains.sync = self.domain
+        m.submodules.long = in_long_reset(inner)
+        return m
+
+
+def run(bench):
+    """Run a test bench on an example."""
+    dut = Example()
+
+    async def testbench(ctx):
+        await bench(ctx, dut)
+
+    simulate(dut, testbench)
+
+
+def test_no_reset_at_the_start():
+    async def bench(ctx, dut):
+        for cycle in range(20):
+            assert ctx.get(dut.count) == 5 + cycle
+            await ctx.tick()
+
+    run(bench)
+
+
+@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 200])
+@pytest.mark.parametrize("again", [0, 1, 30, 63, 64, 65])
+def test_reset_of_any_length(length, again):
+    """Also one that comes while another is still held, or at its end."""
+    async def bench(ctx, dut):
+        for _ in range(50):
+            await ctx.tick()
+        for cycles, free in ((length, again), (length, 0)):
+            ctx.set(dut.domain.rst, 1)
+            for _ in range(cycles):
+                await ctx.tick()
+                assert ctx.get(dut.count) == 5
+            ctx.set(dut.domain.rst, 0)
+            for cycle in range(free):
+                assert ctx.get(dut.count) == 5 + max(0, cycle - SETTLE)
+                await ctx.tick()
+        for _ in range(SETTLE):
+            assert ctx.get(dut.count) == 5
+            await ctx.tick()
+        assert ctx.get(dut.late) == 5       # what it held is forgotten
+        for cycle in range(9):
+            assert ctx.get(dut.count) == 5 + cycle
+            await ctx.tick()
+
+    run(bench)
+
+
+@pytest.mark.parametrize("reset_less", [False, True])
+def test_nothing_is_left_without_a_reset(reset_less):
+    """As on boards whose FPGA is configured and never reset."""
+    dut = Example(reset_less=reset_less)
+    inputs = [dut.domain.clk] if reset_less else [dut.domain.clk, dut.domain.rst]
+    text = rtlil.convert(dut, ports=[dut.late, *inputs], emit_src=False)
+    yosys = find_yosys(lambda version: version >= (0, 40))
+    found = yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\n"
+                      "proc; flatten; opt -full; write_rtlil")
+    registers = sum("cell $" in line and "ff" in line for line in found.split("\n"))
+    # The counter and its 10 delays; and what holds the reset, and counts.
+    assert registers == (11 if reset_less else 13)

@@ -1,0 +1,122 @@
+# amaranth: UnusedElaboratable=no
+"""What registers without a reset hold has left them before the top's own reset ends."""
+
+import json
+
+import pytest
+from amaranth import Module, Signal
+from amaranth._toolchain.yosys import find_yosys
+from amaranth.back import rtlil
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep_hw.parts.reset import SETTLE
+from bitstep_hw.top import Top
+
+DENSE = PipelineConfig(max_features=3, lookahead=0, models=3, dense=True)
+WOVEN_LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=256, lookahead=2,
+                                cycles_per_update=6, solver="logistic")
+CONFIGS = [
+    DENSE,
+    *(pytest.param(config, marks=pytest.mark.slow) for config in (
+        WOVEN_LOGISTIC,
+        PipelineConfig(bits=1, max_features=80, lookahead=8),
+        PipelineConfig(bits=8, max_features=512, lookahead=2, cycles_per_update=4),
+        PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
+                       cycles_per_update=4),
+        PipelineConfig(bits=32, row_format="float32", max_features=6, lookahead=6, proximal=True),
+        PipelineConfig(bits=4, max_features=100, lookahead=4, model_bits=8, rounded_updates=True,
+                       level_tables=True, proximal=True),
+        PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
+                       cycles_per_update=6),
+        PipelineConfig(row_format=WOVEN, bits=16, max_features=272, lookahead=4,
+                       cycles_per_update=4, proximal=True),
+        PipelineConfig(bits=1, bus_width=512, max_features=1024, lookahead=2))),
+]
+PLAIN, RESET = {"$dff", "$dffe"}, {"$sdff", "$sdffe", "$sdffce"}
+
+
+def module_of(top):
+    """The netlist of a top, in one module, as Yosys has it in JSON."""
+    text = rtlil.convert(top, name="top", emit_src=False)
+    yosys = find_yosys(lambda version: version >= (0, 40))
+    found = yosys.run(["-q", "-"], f"read_rtlil <<rtlil\n{text}\nrtlil\nproc -norom; flatten; "
+                      "opt_expr; opt_clean; opt_dff; opt_clean; write_json", ignore_warnings=True)
+    return json.loads(found[found.index("{"):])["modules"]["top"]
+
+
+def depth_of(top):
+    """Registers without a reset that may follow each other at most.
+
+    A memory ends a path: what it holds counts only with a flag that says so.
+
+    Raises
+    ------
+    AssertionError
+        If there is no limit, since some of them follow themselves.
+    """
+    cells = {name: cell for name, cell in module_of(top)["cells"].items()
+             if not cell["type"].startswith("$mem")}
+    drivers, sources = {}, {}
+    for name, cell in cells.items():
+        for port, direction in cell["port_directions"].items():
+            if direction == "output":
+                drivers.update(dict.fromkeys(cell["connections"][port], name))
+    for name, cell in cells.items():
+        sources[name] = {drivers[bit] for port, direction in cell["port_directions"].items()
+                         if direction == "input" for bit in cell["connections"][port]
+                         if bit in drivers}
+    assert {cell["type"] for cell in cells.values() if "dff" in cell["type"]} <= PLAIN | RESET
+    depths, open_cells = {}, set()
+    for start in cells:
+        stack = [(start, None)]
+        while stack:
+            name, rest = stack.pop()
+            if rest is None:
+                if name in depths:
+                    continue
+                if cells[name]["type"] in RESET:
+                    depths[name] = 0
+                    continue
+                assert name not in open_cells, f"{name} follows itself"
+                open_cells.add(name)
+                rest = iter(sorted(sources[name]))
+            following = next(rest, None)
+            if following is not None:
+                stack += [(name, rest), (following, None)]
+                continue
+            open_cells.discard(name)
+            depths[name] = max((depths[one] for one in sources[name]), default=0) + (
+                cells[name]["type"] in PLAIN)
+    return max(depths.values())
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_reset_is_long_enough(config):
+    assert 8 <= depth_of(Top(config)) < SETTLE // 2
+
+
+class Chain(wiring.Component):
+    """Registers without a reset, one after the other, in a ring if asked to."""
+
+    def __init__(self, length, *, ring=False):
+        self.length, self.ring = length, ring
+        super().__init__({"i": In(1), "o": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        value = first = Signal()
+        for number in range(self.length):
+            register = Signal(name=f"late_{number}", reset_less=True)
+            m.d.sync += register.eq(value)
+            value = ~register
+        m.d.comb += [self.o.eq(value), first.eq(self.i ^ (value if self.ring else 0))]
+        return m
+
+
+def test_depth_of_a_chain():
+    for length in (1, 5, 70):
+        assert depth_of(Chain(length)) == length
+    with pytest.raises(AssertionError, match="follows itself"):
+        depth_of(Chain(3, ring=True))

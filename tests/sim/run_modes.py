@@ -1,0 +1,82 @@
+"""Runs of every mode of the pipeline, each on a pipeline that has it."""
+
+from centred_runs import constants_of, gradient_job
+from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, TABLES
+
+from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.registers import LabelFormat, Loss
+from bitstep.pipeline.results import RunResult
+from bitstep_sim.testing.random_jobs import random_job, random_jobs
+from bitstep_sim.testing.woven_jobs import random_woven_job
+
+DENSE = PipelineConfig(max_features=3, lookahead=0, models=3, dense=True)
+MODELS = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
+                        cycles_per_update=6)
+FEW_BITS = PipelineConfig(bits=4, max_features=100, lookahead=4, model_bits=8,
+                          rounded_updates=True, level_tables=True, proximal=True)
+WOVEN_FAST = PipelineConfig(row_format=WOVEN, bits=16, max_features=272, lookahead=4,
+                            cycles_per_update=4, proximal=True)
+WOVEN_LOGISTIC = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=2,
+                                cycles_per_update=6, solver="logistic")
+FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
+                              cycles_per_update=4)
+
+
+def plain(config, **options):
+    """A run with all that a pipeline has."""
+    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.HINGE if config.refetch \
+        else Loss.LEAST_SQUARES
+    batch = 1 if config.refetch else 2
+    period = batch * 4 * config.corrections
+    if config.row_format == "float32":
+        period = 2 * config.lookahead + 2
+    job = random_job(
+        config, n_features=min(config.capacity, 2 * config.lanes - 1), n_rows=9, warm=True,
+        batch=batch, loss=loss, correction_period=period, cell_half_levels=2 * config.refetch,
+        proximal_period=batch * 3 * config.proximal, model_bits=config.model_bits,
+        update_bits=8 * config.rounded_updates, **options)
+    return lambda device: device.train_models([job])
+
+
+def several(config):
+    """A run with as many models as a pipeline has."""
+    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
+    jobs = random_jobs(config, config.models, n_features=3, n_rows=13, batch=4, warm=True,
+                       loss=loss, speeds=[0.3, 0.1])
+    return lambda device: device.train_models(jobs)
+
+
+def inner_pass(config):
+    """A pass of bit-centred training, with derivatives as labels."""
+    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.SQUARED_HINGE
+    job = random_woven_job(config, n_features=20, n_rows=9, planes=(4,), speed=0.01, loss=loss,
+                           label_format=LabelFormat.INT32, correction_period=3,
+                           **constants_of(20, 1, 1 << 12))
+    return lambda device: device.train_models([job])
+
+
+def full_pass(config):
+    """The sum of all gradients, then a run that writes the rows' derivatives."""
+    loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.SQUARED_HINGE
+    job = gradient_job(config, n_features=20, n_rows=9, loss=loss, scale=1e-6)
+    return lambda device: device.gradient(job, derivative_planes=6)
+
+
+# Name -> configuration, and the function of it that returns a run: a function of a device.
+MODES = {
+    **{config.name: (config, plain) for config in (
+        *CONFIGS, REFETCH, FAST_REFETCH, FLOAT, LOGISTIC, *TABLES, FEW_BITS)},
+    "dense": (DENSE, several), "models": (MODELS, several),
+    "woven": (WOVEN_FAST, inner_pass), "woven-logistic": (WOVEN_LOGISTIC, inner_pass),
+    "gradient": (WOVEN_FAST, full_pass), "gradient-logistic": (WOVEN_LOGISTIC, full_pass),
+}
+# Of these are the runs that CI tries.
+QUICK = [CONFIGS[0].name, REFETCH.name, FEW_BITS.name, "dense", "models", "woven", "gradient"]
+
+
+def values_of(found):
+    """Arrays of what a run gives, for a comparison."""
+    if not isinstance(found, list):
+        return [found.words, found.intercept, found.derivatives]
+    assert all(isinstance(one, RunResult) for one in found)
+    return [array for one in found for array in (one.models, one.intercepts)]
