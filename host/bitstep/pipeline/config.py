@@ -1,12 +1,10 @@
 """The pipeline configuration: every choice that changes the hardware, and what follows from it.
 
-A :class:`PipelineConfig` is what the generator turns into RTL, what the identity register is a hash
-of, and what the packer, the driver and the golden model read their shapes from.
+A :class:`PipelineConfig` is what the generator turns into RTL, and what the packer, the driver and
+the golden model read their shapes from.
 """
 
 import functools
-import hashlib
-import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -659,10 +657,6 @@ class PipelineConfig:
     def to_dict(self) -> dict[str, Any]:
         """The choices as a dictionary that JSON can hold."""
         return asdict(self)
-
-    def digest(self) -> bytes:
-        """32 bytes that differ between any two configurations."""
-        return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).digest()
 
 
 class _DecodedConfig(PipelineConfig):

@@ -98,7 +98,7 @@ COUNTERS = (
 COUNTER_BASE = 0x100
 
 REGISTERS = tuple([
-    Register("IDENTITY_0", 0x000, "ro", 32, "Hash of configuration and sources, bits 31 to 0"),
+    Register("IDENTITY_0", 0x000, "ro", 32, "Hash of the netlist with identity 0, bits 31 to 0"),
     Register("IDENTITY_1", 0x004, "ro", 32, "Hash, bits 63 to 32"),
     Register("IDENTITY_2", 0x008, "ro", 32, "Hash, bits 95 to 64"),
     Register("IDENTITY_3", 0x00C, "ro", 32, "Hash, bits 127 to 96"),

@@ -147,13 +147,12 @@ def test_with_lookahead(n_features, lookahead):
     assert C(bits=4).with_lookahead(n_features) == C(bits=4, lookahead=lookahead)
 
 
-def test_names_and_digests_differ():
+def test_names_differ():
     configs = [C(), C(bits=3), C(bus_width=128), C(row_format="two_levels"), C(max_features=64),
                C(lookahead=2), C(cycles_per_update=4), C(minibatch=False), C(corrections=False),
                C(bits=32, row_format="float32"), C(solver="logistic", cycles_per_update=6),
                C(proximal=True), C(refetch=True, lookahead=0), C(lookahead=0)]
     assert len({config.name for config in configs}) == len(configs)
-    assert len({config.digest() for config in configs}) == len(configs)
     assert all(C(**config.to_dict()) == config for config in configs)
     assert C().name == "w64-b4-one-n4096-d8-c2"
 
@@ -223,5 +222,5 @@ def test_numbers_of_numpy_are_numbers():
                    for name, value in plain.to_dict().items()}
     same = C(**values)
     assert same == plain
-    assert same.digest() == plain.digest()
+    assert hash(same) == hash(plain)
     assert all(type(value) in (int, bool, str) for value in same.to_dict().values())
