@@ -5,10 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fakes import FakeDevice
 
-from bitstep.doctor import content, memory
+from bitstep.doctor import content, memory, speed
 from bitstep.doctor.content import Difference, Digests, Image, compare, find_word, pattern, stuck
 from bitstep.doctor.report import Report
+from bitstep.doctor.session import Session
+from bitstep.pipeline.config import PipelineConfig
 
 MIB = 1 << 20
 
@@ -136,3 +139,16 @@ def test_image_by_hand():
     assert compare(buffer, image, before) == Difference()
     assert find_word(expected[32:40].tobytes(), [image]) == buffer.address + 32
     assert find_word(b"12345678", [image]) is None
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4, 8])
+def test_little_memory_for_speed(bits):
+    """The rows of the speed's training as numbers, and the golden model's work on them."""
+    config = PipelineConfig(bits=bits, max_features=4096, lookahead=0)
+    device = FakeDevice(config)
+    device.memory = np.zeros(8 * MIB, np.uint8)
+    session = Session(device, Report(), timeout_s=10.0, memory_bytes=MIB)
+    session.safe = {"identity", "bits", "addresses"}
+    assert peak_bytes(lambda: speed.stream(session)) < 40 * MIB
+    assert "ok training (long rows): 1,024 rows of 1,024 features" in \
+        " ".join(session.report.text.split())
