@@ -223,7 +223,7 @@ command get_files {
 
 command make_wrapper {
     parse $args {-files}
-    set path $::options(-files)
+    set path [lindex $::options(-files) 0]
     if {![file exists $path]} { refuse "There is no block design '$path'" }
     set name [file rootname [file tail $path]]
     set wrapper [below [outputs] sources_1 bd $name hdl ${name}_wrapper.v]

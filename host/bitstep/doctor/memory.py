@@ -7,6 +7,17 @@ from typing import Any
 import numpy as np
 
 from bitstep.devices.driver import Run
+from bitstep.doctor.content import (
+    Difference,
+    Digests,
+    Image,
+    chunks,
+    compare,
+    find_word,
+    overlay,
+    pattern,
+    stuck,
+)
 from bitstep.doctor.jobs import (
     beat_jobs,
     difference,
@@ -18,21 +29,11 @@ from bitstep.doctor.jobs import (
 from bitstep.doctor.session import Session
 from bitstep.pipeline.config import ceil_div
 
-FEW_BITS = 8                # in which all wrong words differ, at most, to be called stuck
 SLOT = 64                   # bytes, the alignment of places in the large buffer
 _REMEDY = ("run bitstep doctor again; if the same addresses or bits are wrong, the memory or the "
            "bitstream's way to it is: send this report")
 _STALE = ("the flush of the host's caches has no effect: use the board's own SD image, and send "
           "this report")
-
-
-def pattern(address: int, n_bytes: int) -> np.ndarray:
-    """Make bytes that differ from word to word, by the word's address."""
-    words = np.arange(address // 8, address // 8 + ceil_div(n_bytes, 8), dtype=np.uint64)
-    for factor, shift in ((0x9E37_79B9_7F4A_7C15, 29), (0xBF58_476D_1CE4_E5B9, 32)):
-        words = words * np.uint64(factor)
-        words ^= words >> np.uint64(shift)
-    return words.view(np.uint8)[:n_bytes]
 
 
 def buffers(session: Session) -> None:
@@ -60,13 +61,14 @@ def large(session: Session) -> None:
     with contextlib.ExitStack() as stack:
         buffer = session.device.allocate(size)
         stack.callback(buffer.free)
-        if not _host_test(session, {"large buffer": buffer}, "large buffer"):
+        images = _host_test(session, {"large buffer": buffer}, "large buffer")
+        if not images:
             session.report.skip("pipeline's accesses to the large buffer",
                                 "not done: the host's own are wrong already")
             return
         session.need_runs()
         with contextlib.ExitStack() as inner:
-            _copies(session, Run(session.device, job, inner), buffer, size)
+            _copies(session, Run(session.device, job, inner), images[0], size)
         with contextlib.ExitStack() as inner:
             _rows(session, Run(session.device, singles[0], inner), singles, buffer, size)
 
@@ -85,45 +87,51 @@ def words(session: Session) -> None:
     title = "bits of a model's words, loaded and written by the pipeline"
     wrong = np.flatnonzero(result.models[0] != values)
     first = int(wrong[0]) if len(wrong) else 0
+    found = np.ascontiguousarray(result.models[0]).view(np.uint32)[wrong]
+    bits = np.bitwise_or.reduce(values.view(np.uint32)[wrong] ^ found, initial=0)
     session.report.check(
         title, not len(wrong), f"{n_features:,} words with a one and a zero in each bit, and "
         "others", expected="the words that the host wrote, for a step of 0 changes nothing",
         wrong=f"{len(wrong)} of {n_features} words differ, word {first} is "
         f"0x{int(result.models[0][first]) & 0xFFFF_FFFF:08x} instead of "
         f"0x{int(values[first]) & 0xFFFF_FFFF:08x}"
-        + _stuck(values.view(np.uint32)[wrong],
-                 np.ascontiguousarray(result.models[0]).view(np.uint32)[wrong]), remedy=_REMEDY)
+        + stuck(int(bits), int(np.bitwise_or.reduce(found, initial=0)), 32), remedy=_REMEDY)
 
 
-def _host_test(session, found: dict[str, Any], title) -> bool:
-    """Send two patterns through all of some buffers; True if every byte came back."""
+def _host_test(session, found: dict[str, Any], title) -> list[Image]:
+    """Send two patterns through all of some buffers; return their content if every byte came
+    back, else nothing.
+    """
     overlaps = _overlap(found)
     problems = [overlaps] if overlaps else []
     for buffer in found.values():
         buffer.from_device()
-    before = {name: buffer.array.copy() for name, buffer in found.items()}
-    for inverted in (0, 0xFF):
-        written = {name: pattern(buffer.address, buffer.array.size) ^ np.uint8(inverted)
-                   for name, buffer in found.items()}
-        for name, buffer in found.items():
-            buffer.array[:] = written[name]
+    before = {name: Digests(buffer.array.__getitem__, buffer.array.size)
+              for name, buffer in found.items()}
+    images: dict[str, Image] = {}
+    for inverted in (False, True):
+        images = {name: Image(buffer, inverted=inverted) for name, buffer in found.items()}
+        for image in images.values():
+            image.fill()
         for buffer in found.values():
             buffer.to_device()
         for buffer in found.values():
             buffer.from_device()
-        problems += [f"{name} {problem}" for name, buffer in found.items()
-                     if (problem := _compare(buffer, written[name], before[name], found, written))]
-        before = written
+        problems += [f"{name} {problem}" for name, image in images.items()
+                     if (problem := _problem(image, before[name], list(images.values())))]
         if problems:
             break
+        before = {name: Digests(image.read, image.buffer.array.size)
+                  for name, image in images.items()}
     total = sum(buffer.array.size for buffer in found.values())
     places = ", ".join(f"{name} from 0x{buffer.address:x}" for name, buffer in found.items())
     stale = any("of before" in problem for problem in problems)
-    return session.report.check(
+    session.report.check(
         title, not problems, f"{total:,} bytes written, flushed and read back by the host, each "
         f"bit as 0 and as 1 ({places})", wrong="; ".join(problems),
         expected=f"{total:,} bytes as the host wrote them ({places})",
         remedy=_STALE if stale else _REMEDY)
+    return [] if problems else list(images.values())
 
 
 def _overlap(found):
@@ -135,41 +143,23 @@ def _overlap(found):
     return ""
 
 
-def _compare(buffer, written, before, found, patterns):
+def _problem(image, before, images):
     """Describe the differences of a buffer to the bytes written to it; empty if there are none."""
-    wrong = np.flatnonzero(buffer.array != written)
-    if not len(wrong):
+    buffer = image.buffer
+    difference = compare(buffer, image, before)
+    if not difference.count:
         return ""
-    first = int(wrong[0])
-    text = (f"has {len(wrong):,} wrong bytes, first 0x{buffer.array[first]:02x} instead of "
-            f"0x{written[first]:02x} at 0x{buffer.address + first:x}")
-    if (buffer.array[wrong] == before[wrong]).all():
+    text = (f"has {difference.count:,} wrong bytes, first {difference} at "
+            f"0x{buffer.address + difference.first:x}")
+    if difference.as_before:
         return text + ": they are the content of before, so what the host wrote did not arrive"
-    start = first // 8 * 8
-    if start + 8 <= written.size:
-        word = buffer.array[start:start + 8].tobytes()
-        for name, other in found.items():
-            at = patterns[name].tobytes().find(word)
-            if at >= 0 and at % 8 == 0:
-                return (f"{text}: that is what belongs to 0x{other.address + at:x}, so two "
-                        "addresses reach the same memory")
-    whole = written.size // 8 * 8
-    places = np.unique(wrong[wrong < whole] // 8)
-    return text + _stuck(written[:whole].view(np.uint64)[places],
-                         buffer.array[:whole].copy().view(np.uint64)[places])
-
-
-def _stuck(expected, found):
-    """Name the wrong bits of words, if they are few and the same in each."""
-    if not len(expected):
-        return ""
-    mask = int(np.bitwise_or.reduce(expected ^ found))
-    bits = [bit for bit in range(64) if mask >> bit & 1]
-    if len(bits) > FEW_BITS:
-        return ""
-    ones = int(np.bitwise_or.reduce(found))
-    said = ", ".join(f"{bit} (reads {ones >> bit & 1})" for bit in bits)
-    return f"; of each word of {8 * expected.itemsize} bits these bits are wrong: {said}"
+    start = difference.first // 8 * 8
+    if start + 8 <= buffer.array.size:
+        place = find_word(buffer.array[start:start + 8].tobytes(), images)
+        if place is not None:
+            return (f"{text}: that is what belongs to 0x{place:x}, so two addresses reach the same "
+                    "memory")
+    return text + stuck(difference.bits, difference.ones, 64)
 
 
 def _places(size, slot):
@@ -181,50 +171,75 @@ def _places(size, slot):
     return [*offsets, size - 2 * slot]
 
 
-def _copies(session, run, buffer, size):
+def _copies(session, run, image, size):
     """Let the pipeline copy models from place to place, and find them there and nowhere else."""
-    n_bytes = run.layout.n_bytes
+    buffer, n_bytes = image.buffer, run.layout.n_bytes
     slot = ceil_div(n_bytes, SLOT) * SLOT
     offsets = _places(size, slot)
     pairs = [*zip([*offsets[:-1], size - n_bytes], [offset + slot for offset in offsets[-2::-1]]
                   + [offsets[-1]], strict=True), (0, size - n_bytes)]
-    expected = buffer.array.copy()
     known = np.zeros(run.layout.n_words, bool)          # the others have no feature
     known[run.layout.position] = known[run.layout.intercept] = True
     known = np.repeat(known, 4)
-    ignored, targets = np.zeros(size, bool), np.zeros(size, bool)
     run.write_pair("MODEL_OUT_STRIDE", 0)
     for source, target in pairs:
         run.write_pair("MODEL_IN_ADDRESS", buffer.address + source)
         run.write_pair("MODEL_OUT_ADDRESS", buffer.address + target)
         session.run_to_end(f"A copy from 0x{buffer.address + source:x} to "
                            f"0x{buffer.address + target:x}")
-        expected[target:target + n_bytes] = expected[source:source + n_bytes]
-        ignored[target:target + n_bytes] = ~known
-        targets[target:target + n_bytes] = True
-    before = buffer.array.copy()
+        image.write(target, image.read(slice(source, source + n_bytes)))
     buffer.from_device()
-    wrong = np.flatnonzero((buffer.array != expected) & ~ignored)
+    difference, stray = _copied(image, [target for _, target in pairs], known)
     title = f"the pipeline copies models between {len(pairs)} pairs of places of the large buffer"
-    if not len(wrong):
+    if not difference.count:
         session.report.ok(title, f"read and written where they should be, from "
                           f"0x{buffer.address:x} to 0x{buffer.address + size - 1:x}, and nothing "
                           "else was written")
         return
-    first = int(wrong[0])
-    text = (f"{len(wrong):,} wrong bytes, first 0x{buffer.array[first]:02x} instead of "
-            f"0x{expected[first]:02x} at 0x{buffer.address + first:x}")
+    text = (f"{difference.count:,} wrong bytes, first {difference} at "
+            f"0x{buffer.address + difference.first:x}")
     remedy = _REMEDY
-    stray = wrong[~targets[wrong]]
-    if len(stray):
-        text += (f"; at 0x{buffer.address + int(stray[0]):x} is a place that no copy was for: an "
+    if stray is not None:
+        text += (f"; at 0x{buffer.address + stray:x} is a place that no copy was for: an "
                  "address that the pipeline writes is wrong")
-    elif (buffer.array[wrong] == before[wrong]).all():
+    elif difference.as_before:
         text += ("; the host sees what it wrote itself before: the pipeline wrote elsewhere, or "
                  "the host's caches still hold the old content (from_device does not invalidate)")
         remedy = _STALE.replace("flush", "flush or invalidation")
     session.report.fail(title, expected="the copied words in their places, all else as it was",
                         found=text, remedy=remedy)
+
+
+def _copied(image, targets, known):
+    """Return the difference of a buffer to its content after copies, and the offset of the first
+    wrong byte that no copy was for, or None.
+
+    Parameters
+    ----------
+    image : Image
+    targets : list of int
+    known : ndarray of bool
+        Bytes of a copy that must be right.
+    """
+    difference, stray = Difference(), None
+    for part in chunks(image.buffer.array.size):
+        expected, found = image.read(part), image.buffer.array[part].copy()
+        wrong = found != expected
+        if not wrong.any():
+            continue
+        ignored, copied = np.zeros(len(found), bool), np.zeros(len(found), bool)
+        for target in targets:
+            overlay(ignored, part, target, ~known)
+            overlay(copied, part, target, np.ones(len(known), bool))
+        places = np.flatnonzero(wrong & ~ignored)
+        if not len(places):
+            continue
+        difference.add(part, expected, found, places)
+        difference.as_before &= bool((found[places] == image.base(part)[places]).all())
+        beside = places[~copied[places]]
+        if stray is None and len(beside):
+            stray = part.start + int(beside[0])
+    return difference, stray
 
 
 def _rows(session, run, singles, buffer, size):

@@ -8,7 +8,8 @@ from bitstep.doctor.session import Session
 
 SHARE = 0.85                # of a port that a healthy memory fills
 BYTES = 1 << 20             # of the rows, at most
-FEATURES, ROWS = 1024, 4096 # at most, for the golden model takes its time on a board
+# At most, for the golden model takes time and memory on a board.
+FEATURES, ROWS, VALUES = 1024, 4096, 1 << 20
 WAITS = {"stall_rows": "for rows from the memory", "stall_labels": "for labels",
          "stall_lookahead": "for updates (look-ahead)", "stall_recursion": "for the recursion",
          "flush": "for the last updates of an epoch", "model_io": "for models"}
@@ -21,7 +22,7 @@ def stream(session: Session) -> None:
     n_features = min(config.capacity, FEATURES)
     row_bytes = config.beats(n_features) * config.beat_bytes
     room = min(BYTES, session.memory_bytes) // row_bytes
-    n_rows = _fitting(session, n_features, min(max(1, room), ROWS))
+    n_rows = _fitting(session, n_features, min(max(1, room), ROWS, VALUES // n_features))
     job = make_job(config, n_features=n_features, n_rows=n_rows, epochs=1)
     result = device.train(job, timeout_s=session.timeout_s)
     wrong = difference(config, expected_of(job), (result.models, result.intercepts))

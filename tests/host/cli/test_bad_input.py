@@ -1,7 +1,7 @@
 """Bad input where a user meets it: the command ends with code 1 and one message worth reading.
 
 Details of each reader and check are tested beside them; the simulated board's part is
-tests/sim/test_bad_input.py.
+tests/sim/board/test_command_line.py.
 """
 
 import contextlib

@@ -49,7 +49,7 @@ def processing_system(root, family):
 
 
 def parameters(module):
-    return {entry.get("NAME"): entry.get("VALUE")
+    return {entry.get("NAME", ""): entry.get("VALUE", "")
             for entry in module.findall("PARAMETERS/PARAMETER")}
 
 

@@ -164,6 +164,16 @@ def test_jobs_do_not_matter(work):
     assert run_vivado(work).steps == []
 
 
+def test_folder_with_spaces(tmp_path):
+    folder = tmp_path / "a folder of mine"
+    folder.mkdir()
+    work = write_sources(BOARD, SMALL, folder)
+    for steps in (ALL, []):
+        session = run_vivado(work)
+        assert session.code == 0, session.output
+        assert (session.steps, is_complete(work)) == (steps, True)
+
+
 def test_project_that_cannot_be_opened(work):
     """Hours are not thrown away without a word."""
     run_vivado(work)

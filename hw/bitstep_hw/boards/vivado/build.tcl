@@ -180,11 +180,11 @@ proc make_project {folder} {
     global part ip_folder
     package_ip
     create_project -force bitstep $folder -part $part
-    set_property ip_repo_paths $ip_folder [current_project]
+    set_property ip_repo_paths [list $ip_folder] [current_project]
     update_ip_catalog
     make_design
     set wrapper [make_wrapper -files [get_files bitstep.bd] -top]
-    add_files -norecurse $wrapper
+    add_files -norecurse [list $wrapper]
     set_property top bitstep_wrapper [current_fileset]
     update_compile_order -fileset sources_1
 }

@@ -27,11 +27,16 @@ proc write_text {path text} {
 }
 
 proc find_file {folder pattern} {
-    set found [glob -nocomplain -directory $folder -types f $pattern]
-    foreach inner [glob -nocomplain -directory $folder -types d *] {
-        set found [concat $found [find_file $inner $pattern]]
+    foreach path [glob -nocomplain -directory $folder -types f $pattern] {
+        return $path
     }
-    return [lindex $found 0]
+    foreach inner [glob -nocomplain -directory $folder -types d *] {
+        set path [find_file $inner $pattern]
+        if {$path ne ""} {
+            return $path
+        }
+    }
+    return ""
 }
 
 proc copy_result {source target} {

@@ -138,7 +138,7 @@ def sources(board: PynqBoard, config: PipelineConfig, *, jobs: int = 2) -> dict[
     """
     here = resources.files("bitstep_hw.boards.vivado")
     top = to_verilog(config)
-    texts = dict(zip(SOURCES, (
+    texts: dict[str, str] = dict(zip(SOURCES, (
         top, wrapper(top, title=config.name), settings(board, config, jobs=jobs),
         *((here / name).read_text("utf-8") for name in SOURCES[3:])), strict=True))
     texts["settings.tcl"] += f"set {_DIGEST} {digest(texts)}\n"
