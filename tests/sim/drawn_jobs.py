@@ -38,6 +38,12 @@ WIDE = [
     PipelineConfig(bits=7, bus_width=256, row_format="two_levels", max_features=256, lookahead=3),
     PipelineConfig(bits=8, bus_width=512, max_features=256, lookahead=3, cycles_per_update=4),
 ]
+# Pipelines with hundreds of features, and what rounds, packs or shares their rows.
+FEW_BITS = PipelineConfig(bits=8, max_features=4096, lookahead=8, proximal=True, model_bits=16,
+                          rounded_updates=True)
+SEVERAL = PipelineConfig(bits=8, max_features=4096, lookahead=3, models=4, proximal=True)
+# Five rows of three features leave a code of a beat unused, and three places of labels.
+DENSE = PipelineConfig(max_features=3, lookahead=0, models=3, dense=True)
 LARGE = PipelineConfig(bits=8, max_features=512, lookahead=2, cycles_per_update=4)
 LINEAR = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
 

@@ -1,9 +1,13 @@
 """Jobs that stay on a simulated board and run there again and again, whole or cut off."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from bitstep.devices.register_device import ForwardingDevice
+from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
+from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import ModelLayout
 from bitstep.pipeline.registers import COUNTERS, OFFSETS, Control, Error, Saturation, Status
 from bitstep.pipeline.results import DeviceError
@@ -56,31 +60,76 @@ class Recorder(ForwardingDevice):
         return done()
 
 
-def golden_models(job):
-    """Every epoch's model as it must be in memory, padding included; uint8 of shape (epochs,
-    bytes).
-    """
-    epochs, layout = list(train(job)), ModelLayout(job.config, job.n_features)
-    assert all(epoch.saturation == Saturation(0) for epoch in epochs), "a badly chosen job"
-    return np.array([layout.pack(epoch.model, epoch.intercept) for epoch in epochs])
+@dataclass(frozen=True)
+class FullPass:
+    """A run over woven rows that sums their gradient, or with ``planes`` writes derivatives."""
+
+    job: TrainingJob
+    planes: int = 0
+
+    @property
+    def written(self):
+        """What the run writes, as golden has it; uint8 of shape (1, bytes)."""
+        found, job = gradient(self.job, self.planes), self.job
+        assert found.saturation == Saturation(0), "a badly chosen job"
+        if self.planes:
+            return found.derivatives[None]
+        sums = job.model - found.words, np.int64(job.intercept) - found.intercept
+        layout = ModelLayout(job.config, job.n_features)
+        # The halves of 64 bits, both signed.
+        return np.concatenate([
+            layout.pack(*(half.astype(np.int32) for half in halves)) for halves in
+            ([part << 32 >> 32 for part in sums], [part >> 32 for part in sums])])[None]
+
+    def run(self, device):
+        """Let a device run it, last."""
+        device.gradient(self.job, derivative_planes=self.planes)
+
+
+@dataclass(frozen=True)
+class Training:
+    """A run that trains a model for each of its jobs."""
+
+    jobs: tuple[TrainingJob, ...]
+
+    @property
+    def job(self):
+        """The first job, whose epochs are those of the run."""
+        return self.jobs[0]
+
+    @property
+    def written(self):
+        """Every epoch's models as they must be in memory, padding included; uint8 of shape
+        (epochs, bytes).
+        """
+        models = []
+        for job in self.jobs:
+            epochs, layout = list(train(job)), ModelLayout(job.config, job.n_features)
+            assert all(epoch.saturation == Saturation(0) for epoch in epochs), "a badly chosen job"
+            models.append([layout.pack(epoch.model, epoch.intercept) for epoch in epochs])
+        return np.concatenate(models, axis=1)
+
+    def run(self, device):
+        """Let a device run it."""
+        device.train_models(list(self.jobs))
 
 
 class Replay:
-    """A job whose buffers stay on a board.
+    """A run whose buffers stay on a board.
 
     Parameters
     ----------
     device : SimDevice
-    job : TrainingJob
+    run : Training or FullPass
         Must stay in range.
     expected : ndarray
-        What :func:`golden_models` gives.
+        What it writes, the ``written`` of the run.
     """
 
-    def __init__(self, device, job, expected):
-        self.board, self.job = device.board, job
+    def __init__(self, device, run, expected):
+        self.board, self.job = device.board, run.job
         recorder = Recorder(device)
-        recorder.train(job)
+        run.run(recorder)
         writes = recorder.writes
         assert writes.pop(OFFSETS["CONTROL"]) == Control.START
         self.writes = [*writes.items(), (OFFSETS["CONTROL"], int(Control.START))]

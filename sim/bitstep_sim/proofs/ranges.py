@@ -38,6 +38,7 @@ def _rows(s, config, fragment, stages):
         s.m.d.sync += beats.eq(Mux(first, 1, beats + 1))
     s.assume(implies(valid, first | ((beats != 0) & (beats < config.max_beats))))
     s.helper(beats <= config.max_beats)
+    s.reach(beats == config.max_beats)
     return valid, first, beats
 
 
@@ -57,8 +58,9 @@ def _tree(s, fragment, name, limit, lanes):
 
 
 def _sum_fits(s, row, exact, valid):
-    """The inputs of a sum are whole: no high bits are lost."""
+    """The inputs of a sum are whole: no high bits are lost. Some sum has use for its width."""
     s.check(implies(valid, exact == exact[:len(row)].as_signed()))
+    s.reach(~_between(exact, 1 << len(row) - 3))
 
 
 def dot_product(s: Surrounding, *, config):

@@ -17,7 +17,7 @@ def ones(bits):
 
 
 def _sequencer(s, cycles_per_update):
-    config = PipelineConfig(bits=8, max_features=24, lookahead=2,
+    config = PipelineConfig(bits=8, max_features=24, lookahead=2, proximal=True,
                             cycles_per_update=cycles_per_update)
     dut = Sequencer(config=config)
     given = {name: s.constant(len(getattr(dut, name)), name=f"given_{name}")
@@ -35,7 +35,7 @@ def _sequencer(s, cycles_per_update):
     index, beats = inside(fragment, "index"), given["beats"]
     s.helper(implies(phase != Phase.IDLE, (dut.slot.first == (index == 0))
                      & (dut.slot.last == (index == beats - 1)) & s.started))
-    return dut, fragment, config, given["lookahead"], given["beats"]
+    return dut, fragment, config, given
 
 
 def _on_their_way(s, dut, fragment, config, lookahead):
@@ -61,7 +61,8 @@ def _on_their_way(s, dut, fragment, config, lookahead):
 def order(cycles_per_update):
     """The flags of slots, and how close to each other they are."""
     def build(s: Surrounding):
-        dut, fragment, _, lookahead, beats = _sequencer(s, cycles_per_update)
+        dut, fragment, _, given = _sequencer(s, cycles_per_update)
+        lookahead, beats = given["lookahead"], given["beats"]
         slot, m = dut.slot, s.m
         index, rows = Signal.like(slot.index), Signal(3)
         ended = slot.valid & slot.last
@@ -89,6 +90,9 @@ def order(cycles_per_update):
         s.check(dut.i_labels.ready == (ended & ~slot.idle_row))
         s.check(implies(dut.i_labels.ready, dut.i_labels.valid))
         age = inside(fragment, "flags.age")
+        s.reach(slot.valid & slot.apply & (lookahead == 2) & (slot.index == 2))
+        s.reach(slot.valid & slot.apply & (lookahead == 0) & slot.first & slot.last)
+        s.reach(slot.valid & slot.idle_row)
         s.helper(rows <= 4)
         s.helper(implies(rows <= lookahead, age == rows) & (age <= lookahead + 1))
         s.helper(implies(rows > lookahead, age == lookahead + 1))
@@ -99,7 +103,8 @@ def order(cycles_per_update):
 def update(cycles_per_update):
     """A row chosen at will: its update is there when the row D + 1 later begins."""
     def build(s: Surrounding):
-        dut, fragment, config, lookahead, _ = _sequencer(s, cycles_per_update)
+        dut, fragment, config, given = _sequencer(s, cycles_per_update)
+        lookahead = given["lookahead"]
         places = _on_their_way(s, dut, fragment, config, lookahead)
         slot, m = dut.slot, s.m
         s.check(ones(places) <= lookahead + 1)
@@ -112,6 +117,9 @@ def update(cycles_per_update):
         with m.Elif(ended & chosen):
             m.d.sync += [following.eq(1), since.eq(1), after.eq(0)]
         s.check(implies(following & slot.valid & (after == lookahead), since >= config.latency))
+        for number in range(config.lookahead + 1):
+            s.reach(following & slot.valid & (after == number) & (lookahead == number))
+        s.reach(ones(places) == config.lookahead + 1)
         for age in range(1, config.latency):
             s.helper(implies(following & (since == age),
                              places[age - 1] & (ones(places[:age - 1]) == after)))
@@ -124,7 +132,8 @@ def update(cycles_per_update):
 
 def done(s: Surrounding):
     """An epoch ends only when no row is in flight and every update met its words."""
-    dut, fragment, config, lookahead, _ = _sequencer(s, 2)
+    dut, fragment, config, given = _sequencer(s, 2)
+    lookahead = given["lookahead"]
     places = _on_their_way(s, dut, fragment, config, lookahead)
     phase, flush_left = (inside(fragment, f"phases.{name}") for name in ("phase", "flush_left"))
     slot, m = dut.slot, s.m
@@ -134,6 +143,12 @@ def done(s: Surrounding):
     ended = phase >= Phase.SETTLE.value
     s.check(implies(dut.done, (ones(places) == 0) & (idle > lookahead) & ~slot.valid))
     s.check(implies(dut.proximal, (ones(places) == 0) & (idle > lookahead) & ~slot.valid))
+    stepped = Signal()          # a proximal step was taken
+    with m.If(dut.proximal):
+        m.d.sync += stepped.eq(1)
+    s.reach(dut.done & ~stepped & (lookahead == config.lookahead))
+    s.reach(dut.done & stepped)
+    s.reach(stepped & slot.valid & ~slot.idle_row)
     s.helper(phase <= Phase.PROXIMAL.value)
     s.helper(implies(phase == Phase.FLUSH, (flush_left != 0) & (flush_left <= lookahead + 1)
                      & (idle + flush_left >= lookahead + 1)))
@@ -150,7 +165,7 @@ PROPERTIES = [
                f"{4 if cycles_per_update == 4 else 2} cycles apart; rows "
                f"{cycles_per_update} cycles apart",
                order(cycles_per_update), mutation, others=tuple(others),
-               depth=cycles_per_update + 2)
+               depth=cycles_per_update + 2, reaches_at=60)
       for cycles_per_update, mutation, *others in (
           (2, Mutation("pipeline/rows/row_flags.py", "self.apply.eq(age > self.lookahead)",
                        "self.apply.eq(age >= self.lookahead)")),
@@ -160,7 +175,7 @@ PROPERTIES = [
     *(Property(f"slots-update-{cycles_per_update}", "Sequencer",
                "when row i begins, row i - D - 1 ended at least `latency` cycles before; at most "
                "D + 1 rows are in flight",
-               update(cycles_per_update), mutation, depth=2, breaks_at=24)
+               update(cycles_per_update), mutation, depth=2, breaks_at=24, reaches_at=60)
       for cycles_per_update, mutation in (
           (2, Mutation(_GATE, "self.outstanding - finished > self.lookahead)",
                        "self.outstanding - finished > self.lookahead + 1)")),
@@ -170,5 +185,10 @@ PROPERTIES = [
              "done and proximal steps: no row in flight, D + 1 rows without data after the last",
              done, Mutation("pipeline/rows/phases.py", "with m.If(flush_left == 1):",
                             "with m.If(flush_left <= 2):"),
-             depth=2, breaks_at=30),
+             # Proximal steps alone, not an epoch's end.
+             others=(Mutation("pipeline/rows/phases.py",
+                              "m.d.comb += upcoming.eq(Phase.FLUSH)\n                m.d.sync +=",
+                              "m.d.comb += upcoming.eq(Mux(last_row, Phase.FLUSH, Phase.SETTLE))"
+                              "\n                m.d.sync +="),),
+             depth=2, breaks_at=30, reaches_at=40),
 ]

@@ -21,7 +21,8 @@ from bitstep.golden.sgd import train
 from bitstep.pipeline.config import MODEL_WIDTH
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import Control, LabelFormat, Loss, Saturation
-from bitstep.pipeline.results import RunError
+from bitstep.pipeline.results import UPDATES_LIMIT, RunError
+from bitstep.pipeline.woven import weave
 from bitstep.quantization import QuantizedDataset, sign_labels, weave_rows
 from bitstep.training.objective import Objective
 from bitstep_sim.testing.woven_jobs import random_woven_job
@@ -192,6 +193,20 @@ def test_derivatives_beyond_their_label(config, word, saturates):
     assert not gradient(job).saturation
     assert bool(gradient(job, 16).saturation) == saturates
     check_full_pass(config, job, 16)
+
+
+def test_derivatives_have_no_limit_together():
+    """Their sum is not bounded as that of a gradient's updates is."""
+    n_rows, label_shift = 75_000, 32
+    job = full_pass(FAST, n_features=1, n_rows=n_rows, model=np.array([(1 << 30) - 1], np.int32),
+                    intercept=0, label_shift=label_shift)
+    job = replace(job, rows=(weave(np.full((n_rows, 1), 0xFFFF, np.uint16)),),
+                  labels=sign_labels(np.full(n_rows, -1)), epochs=(EpochSteps(1, 3, planes=16),))
+    labels = gradient(job, 16).derivatives
+    assert labels is not None
+    sizes = abs(labels.view("<i4").astype(np.int64) >> 1)
+    assert sizes.sum() > UPDATES_LIMIT
+    check_full_pass(FAST, job, 16)
 
 
 @pytest.mark.parametrize("config", [FAST, LOGISTIC], ids=lambda config: config.name)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn_jobs import DENSE as SEVERAL
 from simulated import TestedDevice, compare, open_board
 
 import bitstep
@@ -13,6 +14,7 @@ from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
 from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig
+from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import OFFSETS, LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import (
     AbortedError,
@@ -23,8 +25,6 @@ from bitstep.pipeline.results import (
 )
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
 
-# Five rows of three features leave a code of a beat unused, and three places of labels.
-SEVERAL = PipelineConfig(max_features=3, lookahead=0, models=3, dense=True)
 NINE = PipelineConfig(bits=8, max_features=8, lookahead=0, models=9, dense=True)
 ONE = PipelineConfig(bits=1, max_features=16, lookahead=0, dense=True)
 LOSSES = (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE)
@@ -259,6 +259,34 @@ def test_largest_shift_of_a_step(several):
                                label_format=LabelFormat.SIGN)]
     for result in check(several, jobs):
         assert 0 < np.abs(result.models).max() < 2000
+
+
+def close_jobs(loss):
+    """Jobs whose K is 2^31, although their dot products are so close to the labels that updates
+    are small.
+    """
+    drawn = random_jobs(SEVERAL, 3, n_features=3, n_rows=60, intercept=False, loss=loss,
+                        label_format=LabelFormat.SIGN)
+    codes, positive = np.zeros_like(drawn[0].rows[0]), np.arange(60) % 3 == 0
+    codes[:, 0] = np.where(positive, 1, -1 % (1 << SEVERAL.bits))       # a level of 1 or -1
+    return [replace(
+        job, rows=(codes,), label_shift=30, labels=pack_labels(2 * positive - 1, LabelFormat.SIGN),
+        model=np.array([(1 << 30) + off, 5, 5], np.int32),
+        epochs=tuple(replace(steps, mantissa=512, shift=1) for steps in job.epochs))
+        for job, off in zip(drawn, (-1000, 1000, 0), strict=True)]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_only_the_hinge_takes_the_derivative_step(several, loss):
+    """One beyond its range ends no other training."""
+    jobs = close_jobs(loss)
+    if loss != Loss.HINGE:
+        check(several, jobs)
+        return
+    for job, found in zip(jobs, several.train_models(jobs), strict=True):
+        assert list(train(job))[-1].saturation == Saturation.UPDATE
+        assert isinstance(found, SaturationError)
+        assert found.saturation == Saturation.UPDATE
 
 
 @pytest.mark.parametrize("cycles", [20, 60, 150, 400, 900])

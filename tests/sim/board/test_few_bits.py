@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from drawn_jobs import FEW_BITS as CONFIG
 from drawn_jobs import allowed_lookahead, losses
 from simulated import TestedDevice, compare, lookahead_registers, open_board
 
@@ -15,8 +16,6 @@ from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import AbortedError, BadConfigurationError, DeviceError
 from bitstep_sim.testing.random_jobs import random_job
 
-CONFIG = PipelineConfig(bits=8, max_features=4096, lookahead=8, proximal=True, model_bits=16,
-                        rounded_updates=True)
 MORE = [
     PipelineConfig(bits=4, max_features=80, lookahead=8, proximal=True, rounded_updates=True),
     PipelineConfig(bits=3, max_features=300, lookahead=3, proximal=True, model_bits=16,

@@ -2,21 +2,35 @@
 of the memory that may be an error.
 """
 
+import functools
 import itertools
 import os
 import random
 from contextlib import contextmanager
 
 import pytest
-from drawn_jobs import CONFIGS, FLOAT, LARGE, LOGISTIC, REFETCH, TABLES
-from replays import Replay, golden_models
+from centred_runs import constants_of, gradient_job
+from drawn_jobs import (
+    CONFIGS,
+    DENSE,
+    FEW_BITS,
+    FLOAT,
+    LARGE,
+    LOGISTIC,
+    REFETCH,
+    SEVERAL,
+    TABLES,
+)
+from replays import FullPass, Replay, Training
 from simulated import open_board
+from woven_runs import FAST as WOVEN
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import OFFSETS, Control, Error, LabelFormat, Loss, Status
 from bitstep.pipeline.results import DeviceError
 from bitstep_sim.board.compiled import DECERR, PORTS, SLVERR
-from bitstep_sim.testing.random_jobs import random_job
+from bitstep_sim.testing.random_jobs import random_job, random_jobs
+from bitstep_sim.testing.woven_jobs import random_woven_job
 
 FAST_REFETCH = PipelineConfig(bits=4, max_features=60, lookahead=2, refetch=True, proximal=True,
                               cycles_per_update=4)
@@ -48,14 +62,70 @@ def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
 
 
 def short_jobs(config, beats=2):
-    """A job to be cut off, and two to follow: a warm one with corrections, and another."""
+    """A run to be cut off, and two to follow: a warm one with corrections, and another."""
     cut_off = short_job(config, beats=beats, n_rows=11, period=2, batch=2, steps=3, epochs=2,
                         warm=True, copies=2, seed=1)
     warm = short_job(config, beats=beats + 1, n_rows=9, period=3, steps=4, epochs=1, warm=True,
                      seed=2)
     cold = short_job(config, beats=1, n_rows=8, batch=3, epochs=2, seed=3, intercept=False,
                      label_format=LabelFormat.SIGN)
-    return cut_off, warm, cold
+    return [Training((job,)) for job in (cut_off, warm, cold)]
+
+
+def few_bits_jobs():
+    """Runs whose batches begin with a walk of 80 cycles for the copy of few bits, twice."""
+    options = {"model_bits": 5, "update_bits": 6}
+    return [Training((short_job(FEW_BITS, beats=beats, warm=True, n_rows=n_rows, period=2, batch=2,
+                                steps=2, seed=seed, **options),))
+            for seed, (beats, n_rows) in enumerate([(20, 6), (22, 4), (3, 9)])]
+
+
+def several_jobs():
+    """Runs of four models, of three, and of one whose rows are short."""
+    return [Training(tuple(random_jobs(
+        SEVERAL, count, n_features=8 * beats - 1, n_rows=n_rows, batch=2, correction_period=4,
+        proximal_period=2, warm=True, epochs=2 - number % 2, seed=number,
+        label_format=label_format, copies=1 + number % 2)))
+        for number, (count, beats, n_rows, label_format) in enumerate([
+            (4, 18, 7, LabelFormat.INT16), (3, 19, 6, LabelFormat.INT32),
+            (1, 2, 9, LabelFormat.SIGN)])]
+
+
+def dense_jobs():
+    """Runs of three models, of two, and of one."""
+    return [Training(tuple(random_jobs(
+        DENSE, count, n_features=n_features, n_rows=n_rows, batch=batch,
+        correction_period=4 * batch, warm=True, epochs=3 - number, seed=number,
+        label_format=label_format, copies=1 + number % 2)))
+        for number, (count, n_features, n_rows, batch, label_format) in enumerate([
+            (3, 3, 41, 2, LabelFormat.INT16), (2, 2, 63, 4, LabelFormat.INT32),
+            (1, 3, 17, 1, LabelFormat.SIGN)])]
+
+
+def woven_jobs(cut_off):
+    """Runs of bit planes: trainings with corrections by constants, and the two of a full pass;
+    ``cut_off`` comes first.
+    """
+    shape = {"n_features": 272, "n_rows": 33}
+    inner = random_woven_job(WOVEN, planes=(5, 2), correction_period=6, batch=2, proximal_period=4,
+                             copies=2, **shape, **constants_of(272, 1))
+    other = random_woven_job(WOVEN, planes=(1,), n_features=67, n_rows=70,
+                             label_format=LabelFormat.SIGN, loss=Loss.HINGE)
+    full = gradient_job(WOVEN, loss=Loss.SQUARED_HINGE, scale=1e-4, **shape)
+    runs = {"training": Training((inner,)), "gradient": FullPass(full),
+            "derivatives": FullPass(full, 4), "other": Training((other,))}
+    return [runs.pop(cut_off), *runs.values()]
+
+
+# Of each: pipeline, runs, and cycles between two ends that CI tries. Their walks through a model,
+# of 72 cycles and more, outlast the 64 for which a run settles at its end.
+LONG = {
+    "few-bits": (FEW_BITS, few_bits_jobs, 17),
+    "several": (SEVERAL, several_jobs, 17),
+    "dense": (DENSE, dense_jobs, 2),
+    **{f"woven-{kind}": (WOVEN, functools.partial(woven_jobs, kind), stride)
+       for kind, stride in (("training", 17), ("gradient", 11), ("derivatives", 7))},
+}
 
 
 @contextmanager
@@ -75,26 +145,26 @@ class Sweep:
     config : PipelineConfig
     memory : str
         One of ``MEMORIES``.
-    jobs : sequence of TrainingJob
+    runs : sequence of Training or FullPass
         The one to be cut off, and those that follow in turn.
     """
 
-    def __init__(self, config, memory, jobs):
-        self.config, self.memory, self.jobs = config, MEMORIES[memory], jobs
-        self.expected = [golden_models(job) for job in jobs]
+    def __init__(self, config, memory, runs):
+        self.config, self.memory, self.runs = config, MEMORIES[memory], runs
+        self.expected = [run.written for run in runs]
         self.points = 0
-        # The first run of a new board, for each of the jobs.
-        self.fresh = [self._fresh(number) for number in range(len(jobs))]
+        # The first run of a new board, for each of the runs.
+        self.fresh = [self._fresh(number) for number in range(len(runs))]
         self.length = self.fresh[0]["CYCLES_LO"]
-        self.next = itertools.cycle(range(1, len(jobs)))
+        self.next = itertools.cycle(range(1, len(runs)))
 
     def _fresh(self, number):
         with open_board(self.config, **self.memory) as device:
             return self._replays(device)[number].run()
 
     def _replays(self, device):
-        return [Replay(device, job, models)
-                for job, models in zip(self.jobs, self.expected, strict=True)]
+        return [Replay(device, run, written)
+                for run, written in zip(self.runs, self.expected, strict=True)]
 
     def __enter__(self):
         self._board = open_board(self.config, **self.memory)
@@ -143,9 +213,9 @@ class Sweep:
             self.board.write(OFFSETS["CONTROL"], Control.ABORT)
             self._check(Error.ABORTED, f"frozen after {cycle} cycles")
 
-    def fail(self, port, response):
-        """Let every answer of a port be an error once."""
-        for number in itertools.count(1):
+    def fail(self, port, response, stride=1):
+        """Let every answer of a port be an error once, or every ``stride``-th from the first on."""
+        for number in itertools.count(1, stride):
             self.board.set_fault(port, number, response)
             self.first.start()
             if not self._check(ERRORS[port], f"response {response} to {number} of {port}"):
@@ -201,6 +271,38 @@ def test_abort_with_hundreds_of_features(memory, stride):
     """With a fast clock and corrections, where the walk of an engine may be cut off anywhere."""
     with Sweep(LARGE, memory, short_jobs(LARGE, beats=40)) as sweep:
         sweep.abort(cycles_of(sweep, stride))
+
+
+every_long_run = pytest.mark.parametrize("name", LONG)
+
+
+@every_long_run
+def test_abort_of_long_walks(name):
+    config, runs, stride = LONG[name]
+    with Sweep(config, "near", runs()) as sweep:
+        sweep.abort(cycles_of(sweep, stride))
+        sweep.time_out(cycles_of(sweep, 7 * stride))
+
+
+@every_long_run
+def test_answers_to_long_walks_that_are_errors(name):
+    config, runs, stride = LONG[name]
+    with Sweep(config, "near", runs()) as sweep:
+        for port in PORTS[:3]:
+            sweep.fail(port, SLVERR, stride)
+
+
+@pytest.mark.slow
+@every_memory
+@every_long_run
+def test_more_aborts_of_long_walks(name, memory):
+    """Every cycle, and every answer."""
+    config, runs, _ = LONG[name]
+    with Sweep(config, memory, runs()) as sweep:
+        sweep.abort(cycles_of(sweep, 1))
+        sweep.time_out(cycles_of(sweep, 5))
+        for port in PORTS[:3]:
+            sweep.fail(port, DECERR)
 
 
 @pytest.mark.slow

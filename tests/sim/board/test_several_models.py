@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn_jobs import SEVERAL as CONFIG
 from simulated import TestedDevice, compare, open_board
 
 from bitstep.cycles import Memory, count_epochs
@@ -17,7 +18,6 @@ from bitstep.pipeline.results import (
 )
 from bitstep_sim.testing.random_jobs import random_jobs
 
-CONFIG = PipelineConfig(bits=8, max_features=4096, lookahead=3, models=4, proximal=True)
 LOGISTIC = PipelineConfig(bits=4, max_features=256, lookahead=1, models=2, solver="logistic",
                           cycles_per_update=6)
 FORMATS = list(LabelFormat)

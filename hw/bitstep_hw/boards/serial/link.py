@@ -28,7 +28,7 @@ class Link(wiring.Component):
     the checksum behind them is wrong, the reply says so and the host sends them again. A register
     is written only once the checksum was right, and not again for a request with the sequence
     number of the one before. After ``gap_cycles`` without a byte in the middle of a request, the
-    next byte is taken for the start of one. Stores a word.
+    next byte is taken for the start of one. Bytes that come during a reply are lost. Stores a word.
 
     Parameters
     ----------
@@ -93,7 +93,9 @@ class Link(wiring.Component):
         m.d.comb += [
             self._lost.eq(gap == self.gap_cycles - 1),
             self._crc.data.eq(Mux(self.o.valid, self.o.payload, self.i_byte)),
-            self._crc.valid.eq(Mux(self.o.valid, self.o.ready, self.i_valid)),
+            # A byte that comes during a reply belongs to no packet.
+            self._crc.valid.eq(Mux(self.o.valid, self.o.ready,
+                                   self.i_valid & (self._take | ~self.active))),
             self.o.payload.eq(self._word[:8]),
             self.memory_address.eq(self._address[3:]), self.memory_o.eq(self._word),
             self.bus.awaddr.eq(self._address), self.bus.awprot.eq(0),

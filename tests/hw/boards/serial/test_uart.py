@@ -63,6 +63,27 @@ def test_drops_a_byte_without_stop_bit():
     assert receive(bits, divisor=8) == [0x12, 0x56]
 
 
+@pytest.mark.parametrize("zeros", [10, 11, 25, 200])
+def test_a_break_is_no_byte(zeros):
+    """However long the line is 0, and what comes right after it is received."""
+    bits = [*frame(0x12), *[0] * zeros, 1, *frame(0x56)]
+    assert receive(bits, divisor=8) == [0x12, 0x56]
+
+
+@pytest.mark.parametrize("stop", range(10))
+def test_a_byte_with_any_bit_wrong_is_one_byte(stop):
+    """Only its stop bit tells; a flipped start bit moves the frame, which ends with the line idle.
+    """
+    bits = frame(0xA5)
+    bits[stop] ^= 1
+    found = receive([*bits, *[1] * 12, *frame(0x56)], divisor=8)
+    assert found[-1] == 0x56
+    if stop == 9:
+        assert found == [0x56]
+    elif stop:
+        assert found == [0xA5 ^ 1 << stop - 1, 0x56]
+
+
 @pytest.mark.parametrize("divisor", DIVISORS)
 def test_transmits_bytes(divisor):
     dut, line = UartTransmitter(divisor=divisor), []

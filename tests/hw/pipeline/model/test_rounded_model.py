@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from support import put, ticks
+from support import put, put_all_of, ticks
 
 from bitstep.cycles.shape import Shape
 from bitstep.golden.rounded_model import model_exponent, rounded_model
@@ -21,33 +21,47 @@ CONFIGS = [
 ]
 
 
+async def begin_epoch(ctx, dut, bits, key, beats):
+    put_all_of(ctx, dut, {"key": key, "bits": bits, "beats": beats, "epoch_start": 1})
+    await ctx.tick()
+    put(ctx, dut.epoch_start, 0)
+
+
+async def walk(ctx, dut, model, beats, most=None):
+    """Let a batch begin; returns the cycles until its copy is there, or at most so many."""
+    config = dut.config
+    padded = np.zeros(beats * config.lanes, np.int64)
+    padded[:len(model)] = model
+    words, asked, cycles = padded.reshape(beats, -1).tolist(), [0, 0], 0
+    put(ctx, dut.start, 1)
+    while not ctx.get(dut.done) and cycles != most:
+        asked.append(ctx.get(dut.index))
+        put(ctx, dut.words, words[asked[-2 - config.memory_wait]])
+        await ctx.tick()
+        put(ctx, dut.start, 0)
+        cycles += 1
+    return cycles
+
+
+async def copy_of(ctx, dut, model, beats):
+    """The copy of a model and its exponent, and the cycles that they take."""
+    cycles, copy = await walk(ctx, dut, model, beats), []
+    await ctx.tick()
+    for beat in range(beats):
+        put(ctx, dut.slot, {"valid": 1, "index": beat})
+        await ticks(ctx, 2)
+        copy += [ctx.get(word) for word in dut.o]
+    return copy[:len(model)], ctx.get(dut.exponent), cycles
+
+
 def copies(config, models, bits, key, beats):
     """The copy and its exponent for the models of one batch after the other, and its cycles."""
     dut, found = RoundedModel(config=config), []
 
     async def testbench(ctx):
-        for name, value in (("key", key), ("bits", bits), ("beats", beats), ("epoch_start", 1)):
-            put(ctx, getattr(dut, name), value)
-        await ctx.tick()
-        put(ctx, dut.epoch_start, 0)
+        await begin_epoch(ctx, dut, bits, key, beats)
         for model in models:
-            padded = np.zeros(beats * config.lanes, np.int64)
-            padded[:len(model)] = model
-            words, asked, cycles = padded.reshape(beats, -1).tolist(), [0, 0], 0
-            put(ctx, dut.start, 1)
-            while not ctx.get(dut.done):
-                asked.append(ctx.get(dut.index))
-                put(ctx, dut.words, words[asked[-2 - config.memory_wait]])
-                await ctx.tick()
-                put(ctx, dut.start, 0)
-                cycles += 1
-            await ctx.tick()
-            copy = []
-            for beat in range(beats):
-                put(ctx, dut.slot, {"valid": 1, "index": beat})
-                await ticks(ctx, 2)
-                copy += [ctx.get(word) for word in dut.o]
-            found.append((copy[:len(model)], ctx.get(dut.exponent), cycles))
+            found.append(await copy_of(ctx, dut, model, beats))
 
     simulate(dut, testbench, limit=50_000)
     return found
@@ -70,3 +84,29 @@ def test_batches_of_an_epoch(config):
             assert exponent == model_exponent(models[batch], bits)
             assert [word << exponent for word in copy] == expected.tolist()
             assert cycles == shape.rounding_cycles
+
+
+@pytest.mark.parametrize("config", [CONFIGS[1], CONFIGS[2]], ids=lambda config: config.name)
+def test_stop_in_any_cycle(config):
+    """A walk that is cut off asks for no words, which are the port's by then, and the next epoch
+    is as after no other.
+    """
+    rng, bits, beats = random.Random(config.name), config.model_bits, 2
+    cut_off, model = (np.array([rng.randrange(-1 << size, 1 << size)
+                                for _ in range(beats * config.lanes)]) for size in (30, 9))
+    keys = rng.getrandbits(32), rng.getrandbits(32)
+    (expected,), dut = copies(config, [model], bits, keys[1], beats), RoundedModel(config=config)
+
+    async def testbench(ctx):
+        for cycle in range(1, expected[2] + 1):
+            await begin_epoch(ctx, dut, bits, keys[0], beats)
+            await walk(ctx, dut, cut_off, beats, cycle)
+            put(ctx, dut.stop, 1)
+            for _ in range(config.latency):
+                await ctx.tick()
+                assert not ctx.get(dut.busy), f"stop after {cycle} cycles"
+            put(ctx, dut.stop, 0)
+            await begin_epoch(ctx, dut, bits, keys[1], beats)
+            assert await copy_of(ctx, dut, model, beats) == expected, f"stop after {cycle} cycles"
+
+    simulate(dut, testbench, limit=100_000)
