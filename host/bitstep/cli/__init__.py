@@ -7,7 +7,9 @@ A module has ``add_parser(commands)``, which declares the options and returns th
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import bitstep
@@ -117,8 +119,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     parsed = build_parser().parse_args(arguments)
     shown.quiet = getattr(parsed, "quiet", False)
-    with stop_signals:
+    with stop_signals, warnings.catch_warnings():
+        warnings.showwarning = partial(_show_warning, parsed, warnings.showwarning)
         return _run(parsed)
+
+
+def _show_warning(parsed: argparse.Namespace, show: Any, message: Any, category: Any,
+                  *others: Any) -> None:
+    """Print a warning of the library as one line; those of other packages as they are."""
+    if category is not UserWarning:
+        show(message, category, *others)
+        return
+    print(f"bitstep {parsed.command}: warning: {in_options(str(message), parsed.parser)}",
+          file=sys.stderr)
 
 
 def _run(parsed: argparse.Namespace) -> int:
