@@ -234,6 +234,8 @@ def check_readable(**paths: Sequence[str | Path | None]) -> None:
 
 def is_quantized(path: str) -> bool:
     """Return True for a file of `bitstep quantize`: an .npz with a header and rows."""
+    if not Path(path).is_file():    # a pipe would be waited for, and emptied
+        return False
     try:
         with zipfile.ZipFile(path) as file:
             return {"header.npy", "rows_0.npy"} <= set(file.namelist())

@@ -9,6 +9,8 @@ import dataclasses
 import gzip
 import io
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -285,3 +287,32 @@ def test_only_parameters_become_options():
     for text in ("/data/train_rows/x.csv: no rows", "'model_range' is none", "fit_intercept=False",
                  "a box must be", "train_rows.csv", "my_train_rows"):
         assert in_options(text, command) == text
+
+
+@pytest.fixture(params=["-", "/dev/stdin", "pipe", "pipe.csv", "pipe.npz"])
+def stream(request, tmp_path, monkeypatch):
+    """Standard input, or a pipe that nobody writes to."""
+    monkeypatch.chdir(tmp_path)
+    if request.param.startswith("pipe"):
+        os.mkfifo(request.param)
+    elif request.param != "-" and not Path(request.param).exists():
+        pytest.skip(f"there is no {request.param}")
+    reading, writing = os.pipe()
+    before = os.dup(0)
+    os.dup2(reading, 0)
+    yield request.param
+    os.dup2(before, 0)
+    for descriptor in (before, reading, writing):
+        os.close(descriptor)
+
+
+def test_streams_in_place_of_files(stream, capsys):
+    said = f"{stream}: this is standard input, a pipe or a device; DATA must be a file, since"
+    np.savez("X.npz", X=ROWS, y=TARGETS)
+    assert main(["train", "X.npz", "--device", "golden", "--epochs", "1", "--out", "m.npz"]) == 0
+    for arguments in (["train", stream], ["quantize", stream, "--out", "q.npz"], ["info", stream],
+                      ["predict", "m.npz", stream]):
+        assert fails(capsys, *arguments).startswith(said)
+    if stream != "-":
+        assert "this is not a model file but standard input, a pipe" in fails(
+            capsys, "predict", stream, "X.npz")
