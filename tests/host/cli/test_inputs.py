@@ -1,6 +1,7 @@
 """Data as people have them: class names, separators, the label's column, weights of classes."""
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ ROWS = np.random.default_rng(0).standard_normal((90, 3)).round(3)
 KINDS = NAMES[np.digitize(ROWS[:, 0], [-0.4, 0.9])]
 
 
-def write(path, separator=",", label=3, quote="", rows=ROWS, kinds=KINDS, names="uvw"):
+def write(path, separator=",", label=3, quote="", rows=ROWS, kinds=KINDS,
+          names: Sequence[str] = "uvw"):
     """A file with a line of names, and the label in one of the columns."""
     lines = [[*names], *[[f"{value:g}" for value in row] for row in rows]]
     for line, kind in zip(lines, ["kind", *kinds], strict=True):
