@@ -6,6 +6,7 @@ tests/sim/test_bad_input.py.
 
 import contextlib
 import dataclasses
+import errno
 import gzip
 import io
 import json
@@ -316,3 +317,47 @@ def test_streams_in_place_of_files(stream, capsys):
     if stream != "-":
         assert "this is not a model file but standard input, a pipe" in fails(
             capsys, "predict", stream, "X.npz")
+
+
+WRITERS = {
+    "train": ["X.npz", "--device", "golden"], "quantize": ["X.npz"], "predict": ["m.npz", "X.npz"],
+    "report": ["X.npz"], "doctor": ["--device", "sim"], "rtl": [], "bench": ["X.npz"],
+    "curves": ["--quick"], "gradients": ["race", "fc"]}
+OUTPUTS = {"report": "r.txt", "bench": "r.json", "curves": "folder", "gradients": "folder"}
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_full_disk(command, tmp_path, monkeypatch, capsys):
+    """It is found before the work, and the message says what, where and what to do."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("X.npz", X=ROWS, y=TARGETS)
+    assert main(["train", "X.npz", "--device", "golden", "--epochs", "1", "--out", "m.npz"]) == 0
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def work(*_, **__):
+        raise AssertionError("work was begun before the output was checked")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    for name in ("bitstep.data.sources.read_file", "bitstep.data.sources.open_file"):
+        monkeypatch.setattr(name, work)
+    option, out = "--report" if command == "bench" else "--out", OUTPUTS.get(command, "out.npz")
+    said = fails(capsys, command, *WRITERS[command], option, out)
+    path = "folder/index.html" if out == "folder" else out
+    assert said.startswith(f"{path} cannot be written: No space left on device: ")
+    assert said.endswith(" bytes are needed; free some, or choose another folder")
+
+
+def test_disk_that_is_full_later(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("X.npz", X=ROWS, y=TARGETS)
+    assert main(["train", "X.npz", "--device", "golden", "--epochs", "1", "--out", "m.npz"]) == 0
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert fails(capsys, "predict", "m.npz", "X.npz", "--out", "p.txt") == (
+        "p.txt cannot be written: No space left on device; free some space, or write to another "
+        "folder")
