@@ -1,8 +1,13 @@
-"""The seed of drawn tests: fresh in every run, printed, and given again to repeat a run."""
+"""The seed of drawn tests: fresh in every run, printed, and given again to repeat a run. And no
+line of progress, which a busy machine would show and an idle one would not.
+"""
 
+import math
 import os
 import secrets
 from importlib.util import find_spec
+
+import pytest
 
 SEED = "BITSTEP_TEST_SEED"
 
@@ -30,3 +35,10 @@ def pytest_terminal_summary(terminalreporter, exitstatus):
     """The same line at the end of a run that failed."""
     if exitstatus:
         terminalreporter.write_line(f"drawn tests: {SEED}={os.environ[SEED]} repeats them")
+
+
+@pytest.fixture(autouse=True)
+def _no_lines_of_progress(monkeypatch):
+    """Work that takes long says nothing on standard error, which many tests compare."""
+    if find_spec("bitstep"):
+        monkeypatch.setattr("bitstep.progress.FIRST_S", math.inf)

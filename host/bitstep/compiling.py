@@ -8,6 +8,8 @@ kernel's file and of all that it imports from the library, so a stale function i
 import functools
 import hashlib
 import re
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,11 +78,47 @@ def routine(function: Any) -> Any:
 
 
 def kernel(function: Any) -> Any:
-    """Compile a function that Python calls, on its first call ever; then load it from the cache."""
+    """Compile a function that Python calls, on its first call ever; then load it from the cache.
+
+    Without a folder that can be written, each process compiles it, with a warning.
+    """
     settings: Any = numba.config    # pyright: ignore[reportPrivateImportUsage]  # documented
     before = settings.CACHE_DIR
-    settings.CACHE_DIR = _cache_folder(Path(function.__code__.co_filename))
+    settings.CACHE_DIR = folder = _cache_folder(Path(function.__code__.co_filename))
+    made: Any = numba.njit(nogil=True)(function)
     try:
-        return numba.njit(nogil=True, cache=True)(function)
+        made.enable_caching()
+    except RuntimeError:                # no folder at all can be written
+        _warn(folder, "it cannot be written")
+        return made
     finally:
         settings.CACHE_DIR = before
+    if not Path(made._cache.cache_path).is_relative_to(folder):     # beside the source, undigested
+        made._cache.disable()
+        _warn(folder, "it cannot be written")
+    _survive_errors(made._cache)
+    return made
+
+
+def _survive_errors(cache: Any) -> None:
+    """Let a cache that cannot be read or written, as on a full disk, cost time alone."""
+    load, save = cache.load_overload, cache.save_overload
+
+    def tried(work: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            try:
+                return work(*arguments)
+            except OSError as error:
+                cache.disable()
+                _warn(cache.cache_path, str(error.strerror))
+        return call
+    cache.load_overload, cache.save_overload = tried(load), tried(save)
+
+
+def _warn(folder: str, reason: str) -> None:
+    kernels = Path(platformdirs.user_cache_dir("bitstep")) / "kernels"
+    place = kernels if Path(folder).is_relative_to(kernels) else folder
+    warnings.warn(
+        f"the compiled loops of device cpu cannot be kept in {place} ({reason}), so every process "
+        "compiles them again; free some space there, or name another folder (the environment "
+        "variable XDG_CACHE_HOME)", stacklevel=2)

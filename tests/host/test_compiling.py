@@ -1,5 +1,6 @@
 """Sources on which compiled kernels depend."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -32,3 +33,49 @@ def test_modules_that_are_imported_by_name(tmp_path):
     found = compiling.sources(kernel)
     assert {kernel, CPU / "words.py", CPU / "arithmetic.py"} <= found
     assert CPU / "device.py" not in found
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder for compiled functions."""
+    monkeypatch.setattr(compiling, "_cache_folder", lambda _: str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_full_disk_costs_time_alone(folder, monkeypatch):
+    from numba.core import caching
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as change:
+        change.setattr(caching.IndexDataCacheFile, "save", full)
+        with pytest.warns(UserWarning, match=r"cannot be kept in .*cache.* \(No space left on "
+                                             r"device\), so every process .*XDG_CACHE_HOME"):
+            assert compiling.kernel(add_one)(1) == 2
+    assert compiling.kernel(add_one)(1) == 2
+    assert list(folder.rglob("*.nbc"))
+
+
+def test_no_folder_to_write(folder, monkeypatch):
+    from numba.core import caching
+
+    def none(*_):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(caching.FunctionCache, "__init__", none)
+    with pytest.warns(UserWarning, match=r"cannot be kept in .* \(it cannot be written\)"):
+        assert compiling.kernel(add_one)(1) == 2
+
+
+def test_never_beside_the_source(folder, monkeypatch):
+    """There a function would be found again whose imports have changed."""
+    from numba.core import caching
+    monkeypatch.setattr(caching.UserProvidedCacheLocator, "from_function", lambda *_: None)
+    with pytest.warns(UserWarning, match=r"cannot be kept in .* \(it cannot be written\)"):
+        assert compiling.kernel(add_one)(1) == 2
+    assert not list(Path(__file__).parent.rglob("test_compiling.add_one*.nb[ic]"))
+
+
+def add_one(number):
+    return number + 1

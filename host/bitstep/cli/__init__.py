@@ -5,9 +5,12 @@ A module has ``add_parser(commands)``, which declares the options and returns th
 """
 
 import argparse
+import errno
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import bitstep
@@ -23,6 +26,8 @@ FIRST = ("train", "quantize", "predict")    # in this order; the others follow b
 # What a user can cause: bad data and parameters (ValueError), devices, tools and runs
 # (RuntimeError), files (OSError), data that are too large (MemoryError).
 USER_ERRORS = (ValueError, RuntimeError, OSError, MemoryError)
+
+NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 
 class _Unavailable:
@@ -117,8 +122,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     parsed = build_parser().parse_args(arguments)
     shown.quiet = getattr(parsed, "quiet", False)
-    with stop_signals:
+    with stop_signals, warnings.catch_warnings():
+        warnings.showwarning = partial(_show_warning, parsed, warnings.showwarning)
         return _run(parsed)
+
+
+def _show_warning(parsed: argparse.Namespace, show: Any, message: Any, category: Any,
+                  *others: Any) -> None:
+    """Print a warning of the library as one line; those of other packages as they are."""
+    if category is not UserWarning:
+        show(message, category, *others)
+        return
+    print(f"bitstep {parsed.command}: warning: {in_options(str(message), parsed.parser)}",
+          file=sys.stderr)
+
+
+def _text_of(error: Exception) -> str:
+    """Message of an error; of a file that could not be written what, where, and what to do."""
+    if not isinstance(error, OSError) or error.errno not in NOT_WRITTEN:
+        return str(error)
+    remedy = "" if "; " in str(error.strerror) else "; free some space, or write to another folder"
+    return f"{error.filename or 'the output'} cannot be written: {error.strerror}{remedy}"
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -133,7 +157,7 @@ def _run(parsed: argparse.Namespace) -> int:
     except USER_ERRORS as error:
         if parsed.debug:
             raise
-        text = in_options(str(error), parsed.parser) or type(error).__name__
+        text = in_options(_text_of(error), parsed.parser) or type(error).__name__
         print(f"bitstep {parsed.command}: error: {text}", file=sys.stderr)
     except KeyboardInterrupt as error:
         if parsed.debug:

@@ -23,6 +23,10 @@ from bitstep.quantization import ENCODINGS, LEVELS
 from bitstep.quantization.labels import MAX_CLASSES, distinct
 from bitstep.quantization.scaling import SCALERS
 from bitstep.training.models import MODELS
+from bitstep.writing import ReservedSpace
+
+# Room that files need: at least, and that of a report with drawings.
+LEAST_BYTES, REPORT_BYTES = 1 << 14, 1 << 18
 
 
 class UsageError(Exception):
@@ -183,8 +187,10 @@ def label_column(arguments: argparse.Namespace) -> str | int:
     return LAST if asked is None else asked
 
 
-def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
-    """Raise :class:`UsageError` for a path that cannot be written, before any long work.
+def check_writable(*paths: str | None, sources: Sequence[str] = (),
+                   n_bytes: int = LEAST_BYTES) -> None:
+    """Raise :class:`UsageError` for a path that cannot be written, before any long work, and
+    OSError if its disk is full.
 
     Parameters
     ----------
@@ -192,6 +198,8 @@ def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
         Files that will be written; None is skipped.
     sources : sequence of str
         Files that must not be among them, because the command reads them.
+    n_bytes : int
+        Bytes of each that the disk must have room for: about those of the smallest such file.
     """
     seen = {Path(source).resolve() for source in sources}
     for path in paths:
@@ -210,6 +218,31 @@ def check_writable(*paths: str | None, sources: Sequence[str] = ()) -> None:
             raise UsageError(f"{path} cannot be written: this command reads it, or writes it for "
                              "another option; choose another name")
         seen.add(full)
+    ReservedSpace(dict.fromkeys(filter(None, paths), n_bytes)).release()
+
+
+def check_folder(path: str) -> Path:
+    """Make the folder of a report, ``--out DIR``, before any long work.
+
+    Raises
+    ------
+    UsageError
+        If it cannot be made or written.
+    OSError
+        If its disk is full.
+    """
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--out must be a folder, and {folder} is a file")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out {folder} cannot be made: {error.strerror}; choose another "
+                         "folder") from error
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"--out {folder} cannot be written: the folder is read-only")
+    ReservedSpace({str(folder / "index.html"): REPORT_BYTES}).release()
+    return folder
 
 
 def check_readable(**paths: Sequence[str | Path | None]) -> None:
@@ -234,6 +267,8 @@ def check_readable(**paths: Sequence[str | Path | None]) -> None:
 
 def is_quantized(path: str) -> bool:
     """Return True for a file of `bitstep quantize`: an .npz with a header and rows."""
+    if not Path(path).is_file():    # a pipe would be waited for, and emptied
+        return False
     try:
         with zipfile.ZipFile(path) as file:
             return {"header.npy", "rows_0.npy"} <= set(file.namelist())

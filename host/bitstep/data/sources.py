@@ -15,6 +15,7 @@ from bitstep.data.tables.files import (
     PACKED_SUFFIXES,
     TEXT_SUFFIXES,
     has_known_suffix,
+    is_stream,
     open_file,
     read_file,
     read_text,
@@ -169,7 +170,7 @@ def is_named(source: str | Path) -> bool:
 def _refuse_unknown_name(name: str) -> None:
     """Raise DataError for what looks like a name instead of a file."""
     path = Path(name)
-    if path.name != name or has_known_suffix(path) or path.exists():
+    if path.name != name or has_known_suffix(path) or path.exists() or is_stream(path):
         return
     close = difflib.get_close_matches(name, dataset_names(), n=1, cutoff=0.5)
     hint = f"; did you mean {close[0]!r}? " if close else ". "

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.data.tables.files import is_stream
 from bitstep.writing import write_bytes
 
 
@@ -80,6 +81,9 @@ class FileKind:
             version wrote it.
         """
         other = f"this is not {self.text}"
+        if is_stream(path):         # a pipe would be waited for
+            raise self.error(f"{path}: {other} but standard input, a pipe or a device; give the "
+                             f"file that {self.writer} wrote")
         if Path(path).is_file() and not zipfile.is_zipfile(path):
             # NumPy would suggest to load it as a pickle, which may run anything.
             raise self.error(f"{path}: {other}, or it is damaged; {self.writer} writes one")

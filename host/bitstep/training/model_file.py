@@ -110,6 +110,8 @@ def _stored(array: Any) -> np.ndarray:
 
 def is_model(path: str | Path) -> bool:
     """True if a file is an .npz with the members of a model file."""
+    if not Path(path).is_file():    # a pipe would be waited for, and emptied
+        return False
     try:
         with zipfile.ZipFile(path) as file:
             return {"header.npy", "checksum.npy", "coef.npy"} <= set(file.namelist())

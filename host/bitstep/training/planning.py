@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.golden.dither import DITHER_WIDTH, epoch_key
+from bitstep.golden.dither import DITHER_WIDTH, epoch_keys
 from bitstep.golden.steps import STEP_FRACTION
 from bitstep.pipeline.config import (
     COEFFICIENT_WIDTH,
@@ -156,6 +156,9 @@ class _Schedule:
             Scale of the corrections of every epoch; None without corrections.
         """
         entries, taken, lost = [], [], 0.0
+        # All at once: of a hundred thousand epochs of a few rows, one by one they would take longer
+        # than the training.
+        keys = epoch_keys(self._seed, first, len(self._steps) - first)
         for number, step in enumerate(self._steps[first:], start=first):
             planes = int(self._planes[number]) if self._planes else 0
             left = WOVEN_BITS - planes if planes else 0     # planes that the epoch does not read
@@ -171,7 +174,7 @@ class _Schedule:
             largest = self._largest_label / 2 ** left
             lost = max(lost, 2.0 ** -(DITHER_WIDTH + 1) / (scale * largest))
             entries.append(EpochSteps(mantissa, exponent, *corrections, self._threshold(taken[-1]),
-                                      epoch_key(self._seed, number), planes))
+                                      keys[number - first], planes))
         return tuple(entries), np.array(taken), lost
 
     def _threshold(self, step):

@@ -1,10 +1,9 @@
 """``bitstep curves``: every race of the speedup report, and the report."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from bitstep.cli.options import UsageError
+from bitstep.cli.options import UsageError, check_folder
 from bitstep.cli.progress import StatusLine
 
 RTL_HELP = ("run every pipeline on the simulated board, which is slow; else the native device runs "
@@ -51,9 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.out:
         raise UsageError("--out must name the folder of the report, and is missing; add "
                          "--out DIR, or --list to see the experiments")
-    out = Path(arguments.out)
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"--out must be a folder, and {out} is a file")
+    out = check_folder(arguments.out)
     try:
         from matplotlib.figure import Figure  # before hours of work, not after
         del Figure

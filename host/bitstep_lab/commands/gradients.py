@@ -2,13 +2,11 @@
 
 import argparse
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from bitstep.cli.options import UsageError, integer, number, or_auto
+from bitstep.cli.options import UsageError, check_folder, integer, number, or_auto
 from bitstep.cli.progress import Bar
 from bitstep.gradients.exchange import EXCHANGES, AllGather
 from bitstep.writing import text_table
@@ -154,7 +152,7 @@ def _race(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--workers must be at most {MAX_PROCESSES} with --transport gloo, "
                              f"not {max(arguments.workers)}")
         check_torch()
-    out = _folder(arguments.out)
+    out = check_folder(arguments.out)
     try:
         from matplotlib.figure import Figure  # before the training, not after
         del Figure
@@ -236,21 +234,6 @@ def _contestants(arguments) -> tuple[Contestant, ...]:
     if weight is not None:
         found = [one.with_feedback(weight) for one in found]
     return tuple({one.text: one for one in found}.values())     # each once
-
-
-def _folder(path: str) -> Path:
-    """Make the folder of the report. UsageError if nothing can be written to it."""
-    out = Path(path)
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"--out must be a folder, and {out} is a file")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out {out} cannot be made: {error.strerror}; choose another "
-                         "folder") from error
-    if not os.access(out, os.W_OK):
-        raise UsageError(f"--out {out} cannot be written: the folder is read-only")
-    return out
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 
 from bitstep.cli import train
 from bitstep.cli.options import (
+    REPORT_BYTES,
     UsageError,
     add_data_options,
     add_pipeline_options,
@@ -93,7 +94,7 @@ def _check(arguments):
     if arguments.out and Path(arguments.out).suffix not in (".html", ".txt"):
         raise UsageError(f"--out must be a file name that ends in .html or .txt, not "
                          f"{arguments.out!r}")
-    check_writable(arguments.out, sources=[arguments.data])
+    check_writable(arguments.out, sources=[arguments.data], n_bytes=REPORT_BYTES)
     if arguments.out and arguments.out.endswith(".html"):
         try:
             import matplotlib  # noqa: F401

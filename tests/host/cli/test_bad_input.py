@@ -6,9 +6,12 @@ tests/sim/board/test_command_line.py.
 
 import contextlib
 import dataclasses
+import errno
 import gzip
 import io
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -285,3 +288,76 @@ def test_only_parameters_become_options():
     for text in ("/data/train_rows/x.csv: no rows", "'model_range' is none", "fit_intercept=False",
                  "a box must be", "train_rows.csv", "my_train_rows"):
         assert in_options(text, command) == text
+
+
+@pytest.fixture(params=["-", "/dev/stdin", "pipe", "pipe.csv", "pipe.npz"])
+def stream(request, tmp_path, monkeypatch):
+    """Standard input, or a pipe that nobody writes to."""
+    monkeypatch.chdir(tmp_path)
+    if request.param.startswith("pipe"):
+        os.mkfifo(request.param)
+    elif request.param != "-" and not Path(request.param).exists():
+        pytest.skip(f"there is no {request.param}")
+    reading, writing = os.pipe()
+    before = os.dup(0)
+    os.dup2(reading, 0)
+    yield request.param
+    os.dup2(before, 0)
+    for descriptor in (before, reading, writing):
+        os.close(descriptor)
+
+
+def test_streams_in_place_of_files(stream, capsys):
+    said = f"{stream}: this is standard input, a pipe or a device; DATA must be a file, since"
+    np.savez("X.npz", X=ROWS, y=TARGETS)
+    assert main(["train", "X.npz", "--device", "golden", "--epochs", "1", "--out", "m.npz"]) == 0
+    for arguments in (["train", stream], ["quantize", stream, "--out", "q.npz"], ["info", stream],
+                      ["predict", "m.npz", stream]):
+        assert fails(capsys, *arguments).startswith(said)
+    if stream != "-":
+        assert "this is not a model file but standard input, a pipe" in fails(
+            capsys, "predict", stream, "X.npz")
+
+
+WRITERS = {
+    "train": ["X.npz", "--device", "golden"], "quantize": ["X.npz"], "predict": ["m.npz", "X.npz"],
+    "report": ["X.npz"], "doctor": ["--device", "sim"], "rtl": [], "bench": ["X.npz"],
+    "curves": ["--quick"], "gradients": ["race", "fc"]}
+OUTPUTS = {"report": "r.txt", "bench": "r.json", "curves": "folder", "gradients": "folder"}
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_full_disk(command, tmp_path, monkeypatch, capsys):
+    """It is found before the work, and the message says what, where and what to do."""
+    monkeypatch.chdir(tmp_path)
+    np.savez("X.npz", X=ROWS, y=TARGETS)
+    assert main(["train", "X.npz", "--device", "golden", "--epochs", "1", "--out", "m.npz"]) == 0
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def work(*_, **__):
+        raise AssertionError("work was begun before the output was checked")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    for name in ("bitstep.data.sources.read_file", "bitstep.data.sources.open_file"):
+        monkeypatch.setattr(name, work)
+    option, out = "--report" if command == "bench" else "--out", OUTPUTS.get(command, "out.npz")
+    said = fails(capsys, command, *WRITERS[command], option, out)
+    path = "folder/index.html" if out == "folder" else out
+    assert said.startswith(f"{path} cannot be written: No space left on device: ")
+    assert said.endswith(" bytes are needed; free some, or choose another folder")
+
+
+def test_disk_that_is_full_later(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    np.savez("X.npz", X=ROWS, y=TARGETS)
+    assert main(["train", "X.npz", "--device", "golden", "--epochs", "1", "--out", "m.npz"]) == 0
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert fails(capsys, "predict", "m.npz", "X.npz", "--out", "p.txt") == (
+        "p.txt cannot be written: No space left on device; free some space, or write to another "
+        "folder")

@@ -1,6 +1,7 @@
 """Data as people have them: class names, separators, the label's column, weights of classes."""
 
 import json
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ ROWS = np.random.default_rng(0).standard_normal((90, 3)).round(3)
 KINDS = NAMES[np.digitize(ROWS[:, 0], [-0.4, 0.9])]
 
 
-def write(path, separator=",", label=3, quote="", rows=ROWS, kinds=KINDS):
+def write(path, separator=",", label=3, quote="", rows=ROWS, kinds=KINDS,
+          names: Sequence[str] = "uvw"):
     """A file with a line of names, and the label in one of the columns."""
-    lines = [["u", "v", "w"], *[[f"{value:g}" for value in row] for row in rows]]
+    lines = [[*names], *[[f"{value:g}" for value in row] for row in rows]]
     for line, kind in zip(lines, ["kind", *kinds], strict=True):
         line.insert(label, kind)
     path.write_text("\n".join(separator.join(f"{quote}{field}{quote}" for field in line)
@@ -255,3 +257,38 @@ def test_what_excludes_dense_rows(capsys, options, message):
     (["synthetic-65", "--train-rows", 9], "--dense is for up to 64 features, not 65: leave it")])
 def test_data_that_exclude_dense_rows(capsys, options, message):
     assert message in error_of(capsys, "train", *options, "--dense")
+
+
+def indexed(path, index, name="", rows=ROWS):
+    """A file as pandas writes it with its index."""
+    return write(path, rows=np.column_stack([index, rows]), names=[name, *"uvw"], label=4,
+                 kinds=rows[:, 0].astype(str))
+
+
+INDEX = "it is a pandas index, and is read as a feature; write the file without it"
+
+
+@pytest.mark.filterwarnings("default")
+def test_an_index_of_pandas_is_named(tmp_path, capsys):
+    out, model = str(tmp_path / "q.npz"), str(tmp_path / "m.npz")
+    for name, index in (("", range(90)), ("Unnamed: 0", np.arange(5, 905, 10))):
+        table = str(indexed(tmp_path / "set.csv", index, name))
+        for arguments in (["train", table, "--epochs", "1", "--device", "golden", "--out", model],
+                          ["quantize", table, "--out", out], ["predict", model, table],
+                          ["info", table]):
+            assert main(arguments) == 0
+            assert capsys.readouterr().err == (
+                f"bitstep {arguments[0]}: warning: {table}: the first column has no name of its "
+                f"own and counts the rows, from {index[0]} to {index[-1]}: {INDEX} "
+                "(to_csv(..., index=False))\n")
+    with pytest.warns(UserWarning, match="it is a pandas index"):
+        load(table)
+
+
+@pytest.mark.parametrize("index, name, options", [
+    (range(90), "count", []), (range(90, 0, -1), "", []), (np.arange(90) / 2, "", []),
+    ([3] * 90, "", []), (range(-3, 87), "", []), (range(90), "", ["--label-column", "0"])])
+def test_other_columns_are_no_index(tmp_path, capsys, index, name, options):
+    table = indexed(tmp_path / "set.csv", index, name)
+    assert train(table, "--epochs", 1, "--model", "linreg", *options) == 0
+    assert "index" not in capsys.readouterr().err

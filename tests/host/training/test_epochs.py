@@ -229,7 +229,7 @@ def test_errors_keep_the_finished_epochs():
             (stop, RunTimeoutError, "Run 3 of 6.* made no progress")):
         device = type("Other", (Failing,), {"happen": happen})(config)
         with pytest.raises(kind, match=message) as caught:
-            run_plan(device, made, timeout_s=0.05)
+            run_plan(device, made, timeout_s=1.0 if happen is stop else 60.0)
         assert caught.value.result.epochs_done == 2
         np.testing.assert_array_equal(caught.value.result.models, whole.models[:2])
         assert not device.buffers

@@ -8,7 +8,9 @@ import pytest
 from fakes import planned as plan
 from fakes import quantized, settings
 
+from bitstep.golden import dither
 from bitstep.golden.dither import epoch_key
+from bitstep.golden.threefry import threefry
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps
 from bitstep.pipeline.losses import LOSSES
@@ -647,3 +649,15 @@ def test_pipeline_with_refetching():
 def test_pipeline_of_an_unknown_encoding():
     with pytest.raises(ValueError, match=r"encoding must be one of .*float, woven, not 'x'"):
         pipeline_for(n_features=8, bits=8, encoding="x")
+
+
+def test_keys_of_all_epochs_at_once(monkeypatch):
+    """One by one, those of 100,000 epochs took longer than training on a few rows."""
+    calls = []
+    monkeypatch.setattr(dither, "threefry", lambda *given: calls.append(given) or threefry(*given))
+    made = plan(DATA, CONFIG, steps=[0.1] * 500)
+    assert len(calls) == 1
+    seed = DATA.rows.seed % (1 << 32)
+    assert [epoch.key for epoch in made.job.epochs[:3]] == [
+        epoch_key(seed, number) for number in range(3)]
+    assert len(made.job.epochs) == 500

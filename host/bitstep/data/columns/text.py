@@ -2,6 +2,7 @@
 
 import csv
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -14,6 +15,7 @@ from bitstep.data.text import line_chunks
 
 CSV_SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = (";", "\t", ",")
+_INDEX_NAMES = ("", "Unnamed: 0")       # as pandas writes it, and again what it has read
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 
 _Lines = list[tuple[int, bytes]]
@@ -97,8 +99,13 @@ def csv_rows(file: BinaryIO, path: Path, label_column: str | int,
     ----------
     labels : TextLabels
         Reads the labels, and has their names.
+
+    Warns
+    -----
+    UserWarning
+        At the end, if the first column is the index of a DataFrame.
     """
-    layout, is_empty = None, True
+    layout, is_empty, index = None, True, _Index(path)
     for text, first_line in line_chunks(file):
         lines = _lines(text, first_line)
         if layout is None and lines:
@@ -106,11 +113,45 @@ def csv_rows(file: BinaryIO, path: Path, label_column: str | int,
             lines = lines[is_header:]
         if lines and layout is not None:
             is_empty = False
-            yield _parse(lines, layout, path, labels)
+            rows = _parse(lines, layout, path, labels)
+            index.look(rows, layout)
+            yield rows
+    index.warn()
     if is_empty:
         raise DataError(f"{path}: the file has no rows"
                         + (" below the line of names" if layout is not None else "")
                         + "; each line must hold numbers separated by commas")
+
+
+class _Index:
+    """A first column that may be the index of a DataFrame: without a name, and counting rows.
+
+    Rows that were dropped leave gaps, so it is one if whole numbers increase from row to row.
+    """
+
+    def __init__(self, path: Path):
+        self._path, self._first, self._last = path, None, -1.0
+        self._counts, self._n_rows = True, 0
+
+    def look(self, rows: CsvRows, layout: _Layout) -> None:
+        """Take in the next rows."""
+        if not self._counts or layout.label == 0 or layout.names is None \
+                or layout.names[0] not in _INDEX_NAMES:
+            self._counts = False
+            return
+        values = rows.features[:, 0]
+        steps = np.diff(values, prepend=self._last)
+        self._counts = bool((steps > 0).all() and (values == np.floor(values)).all())
+        self._first = values[0] if self._first is None else self._first
+        self._last, self._n_rows = values[-1], self._n_rows + len(values)
+
+    def warn(self) -> None:
+        """Warn of it after the last row."""
+        if self._counts and self._n_rows > 1:
+            warnings.warn(
+                f"{self._path}: the first column has no name of its own and counts the rows, from "
+                f"{self._first:.0f} to {self._last:.0f}: it is a pandas index, and is read as a "
+                "feature; write the file without it (to_csv(..., index=False))", stacklevel=2)
 
 
 def count_csv_rows(file: BinaryIO, path: Path) -> int:

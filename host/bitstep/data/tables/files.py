@@ -27,6 +27,12 @@ def has_known_suffix(path: Path) -> bool:
         suffix in (".npy", ".npz", *ARROW_SUFFIXES) and not packed)
 
 
+def is_stream(path: str | Path) -> bool:
+    """Return True for what can be read once at most: standard input (``-``), a pipe, a device."""
+    path = Path(path)
+    return not (path.is_file() or path.is_dir()) and (str(path) == "-" or path.exists())
+
+
 def read_file(path: Path, n_features: int | None, label_column: str | int,
               task: str | None) -> Dataset:
     """The data set of a file, read as its suffix asks; parameters as in ``bitstep.data.load``.
@@ -118,6 +124,10 @@ def _other_features(path, found, n_features):
 def _check_suffix(path: Path) -> None:
     if path.is_dir():
         raise DataError(f"{path}: this is a folder; give a file of data in it")
+    if is_stream(path):
+        raise DataError(f"{path}: this is standard input, a pipe or a device; DATA must be a file, "
+                        "since it may be read several times and its suffix says what it holds: "
+                        "write it to a file first, such as data.csv, and give that")
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; check the path")
     if not has_known_suffix(path):

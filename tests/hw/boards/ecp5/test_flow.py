@@ -100,9 +100,9 @@ def test_long_names_of_carry_chains():
     report = {"detailed_net_timings": [
         {"event": "clk", "endpoints": [{"cell": name, "port": "DI", "event": "clk",
                                         "delay": [9.5]}]}]}
-    started = time.monotonic()
+    started = time.process_time()       # a busy machine takes longer
     assert describe_endpoints(report, 9.0).startswith("1 endpoints are later than 9 ns")
-    assert time.monotonic() - started < 3
+    assert time.process_time() - started < 3
 
 
 @pytest.mark.parametrize(("text", "message"), [
