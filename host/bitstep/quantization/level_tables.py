@@ -61,7 +61,7 @@ class PlaceCounts:
         self._n_waiting = 0
         places = (positions >> np.uint32(FRACTION_BITS)).astype(np.int64)
         above = (positions & (_WHOLE - 1)) / float(_WHOLE)
-        places += np.arange(len(self._weights)) * (PLACES + 1)
+        places += np.arange(len(self._weights), dtype=np.int64) * (PLACES + 1)
         flat, size = places.reshape(-1), self._weights.size
         counts = np.bincount(flat, (1 - above).reshape(-1), size)
         counts += np.bincount(flat + 1, above.reshape(-1), size)
