@@ -12,11 +12,13 @@ from fakes import make_job
 
 from bitstep.devices.golden import GoldenDevice
 from bitstep.gradients.codecs.levels import adaptive
+from bitstep.gradients.registry import make_codec
 from bitstep.gradients.wire import positions
 from bitstep.gradients.wire.payloads import base, plain
+from bitstep.levels import counting, layers, optimal
 from bitstep.pipeline.woven import WovenLayout
-from bitstep.quantization import weave_rows
-from bitstep.training import epochs
+from bitstep.quantization import level_tables, quantize, weave_rows
+from bitstep.training import epochs, weights
 from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
@@ -91,14 +93,19 @@ def test_what_the_sources_are_searched_for(text, count):
 class Narrow:
     """NumPy as on a 32-bit machine, as far as the tests below go."""
 
+    intp = np.int32
+
     def __getattr__(self, name):
         made = getattr(np, name)
-        if name not in {*DEFAULT, "prod"}:
+        if name not in {*DEFAULT, "repeat"}:
             return made
 
         def narrow(*arguments, **options):
+            counts = {"bincount": arguments[0], "repeat": arguments[-1]}.get(name)
+            if isinstance(counts, np.ndarray) and not np.can_cast(counts.dtype, np.int32):
+                raise TypeError(f"Cannot cast array data from {counts.dtype} to int32")
             found = np.asarray(made(*arguments, **options))
-            known = options.get("dtype") is not None or found.dtype.kind != "i"
+            known = options.get("dtype") is not None or found.dtype.kind != "i" or name == "repeat"
             return found if known else found.astype(np.int32)
         return narrow
 
@@ -143,7 +150,35 @@ def test_wide_symbols(narrow, monkeypatch, payload, n_symbols):
 def test_counts_of_symbols(narrow, monkeypatch):
     monkeypatch.setattr(base.kernels, "find_kernels", lambda: None)
     narrow(base)
-    assert base.count_symbols(np.array([1, 1, 3]), 5).dtype == np.int64
+    counts = base.count_symbols(np.array([1, 1, 3], np.int64), 5)
+    assert (counts.dtype, counts.tolist()) == (np.int64, [0, 2, 0, 1, 0])
+
+
+@pytest.mark.parametrize("name", ["qcs", "nuqsgd"])
+def test_expected_bits(narrow, name):
+    codec, vector = make_codec(name), np.linspace(-1, 1, 99, dtype=np.float32)
+    expected = codec.expected_bits(vector)
+    narrow(counting)
+    assert codec.expected_bits(vector) == expected
+
+
+def test_optimal_levels(narrow, monkeypatch):
+    features = np.random.default_rng(0).normal(size=(300, 3))
+    expected = quantize(features, features[:, 0], bits=3, levels="optimal").rows.level_tables
+    assert expected is not None
+    for module in (layers, optimal):
+        monkeypatch.setattr(module, "compiled_kernels", lambda: None)
+    narrow(counting, layers, level_tables)
+    found = quantize(features, features[:, 0], bits=3, levels="optimal").rows.level_tables
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_rows_of_weights(narrow):
+    draws, groups = [0.5, 2.5, 0.0, 3.0], np.array([0, 1, 0, 1])
+    expected = weights.weighted_order(np.array(draws), lambda: 1, groups)
+    narrow(weights)
+    found = weights.weighted_order(np.array(draws), lambda: 1, groups)
+    assert found.tolist() == expected.tolist()
 
 
 def test_far_positions(narrow):

@@ -42,7 +42,9 @@ def count_symbols(symbols: np.ndarray, n_symbols: int) -> np.ndarray:
                          f"{symbols.max()}")
     loops = kernels.find_kernels()
     if not loops:
-        return np.bincount(symbols, minlength=n_symbols).astype(np.int64, copy=False)
+        # On 32-bit machines bincount takes, and gives, integers of 32 bits alone.
+        found = np.bincount(symbols.astype(np.intp, copy=False), minlength=n_symbols)
+        return found.astype(np.int64, copy=False)
     counts = np.zeros(n_symbols, np.int64)
     loops.count_symbols(np.ascontiguousarray(symbols), counts)
     return counts
