@@ -34,7 +34,6 @@ from bitstep.quantization.storage import finish_archive
 from bitstep.quantization.woven import PLANES, WovenEncoder, WovenOptions
 
 PART_BYTES = 1 << 27        # of positions that are in memory at a time
-
 _HEADER_BYTES = 1 << 16     # more than a header has
 _PIECE_BYTES = 1 << 22      # of the temporary file that are read at a time
 
