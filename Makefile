@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 JOBS ?= 2
 BOARD ?= ecp5-85
 
-.PHONY: demo test test-slow test-pynq test-torch test-wheel sim lint rtl speed pipelines area wheel
-.PHONY: bitstream bitstream-check prove prove-mutations coverage docs site examples clean
+.PHONY: demo test test-slow test-arm test-pynq test-torch test-wheel sim lint rtl speed pipelines
+.PHONY: area wheel bitstream bitstream-check prove prove-mutations coverage docs site examples clean
 .DEFAULT_GOAL := demo
 , := ,
 
@@ -93,6 +93,12 @@ test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel
 
 test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.13
 	$(BIN)/python tests/wheel/environments.py
+
+# ARCH=arm64 takes the 64-bit ARM of PYNQ-ZU and Kria.
+ARCH ?= armhf
+
+test-arm: $(VENV)/.stamp        ## what a board needs, on 32-bit ARM by qemu: digests and tests
+	$(BIN)/python tests/arm/environments.py --arch $(ARCH)
 
 lint: $(VENV)/.stamp site       ## ruff, pyright, and the site of the documentation, strict
 	$(BIN)/ruff check .

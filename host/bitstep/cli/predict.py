@@ -138,7 +138,7 @@ def _check_columns(model: LinearModel, table: Table) -> None:
 def _labels(labels: np.ndarray, table: Table) -> np.ndarray:
     """Labels of a piece: numbers, or names of classes."""
     names = table.class_names
-    return labels if names is None else np.array(names)[labels.astype(int)]
+    return labels if names is None else np.array(names)[labels.astype(np.int64)]
 
 
 class _Classes:

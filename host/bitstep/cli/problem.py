@@ -155,7 +155,7 @@ class Problem:
     def class_labels(self) -> np.ndarray:
         """The classes as the data have them: numbers or names."""
         names = None if self.train_set is None else self.train_set.class_names
-        return self.classes if names is None else np.array(names)[self.classes.astype(int)]
+        return self.classes if names is None else np.array(names)[self.classes.astype(np.int64)]
 
     def _losses(self, dataset, model):
         return mean_losses(self.kind.loss, dataset.features, self._targets(dataset), model.coefs,

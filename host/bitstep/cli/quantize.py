@@ -72,7 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     labels = quantize_labels(trained, chosen.count, task=task,
                              label_bits=label_bits_of(request.encoding))
     if labels.classes is not None and table.class_names is not None:
-        labels = replace(labels, classes=np.array(table.class_names)[labels.classes.astype(int)])
+        names = np.array(table.class_names)
+        labels = replace(labels, classes=names[labels.classes.astype(np.int64)])
     del trained
     survey = survey._replace(labels=np.zeros(0))      # which may be as large as the codes
     with Bar(chosen.count, "quantizing", " rows") as bar:

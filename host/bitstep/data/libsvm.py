@@ -195,17 +195,16 @@ def _parse(text: bytes, first_line: int, path: Path) -> SparseRows:
           "an index must be a whole number of at least 0; correct the line")
     check(colons + 1 < ends[pairs], pairs, "a value must follow the colon; correct the line")
 
+    rows = np.flatnonzero(leads)
+    at_labels = 2 * rows - np.arange(len(rows))    # a label is one word, a pair is two
     words = text.replace(b":", b" ").split()
     try:
         numbers = np.array(list(map(float, words)))
     except ValueError:
         numbers = np.array([_is_number(word) for word in words])
-        good = np.delete(numbers, 2 * np.flatnonzero(leads) - np.arange(leads.sum()))[1::2]
-        check(good, pairs, "a value must be a number; correct the line")
-        check(numbers[2 * np.flatnonzero(leads) - np.arange(leads.sum())], np.flatnonzero(leads),
-              "a label must be a number; correct the line")
-    rows = np.flatnonzero(leads)
-    at_labels = 2 * rows - np.arange(len(rows))    # a label is one word, a pair is two
+        check(np.delete(numbers, at_labels)[1::2], pairs,
+              "a value must be a number; correct the line")
+        check(numbers[at_labels], rows, "a label must be a number; correct the line")
     labels = numbers[at_labels]
     table = np.delete(numbers, at_labels).reshape(-1, 2)
     finite = "values must be finite in 64-bit floating point; correct the line"

@@ -95,4 +95,4 @@ def epoch_keys(seed: int, first: int, count: int) -> list[int]:
     """:func:`epoch_key` of so many epochs from ``first`` on, at once: a call costs as much for 64
     of them as for one.
     """
-    return threefry((seed, 1), (np.arange(first, first + count), 0))[0].tolist()
+    return threefry((seed, 1), (np.arange(first, first + count, dtype=np.int64), 0))[0].tolist()

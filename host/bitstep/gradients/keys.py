@@ -80,6 +80,6 @@ class Key:
             words = np.empty(2 * (end - first), np.uint32)
             loops.fill_words(np.array([*self.words_key, stream], np.uint32), 2 * first, words)
             return words[start - 2 * first:][:count]
-        pairs = np.arange(first, end)
+        pairs = np.arange(first, end, dtype=np.int64)
         both = np.stack(threefry(self.words_key, (pairs, np.uint32(stream))), axis=-1)
         return both.reshape(-1)[start - 2 * first:][:count]

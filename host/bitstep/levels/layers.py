@@ -174,7 +174,7 @@ def _chunks(lengths):
 
 def _least(costs, before, ends, lows, highs):
     """Least cost for each end over its k from low to high, and the first k that has it."""
-    lengths = highs - lows + 1
+    lengths = (highs - lows + 1).astype(np.intp)    # 32-bit machines repeat by no others
     starts = np.cumsum(lengths) - lengths
     k = np.arange(lengths.sum()) + np.repeat(lows - starts, lengths)
     found = costs.of(k, np.repeat(ends, lengths), before)
@@ -214,7 +214,7 @@ def best_candidates(costs: Costs, n_levels: int) -> np.ndarray:
         for best in reversed(choices or _layers(costs, before, count)[1]):
             chosen.append(int(best[chosen[-1]]))
         choices = []
-    return np.array([0, *chosen[::-1]])
+    return np.array([0, *chosen[::-1]], np.int64)
 
 
 def _layers(costs, least, count):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from bitstep.levels.adaquant import adaquant_levels
+from bitstep.levels.counting import split_counts
 from bitstep.levels.layers import SplitCosts, SumCosts, best_candidates, compiled_kernels
 from bitstep.levels.points import Points, interval_costs, running_sum
 
@@ -174,7 +175,7 @@ def split_weights(values: np.ndarray, low: float, per_unit: float, bins: int) ->
     place = (values.astype(np.float64) - low) * per_unit
     edges = np.minimum(place.astype(np.int64), bins - 1)
     shares = place - edges
-    return np.bincount(edges, 1 - shares, bins + 1) + np.bincount(edges + 1, shares, bins + 1)
+    return split_counts(edges, shares, bins + 1)
 
 
 def _exponent(low, high) -> int:

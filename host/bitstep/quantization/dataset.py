@@ -127,4 +127,4 @@ class QuantizedDataset:
         stored = self.labels.part(start, self.n_rows if stop is None else stop)
         if self.classes is None:
             return self.label_offset + self.label_scale * stored
-        return self.classes[stored if len(self.classes) > 2 else (stored > 0).astype(int)]
+        return self.classes[stored if len(self.classes) > 2 else (stored > 0).astype(np.int64)]

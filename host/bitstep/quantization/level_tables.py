@@ -7,7 +7,7 @@ on the grid of 8-bit codes, and positions are those of that grid: 24 fraction bi
 import numpy as np
 
 from bitstep.checks import check_choice
-from bitstep.levels import optimal_levels
+from bitstep.levels import optimal_levels, split_counts
 from bitstep.pipeline.config import MAX_TABLE_BITS, TABLE_LEVEL_BITS, level_limit
 from bitstep.quantization.encodings import ENCODINGS, FRACTION_BITS, Grid, random_words
 
@@ -61,10 +61,9 @@ class PlaceCounts:
         self._n_waiting = 0
         places = (positions >> np.uint32(FRACTION_BITS)).astype(np.int64)
         above = (positions & (_WHOLE - 1)) / float(_WHOLE)
-        places += np.arange(len(self._weights)) * (PLACES + 1)
+        places += np.arange(len(self._weights), dtype=np.int64) * (PLACES + 1)
         flat, size = places.reshape(-1), self._weights.size
-        counts = np.bincount(flat, (1 - above).reshape(-1), size)
-        counts += np.bincount(flat + 1, above.reshape(-1), size)
+        counts = split_counts(flat, above.reshape(-1), size)
         self._weights += counts.reshape(self._weights.shape)
 
     def tables(self, bits: int) -> np.ndarray:

@@ -6,6 +6,7 @@ The rows are not compressed and are mapped into memory (docs/memory-layout.md).
 import io
 import json
 import os
+import sys
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -30,6 +31,7 @@ from bitstep.quantization.woven import WovenEncoder, WovenRows
 
 MAGIC = "bitstep quantized data set"
 VERSION = 1
+MAPPED_BYTES = sys.maxsize  # of a file; 2 GB on 32-bit machines
 _PIECE = 1 << 23          # bytes of an array that are read or written at a time
 _RELEASED_BLOCKS = 256      # of rows, after which the map gives its memory back
 
@@ -126,9 +128,9 @@ def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
     Raises
     ------
     StorageError
-        If the file is missing, cut short or of another kind; if its version is newer; if a checksum
-        differs; or if the parts do not fit each other or hold codes, or values of fine rows,
-        that no encoder writes.
+        If the file is missing, cut short, of another kind, or too large for a program of 32 bits;
+        if its version is newer; if a checksum differs; or if the parts do not fit each other or
+        hold codes, or values of fine rows, that no encoder writes.
     """
     path = Path(path)
     if not path.is_file():
@@ -138,6 +140,9 @@ def load_quantized(path: "str | os.PathLike[str]") -> QuantizedDataset:
     if start != b"PK\x03\x04":      # what every .npz starts with
         raise StorageError(f"{path}: found a file of another kind (it starts with {start!r}); it "
                            "must be one that bitstep.quantization.save_quantized wrote")
+    if (size := path.stat().st_size) > MAPPED_BYTES:
+        raise StorageError(f"{path}: found {size:,} bytes; a program of 32 bits can map at most "
+                           f"{MAPPED_BYTES:,}; quantize fewer rows, or to fewer bits")
     try:
         with zipfile.ZipFile(path) as archive:
             header = _header(path, archive)

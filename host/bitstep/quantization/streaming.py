@@ -7,6 +7,7 @@ rows, which a shuffle makes another one than that of the file. So positions wait
 packed rows: in memory where they fit, else in a temporary file, a part of which fits.
 """
 
+import math
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,7 +34,6 @@ from bitstep.quantization.storage import finish_archive
 from bitstep.quantization.woven import PLANES, WovenEncoder, WovenOptions
 
 PART_BYTES = 1 << 27        # of positions that are in memory at a time
-
 _HEADER_BYTES = 1 << 16     # more than a header has
 _PIECE_BYTES = 1 << 22      # of the temporary file that are read at a time
 
@@ -160,7 +160,7 @@ def write_quantized(table: Table, survey: Survey, chosen: Chosen, labels: LabelS
         _encode(archive, encoder, blocks, progress)
         finish_archive(archive, encoder, labels, encoder.array_names)
     return Packed(chosen.count, encoder.n_features, encoder.bits, options.copies, encoder.encoding,
-                  int(np.prod(arrays["rows_0"][1])))
+                  math.prod(arrays["rows_0"][1]))
 
 
 def _encoder(table: Table, chosen: Chosen, options: RowOptions | WovenOptions,

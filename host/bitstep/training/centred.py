@@ -109,9 +109,10 @@ def _collect(outputs, found, training, interrupted, config, counters) -> Trained
     weights, intercepts, gradients, gaps, planes, read = (
         np.array([[getattr(one, name) for one in steps] for steps in padded]).swapaxes(0, 1)
         for name in ("weights", "intercept", "gradient", "gap", "planes", "bytes_read"))
-    bytes_read = np.diff(read.sum(axis=1), prepend=0)
+    read = read.sum(axis=1, dtype=np.int64)
+    bytes_read = np.diff(read, prepend=0)
     # A pipeline also counts runs that are made again.
-    beats = int(read[-1].sum()) // config.beat_bytes if counters["cycles"] is None \
+    beats = int(read[-1]) // config.beat_bytes if counters["cycles"] is None \
         else counters["beats"]
     largest = max(data.label_scale * largest_stored(data) for data in outputs)
     return in_feature_units(

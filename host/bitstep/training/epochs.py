@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -95,7 +96,7 @@ class _Runs:
         found = collect(models, intercepts, self.job.n_features, sum_counters(self.counters))
         if not cycles or None in cycles:
             return found
-        return replace(found, epoch_cycles=tuple(np.cumsum(cycles).tolist()))
+        return replace(found, epoch_cycles=tuple(accumulate(cycles)))
 
     def add_epoch(self, device: Device, timeout_s: float) -> None:
         """Run the next epoch, and correct its model."""

@@ -154,7 +154,9 @@ def outputs(features: np.ndarray, coefs: np.ndarray, intercepts: np.ndarray) -> 
 
 def decide(values: np.ndarray) -> np.ndarray:
     """Number of the class for output values of shape (..., n_outputs)."""
-    return (values[..., 0] > 0).astype(int) if values.shape[-1] == 1 else values.argmax(axis=-1)
+    if values.shape[-1] == 1:
+        return (values[..., 0] > 0).astype(np.int64)
+    return values.argmax(axis=-1)
 
 
 def code_losses(data: QuantizedDataset, weights: np.ndarray, intercepts: np.ndarray,

@@ -95,7 +95,7 @@ def noise_floor(rows: QuantizedRows | WovenRows, objective: Objective, training:
 def _spectrum(rows: QuantizedRows | WovenRows,
               fit_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of the mean of u u', from the codes of some rows."""
-    pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
+    pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(np.int64)
     sample, _ = rows.levels(pick)
     noise = np.asarray(rows.variance)
     if fit_intercept:

@@ -138,7 +138,7 @@ def automatic_step(rows: QuantizedRows | WovenRows, batch: int = 1, fit_intercep
     -------
     float
     """
-    pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
+    pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(np.int64)
     sample, _ = rows.levels(pick)
     if fit_intercept:
         sample = np.hstack([sample, np.ones((len(sample), 1))])
@@ -170,7 +170,7 @@ def centred_step(rows: WovenRows, loss: Loss = Loss.LEAST_SQUARES, l2: float = 0
     """
     square = rows.mean_square
     if square is None:
-        pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(int)
+        pick = np.linspace(0, rows.n_rows - 1, min(rows.n_rows, SAMPLE_ROWS)).astype(np.int64)
         square = float((rows.levels(pick)[0] ** 2).sum(axis=1).mean())
     bend = LOSSES[loss].curvature * (square + 1)
     return 0.5 / max(bend, centred_period(rows.n_rows) * l2)

@@ -186,7 +186,7 @@ def weighted_order(weights: np.ndarray, seed: Callable[[], int],
     rest = weights - counts
     if rest.any():
         counts += _drawn(rest, seed(), groups)
-    counts = counts.astype(np.int64)
+    counts = counts.astype(np.intp)     # 32-bit machines repeat by no others
     rows = np.flatnonzero(counts)
     counts = counts[rows]
     if (counts == 1).all():

@@ -152,6 +152,12 @@ def test_cut_short(saved, kept):
     refuse(saved, "the file is damaged or was cut short")
 
 
+def test_too_large_for_32_bits(saved, monkeypatch):
+    monkeypatch.setattr(storage, "MAPPED_BYTES", 1000)
+    refuse(saved, f"found {saved.stat().st_size:,} bytes; a program of 32 bits can map at most "
+           "1,000; quantize fewer rows, or to fewer bits")
+
+
 def test_a_flipped_bit(saved):
     content = bytearray(saved.read_bytes())
     at = content.find(make().rows.packed[1].tobytes())

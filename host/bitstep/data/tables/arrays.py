@@ -1,5 +1,6 @@
 """Tables of ``.npy`` and ``.npz`` files, read in blocks where their bytes are."""
 
+import math
 import os
 import shutil
 import tempfile
@@ -39,7 +40,7 @@ class _Rows:
         self._stream: BinaryIO | None = None
         self._archive: zipfile.ZipFile | None = None
         self._next = 0
-        self._width = int(np.prod(stored.shape[1:], dtype=int))
+        self._width = math.prod(stored.shape[1:])
 
     def __enter__(self) -> "_Rows":
         if self._stored.offset != COMPRESSED:

@@ -123,7 +123,8 @@ def byte_tables(config: PipelineConfig) -> np.ndarray:
     """
     lookup = np.zeros((2, 256, 8), np.int8)
     if (bits := config.bits) <= 2:
-        codes = np.arange(256)[:, None] >> bits * np.arange(8 // bits) & (1 << bits) - 1
+        places = bits * np.arange(8 // bits, dtype=np.int64)
+        codes = np.arange(256)[:, None] >> places & (1 << bits) - 1
         lookup[:, :, :8 // bits] = decode(codes.astype(np.uint8), bits=bits,
                                           row_format=config.row_format)
     return lookup.view(np.uint64)[:, :, 0]

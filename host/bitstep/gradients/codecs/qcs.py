@@ -43,6 +43,7 @@ from bitstep.gradients.errors import MessageError
 from bitstep.gradients.keys import Key
 from bitstep.gradients.vectors import bucket_blocks, checked_vector
 from bitstep.gradients.wire.payloads import PAYLOADS
+from bitstep.levels import split_counts
 
 MAX_LEVELS = 127
 LEVEL_BITS = 7
@@ -181,8 +182,7 @@ class Qcs(Codec):
             for block in self.blocks(values.size))])
         lower = targets + self.half_range >> FRACTION_BITS
         places = (targets + self.half_range) % FRACTION / FRACTION
-        found = np.bincount(lower, 1 - places, self.n_symbols + 1) \
-            + np.bincount(lower + 1, places, self.n_symbols + 1)
+        found = split_counts(lower, places, self.n_symbols + 1)
         return found[:-1] / max(targets.size, 1)
 
     def expected_bits(self, vector):

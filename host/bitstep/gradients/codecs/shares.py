@@ -61,7 +61,7 @@ def choose(key: Key, buckets: int, size: int, kept: int, *, start: int = 0) -> n
         Rising in each row.
     """
     if kept == size:
-        return np.tile(np.arange(size), (buckets, 1))
+        return np.tile(np.arange(size, dtype=np.int64), (buckets, 1))
     words = key.words(buckets * size, stream=CHOICE_STREAM, start=start).reshape(buckets, size)
     ranks = words.astype(np.uint64) << np.uint64(32) | np.arange(size, dtype=np.uint64)
     chosen = np.partition(ranks, kept - 1, axis=1)[:, :kept] & np.uint64(2**32 - 1)

@@ -49,8 +49,8 @@ class Sparse(Codec):
     def _join(self, blocks: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Rising positions from the first index of every block and the places in its buckets."""
         size = self.bucket_size
-        found = [(start + size * np.arange(len(places))[:, None] + places).reshape(-1)
-                 for start, places in blocks]
+        found = [(start + size * np.arange(len(places), dtype=np.int64)[:, None]
+                  + places).reshape(-1) for start, places in blocks]
         return np.concatenate([np.zeros(0, np.int64), *found])
 
 

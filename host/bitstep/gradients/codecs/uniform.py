@@ -24,6 +24,7 @@ from bitstep.gradients.vectors import (
     checked_vector,
     of_buckets,
 )
+from bitstep.levels import split_counts
 
 FRACTION_BITS = 23
 FRACTION = 2**FRACTION_BITS
@@ -177,8 +178,7 @@ class Uniform(Codec):
         values = self.prepare(values.reshape(-1))
         targets = self.targets(values, self.scales(values))
         lower, places = targets // FRACTION + self.levels, targets % FRACTION / FRACTION
-        found = np.bincount(lower, 1 - places, self.n_symbols + 1) \
-            + np.bincount(lower + 1, places, self.n_symbols + 1)
+        found = split_counts(lower, places, self.n_symbols + 1)
         return found[:-1] / max(values.size, 1)
 
     def expected_bits(self, vector):

@@ -1,5 +1,6 @@
 """Averaging of all gradients of a step, and everything that is kept from step to step."""
 
+import math
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
@@ -192,7 +193,7 @@ class Aggregator:
         if not 0 < len(shapes) <= MAX_TENSORS or transport.world_size > MAX_RANKS:
             raise ValueError(f"there must be from 1 to {MAX_TENSORS} tensors and at most "
                              f"{MAX_RANKS} ranks, not {len(shapes)} and {transport.world_size}")
-        sizes = {name: int(np.prod(shape)) for name, shape in shapes.items()}
+        sizes = {name: math.prod(shape) for name, shape in shapes.items()}
         chosen = self._choice.for_tensors(sizes, codecs)
         entries = [Entry(name, number, shapes[name], codec)
                    for number, (name, codec) in enumerate(chosen.items())]

@@ -14,7 +14,7 @@ If all values are sent, or none, positions take no bit.
 import numpy as np
 
 from bitstep.gradients.errors import MessageError
-from bitstep.gradients.wire.payloads import check_length
+from bitstep.gradients.wire.payloads import check_length, powers_of_two
 
 MOST_LOW_BITS = 33              # a vector has at most 2**33 values
 
@@ -75,18 +75,18 @@ def decode_positions(coded: bytes, kept: int, count: int) -> np.ndarray:
     """
     check_length(coded, (positions_bits(kept, count) + 7) // 8)
     if kept in (0, count):
-        return np.arange(kept)
+        return np.arange(kept, dtype=np.int64)
     low = _low_bits(kept, count)
     bits = np.unpackbits(np.frombuffer(coded, np.uint8), bitorder="little")
     if count <= _split_bits(kept, count, low):
-        positions = np.flatnonzero(bits)
+        positions = np.flatnonzero(bits).astype(np.int64, copy=False)
         good = positions.size == kept
     else:
         high = np.flatnonzero(bits[kept * low:])
         good = high.size == kept
         if good:
-            lows = bits[:kept * low].reshape(kept, low) @ (1 << np.arange(low))
-            positions = (high - np.arange(kept) << low) + lows
+            lows = bits[:kept * low].reshape(kept, low) @ powers_of_two(low)
+            positions = (high - np.arange(kept, dtype=np.int64) << low) + lows
             good = (np.diff(positions) > 0).all()
     if not good or positions[-1] >= count:
         raise MessageError(f"the message must have {kept} rising positions of {count} values, and "

@@ -158,7 +158,7 @@ def scored_codes(outputs: Sequence[QuantizedDataset], loss: Loss, *, classes: bo
 def spaced(n_rows: int, count: int) -> np.ndarray:
     """Numbers of at most ``count`` of so many rows, evenly spaced."""
     count = min(n_rows, count)
-    return np.arange(count) * n_rows // count
+    return np.arange(count, dtype=np.int64) * n_rows // count
 
 
 def _product(values: np.ndarray, halves: np.ndarray) -> np.ndarray:

@@ -134,7 +134,7 @@ def held_out(n_rows: int, fraction: float, seed: int,
         raise ValueError("validation_fraction must be between 0 and 1, without either, not "
                          f"{fraction!r}")
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n_rows)
-    groups = np.zeros(n_rows, int) if classes is None else np.unique(
+    groups = np.zeros(n_rows, np.int64) if classes is None else np.unique(
         classes, return_inverse=True)[1].reshape(-1)
     order = order[np.argsort(groups[order], kind="stable")]
     first = np.unique(groups[order], return_index=True)[1]      # of each class: stays
@@ -143,7 +143,7 @@ def held_out(n_rows: int, fraction: float, seed: int,
     if not count:
         raise ValueError(f"early_stopping holds rows out, and needs more than the {n_rows} there "
                          "are: at least 2, and more rows than classes")
-    held = order[(2 * np.arange(count) + 1) * len(order) // (2 * count)]
+    held = order[np.arange(1, 2 * count, 2, dtype=np.int64) * len(order) // (2 * count)]
     train = np.ones(n_rows, bool)
     train[held] = False
     return np.flatnonzero(train), np.sort(held)

@@ -105,7 +105,7 @@ class Adaptive(Levelled):
         centred = exact - of_buckets(means, values.size, self.bucket_size)
         variances = np.add.reduceat(centred**2, starts) / sizes
         count = min(self.samples, starts.size)
-        some = (2 * np.arange(count) + 1) * starts.size // (2 * count)
+        some = np.arange(1, 2 * count, 2, dtype=np.int64) * starts.size // (2 * count)
         return np.stack([means, variances, scales], axis=1)[some].astype(np.float32)
 
     def update(self, statistics: Sequence[np.ndarray]) -> None:

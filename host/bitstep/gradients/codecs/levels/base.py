@@ -161,4 +161,4 @@ class NuQsgd(Levelled):
 
 def exponential(p: float, count: int) -> np.ndarray:
     """The levels p**(count - 1), ..., p, 1."""
-    return float(p) ** np.arange(count - 1, -1, -1)
+    return float(p) ** np.arange(count - 1, -1, -1, dtype=np.int64)

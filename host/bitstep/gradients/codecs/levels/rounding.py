@@ -11,6 +11,7 @@ import numpy as np
 from bitstep.gradients import kernels
 from bitstep.gradients.keys import Key
 from bitstep.gradients.vectors import of_buckets
+from bitstep.levels import split_counts
 
 ONE = 2**30
 ROUNDING_STREAM = 1         # of the key's random words
@@ -149,5 +150,4 @@ def shares(numbers: np.ndarray, fixed: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 def symbol_probabilities(lower: np.ndarray, up: np.ndarray, n_levels: int) -> np.ndarray:
     """Mean probability of every symbol: float64, shape (n_levels,)."""
-    found = np.bincount(lower, 1 - up, n_levels) + np.bincount(lower + 1, up, n_levels)
-    return found / max(lower.size, 1)
+    return split_counts(lower, up, n_levels) / max(lower.size, 1)

@@ -1,6 +1,11 @@
 """Codings of symbols in a message, by name."""
 
-from bitstep.gradients.wire.payloads.base import Payload, check_length, check_symbols
+from bitstep.gradients.wire.payloads.base import (
+    Payload,
+    check_length,
+    check_symbols,
+    powers_of_two,
+)
 from bitstep.gradients.wire.payloads.huffman import Huffman
 from bitstep.gradients.wire.payloads.plain import (
     Fixed,
@@ -14,4 +19,4 @@ from bitstep.gradients.wire.payloads.range_coding import Range
 PAYLOADS: dict[str, Payload] = {one.name: one for one in (Fixed(), Radix(), Huffman(), Range())}
 
 __all__ = ["PAYLOADS", "Fixed", "Huffman", "Payload", "Radix", "Range", "check_length",
-           "check_symbols", "radix_group", "radix_width", "symbol_width"]
+           "check_symbols", "powers_of_two", "radix_group", "radix_width", "symbol_width"]

@@ -42,7 +42,9 @@ def count_symbols(symbols: np.ndarray, n_symbols: int) -> np.ndarray:
                          f"{symbols.max()}")
     loops = kernels.find_kernels()
     if not loops:
-        return np.bincount(symbols, minlength=n_symbols)
+        # On 32-bit machines bincount takes, and gives, integers of 32 bits alone.
+        found = np.bincount(symbols.astype(np.intp, copy=False), minlength=n_symbols)
+        return found.astype(np.int64, copy=False)
     counts = np.zeros(n_symbols, np.int64)
     loops.count_symbols(np.ascontiguousarray(symbols), counts)
     return counts
@@ -68,3 +70,8 @@ def check_same(symbols: np.ndarray, payload: bytes, own: bytes) -> np.ndarray:
         raise MessageError("the message's payload is not the one of its symbols: it is corrupted, "
                            "or no bitstep wrote it")
     return symbols
+
+
+def powers_of_two(width: int) -> np.ndarray:
+    """Values of the bits of a number, the lowest first: int64, shape (width,)."""
+    return np.int64(1) << np.arange(width, dtype=np.int64)

@@ -6,7 +6,12 @@ import numpy as np
 
 from bitstep.gradients import kernels
 from bitstep.gradients.errors import MessageError
-from bitstep.gradients.wire.payloads.base import Payload, check_length, check_symbols
+from bitstep.gradients.wire.payloads.base import (
+    Payload,
+    check_length,
+    check_symbols,
+    powers_of_two,
+)
 
 
 class Fixed(Payload):
@@ -39,7 +44,7 @@ class Fixed(Payload):
             return symbols.astype(dtype, copy=False)
         bits = np.unpackbits(np.frombuffer(payload, np.uint8), count=count * width,
                              bitorder="little")
-        symbols = bits.reshape(count, width) @ (1 << np.arange(width))
+        symbols = bits.reshape(count, width) @ powers_of_two(width)
         return check_symbols(symbols, n_symbols).astype(dtype, copy=False)
 
     def expected_bits(self, count, probabilities):
@@ -86,11 +91,11 @@ class Radix(Payload):
                 raise _beyond(n_symbols)
             return symbols.astype(dtype, copy=False)
         bits = np.unpackbits(np.frombuffer(payload, np.uint8), bitorder="little")
-        numbers = bits[:whole * width].reshape(whole, width) @ (1 << np.arange(width))
+        numbers = bits[:whole * width].reshape(whole, width) @ powers_of_two(width)
         symbols = [_digits(numbers, n_symbols, group).reshape(-1)]
         if rest:
             last = radix_width(n_symbols, rest)
-            number = bits[whole * width:][:last] @ (1 << np.arange(last))
+            number = bits[whole * width:][:last] @ powers_of_two(last)
             symbols.append(_digits(np.array([number]), n_symbols, rest).reshape(-1))
         return np.concatenate(symbols).astype(dtype, copy=False)
 

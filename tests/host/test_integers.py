@@ -1,0 +1,223 @@
+"""Nothing depends on the width of C's long, of which NumPy makes its default integer: 32 bits on
+32-bit machines, such as PYNQ-Z1 and Z2. ``make test-arm`` runs these tests there, too.
+"""
+
+import ast
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fakes import make_job
+
+from bitstep.devices.golden import GoldenDevice
+from bitstep.gradients.codecs.levels import adaptive
+from bitstep.gradients.registry import make_codec
+from bitstep.gradients.wire import positions
+from bitstep.gradients.wire.payloads import base, plain
+from bitstep.levels import counting, layers, optimal
+from bitstep.pipeline.woven import WovenLayout
+from bitstep.quantization import level_tables, quantize, weave_rows
+from bitstep.training import epochs, weights
+from bitstep.training.choices import resolve_training
+from bitstep.training.objective import Objective
+from bitstep.training.pipelines import pipeline_of
+from bitstep.training.scores import scoring, stopping
+from bitstep.training.train import target_outputs, train_model
+
+SOURCES = Path(__file__).resolve().parents[2] / "host" / "bitstep"
+# Calls whose integers are default ones, unless they are told otherwise.
+DEFAULT = {"arange", "flatnonzero", "nonzero", "argsort", "searchsorted", "lexsort", "bincount",
+           "count_nonzero", "digitize", "cumsum"}
+GROWING = (ast.Mult, ast.LShift, ast.Pow, ast.MatMult)
+OF_C = {"int_", "uint", "long", "ulong", "intc", "uintc", "longlong", "ulonglong"}
+
+
+def default_integers(node):
+    """True if an expression has default integers as they come out of a call of NumPy."""
+    if isinstance(node, ast.BinOp):
+        return not isinstance(node.op, ast.Div) \
+            and (default_integers(node.left) or default_integers(node.right))
+    if isinstance(node, ast.Subscript):
+        return default_integers(node.value)
+    if isinstance(node, ast.UnaryOp):
+        return default_integers(node.operand)
+    if not isinstance(node, ast.Call) or not is_numpy(node.func) or node.func.attr not in DEFAULT:
+        return False
+    floats = any(isinstance(part, ast.Constant) and isinstance(part.value, float)
+                 for one in node.args for part in ast.walk(one))
+    weighted = node.func.attr == "bincount" and len(node.args) > 1
+    return not (floats or weighted or any(one.arg == "dtype" for one in node.keywords))
+
+
+def is_numpy(node):
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) \
+        and node.value.id == "np"
+
+
+def is_int(node):
+    return isinstance(node, ast.Name) and node.id == "int"
+
+
+def found_in(text):
+    """Lines of a source whose integers are as wide as C's long, and what they hold."""
+    for node in ast.walk(ast.parse(text)):
+        bad = is_numpy(node) and node.attr in OF_C
+        if isinstance(node, ast.BinOp) and isinstance(node.op, GROWING):
+            bad = default_integers(node.left) or default_integers(node.right)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            types = [one.value for one in node.keywords if one.arg == "dtype"]
+            of_arrays = is_numpy(node.func) or node.func.attr == "astype"
+            bad = any(map(is_int, [*node.args, *types])) if of_arrays else False
+            bad |= is_numpy(node.func) and node.func.attr in ("prod", "cumprod") and not types
+        if bad:
+            yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+def test_no_source_depends_on_the_width_of_a_long():
+    assert not [f"{path.relative_to(SOURCES)}:{line}" for path in sorted(SOURCES.rglob("*.py"))
+                for line in found_in(path.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("text, count", [
+    ("np.arange(n) * m // k", 1), ("1 << np.arange(n)", 1), ("(2 * np.arange(n) + 1) * m", 2),
+    ("x @ (1 << np.arange(n))", 2), ("np.argsort(x)[:2] * m", 1), ("a.astype(int)", 1),
+    ("np.zeros(3, int)", 1), ("np.int_(3)", 1), ("np.prod(shape)", 1), ("np.sum(x, dtype=int)", 1),
+    ("np.arange(n, dtype=np.int64) * m", 0), ("np.arange(n) / 2 * m", 0), ("int(x) * y", 0),
+    ("p ** np.arange(n - 1.0, 0, -1)", 0), ("np.prod(shape, dtype=object)", 0),
+    ("np.bincount(x, w) * m", 0), ("np.arange(n) + m", 0)])
+def test_what_the_sources_are_searched_for(text, count):
+    assert len(list(found_in(text))) == count
+
+
+class Narrow:
+    """NumPy as on a 32-bit machine, as far as the tests below go."""
+
+    intp = np.int32
+
+    def __getattr__(self, name):
+        made = getattr(np, name)
+        if name not in {*DEFAULT, "repeat"}:
+            return made
+
+        def narrow(*arguments, **options):
+            counts = {"bincount": arguments[0], "repeat": arguments[-1]}.get(name)
+            if isinstance(counts, np.ndarray) and not np.can_cast(counts.dtype, np.int32):
+                raise TypeError(f"Cannot cast array data from {counts.dtype} to int32")
+            found = np.asarray(made(*arguments, **options))
+            known = options.get("dtype") is not None or found.dtype.kind != "i" or name == "repeat"
+            return found if known else found.astype(np.int32)
+        return narrow
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    """Make the default integers of some modules 32 bits wide."""
+    def change(*modules):
+        for module in modules:
+            monkeypatch.setattr(module, "np", Narrow(), raising=False)
+    return change
+
+
+@pytest.mark.parametrize("n_rows", [16_385, 131_080, 131_081, 1_000_003, 2**31 - 1])
+def test_many_scored_rows(narrow, n_rows):
+    narrow(scoring)
+    found = scoring.spaced(n_rows, scoring.SCORED_ROWS)
+    assert found.tolist() == [number * n_rows // 16_384 for number in range(16_384)]
+
+
+def test_many_held_out_rows(narrow):
+    n_rows, count = 104_000, 20_800
+    order = np.random.Generator(np.random.PCG64(5)).permutation(n_rows)
+    expected = sorted(int(order[1:][(2 * number + 1) * (n_rows - 1) // (2 * count)])
+                      for number in range(count))
+    narrow(stopping)
+    train, held = stopping.held_out(n_rows, 0.2, 5)
+    assert held.tolist() == expected
+    assert sorted([*train.tolist(), *expected]) == list(range(n_rows))
+
+
+@pytest.mark.parametrize("payload, n_symbols", [
+    *product([plain.Fixed(), plain.Radix()], [3, 7, 257, 70_000, 2**31]), (plain.Radix(), 2**40)])
+def test_wide_symbols(narrow, monkeypatch, payload, n_symbols):
+    monkeypatch.setattr(plain.kernels, "find_kernels", lambda: None)    # as on a board
+    symbols = (np.random.PCG64(1).random_raw(99) % np.uint64(n_symbols)).astype(np.int64)
+    narrow(base, plain)
+    decoded = payload.decode(payload.encode(symbols, n_symbols), 99, n_symbols)
+    np.testing.assert_array_equal(decoded, symbols)
+
+
+def test_counts_of_symbols(narrow, monkeypatch):
+    monkeypatch.setattr(base.kernels, "find_kernels", lambda: None)
+    narrow(base)
+    counts = base.count_symbols(np.array([1, 1, 3], np.int64), 5)
+    assert (counts.dtype, counts.tolist()) == (np.int64, [0, 2, 0, 1, 0])
+
+
+@pytest.mark.parametrize("name", ["qcs", "nuqsgd"])
+def test_expected_bits(narrow, name):
+    codec, vector = make_codec(name), np.linspace(-1, 1, 99, dtype=np.float32)
+    expected = codec.expected_bits(vector)
+    narrow(counting)
+    assert codec.expected_bits(vector) == expected
+
+
+def test_optimal_levels(narrow, monkeypatch):
+    features = np.random.default_rng(0).normal(size=(300, 3))
+    expected = quantize(features, features[:, 0], bits=3, levels="optimal").rows.level_tables
+    assert expected is not None
+    for module in (layers, optimal):
+        monkeypatch.setattr(module, "compiled_kernels", lambda: None)
+    narrow(counting, layers, level_tables)
+    found = quantize(features, features[:, 0], bits=3, levels="optimal").rows.level_tables
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_rows_of_weights(narrow):
+    draws, groups = [0.5, 2.5, 0.0, 3.0], np.array([0, 1, 0, 1])
+    expected = weights.weighted_order(np.array(draws), lambda: 1, groups)
+    narrow(weights)
+    found = weights.weighted_order(np.array(draws), lambda: 1, groups)
+    assert found.tolist() == expected.tolist()
+
+
+def test_far_positions(narrow):
+    places, count = np.array([5, 2**30, 2**33 - 1]), 2**33
+    coded = positions.encode_positions(places, count)
+    narrow(base, positions)
+    np.testing.assert_array_equal(positions.decode_positions(coded, 3, count), places)
+
+
+def test_statistics_of_many_buckets(narrow):
+    """The buckets that ranks tell of: 700 times 3,100,000 is beyond 2**31."""
+    size = 3_100_000
+    vector = np.arange(size, dtype=np.float32)
+    codec = adaptive.Alq(bits=3, bucket_size=1, samples=350)
+    expected = [(2 * number + 1) * size // 700 for number in range(350)]
+    narrow(adaptive)
+    assert codec.statistics(vector)[:, 2].tolist() == expected
+
+
+def test_cycles_of_a_long_run(narrow):
+    """Half a minute at 100 MHz."""
+    runs = epochs._Runs(make_job([[1, 2]], [1], epochs=3))
+    runs.done += [(np.zeros(2, np.int32), 0, 2**30)] * 3
+    narrow(epochs)
+    assert runs.result().epoch_cycles == (2**30, 2**31, 3 * 2**30)
+
+
+def test_bytes_of_several_outputs(monkeypatch):
+    """Bit-centred training of two outputs, of which each reads less than 2 GB."""
+    rng = np.random.default_rng(0)
+    rows = weave_rows(rng.uniform(-1, 1, (60, 2)))
+    outputs = target_outputs(rows, np.sign(rng.uniform(-1, 1, (60, 2))))
+    training = resolve_training(rows, Objective(), epochs=2, solver="bit-centred", planes=4)
+    config = pipeline_of(rows, Objective())
+    single = train_model(outputs[:1], GoldenDevice(config), config, Objective(), training)
+    assert single.bytes_read is not None
+    plane = WovenLayout(2).bytes_read(60, 1)
+    monkeypatch.setattr(WovenLayout, "bytes_read",
+                        lambda self, n_rows, planes: planes * (2**30 // 16))
+    found = train_model(outputs, GoldenDevice(config), config, Objective(), training)
+    assert found.bytes_read is not None
+    assert found.bytes_read.sum() == 2 * single.bytes_read.sum() // plane * (2**30 // 16) > 2**31
