@@ -213,6 +213,13 @@ def bucket_sums(values: np.ndarray, bucket_size: int,
     return sums
 
 
+def sum_of_squares(values: np.ndarray) -> float:
+    """Sum of squares in float64, by pairs. Not by BLAS: its threads wait busily between two short
+    calls, and its sums depend on their number.
+    """
+    return float(np.square(values, dtype=np.float64).sum())
+
+
 def of_buckets(per_bucket: np.ndarray, count: int, bucket_size: int) -> np.ndarray:
     """One value a bucket for every value of the bucket, shape (count,); not to be changed."""
     if per_bucket.size == 1:

@@ -11,7 +11,8 @@ FEEDBACK = "feedback"           # option of every contestant: the weight of erro
 CONTROLLERS: dict[str, type[BitController]] = {
     "dq-sgd": DqSgd, "oland-raj": OlandRaj, "adaqs": AdaQs}
 CONTROLLER_OPTIONS = {
-    "dq-sgd": ("alpha", "error", "like_bits", "mean_bits", "plan", "interval", "first_bits"),
+    "dq-sgd": ("alpha", "error", "like_bits", "mean_bits", "norm_steps", "plan", "interval",
+               "first_bits"),
     "oland-raj": ("interval", "first_bits"),
     "adaqs": ("interval", "first_bits", "fall", "memory")}
 BASE = "qsgd-linf"              # the codec inside a controller, unless "codec" names another

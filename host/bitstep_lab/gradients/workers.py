@@ -9,6 +9,7 @@ import numpy as np
 
 from bitstep.gradients import Codec, ErrorFeedback, Key, make_codec
 from bitstep.gradients.control.controller import BitController
+from bitstep.gradients.vectors import sum_of_squares
 from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Parameters
 
@@ -126,8 +127,8 @@ class Workers:
                 encode_s += middle - start
                 n_bytes += len(message)
                 summed += values
-                lost[-1].append(square(values.astype(np.float64) - vector))
-                total[-1].append(square(vector.astype(np.float64)))
+                lost[-1].append(sum_of_squares(values.astype(np.float64) - vector))
+                total[-1].append(sum_of_squares(vector))
             with np.errstate(over="ignore"):
                 average[name] = (summed / self.n_workers).astype(np.float32)
             if codec.name in NESTED:
@@ -185,8 +186,3 @@ def relative_error(lost: Sequence[Sequence[float]], total: Sequence[Sequence[flo
 
 def _inside(codec: Codec) -> Codec:
     return codec.codec if isinstance(codec, ErrorFeedback) else codec
-
-
-def square(values: np.ndarray) -> float:
-    """Sum of squares; not by BLAS, whose sums depend on the number of its threads."""
-    return float(np.square(values).sum())

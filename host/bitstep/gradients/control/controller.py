@@ -14,7 +14,7 @@ from bitstep.gradients.control.schedule import LEVELS, MAX_BITS, MIN_BITS
 from bitstep.gradients.control.wrapped import Wrapped
 from bitstep.gradients.errors import MessageError
 from bitstep.gradients.keys import Key
-from bitstep.gradients.vectors import BFloat16, bucket_starts, checked_vector
+from bitstep.gradients.vectors import BFloat16, bucket_starts, checked_vector, sum_of_squares
 from bitstep.gradients.wire.header import unpack_message
 
 Vectors = "np.ndarray | BFloat16 | Sequence[np.ndarray | BFloat16]"
@@ -129,10 +129,10 @@ class BitController(Wrapped):
         for one in [vector] if is_one else vector:
             values = checked_vector(one)[0].reshape(-1)
             sizes = np.diff(np.append(bucket_starts(values.size, codec.bucket_size), values.size))
-            exact = values.astype(np.float64)
             count += values.size
-            sums += (sizes @ codec.scales(values).astype(np.float64)**2, exact @ exact,
-                     np.abs(exact).sum())
+            scales = codec.scales(values).astype(np.float64)
+            sums += ((sizes * scales**2).sum(), sum_of_squares(values),
+                     np.abs(values, dtype=np.float64).sum())
         scale, square, magnitude = sums / max(count, 1)
         return np.array([count, sqrt(scale), sqrt(square), magnitude,
                          -1 if loss is None else loss], np.float32)

@@ -26,10 +26,10 @@ class DqSgd(BitController):
 
     The budget is one of three. ``error`` is eq. 16's, in squared norms of gradients: the paper's
     epsilon with a hat; its hyperparameter k is nowhere defined, and taken as sqrt(T / error) here.
-    ``like_bits`` is the error that fixed bits would have if all norms were like the first
-    (appendix C). ``mean_bits`` limits the bits instead, and the controller finds the error: it
-    expects norms to go on falling at their mean rate so far, and spends at every update what is
-    left.
+    ``like_bits`` is the error that fixed bits would have if all norms were like those of the first
+    ``norm_steps`` steps (appendix C). ``mean_bits`` limits the bits instead, and the controller
+    finds the error: it expects norms to go on falling at their mean rate so far, and spends at
+    every update what is left.
 
     G_t is the root mean square over ranks and buckets of the codec's scales; the last one known
     stands for the steps after it. The paper's c = sqrt(T / error) leaves about half the budget
@@ -50,6 +50,9 @@ class DqSgd(BitController):
         Budget; positive.
     like_bits, mean_bits : float, optional
         Budget; from 2 to 8.
+    norm_steps : int
+        Steps whose mean squared norm counts for ``like_bits``, without those of norm 0; until they
+        are over, it is that of the steps so far. The first gradients can be far below the others.
     plan : bool
         If false, the paper's c. ``mean_bits`` cannot do without a plan.
     interval, first_bits
@@ -61,16 +64,18 @@ class DqSgd(BitController):
         For a parameter outside its range, no budget or two.
     """
 
-    start = {"square": 0.0, "first_square": 0.0, "first_loss": 0.0, "loss_step": 0.0, "alpha": 1.0,
-             "gain": 0.0, "rate": 1.0, "spent_error": 0.0, "spent_bits": 0.0,
+    start = {"square": 0.0, "usual_square": 0.0, "norm_sum": 0.0, "norm_count": 0.0,
+             "first_loss": 0.0, "loss_step": 0.0, "alpha": 1.0, "gain": 0.0, "rate": 1.0,
+             "spent_error": 0.0, "spent_bits": 0.0,
              "sum_n": 0.0, "sum_t": 0.0, "sum_tt": 0.0, "sum_y": 0.0, "sum_ty": 0.0}
 
     def __init__(self, codec: Codec, *, steps: int, alpha: "float | str",
                  error: float | None = None, like_bits: float | None = None,
-                 mean_bits: float | None = None, plan: bool = True, interval: int = 100,
-                 first_bits: int = 8):
+                 mean_bits: float | None = None, norm_steps: int = 100, plan: bool = True,
+                 interval: int = 100, first_bits: int = 8):
         super().__init__(codec, interval=interval, first_bits=first_bits)
         check_integer("steps", steps, 1)
+        check_integer("norm_steps", norm_steps, 1)
         if alpha != "loss" and not (isinstance(alpha, (int, float)) and 0 < alpha <= 1):
             raise ValueError('alpha must be greater than 0 and at most 1, or "loss", not '
                              f"{alpha!r}")
@@ -88,18 +93,19 @@ class DqSgd(BitController):
         if mean_bits is not None and not plan:
             raise ValueError("mean_bits needs a plan; leave plan away")
         self.steps, self.alpha, self.plan = int(steps), alpha, bool(plan)
+        self.norm_steps = int(norm_steps)
         self.error, self.like_bits, self.mean_bits = error, like_bits, mean_bits
         if alpha != "loss":
             self.state["alpha"] = float(alpha)
 
     @property
     def budget(self) -> float:
-        """Budget of error, once the first update has told the norms; infinite for ``mean_bits``."""
+        """Budget of error, once updates have told the norms; infinite for ``mean_bits``."""
         if self.error is not None:
             return float(self.error)
         if self.like_bits is None:
             return float("inf")
-        return fixed_error(self.like_bits, self.state["first_square"]**0.5, self.steps,
+        return fixed_error(self.like_bits, self.state["usual_square"]**0.5, self.steps,
                            self.state["alpha"])
 
     def _bits(self, steps):
@@ -116,9 +122,10 @@ class DqSgd(BitController):
 
     def _learn(self, step, facts):
         state, square = self.state, facts["scale"]**2
-        self._spend(step, square)
+        past, squares = self._since_update(step, square)
+        self._spend(past, squares)
         self._follow_loss(step, facts["loss"])
-        state["first_square"] = state["first_square"] or square
+        self._follow_norm(squares, square)
         if self.mean_bits is not None and square:
             self._fit_rate(step, log2_of(square))
         state["square"] = square
@@ -137,17 +144,33 @@ class DqSgd(BitController):
             / (state["sum_tt"] - t**2 / n + self.steps**2 / 64)
         state["rate"] = power_of_two(max(min(slope, 0.0), -1.0))
 
-    def _spend(self, step, square):
-        """Account for the steps since the last update, with squared norms on a line between."""
+    def _since_update(self, step, square):
+        """Steps since the last update, and their squared norms on a line between."""
         state, last = self.state, int(self.state["step"])
         past = np.arange(last if state["updates"] else 0, min(step, self.steps))
+        first = state["square"] if state["updates"] else square
+        return past, first + (square - first) * (past - last) / max(step - last, 1)
+
+    def _spend(self, past, squares):
+        """Account for the bits and the error of steps."""
+        state = self.state
         if past.size:
             bits = self._all_bits(past)
-            first = state["square"] if state["updates"] else square
-            squares = first + (square - first) * (past - last) / max(step - last, 1)
             weights = step_weights(past, self.steps, state["alpha"])
             state["spent_bits"] += float(np.sum(bits))
             state["spent_error"] += float(np.sum(weights * squares / LEVELS[bits - MIN_BITS]**2))
+
+    def _follow_norm(self, squares, square):
+        """Mean squared norm of the first steps, as far as they are known, the present one too."""
+        state = self.state
+        left = self.norm_steps - int(state["norm_count"])
+        counted = squares[squares > 0][:left]
+        state["norm_sum"] += float(np.sum(counted))
+        state["norm_count"] += counted.size
+        if counted.size < left and square:
+            state["usual_square"] = (state["norm_sum"] + square) / (state["norm_count"] + 1)
+        elif state["norm_count"]:
+            state["usual_square"] = state["norm_sum"] / state["norm_count"]
 
     def _follow_loss(self, step, loss):
         if self.alpha != "loss":

@@ -9,7 +9,7 @@ import numpy as np
 from bitstep.gradients.codecs.base import Codec
 from bitstep.gradients.control.wrapped import Wrapped
 from bitstep.gradients.keys import Key
-from bitstep.gradients.vectors import BFloat16, checked_vector
+from bitstep.gradients.vectors import BFloat16, checked_vector, sum_of_squares
 
 LARGEST = np.finfo(np.float32).max
 GROWTH = 1e10       # squared norm of a residual by the largest one of a gradient: it diverges
@@ -118,9 +118,9 @@ class ErrorFeedback(Wrapped):
         message = self.codec.encode(corrected, key, side)
         lost = _clipped(corrected, -self.codec.decode(message, key, side))
         entry = self._entries.get(key.tensor, Entry(residual))
-        largest = max(entry.largest, _square(values))
+        largest = max(entry.largest, sum_of_squares(values))
         pending = _clipped((np.float32(1) - weight) * residual, lost)
-        if _square(pending) > GROWTH * largest:
+        if sum_of_squares(pending) > GROWTH * largest:
             raise ValueError(f"the residual of tensor {key.tensor} has grown to {GROWTH**0.5:g} "
                              "times the largest gradient: a message loses more than it sends; take "
                              "more levels, smaller buckets, or a weight below 2 / (1 + gamma) "
@@ -249,11 +249,6 @@ def _clipped(first: np.ndarray, second: "np.ndarray | np.float32") -> np.ndarray
     """Sum in float32, clipped where it would be infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(np.clip(first + second, -LARGEST, LARGEST), np.float32)
-
-
-def _square(values: np.ndarray) -> float:
-    exact = values.reshape(-1).astype(np.float64)
-    return float(exact @ exact)
 
 
 def _restored(tensor: object, values: Any) -> np.ndarray:

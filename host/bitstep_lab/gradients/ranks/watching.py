@@ -11,7 +11,7 @@ from bitstep.gradients.control.wrapped import Wrapped
 from bitstep.gradients.exchange import Exchange, Traffic
 from bitstep.gradients.exchange.entries import SECOND_PHASE, Entry
 from bitstep.gradients.exchange.transport import Transport
-from bitstep_lab.gradients.workers import square
+from bitstep.gradients.vectors import sum_of_squares
 
 
 class WatchedExchange(Exchange):
@@ -63,8 +63,8 @@ class _WatchedCodec(Wrapped):
         self._watch.encode_s += time.perf_counter() - start
         if key.tensor < SECOND_PHASE:
             values = self.codec.decode(message, key, side)
-            self._watch.lost[self._number] += square(values.astype(np.float64) - vector)
-            self._watch.total[self._number] += square(vector.astype(np.float64))
+            self._watch.lost[self._number] += sum_of_squares(values.astype(np.float64) - vector)
+            self._watch.total[self._number] += sum_of_squares(vector)
         return message
 
     def decode(self, message, key, side=None):

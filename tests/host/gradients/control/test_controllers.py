@@ -126,6 +126,36 @@ def test_norms_that_rise_cost_bits():
     assert schedule.schedule_error(bits, norms, ALPHA) <= 500
 
 
+@pytest.mark.parametrize("interval", [1, 10, 100])
+@pytest.mark.parametrize("factor", [12, 40])
+def test_like_bits_of_a_first_gradient_far_below_the_others(factor, interval):
+    """No more than the fixed bits; the first norm alone asks for 6.5 to 7.7."""
+    times = np.arange(300) / 38
+    norms = np.where(times < 1, factor**(times - 1), np.exp(-(times - 1) / 8))
+    fixed = schedule.schedule_error(np.full(300, 4), norms, 0.99)
+    controller = dq_sgd(like_bits=4, steps=300, alpha=0.99, interval=interval)
+    bits = run(controller, norms)
+    assert bits[:38].mean() < bits.mean() < 4
+    assert fixed < schedule.schedule_error(bits, norms, 0.99) < 1.8 * fixed
+    first_alone = dq_sgd(like_bits=4, steps=300, alpha=0.99, interval=interval, norm_steps=1)
+    assert run(first_alone, norms).mean() > 6.5
+
+
+def test_norm_of_the_first_steps():
+    """Running until they are over, without steps of norm 0; what lies between updates counts."""
+    norms = np.array([0, 1, 3, 0, 5, 7, 100])
+    controller, found = dq_sgd(like_bits=4, interval=1, norm_steps=4), []
+    for step in range(len(norms)):
+        controller.update([controller.statistics(norms[step:step + 1].astype(float))], step=step)
+        found.append(controller.state["usual_square"])
+    assert found == pytest.approx([0, 1, 10 / 2, 10 / 2, 35 / 3, 84 / 4, 84 / 4])
+    assert controller.budget == pytest.approx(schedule.fixed_error(4, 21**0.5, STEPS, ALPHA))
+    sparse = dq_sgd(like_bits=4, norm_steps=6)
+    for step, norm in ((0, 1.0), (4, 3.0), (8, 9.0)):
+        sparse.update([sparse.statistics(np.array([norm]))], step=step)
+    assert sparse.state["usual_square"] == pytest.approx((1 + 3 + 5 + 7 + 9 + 27) / 6)
+
+
 def test_alpha_from_the_losses():
     losses = 3 * 0.99**np.arange(STEPS)
     controller = dq_sgd(like_bits=5, alpha="loss", interval=50)
@@ -178,7 +208,7 @@ def test_norm_is_the_root_mean_square_of_the_ranks():
 
 def controllers(name):
     codec = make_codec(name, bucket_size=100)
-    return [DqSgd(codec, steps=60, alpha=0.95, like_bits=4, interval=10),
+    return [DqSgd(codec, steps=60, alpha=0.95, like_bits=4, interval=10, norm_steps=40),
             DqSgd(codec, steps=60, alpha=0.95, mean_bits=3.5, interval=10),
             OlandRaj(codec, interval=10), AdaQs(codec, interval=10)]
 
@@ -269,6 +299,7 @@ def test_adaqs():
     ({"error": 1, "alpha": "losses"}, "alpha must be greater than 0"),
     ({"error": 1, "steps": 0}, "steps must be an integer of at least 1"),
     ({"error": 1, "interval": 0}, "interval must be"),
+    ({"like_bits": 4, "norm_steps": 0}, "norm_steps must be an integer of at least 1"),
     ({"error": 1, "first_bits": 1}, "first_bits must be an integer from 2 to 8")])
 def test_bad_parameters(options, text):
     with pytest.raises(ValueError, match=text):

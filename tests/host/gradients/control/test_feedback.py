@@ -1,11 +1,13 @@
 """Error feedback: by hand, Lemma 4 of the QCS paper, skipped steps, state."""
 
+import time
+
 import numpy as np
 import pytest
 
-from bitstep.gradients import BFloat16, Codec, ErrorFeedback, Key, list_codecs, make_codec
+from bitstep.gradients import BFloat16, Codec, DqSgd, ErrorFeedback, Key, list_codecs, make_codec
 from bitstep.gradients.control.feedback import best_weight, residual_bound
-from bitstep.gradients.vectors import checked_vector
+from bitstep.gradients.vectors import checked_vector, sum_of_squares
 
 
 class RandomQuarter(Codec):
@@ -161,6 +163,29 @@ def test_a_residual_that_grows_without_bound_is_refused():
     for step in range(40):
         weighted.encode(rng.normal(size=1000), Key(0, step))
     assert np.sum(left(weighted)**2) < 1000 * residual_bound(31, best_weight(30))
+
+
+@pytest.mark.parametrize("work", [
+    lambda gradient: ErrorFeedback(make_codec("dqsg")).encode(gradient, Key(0)),
+    DqSgd(make_codec("qsgd-linf", bucket_size=8), steps=9, alpha=1, error=1).statistics])
+def test_no_other_thread_works(work):
+    """Sums of long gradients are short work, and threads of BLAS would wait busily after each."""
+    gradient = np.random.default_rng(8).normal(size=300_000).astype(np.float32)
+    work(gradient)
+    time.sleep(0.2)                 # until threads that other tests started are asleep
+    all_s, own_s = time.process_time(), time.thread_time()
+    for _ in range(10):
+        work(gradient)
+    own_s, all_s = time.thread_time() - own_s, time.process_time() - all_s
+    assert all_s < 1.2 * own_s
+
+
+def test_sum_of_squares():
+    """By pairs: one after the other, a million terms lose 4 digits."""
+    values = np.full(10**6, 0.1, np.float32)
+    assert sum_of_squares(values) == pytest.approx(10**6 * float(values[0])**2, rel=1e-15)
+    assert sum_of_squares(np.full((2, 2), 3e38, np.float32)) == pytest.approx(3.6e77)
+    assert sum_of_squares(np.zeros(0)) == 0
 
 
 def test_the_same_step_again_gives_the_same_message():
