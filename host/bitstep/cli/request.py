@@ -8,12 +8,12 @@ from typing import Any
 from bitstep.cli.options import UsageError, asked_encoding, default_model
 from bitstep.pipeline.config import WOVEN
 from bitstep.quantization import ENCODINGS, QuantizedDataset
-from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows
+from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows, resolve_scaler
 from bitstep.training.models import MODELS
 
 # Those that do not depend on the model. A file of `bitstep quantize` says all of them, so the
 # parser's default is None: an option that contradicts a file can be told from one not given.
-ROW_DEFAULTS = {"bus_width": 64, "scaler": "quantile", "copies": 1, "shuffle": True, "seed": 0,
+ROW_DEFAULTS = {"bus_width": 64, "scaler": None, "copies": 1, "shuffle": True, "seed": 0,
                 "levels": "uniform"}
 
 
@@ -61,6 +61,7 @@ def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
     given = {name: getattr(arguments, name, None) for name in ROW_DEFAULTS}
     others = {name: ROW_DEFAULTS[name] if value is None else value
               for name, value in given.items()}
+    others["scaler"] = resolve_scaler(others["scaler"], getattr(arguments, "solver", "sgd"))
     name = model or getattr(arguments, "model", None) or "linreg"
     encoding = asked_encoding(arguments)
     if encoding == WOVEN and (arguments.encoding is not None or others["copies"] != 1):

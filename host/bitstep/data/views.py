@@ -76,6 +76,11 @@ def rows_at(matrix: Any, rows: np.ndarray) -> Any:
     return matrix.take(rows) if isinstance(matrix, RowView) else matrix[rows]
 
 
+def view_of(matrix: Any, rows: np.ndarray) -> RowView:
+    """Some rows of an array, a sparse matrix or a :class:`RowView`, by their numbers."""
+    return matrix.take(rows) if isinstance(matrix, RowView) else RowView(matrix, rows)
+
+
 def is_sparse(matrix: Any) -> bool:
     """Return True for a sparse matrix or array of scipy, which need not be installed."""
     return hasattr(matrix, "tocsr") and hasattr(matrix, "toarray")

@@ -215,24 +215,25 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
             Once, if values lie beyond the ranges; ``clipped_`` counts them.
         """
         self._check_partial()
-        return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"))
+        return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"), chunk=True)
 
-    def _fit(self, X, y, sample_weight, *, epochs, resume):
-        X, targets, _ = self._checked(X, y, sample_weight, resume)
-        known = len(np.atleast_2d(self.coef_)) if resume else targets.shape[1]
-        if targets.shape[1] != known:
-            raise ValueError(f"y must have {known} targets, as before, not {targets.shape[1]}")
-        if len(targets):
-            self._train(X, targets, epochs=epochs, resume=resume)
+    def _fit(self, X, y, sample_weight, *, epochs, resume, chunk=False):
+        rows, _ = self._checked(X, y, sample_weight, resume, chunk)
+        count = rows.targets.shape[1]
+        known = len(np.atleast_2d(self.coef_)) if resume else count
+        if count != known:
+            raise ValueError(f"y must have {known} targets, as before, not {count}")
+        if len(rows.targets):
+            self._train(rows, epochs=epochs, resume=resume)
         return self
 
-    def _checked(self, X, y, sample_weight=None, resume=False):
+    def _checked(self, X, y, sample_weight=None, resume=False, chunk=False):
         X, y = self._validated(X, y, resume, y_numeric=True, multi_output=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         targets = np.asarray(y, np.float64).reshape(X.shape[0], -1)
         weights = checked_weights(sample_weight, len(targets))
-        return *self._weighted(X, targets, weights, resume), None
+        return self._pass(X, targets, weights, chunk), None
 
     def predict(self, X) -> np.ndarray:
         """Predicted targets of rows X, shape (n_rows,), or (n_rows, n_targets) if there are

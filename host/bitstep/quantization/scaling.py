@@ -112,6 +112,15 @@ def clipped_features(features: np.ndarray, clip: np.ndarray | None) -> np.ndarra
     return features if clip is None else np.clip(features, clip[0], clip[1])
 
 
+def clipped_share(features: Any, clip: np.ndarray) -> float:
+    """Share of the values beyond the ``clip`` of a :class:`Scaler`; rows are read in blocks."""
+    beyond = 0
+    for _, start, stop in row_blocks(*features.shape):
+        block = features[start:stop]
+        beyond += np.count_nonzero((block < clip[0]) | (block > clip[1]))
+    return beyond / max(1, features.shape[0] * features.shape[1])
+
+
 class Columns(NamedTuple):
     """Ranges and tails of columns.
 

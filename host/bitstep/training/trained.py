@@ -50,6 +50,7 @@ class TrainedModel:
     gaps : ndarray of float64, shape (epochs_done, n_outputs), or None
         Of solver ``bit-centred`` with l2: certificates, by which the objective of each output is
         at most so far above its optimum after each outer step; infinite where there is none yet.
+        None unless the training is ``certified``.
     """
 
     coefs: np.ndarray
