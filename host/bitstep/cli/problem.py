@@ -276,7 +276,8 @@ def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> Quanti
     fine_rows : bool
         True for a copy with 16 bits a value, for refetching.
     """
-    scaler = fit_scaler(dataset.features, request.scaler, on_waste=warn_of_waste)
+    scaler = fit_scaler(dataset.features, request.scaler,
+                        None if request.solver == "bit-centred" else warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         if request.encoding == WOVEN:
             return weave_rows(dataset.features, bus_width=request.bus_width, scaler=scaler,

@@ -29,6 +29,8 @@ class RowRequest:
         True if rows are fetched again with 16 bits a value.
     shuffle : bool or None
         True if rows are drawn at random; None of a quantized file, which does not say.
+    solver : {"sgd", "bit-centred"}
+        That they are for.
     """
 
     bits: int
@@ -40,6 +42,7 @@ class RowRequest:
     seed: int
     levels: str
     shuffle: bool | None
+    solver: str = "sgd"
 
 
 def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
@@ -61,7 +64,8 @@ def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
     given = {name: getattr(arguments, name, None) for name in ROW_DEFAULTS}
     others = {name: ROW_DEFAULTS[name] if value is None else value
               for name, value in given.items()}
-    others["scaler"] = resolve_scaler(others["scaler"], getattr(arguments, "solver", "sgd"))
+    solver = getattr(arguments, "solver", "sgd")
+    others["scaler"] = resolve_scaler(others["scaler"], solver)
     name = model or getattr(arguments, "model", None) or "linreg"
     encoding = asked_encoding(arguments)
     if encoding == WOVEN and (arguments.encoding is not None or others["copies"] != 1):
@@ -73,7 +77,8 @@ def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
                               few_bits=few_bits_asked(arguments))
     except ChoiceError as error:
         raise usage_error(error, arguments) from error
-    return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch, **others)
+    return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch, solver=solver,
+                      **others)
 
 
 def planes_asked(arguments: argparse.Namespace) -> Any:

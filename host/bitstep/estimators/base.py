@@ -82,7 +82,7 @@ class LowPrecisionModel(Preparing):
         self._finish(prepared, trained, objective, training, before, classes)
         if trained.interrupted:
             raise KeyboardInterrupt
-        if short := trained.short_of(training.tol):
+        if short := trained.short_of(training.tol, epochs):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=4)
 

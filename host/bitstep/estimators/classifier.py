@@ -54,9 +54,8 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     epochs, step, schedule, batch, l2, l1, box, copies, scaler, feature_range, model_range
         See :class:`LowPrecisionRegressor`.
     class_weight : dict, "balanced" or None, default=None
-        Weights by class (1 where it names none), by which those of the rows are multiplied: how
-        often a pass reads a row, see ``sample_weight`` of :meth:`fit`. ``balanced``: every class
-        has the same weight in a pass, which has as many rows as there are.
+        Weights by class (1 where it names none), by which those of the rows are multiplied; see
+        ``sample_weight`` of :meth:`fit`. ``balanced``: every class has the same weight in a pass.
     fit_intercept
         See there.
     device, warm_start, random_state

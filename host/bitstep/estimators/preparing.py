@@ -115,8 +115,11 @@ class Preparing(Parameters):
 
     def _own_clip(self, features: Any) -> np.ndarray | None:
         """The clip of the first rows, or a warning where one would help."""
-        return scaler_of_columns(columns_of(features), self._scaler(), lambda text: warnings.warn(
-            f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=5)).clip
+        def waste(text: str) -> None:
+            warnings.warn(f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=6)
+        # The optimum of rows is that of none clipped.
+        return scaler_of_columns(columns_of(features), self._scaler(),
+                                 None if self.solver == "bit-centred" else waste).clip
 
     def _labels(self, targets: np.ndarray, kept: bool) -> Clipped:
         """Targets of the outputs within the range in effect; those of classes are as they are."""
