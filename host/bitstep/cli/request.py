@@ -77,8 +77,8 @@ def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
                               few_bits=few_bits_asked(arguments))
     except ChoiceError as error:
         raise usage_error(error, arguments) from error
-    return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch, solver=solver,
-                      **others)
+    return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch,
+                      solver=solver, **others)
 
 
 def planes_asked(arguments: argparse.Namespace) -> Any:

@@ -103,7 +103,8 @@ class LowPrecisionModel(Preparing):
             prepared.rows, objective, epochs=epochs, schedule=self.schedule, batch=prepared.batch,
             step=step, fit_intercept=self.fit_intercept, model_range=given(self.model_range),
             solver=self.solver, tol=self.tol if self.solver == "bit-centred" else 0.0,
-            planes=self._planes(), certified=not prepared.deviation, model_bits=self.model_bits, update_bits=self.update_bits,
+            planes=self._planes(), certified=not prepared.deviation,
+            model_bits=self.model_bits, update_bits=self.update_bits,
             stopping=stopping_of(
                 self, prepared.held, prepared.columns.values, prepared.labels.values,
                 prepared.rows.scaler, objective.loss, classes=self._is_classifier))

@@ -51,9 +51,9 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     scaler : {"auto", "quantile", "minmax", "maxabs"}, default="auto"
         How columns are taken to [-1, 1]: ``minmax`` from their range, ``maxabs`` from their largest
         magnitude. ``auto`` is ``quantile``, or ``minmax`` with solver ``bit-centred``, whose
-        optimum a clip changes. ``quantile`` is as ``minmax``, but a column whose range between the quantiles
-        0.1 % and 99.9 % is at most half of its range is clipped at these: what is beyond counts as
-        the nearer one, in :meth:`predict`, too (``clip_range_``).
+        optimum a clip changes. ``quantile`` is as ``minmax``, but a column whose range between the
+        quantiles 0.1 % and 99.9 % is at most half of its range is clipped at these: what is beyond
+        counts as the nearer one, in :meth:`predict`, too (``clip_range_``).
     feature_range : (low, high) or "auto", default="auto"
         Lowest and highest value of the features that their codes stand for: numbers, or arrays of
         shape (n_features,). A value beyond counts as the nearer end while training, with a
@@ -221,9 +221,9 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
 
         Each call may have other rows, one or more. The first rows fix the ranges that are not given
         (see ``feature_range`` and ``label_range``). To the schedule, each call is an epoch: many
-        short chunks want ``schedule="constant"`` or ``"inverse-sqrt"``. Rows are not
-        shuffled, and weights are numbers of copies: a call of whose rows small weights leave none
-        changes nothing.
+        short chunks want ``schedule="constant"`` or ``"inverse-sqrt"``. Rows are not shuffled, and
+        weights are numbers of copies: a call of whose rows small weights leave none changes
+        nothing.
 
         Warns
         -----

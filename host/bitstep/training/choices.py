@@ -157,13 +157,12 @@ def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
         count = int(np.isfinite(clip).any(axis=0).sum())
         share = "" if features is None else \
             f" ({100 * clipped_share(features, clip):.2g} % of all values)"
-        parts.append(f"{count} of {clip.shape[1]} columns as scaler 'quantile' clips them{share}; "
-                     "scaler 'minmax' clips none")
+        parts.append(f"scaler 'quantile' clips {count} of {clip.shape[1]} columns{share}, 'minmax' "
+                     "none")
     if deviation:
-        parts.append(f"rows whose copies deviate from their weights by {100 * deviation:.2g} %, so "
-                     "that no bound of the gap is given; weights in ratios of small whole numbers "
-                     "are exact")
-    return f"Solver 'bit-centred' ends at the optimum of {', and of '.join(parts)}"
+        parts.append(f"copies of rows deviate from their weights by {100 * deviation:.2g} %, so no "
+                     "bound of the gap is given (ratios of small whole numbers are exact)")
+    return f"Solver 'bit-centred' ends at the optimum of other rows: {', and '.join(parts)}"
 
 
 def _check_few_bits(bits, encoding, refetch):

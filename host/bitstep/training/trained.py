@@ -8,7 +8,6 @@ import numpy as np
 
 from bitstep.quantization import Scaler
 
-
 NEAR = 1e-5                 # gradient, over the first, with which bit-centred training may end
 
 
