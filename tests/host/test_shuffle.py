@@ -38,19 +38,19 @@ def test_sorted_classes():
     {"tol": 0.01}])
 def test_targets_follow_their_rows(made, options):
     """And so do two targets of a row, and rows that are made dense."""
-    options: dict[str, Any] = {"epochs": 2, "random_state": 3, **options}
-    assert_same(LowPrecisionRegressor(**options).fit(made(X), TARGETS),
-                LowPrecisionRegressor(shuffle=False, **options).fit(X[ORDER], TARGETS[ORDER]))
+    chosen: dict[str, Any] = {"epochs": 2, "random_state": 3, **options}
+    assert_same(LowPrecisionRegressor(**chosen).fit(made(X), TARGETS),
+                LowPrecisionRegressor(shuffle=False, **chosen).fit(X[ORDER], TARGETS[ORDER]))
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS, np.round(WEIGHTS)])
 @pytest.mark.parametrize("options", [
     {}, {"class_weight": "balanced"}, {"loss": "hinge"}, {"class_weight": {0: 2.5, 2: 1}}])
 def test_weights_follow_their_rows(weights, options):
-    options: dict[str, Any] = {"epochs": 2, "random_state": 3, **options}
+    chosen: dict[str, Any] = {"epochs": 2, "random_state": 3, **options}
     order = ORDER if weights is None else np.flatnonzero(weights)[
-        shuffled(np.count_nonzero(weights), 3)]
-    one, other = (LowPrecisionClassifier(shuffle=shuffle, **options) for shuffle in (True, False))
+        shuffled(int(np.count_nonzero(weights)), 3)]
+    one, other = (LowPrecisionClassifier(shuffle=shuffle, **chosen) for shuffle in (True, False))
     assert_same(one.fit(X, CLASSES, weights), other.fit(
         X[order], CLASSES[order], None if weights is None else weights[order]))
 
@@ -67,8 +67,8 @@ def test_rows_that_are_held_out_keep_their_targets(weights):
 def test_candidates_are_shuffled_as_by_fit():
     grid = [{"l2": 0.0}, {"l2": 0.1}]
     model = LowPrecisionClassifier(random_state=3, epochs=2)
-    asked: Any = grid
-    for one, chosen in zip(model.fit_candidates(X, CLASSES, grid, WEIGHTS), asked, strict=True):
+    parts: Any = grid
+    for one, chosen in zip(model.fit_candidates(X, CLASSES, grid, WEIGHTS), parts, strict=True):
         assert_same(one, LowPrecisionClassifier(random_state=3, epochs=2, **chosen).fit(
             X, CLASSES, WEIGHTS))
     order = np.argsort(CLASSES, kind="stable")

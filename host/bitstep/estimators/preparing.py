@@ -99,7 +99,7 @@ class Preparing(Parameters):
             X, targets = RowView(X, order), targets[order]
             weights, groups = (part if part is None else part[order] for part in (weights, groups))
         found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk)
-        if not len(found.targets) and not hasattr(self, "coef_"):
+        if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
                              "a number")
