@@ -35,13 +35,13 @@ def test_same_classifier(made, options):
 def test_clips_and_chunks():
     """Columns are clipped at quantiles, later chunks have values beyond, rows have weights."""
     rng = np.random.default_rng(0)
-    rows = np.where(rng.random((2000, 5)) < 0.6, np.sinh(3 * rng.standard_normal((2000, 5))), 0)
-    targets, weights = np.tanh(rows).sum(axis=1), rng.uniform(0, 2, 2000)
+    rows = np.where(rng.random((4000, 5)) < 0.6, np.sinh(3 * rng.standard_normal((4000, 5))), 0)
+    targets, weights = np.tanh(rows).sum(axis=1), rng.uniform(0, 2, 4000)
     models = []
     for made in (np.asarray, scipy.sparse.csr_array):
         model = LowPrecisionRegressor(random_state=0)
-        model.fit(made(rows[:1000]), targets[:1000], weights[:1000])
-        models.append(model.partial_fit(made(100 * rows[1000:]), targets[1000:] / 2))
+        model.fit(made(rows[:3000]), targets[:3000], weights[:3000])
+        models.append(model.partial_fit(made(100 * rows[3000:]), targets[3000:] / 2))
     assert models[0].clip_range_ is not None
     for name in ("coef_", "clip_range_", "feature_range_", "first_rows_", "n_samples_seen_"):
         np.testing.assert_array_equal(getattr(models[0], name), getattr(models[1], name))

@@ -1,6 +1,7 @@
 """Weights of classes on the command line: rows to train on, as often as their class asks for."""
 
 import argparse
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +46,8 @@ def asked_weight(arguments: argparse.Namespace, task: str) -> Any:
     return asked if asked in (None, "balanced") else weights_of(asked)
 
 
-def weighted_rows(dataset: Dataset, weight: Any, seed: int) -> tuple[Dataset, np.ndarray]:
+def weighted_rows(dataset: Dataset, weight: Any,
+                  seed: int) -> tuple[Dataset, np.ndarray, float]:
     """Rows of a pass, as an estimator with this ``class_weight`` reads them, and the classes.
 
     Parameters
@@ -61,6 +63,8 @@ def weighted_rows(dataset: Dataset, weight: Any, seed: int) -> tuple[Dataset, np
         A copy with rows repeated or left out, if there are weights.
     classes : ndarray of float64, shape (n_classes,)
         Those of the rows whose weight is above 0.
+    deviation : float
+        Of copies from weights (:class:`bitstep.training.weights.Pass`).
 
     Raises
     ------
@@ -70,7 +74,7 @@ def weighted_rows(dataset: Dataset, weight: Any, seed: int) -> tuple[Dataset, np
     labels = dataset.labels
     classes = np.unique(labels)
     if weight is None:
-        return dataset, classes
+        return dataset, classes, 0.0
     if isinstance(weight, dict):
         weight = {_class(name, dataset, classes): value for name, value in weight.items()}
         left = [one for one in classes if weight.get(one, 1.0) > 0]
@@ -80,12 +84,13 @@ def weighted_rows(dataset: Dataset, weight: Any, seed: int) -> tuple[Dataset, np
     weights = row_weights(None, weight, labels)
     assert weights is not None
     known = np.unique(labels[weights > 0])
-    view, targets = pass_rows(dataset.features, labels[:, None], weights, lambda: seed,
-                              np.searchsorted(known, labels))
-    if not len(targets):
-        raise UsageError("--class-weight must leave at least one row to train on, but its weights "
-                         "are small, and none was drawn; multiply all of them by a number")
-    return replace(dataset, features=view[0:len(targets)], labels=targets[:, 0]), known
+    found = pass_rows(dataset.features, labels[:, None], weights, lambda: seed,
+                      np.searchsorted(known, labels))
+    if found.note:
+        print(f"bitstep: warning: {found.note}", file=sys.stderr)
+    count = len(found.targets)
+    return replace(dataset, features=found.features[0:count],
+                   labels=found.targets[:, 0]), known, found.deviation
 
 
 def _class(text: str, dataset: Dataset, classes: np.ndarray) -> float:

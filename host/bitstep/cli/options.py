@@ -163,7 +163,7 @@ def add_data_options(parser: argparse.ArgumentParser) -> None:
                         help="how columns are taken to [-1, 1]: minmax from their range, maxabs "
                         "from their largest magnitude, quantile as minmax, but clipped at the "
                         "quantiles 0.1 %% and 99.9 %% where these at least halve the range "
-                        "(default: quantile)")
+                        "(default: quantile; minmax with --solver bit-centred)")
     parser.add_argument("--train-rows", type=integer(1), metavar="N", help="rows to train on; the "
                         "others are the test set (default: all rows)")
     parser.add_argument("--shuffle", action=argparse.BooleanOptionalAction,

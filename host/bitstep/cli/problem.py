@@ -33,6 +33,7 @@ from bitstep.quantization import (
     weave_rows,
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
+from bitstep.training.choices import other_optimum
 from bitstep.training.losses import (
     accuracies,
     code_accuracies,
@@ -67,6 +68,8 @@ class Problem:
         Weights by class that the options ask for.
     validation_set : Dataset or None
         Rows that ``--early-stopping`` holds out.
+    deviation : float
+        Of copies from weights (:class:`bitstep.training.weights.Pass`).
     """
 
     name: str
@@ -78,6 +81,7 @@ class Problem:
     test_set: Dataset | None
     class_weight: Any = None
     validation_set: Dataset | None = None
+    deviation: float = 0.0
 
     @property
     def kind(self) -> Model:
@@ -228,7 +232,7 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels,
             names)
     train_set, validation_set = hold_out(arguments, train_set, task, request.seed)
-    weight = asked_weight(arguments, task)
+    weight, deviation = asked_weight(arguments, task), 0.0
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
@@ -237,13 +241,21 @@ def prepare(arguments: argparse.Namespace) -> Problem:
                                  center_labels=arguments.intercept)
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
-        train_set, classes = weighted_rows(train_set, weight, request.seed)
+        train_set, classes, deviation = weighted_rows(train_set, weight, request.seed)
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
+    _warn_of_optimum(arguments, clip, train_set.features, deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight,
-                   None if validation_set is None else _clipped(validation_set, clip))
+                   None if validation_set is None else _clipped(validation_set, clip), deviation)
+
+
+def _warn_of_optimum(arguments: argparse.Namespace, clip: np.ndarray | None,
+                     features: np.ndarray | None, deviation: float = 0.0) -> None:
+    """Say on standard error if the optimum is another one than that of the rows."""
+    if text := other_optimum(getattr(arguments, "solver", "sgd"), clip, features, deviation):
+        print(f"bitstep: warning: {text}", file=sys.stderr)
 
 
 def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
@@ -264,7 +276,8 @@ def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> Quanti
     fine_rows : bool
         True for a copy with 16 bits a value, for refetching.
     """
-    scaler = fit_scaler(dataset.features, request.scaler, on_waste=warn_of_waste)
+    scaler = fit_scaler(dataset.features, request.scaler,
+                        None if request.solver == "bit-centred" else warn_of_waste)
     with Bar(dataset.n_rows, "quantizing", " rows") as bar:
         if request.encoding == WOVEN:
             return weave_rows(dataset.features, bus_width=request.bus_width, scaler=scaler,
@@ -291,6 +304,7 @@ def _from_codes(arguments):
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
+    _warn_of_optimum(arguments, data.scaler.clip, None)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:

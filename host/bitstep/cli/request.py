@@ -8,12 +8,12 @@ from typing import Any
 from bitstep.cli.options import UsageError, asked_encoding, default_model
 from bitstep.pipeline.config import WOVEN
 from bitstep.quantization import ENCODINGS, QuantizedDataset
-from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows
+from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows, resolve_scaler
 from bitstep.training.models import MODELS
 
 # Those that do not depend on the model. A file of `bitstep quantize` says all of them, so the
 # parser's default is None: an option that contradicts a file can be told from one not given.
-ROW_DEFAULTS = {"bus_width": 64, "scaler": "quantile", "copies": 1, "shuffle": True, "seed": 0,
+ROW_DEFAULTS = {"bus_width": 64, "scaler": None, "copies": 1, "shuffle": True, "seed": 0,
                 "levels": "uniform"}
 
 
@@ -29,6 +29,8 @@ class RowRequest:
         True if rows are fetched again with 16 bits a value.
     shuffle : bool or None
         True if rows are drawn at random; None of a quantized file, which does not say.
+    solver : {"sgd", "bit-centred"}
+        That they are for.
     """
 
     bits: int
@@ -40,6 +42,7 @@ class RowRequest:
     seed: int
     levels: str
     shuffle: bool | None
+    solver: str = "sgd"
 
 
 def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
@@ -61,6 +64,8 @@ def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
     given = {name: getattr(arguments, name, None) for name in ROW_DEFAULTS}
     others = {name: ROW_DEFAULTS[name] if value is None else value
               for name, value in given.items()}
+    solver = getattr(arguments, "solver", "sgd")
+    others["scaler"] = resolve_scaler(others["scaler"], solver)
     name = model or getattr(arguments, "model", None) or "linreg"
     encoding = asked_encoding(arguments)
     if encoding == WOVEN and (arguments.encoding is not None or others["copies"] != 1):
@@ -72,7 +77,8 @@ def request_rows(arguments: argparse.Namespace, *, model: str | None = None,
                               few_bits=few_bits_asked(arguments))
     except ChoiceError as error:
         raise usage_error(error, arguments) from error
-    return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch, **others)
+    return RowRequest(bits=choice.bits, encoding=choice.encoding, refetch=choice.refetch,
+                      solver=solver, **others)
 
 
 def planes_asked(arguments: argparse.Namespace) -> Any:

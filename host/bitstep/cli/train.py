@@ -234,7 +234,7 @@ def _wish(problem: Problem, arguments: argparse.Namespace, epochs: int,
             fit_intercept=arguments.intercept, model_range=arguments.model_range,
             solver=arguments.solver, stopping=stopping_of(arguments, problem),
             tol=arguments.tol or 0.0 if arguments.solver == "bit-centred" else 0.0,
-            model_bits=arguments.model_bits,
+            certified=not problem.deviation, model_bits=arguments.model_bits,
             update_bits=arguments.update_bits,
             planes="auto" if rows.encoding == WOVEN and arguments.planes is None
             else arguments.planes)

@@ -115,8 +115,7 @@ def split(dataset: Dataset, train_rows: int | None = None, shuffle: bool = True,
     train_rows : int, optional
         Rows to train on; the others are the test set. Default: all, with an empty test set.
     shuffle : bool
-        Whether rows are drawn by a permutation from ``Generator(PCG64(seed))``; if not, the first
-        rows train.
+        Whether rows are drawn by the permutation of :func:`shuffled`; if not, the first rows train.
     seed : int
         Seed of the permutation.
 
@@ -151,8 +150,16 @@ def split_rows(name: str, n_rows: int, train_rows: int | None, shuffle: bool,
                         f"not {train_rows}")
     if not shuffle:
         return slice(0, count), slice(count, None)
-    order = np.random.Generator(np.random.PCG64(seed)).permutation(n_rows)
+    order = shuffled(n_rows, seed)
     return order[:count], order[count:]
+
+
+def shuffled(n_rows: int, seed: int) -> np.ndarray:
+    """Numbers of rows in the order of a shuffle: a permutation from ``Generator(PCG64(seed))``.
+
+    Estimators and the command line have the same one.
+    """
+    return np.random.Generator(np.random.PCG64(seed)).permutation(n_rows)
 
 
 def noisy(n_features: int = 100, seed: int = 0) -> Dataset:

@@ -62,6 +62,11 @@ class RowView:
         return RowView(self._source, rows if self._order is None else self._order[rows],
                        self._ends)
 
+    def in_any_order(self) -> "RowView":
+        """The same rows, in an order that is fast to read."""
+        return self if self._order is None else RowView(self._source, np.sort(self._order),
+                                                        self._ends)
+
     def sources(self) -> np.ndarray:
         """Number of the source's row of each row, shape (n_rows,)."""
         return np.arange(len(self)) if self._order is None else self._order
@@ -74,6 +79,16 @@ class RowView:
 def rows_at(matrix: Any, rows: np.ndarray) -> Any:
     """Some rows of an array or a :class:`RowView`, by their numbers."""
     return matrix.take(rows) if isinstance(matrix, RowView) else matrix[rows]
+
+
+def in_any_order(matrix: Any) -> Any:
+    """An array or :class:`RowView` with the same rows, for what does not depend on their order."""
+    return matrix.in_any_order() if isinstance(matrix, RowView) else matrix
+
+
+def view_of(matrix: Any, rows: np.ndarray) -> RowView:
+    """Some rows of an array, a sparse matrix or a :class:`RowView`, by their numbers."""
+    return matrix.take(rows) if isinstance(matrix, RowView) else RowView(matrix, rows)
 
 
 def is_sparse(matrix: Any) -> bool:

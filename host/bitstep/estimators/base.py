@@ -36,6 +36,7 @@ from bitstep.training.scores.fits import (
 )
 from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel
+from bitstep.training.weights import Pass
 
 # Parameters of candidates that are trained side by side: those that leave the rows as they are.
 CANDIDATE_PARAMETERS = ("step", "schedule", "l2", "l1", "box", "model_range", "model_bits",
@@ -56,15 +57,15 @@ class LowPrecisionModel(Preparing):
     intercept_: Any
     _rows: RowChoice
 
-    def _train(self, features: Any, targets: np.ndarray, *, epochs: int, resume: bool,
+    def _train(self, rows: Pass, *, epochs: int, resume: bool,
                classes: np.ndarray | None = None) -> None:
         """Train all outputs and set the learned attributes.
 
-        ``targets`` has shape (n_rows, n_outputs). On Ctrl-C the attributes are those of the last
-        finished epoch, and KeyboardInterrupt goes on.
+        On Ctrl-C the attributes are those of the last finished epoch, and KeyboardInterrupt goes
+        on.
         """
         check_integer("epochs", epochs, 1)
-        prepared = self._prepare(features, targets, resume)
+        prepared = self._prepare(rows, resume)
         before = self.n_iter_ if resume else 0
         objective, training = self._wishes(prepared, before + epochs, resume)
         initial = (np.atleast_2d(self.coef_), np.atleast_1d(self.intercept_)) if resume else None
@@ -81,7 +82,7 @@ class LowPrecisionModel(Preparing):
         self._finish(prepared, trained, objective, training, before, classes)
         if trained.interrupted:
             raise KeyboardInterrupt
-        if short := trained.short_of(training.tol):
+        if short := trained.short_of(training.tol, epochs):
             warnings.warn(f"Training ended before its goal: {short}", ConvergenceWarning,
                           stacklevel=4)
 
@@ -102,7 +103,8 @@ class LowPrecisionModel(Preparing):
             prepared.rows, objective, epochs=epochs, schedule=self.schedule, batch=prepared.batch,
             step=step, fit_intercept=self.fit_intercept, model_range=given(self.model_range),
             solver=self.solver, tol=self.tol if self.solver == "bit-centred" else 0.0,
-            planes=self._planes(), model_bits=self.model_bits, update_bits=self.update_bits,
+            planes=self._planes(), certified=not prepared.deviation,
+            model_bits=self.model_bits, update_bits=self.update_bits,
             stopping=stopping_of(
                 self, prepared.held, prepared.columns.values, prepared.labels.values,
                 prepared.rows.scaler, objective.loss, classes=self._is_classifier))
@@ -198,12 +200,12 @@ class LowPrecisionModel(Preparing):
                                  for one, chosen in zip(copies, candidates, strict=True)]
         if not estimators:
             raise ValueError("There must be at least one candidate")
-        features, targets, classes = estimators[0]._checked(X, y, sample_weight)
+        passed, classes = estimators[0]._checked(X, y, sample_weight)
         for one in estimators[1:]:
-            one._checked(X, y)          # names and number of the features
+            one._checked(X, y, chunk=True)      # names and number of the features
         first = next((one for one in estimators if one.model_bits or one.update_bits),
                      estimators[0])
-        prepared = first._prepare(features, targets, False)
+        prepared = first._prepare(passed, False)
         _check_same_rows(estimators, prepared)
         wishes = [one._wishes(prepared, self.epochs, False) for one in estimators]
         config = pipeline_of_all(prepared.rows, wishes, prepared.options["lookahead"],

@@ -54,15 +54,16 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     epochs, step, schedule, batch, l2, l1, box, copies, scaler, feature_range, model_range
         See :class:`LowPrecisionRegressor`.
     class_weight : dict, "balanced" or None, default=None
-        Weights by class (1 where it names none), by which those of the rows are multiplied: how
-        often a pass reads a row, see ``sample_weight`` of :meth:`fit`. ``balanced``: every class
-        has the same weight in a pass, which has as many rows as there are.
+        Weights by class (1 where it names none), by which those of the rows are multiplied; see
+        ``sample_weight`` of :meth:`fit`. ``balanced``: every class has the same weight in a pass.
     fit_intercept
         See there.
     device, warm_start, random_state
         See there.
     solver, planes, tol, early_stopping, validation_fraction, n_iter_no_change, verbose
         See there; ``bit-centred`` is for all losses but ``hinge``.
+    shuffle
+        See there.
     model_bits, update_bits
         See there; losses other than ``squared_error`` see the noise of a rounded model.
 
@@ -114,11 +115,11 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
     def __init__(self, *, loss="log_loss", refetch: Any = "auto", bits: Any = "auto",
                  encoding="auto", levels="uniform", epochs=20, step: Any = "auto",
                  schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0, box: Any = None, copies=1,
-                 scaler="quantile", feature_range: Any = "auto", model_range: Any = "auto",
+                 scaler: Any = "auto", feature_range: Any = "auto", model_range: Any = "auto",
                  fit_intercept=True, device: Any = "auto", warm_start=False,
                  random_state: Any = None, solver="sgd", planes: Any = None, tol=0.0,
                  early_stopping=False, validation_fraction=0.1, n_iter_no_change=5, verbose=0,
-                 class_weight: Any = None, model_bits=0, update_bits=0):
+                 class_weight: Any = None, model_bits=0, update_bits=0, shuffle=True):
         super().__init__(
             bits=bits, encoding=encoding, levels=levels, epochs=epochs, step=step,
             schedule=schedule, batch=batch,
@@ -127,7 +128,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             warm_start=warm_start, random_state=random_state, solver=solver, planes=planes,
             tol=tol, early_stopping=early_stopping, validation_fraction=validation_fraction,
             n_iter_no_change=n_iter_no_change, verbose=verbose, model_bits=model_bits,
-            update_bits=update_bits)
+            update_bits=update_bits, shuffle=shuffle)
         self.loss = loss
         self.refetch = refetch
         self.class_weight = class_weight
@@ -170,15 +171,15 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             raise ValueError(f"class_weight={self.class_weight!r} needs all rows at once, which "
                              "partial_fit has not; give a dictionary of weights by class")
         return self._fit(X, y, sample_weight, classes=classes, epochs=1,
-                         resume=hasattr(self, "coef_"))
+                         resume=hasattr(self, "coef_"), chunk=True)
 
-    def _fit(self, X, y, sample_weight, *, classes, epochs, resume):
-        X, targets, known = self._checked(X, y, sample_weight, classes, resume)
-        if len(targets):
-            self._train(X, targets, epochs=epochs, resume=resume, classes=known)
+    def _fit(self, X, y, sample_weight, *, classes, epochs, resume, chunk=False):
+        rows, known = self._checked(X, y, sample_weight, classes, resume, chunk)
+        if len(rows.targets):
+            self._train(rows, epochs=epochs, resume=resume, classes=known)
         return self
 
-    def _checked(self, X, y, sample_weight=None, classes=None, resume=False):
+    def _checked(self, X, y, sample_weight=None, classes=None, resume=False, chunk=False):
         X, y = self._validated(X, y, resume)
         check_classification_targets(y)
         weights = row_weights(checked_weights(sample_weight, len(y)), self.class_weight, y,
@@ -197,7 +198,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
             raise ValueError(f"classes must be those of the first call, {known.tolist()}, "
                              f"not {np.unique(classes).tolist()}")
         groups = None if weights is None else np.searchsorted(known, y)
-        return *self._weighted(X, class_targets(y, known), weights, resume, groups), known
+        return self._pass(X, class_targets(y, known), weights, chunk, groups), known
 
     def decision_function(self, X) -> np.ndarray:
         """Values whose sign, or largest, decides: shape (n_rows,) or (n_rows, n_classes)."""

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from bitstep.devices import default_device, device_class, open_device
 from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.pipeline.device import Device
-from bitstep.training.choices import RowChoice, resolve_rows
+from bitstep.training.choices import RowChoice, resolve_rows, resolve_scaler
 from bitstep.training.models import Model
 from bitstep.training.scores.fits import status_of
 
@@ -22,12 +22,12 @@ class Parameters(BaseEstimator):
 
     def __init__(self, *, bits: Any = "auto", encoding="auto", levels="uniform", epochs=20,
                  step: Any = "auto", schedule: Any = "inverse", batch=1, l2=0.0, l1=0.0,
-                 box: Any = None, copies=1, scaler="quantile", feature_range: Any = "auto",
+                 box: Any = None, copies=1, scaler: Any = "auto", feature_range: Any = "auto",
                  label_range: Any = "auto",
                  model_range: Any = "auto", fit_intercept=True, device: Any = "auto",
                  warm_start=False, random_state: Any = None, solver="sgd", planes: Any = None,
                  tol=0.0, early_stopping=False, validation_fraction=0.1, n_iter_no_change=5,
-                 verbose=0, model_bits=0, update_bits=0):
+                 verbose=0, model_bits=0, update_bits=0, shuffle=True):
         self.bits = bits
         self.encoding = encoding
         self.levels = levels
@@ -56,6 +56,7 @@ class Parameters(BaseEstimator):
         self.verbose = verbose
         self.model_bits = model_bits
         self.update_bits = update_bits
+        self.shuffle = shuffle
 
     def _kind(self) -> Model:
         """Loss and default rows of what the parameters ask for."""
@@ -68,6 +69,10 @@ class Parameters(BaseEstimator):
     def _planes(self) -> Any:
         """Planes of woven rows as asked for; None: rows of fixed bits."""
         return "auto" if self.planes is None and self.solver == "bit-centred" else self.planes
+
+    def _scaler(self) -> str:
+        """How columns are scaled, with the default filled in."""
+        return resolve_scaler(given(self.scaler), self.solver)
 
     def _asked_refetch(self) -> bool | None:
         """Refetching as asked for; None: wherever it is possible."""

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from bitstep.data.dataset import shuffled
+from bitstep.data.views import RowView
 from bitstep.estimators.parameters import Parameters
 from bitstep.pipeline.config import WOVEN
 from bitstep.quantization import (
@@ -19,11 +21,11 @@ from bitstep.quantization import (
 )
 from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.quantization.scaling import RangeWarning, columns_of, scaler_of_columns
-from bitstep.training.choices import RowChoice
+from bitstep.training.choices import OptimumWarning, RowChoice, other_optimum
 from bitstep.training.chunks import Clipped, chunk_seed, clipped
 from bitstep.training.objective import check_batch
 from bitstep.training.scores.fits import Held, check_verbose, hold_out
-from bitstep.training.weights import pass_rows
+from bitstep.training.weights import Pass, WeightWarning, pass_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +42,7 @@ class Prepared:
     rows: QuantizedRows | WovenRows
     outputs: list[QuantizedDataset]
     held: Held | None
+    deviation: float            # of copies from weights, see Pass
 
 
 class Preparing(Parameters):
@@ -50,27 +53,31 @@ class Preparing(Parameters):
     first_rows_: Any
     n_samples_seen_: int
 
-    def _prepare(self, features: Any, targets: np.ndarray, resume: bool) -> Prepared:
+    def _prepare(self, given: Pass, resume: bool) -> Prepared:
         """Quantized rows and labels."""
-        if not self.fit_intercept and self.scaler != "maxabs":
+        if not self.fit_intercept and self._scaler() != "maxabs":
             raise ValueError("fit_intercept=False needs scaler='maxabs', which does not shift "
-                             f"columns, not {self.scaler!r}")
+                             f"columns, not {self._scaler()!r}")
         options = self._device_options()
         check_batch(self.batch)
         check_verbose(self.verbose)
-        features, targets, held = hold_out(features, targets, self, classes=self._is_classifier,
-                                           draw_seed=self._seed)
+        if given.note:
+            warnings.warn(given.note, WeightWarning, stacklevel=5)
+        features, targets, held = hold_out(given.features, given.targets, self,
+                                           classes=self._is_classifier, draw_seed=self._seed)
         batch = min(self.batch, len(features))
         choice = self._choice(self._kind(), batch)
         kept = resume and hasattr(self, "feature_range_")   # a model may come without
         columns = self._columns(features, kept, resume)
         labels = self._labels(targets, kept)
+        if other := other_optimum(self.solver, columns.clip, features, given.deviation):
+            warnings.warn(other, OptimumWarning, stacklevel=5)
         rows = self._quantized(features, columns, choice, options["bus_width"], kept)
         return Prepared(features, options, batch, choice, kept, columns, labels, rows,
-                         self._outputs(rows, labels), held)
+                        self._outputs(rows, labels), held, given.deviation)
 
-    def _checked(self, X, y, sample_weight=None) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        """Rows of a pass, targets of the outputs, and classes of a first call."""
+    def _checked(self, X, y, sample_weight=None) -> tuple[Pass, np.ndarray | None]:
+        """Rows of a pass with the targets of the outputs, and classes of a first call."""
         raise NotImplementedError
 
     def _validated(self, X, y, resume: bool, **options) -> tuple[np.ndarray, np.ndarray]:
@@ -78,27 +85,41 @@ class Preparing(Parameters):
                                      accept_sparse="csr", **options)
         return checked
 
-    def _weighted(self, X, targets, weights, resume, groups=None) -> tuple[Any, np.ndarray]:
-        """Rows of a pass with their targets; without a row only where a model stays as it is."""
-        features, targets = pass_rows(X, targets, weights, self._seed, groups)
-        if not len(targets) and not resume:
+    def _pass(self, X, targets, weights, chunk: bool, groups=None) -> Pass:
+        """Rows of a pass; without a row only of a chunk, where a model stays as it is.
+
+        Rows with a weight are shuffled before their copies are spread, as the command line does it;
+        those of a chunk are not shuffled.
+        """
+        if not isinstance(self.shuffle, (bool, np.bool_)):
+            raise ValueError(f"shuffle must be True or False, not {self.shuffle!r}")
+        if self.shuffle and not chunk:
+            rows = np.arange(len(targets)) if weights is None else np.flatnonzero(weights)
+            order = rows[shuffled(len(rows), max(0, self._seed()))]
+            X, targets = RowView(X, order), targets[order]
+            weights, groups = (part if part is None else part[order] for part in (weights, groups))
+        found = pass_rows(X, targets, weights, self._seed, groups, chunk=chunk)
+        if weights is not None and not len(found.targets) and not hasattr(self, "coef_"):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
                              "a number")
-        return features, targets
+        return found
 
     def _columns(self, features: Any, kept: bool, resume: bool) -> Clipped:
         """Features within the ranges in effect."""
         given = given_bounds("feature_range", self.feature_range, features.shape[1])
         clip = None if given else self.clip_range_ if resume else self._own_clip(features)
-        return clipped(features, "feature values", symmetric=self.scaler == "maxabs",
+        return clipped(features, "feature values", symmetric=self._scaler() == "maxabs",
                        before=Bounds(*self.feature_range_) if kept else None,
                        rows_before=self.n_samples_seen_ if kept else 0, given=given, clip=clip)
 
     def _own_clip(self, features: Any) -> np.ndarray | None:
         """The clip of the first rows, or a warning where one would help."""
-        return scaler_of_columns(columns_of(features), self.scaler, lambda text: warnings.warn(
-            f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=5)).clip
+        def waste(text: str) -> None:
+            warnings.warn(f"{text}; scaler='quantile' clips it", RangeWarning, stacklevel=6)
+        # The optimum of rows is that of none clipped.
+        return scaler_of_columns(columns_of(features), self._scaler(),
+                                 None if self.solver == "bit-centred" else waste).clip
 
     def _labels(self, targets: np.ndarray, kept: bool) -> Clipped:
         """Targets of the outputs within the range in effect; those of classes are as they are."""
@@ -109,7 +130,7 @@ class Preparing(Parameters):
         seed = self._seed()
         if isinstance(self.random_state, (int, np.integer)) and kept and seed >= 0:
             seed = chunk_seed(seed, features, self.first_rows_)
-        scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self.scaler)
+        scaler = scaler_of_ranges(columns.bounds.low, columns.bounds.high, self._scaler())
         if choice.encoding == WOVEN:
             return weave_rows(columns.values, bus_width=bus_width, scaler=scaler, seed=seed)
         return quantize_rows(columns.values, bits=choice.bits, encoding=choice.encoding,

@@ -48,11 +48,12 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         Largest magnitude of these weights, in units of the target; None for no bound.
     copies : int, default=1
         Independently drawn copies of the rows, read in turn by the epochs.
-    scaler : {"quantile", "minmax", "maxabs"}, default="quantile"
+    scaler : {"auto", "quantile", "minmax", "maxabs"}, default="auto"
         How columns are taken to [-1, 1]: ``minmax`` from their range, ``maxabs`` from their largest
-        magnitude. ``quantile`` is as ``minmax``, but a column whose range between the quantiles
-        0.1 % and 99.9 % is at most half of its range is clipped at these: what is beyond counts as
-        the nearer one, in :meth:`predict`, too (``clip_range_``).
+        magnitude. ``auto`` is ``quantile``, or ``minmax`` with solver ``bit-centred``, whose
+        optimum a clip changes. ``quantile`` is as ``minmax``, but a column whose range between the
+        quantiles 0.1 % and 99.9 % is at most half of its range is clipped at these: what is beyond
+        counts as the nearer one, in :meth:`predict`, too (``clip_range_``).
     feature_range : (low, high) or "auto", default="auto"
         Lowest and highest value of the features that their codes stand for: numbers, or arrays of
         shape (n_features,). A value beyond counts as the nearer end while training, with a
@@ -113,6 +114,10 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     update_bits : int, default=0
         Bits, 2 to 16, of the update of each row, times a power of two, rounded at random. 0: all.
         Both are for 1 to 8 ``bits`` without refetching.
+    shuffle : bool, default=True
+        True for rows in the order of a permutation by ``random_state``, that of ``bitstep train``
+        with this seed, in every epoch of :meth:`fit`; rows in the order of their classes, or of
+        time, would pull the model to the last ones. :meth:`partial_fit` takes rows as they come.
 
     Attributes
     ----------
@@ -182,8 +187,10 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
             Sparse rows become dense in blocks (:class:`bitstep.data.views.RowView`).
         y : array of float, shape (n_rows,) or (n_rows, n_targets)
         sample_weight : array of float, shape (n_rows,), optional
-            How often a pass reads each row, on average (:mod:`bitstep.training.weights`): whole
-            weights repeat a row, bit for bit, and 0 leaves it out.
+            Weights, of which the ratio counts (:mod:`bitstep.training.weights`): a pass reads each
+            row so often. Whole weights, and those in ratios of small whole numbers, are exact; of
+            others a row of mean weight is read up to 16 times, and the rest is drawn. 0 leaves a
+            row out.
 
         Returns
         -------
@@ -197,6 +204,14 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
             If a number left its range; it names the epoch. Choose a smaller step.
         KeyboardInterrupt
             On Ctrl-C; the model is that of the last finished epoch.
+
+        Warns
+        -----
+        bitstep.training.weights.WeightWarning
+            If weights are too small for some rows to be read.
+        bitstep.training.choices.OptimumWarning
+            If solver ``bit-centred`` goes to another optimum than that of the rows with their
+            weights: columns are clipped, or the copies of rows deviate from the weights.
         """
         return self._fit(X, y, sample_weight, epochs=self.epochs,
                          resume=self.warm_start and hasattr(self, "coef_"))
@@ -206,8 +221,9 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
 
         Each call may have other rows, one or more. The first rows fix the ranges that are not given
         (see ``feature_range`` and ``label_range``). To the schedule, each call is an epoch: many
-        short chunks want ``schedule="constant"`` or ``"inverse-sqrt"``. A call of whose rows small
-        weights leave none changes nothing.
+        short chunks want ``schedule="constant"`` or ``"inverse-sqrt"``. Rows are not shuffled, and
+        weights are numbers of copies: a call of whose rows small weights leave none changes
+        nothing.
 
         Warns
         -----
@@ -215,24 +231,25 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
             Once, if values lie beyond the ranges; ``clipped_`` counts them.
         """
         self._check_partial()
-        return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"))
+        return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"), chunk=True)
 
-    def _fit(self, X, y, sample_weight, *, epochs, resume):
-        X, targets, _ = self._checked(X, y, sample_weight, resume)
-        known = len(np.atleast_2d(self.coef_)) if resume else targets.shape[1]
-        if targets.shape[1] != known:
-            raise ValueError(f"y must have {known} targets, as before, not {targets.shape[1]}")
-        if len(targets):
-            self._train(X, targets, epochs=epochs, resume=resume)
+    def _fit(self, X, y, sample_weight, *, epochs, resume, chunk=False):
+        rows, _ = self._checked(X, y, sample_weight, resume, chunk)
+        count = rows.targets.shape[1]
+        known = len(np.atleast_2d(self.coef_)) if resume else count
+        if count != known:
+            raise ValueError(f"y must have {known} targets, as before, not {count}")
+        if len(rows.targets):
+            self._train(rows, epochs=epochs, resume=resume)
         return self
 
-    def _checked(self, X, y, sample_weight=None, resume=False):
+    def _checked(self, X, y, sample_weight=None, resume=False, chunk=False):
         X, y = self._validated(X, y, resume, y_numeric=True, multi_output=True)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         targets = np.asarray(y, np.float64).reshape(X.shape[0], -1)
         weights = checked_weights(sample_weight, len(targets))
-        return *self._weighted(X, targets, weights, resume), None
+        return self._pass(X, targets, weights, chunk), None
 
     def predict(self, X) -> np.ndarray:
         """Predicted targets of rows X, shape (n_rows,), or (n_rows, n_targets) if there are

@@ -55,8 +55,9 @@ class Bounds:
         """
         if isinstance(values, RowView):
             outside = np.zeros(values.shape[1], np.int64)
+            rows = values.in_any_order()
             for _, start, stop in row_blocks(*values.shape):
-                outside += self._outside(values[start:stop])
+                outside += self._outside(rows[start:stop])
             return (values.within(self.low, self.high) if outside.any() else values), outside
         outside = self._outside(values)
         return (np.clip(values, self.low, self.high) if outside.any() else values), outside

@@ -11,6 +11,7 @@ from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError, first_not_finite
 from bitstep.data.ranges import ColumnRanges
 from bitstep.data.tails import TAIL_ROWS, ColumnTails, tail_count
+from bitstep.data.views import in_any_order
 
 SCALERS = ("quantile", "minmax", "maxabs")
 CLIP_ROWS = 1000        # a column is clipped at its quantiles of one value in so many
@@ -112,6 +113,15 @@ def clipped_features(features: np.ndarray, clip: np.ndarray | None) -> np.ndarra
     return features if clip is None else np.clip(features, clip[0], clip[1])
 
 
+def clipped_share(features: Any, clip: np.ndarray) -> float:
+    """Share of the values beyond the ``clip`` of a :class:`Scaler`; rows are read in blocks."""
+    beyond, rows = 0, in_any_order(features)
+    for _, start, stop in row_blocks(*features.shape):
+        block = rows[start:stop]
+        beyond += np.count_nonzero((block < clip[0]) | (block > clip[1]))
+    return beyond / max(1, features.shape[0] * features.shape[1])
+
+
 class Columns(NamedTuple):
     """Ranges and tails of columns.
 
@@ -204,7 +214,7 @@ def columns_of(features: Any) -> Columns:
     """Ranges and tails of the columns of rows; see :func:`column_ranges`."""
     low, high = column_ranges(features)
     tails = ColumnTails(len(features))
-    tails.add(features)
+    tails.add(in_any_order(features))
     return Columns(low, high, tails)
 
 
@@ -240,9 +250,9 @@ def column_ranges(features: Any) -> tuple[np.ndarray, np.ndarray]:
     DataError
         If a value is not finite; the message names its row and column.
     """
-    ranges = ColumnRanges()
+    ranges, rows = ColumnRanges(), in_any_order(features)
     for _, start, stop in row_blocks(*features.shape):
-        ranges.add(features[start:stop])
+        ranges.add(rows[start:stop])
     low, high = ranges.low, ranges.high
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         row, column = first_not_finite(features) or (0, 0)

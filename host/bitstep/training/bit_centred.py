@@ -103,6 +103,8 @@ class BitCentredRun(CentredRun):
         if not self._keep(move, change, 2 * rounding):
             self._forget()
             if not self._keep(move, change, 2 * rounding):
+                if np.abs(slope).max() < np.abs(self.slope).max():
+                    self.point, self.slope, self.error = point, slope, rounding
                 return
         shares = self.moves @ slope
         self.error = rounding + float(np.abs(shares) @ self.errors)

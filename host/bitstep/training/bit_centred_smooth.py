@@ -48,9 +48,10 @@ RISE = 0.5                  # accepted slope along a move, as a share of the one
 MAX_SEARCHES = 6            # full passes of an outer step
 PASSED = 4                  # full passes of each sign of which a certificate is made
 MAX_STALLED = 3             # outer steps without a move after which training ends
+LEAST_SHARE = 0.05          # of a move, below which weights at their limit stay out of it
 FIRST_ROOM = 32.0           # largest weight that the first words have room for
 ROOM = 4.0                  # times the largest weight
-LARGEST_WEIGHT = 1024.0     # beyond it training ends: there is no optimum, or none in words
+LARGEST_WEIGHT = 1024.0     # of a model: beyond it there is no optimum, or none in words
 
 
 class SmoothRun(CentredRun):
@@ -87,12 +88,15 @@ class SmoothRun(CentredRun):
         """Take an outer step."""
         if not self.slope.any():
             return
-        direction = _bounded(self._direction(planes))
+        direction = self._within(self._direction(planes))
         before = float(self.slope @ direction)
         if before >= 0:         # the memory, or the passes, point uphill
             self._forget()
-            direction = _bounded(self.gradient_step(self.slope))
+            direction = self._within(self.gradient_step(self.slope))
             before = float(self.slope @ direction)
+        if before >= 0:         # out of the box, in every component
+            self.stalled = MAX_STALLED
+            return
         for _ in range(MAX_SEARCHES):
             found = self._measured(self.point + direction, following)
             after = float(found.slope @ direction)
@@ -109,8 +113,21 @@ class SmoothRun(CentredRun):
         self.stalled = 0 if move.any() else self.stalled + 1
         self._remember(move, change)
         self._take(found, following)
-        if np.abs(self.point).max() > LARGEST_WEIGHT:
-            self.stalled = MAX_STALLED
+
+    def _within(self, move: np.ndarray, point: np.ndarray | None = None) -> np.ndarray:
+        """A move after which no weight is larger than :data:`LARGEST_WEIGHT`: a part of it, or,
+        where a weight is as large as that, its other components.
+
+        Of classes that a plane separates the curvature vanishes as weights grow, so a quasi-Newton
+        move has no bound. At its end words would be too coarse for a pass. What is left of a step
+        down the gradient is downhill: no component changes its sign.
+        """
+        start = self.point if point is None else point
+        room = np.maximum(LARGEST_WEIGHT - np.sign(move) * start, 0.0)
+        sizes = np.abs(move)
+        moved = sizes > 0
+        share = float((room[moved] / np.maximum(sizes, room)[moved]).min(initial=1.0))
+        return share * move if share >= LEAST_SHARE else np.sign(move) * np.minimum(sizes, room)
 
     def gap(self) -> float:
         """See :class:`bitstep.training.centred_run.CentredRun`."""
@@ -179,12 +196,14 @@ class SmoothRun(CentredRun):
         direction = None
         for _ in range(MAX_REFINING):
             if direction is None:
-                direction = _bounded(self._bfgs(slope, self._scaled))
+                direction = self._within(self._bfgs(slope, self._scaled), point)
                 before = float(slope @ direction)
                 if before >= 0:
                     self._forget()
-                    direction = _bounded(self.gradient_step(slope))
+                    direction = self._within(self.gradient_step(slope), point)
                     before = float(slope @ direction)
+                if before >= 0:
+                    break
             found = self._pass(point + direction, planes, refined=True)
             after = float((found.slope + bent) @ direction)
             if after > RISE * -before:
@@ -245,13 +264,3 @@ class SmoothRun(CentredRun):
         elif self._written != planes or self._reach != self.reach:
             self._take(self._measured(self.point, planes), planes)
         return self._last
-
-
-def _bounded(move: np.ndarray) -> np.ndarray:
-    """A move, shortened if it takes a weight further than where training ends.
-
-    Of classes that a plane separates the curvature vanishes as weights grow, so a quasi-Newton move
-    has no bound. At its end words would be too coarse for a pass.
-    """
-    largest = float(np.abs(move).max())
-    return move * (LARGEST_WEIGHT / largest) if largest > LARGEST_WEIGHT else move

@@ -115,10 +115,11 @@ def _collect(outputs, found, training, interrupted, config, counters) -> Trained
     beats = int(read[-1]) // config.beat_bytes if counters["cycles"] is None \
         else counters["beats"]
     largest = max(data.label_scale * largest_stored(data) for data in outputs)
+    bounded = training.certified and np.isfinite(gaps).any()
     return in_feature_units(
         outputs[0].scaler, weights, intercepts + [data.label_offset for data in outputs],
         steps=np.full(epochs, training.steps[0]),
         counters=counters | {"beats": beats, "saturations": 0, "refetched_rows": 0},
         still=np.zeros(epochs, bool), step_error=0.0, interrupted=interrupted,
         model_range=float(np.abs(weights).max(initial=0.0) / largest), planes=planes,
-        bytes_read=bytes_read, gradients=gradients, gaps=gaps if np.isfinite(gaps).any() else None)
+        bytes_read=bytes_read, gradients=gradients, gaps=gaps if bounded else None)

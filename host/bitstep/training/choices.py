@@ -17,6 +17,7 @@ from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, Grid, QuantizedRows, WovenRows
 from bitstep.quantization.encodings import fine_encodings
 from bitstep.quantization.level_tables import check_levels
+from bitstep.quantization.scaling import clipped_share
 from bitstep.training.models import Model
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planes import resolve_planes
@@ -38,6 +39,10 @@ class ChoiceError(ValueError):
     def __init__(self, rule: str, message: str):
         super().__init__(message)
         self.rule = rule
+
+
+class OptimumWarning(UserWarning):
+    """Solver ``bit-centred`` goes to another optimum than that of the rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +123,46 @@ def resolve_rows(model: Model, *, bits: int | None = None, encoding: str | None 
         refetch = False if LOSSES[model.loss].one_sided else refetch
     return RowChoice(bits=bits, encoding=encoding, levels=levels,
                      refetch=_refetches(model, encoding, refetch, batch, has_fine_rows))
+
+
+def resolve_scaler(scaler: str | None, solver: str = "sgd") -> str:
+    """How columns are scaled; None: ``quantile``, or ``minmax`` with solver ``bit-centred``.
+
+    Columns that are clipped have another optimum, and that solver promises the one of the rows.
+    """
+    if scaler is not None:
+        return scaler
+    return "minmax" if solver == "bit-centred" else "quantile"
+
+
+def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
+                  deviation: float = 0.0) -> str | None:
+    """A sentence if solver ``bit-centred`` goes to another optimum than that of the rows that a
+    user has; None for others.
+
+    Parameters
+    ----------
+    solver : str
+    clip : ndarray of float64, shape (2, n_features), or None
+        Of the scaler.
+    features : ndarray of float or RowView, shape (n_rows, n_features), or None
+        Rows as they were before they were clipped; None if only codes are there.
+    deviation : float
+        Of copies from weights (:class:`bitstep.training.weights.Pass`).
+    """
+    if solver != "bit-centred" or (clip is None and not deviation):
+        return None
+    parts = []
+    if clip is not None:
+        count = int(np.isfinite(clip).any(axis=0).sum())
+        share = "" if features is None else \
+            f" ({100 * clipped_share(features, clip):.2g} % of all values)"
+        parts.append(f"scaler 'quantile' clips {count} of {clip.shape[1]} columns{share}, 'minmax' "
+                     "none")
+    if deviation:
+        parts.append(f"copies of rows deviate from their weights by {100 * deviation:.2g} %, so no "
+                     "bound of the gap is given (ratios of small whole numbers are exact)")
+    return f"Solver 'bit-centred' ends at the optimum of other rows: {', and '.join(parts)}"
 
 
 def _check_few_bits(bits, encoding, refetch):

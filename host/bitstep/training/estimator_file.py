@@ -7,14 +7,14 @@ import numpy as np
 
 from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.results import COUNTER_NAMES
-from bitstep.training.choices import RowChoice
+from bitstep.training.choices import RowChoice, resolve_scaler
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model
 from bitstep.training.models import MODELS, Model
 from bitstep.training.schedules import SCHEDULES
 
 # Parameters that files of the command line hold, by the same names.
 PARAMETERS = ("bits", "encoding", "levels", "batch", "l2", "l1", "box", "copies", "scaler",
-              "fit_intercept", "model_bits", "update_bits")
+              "shuffle", "fit_intercept", "model_bits", "update_bits")
 # Learned attributes that the file has a place of its own for.
 ARRAYS = ("coef_", "intercept_", "classes_", "clip_range_")
 CLASSES = {"regression": "LowPrecisionRegressor", "classification": "LowPrecisionClassifier"}
@@ -48,6 +48,8 @@ def estimator_model(estimator: Any, kind: Model, rows: RowChoice) -> LinearModel
         "loss": kind.sklearn_loss, "epochs": estimator.n_iter_, "step": estimator.step_,
         **{name: _stored(getattr(estimator, name)) for name in PARAMETERS},
         "bits": rows.bits, "encoding": rows.encoding, "refetch": rows.refetch,
+        "scaler": resolve_scaler(None if estimator.scaler == "auto" else estimator.scaler,
+                                 estimator.solver),
         "estimator": {
             "parameters": {name: _stored(value) for name, value in estimator.get_params().items()
                            if _is_plain(value)},
@@ -113,6 +115,8 @@ def _names(classes: np.ndarray) -> np.ndarray | None:
 def _parameters(config, classes):
     """Parameters of an estimator from the options of a training."""
     found = {name: config[name] for name in PARAMETERS if name in config}
+    if found.get("shuffle") is None:            # of a quantized file, which does not say
+        found.pop("shuffle", None)
     if config.get("schedule") in SCHEDULES:     # of a file of steps, the name alone is there
         found |= {name: config[name] for name in ("schedule", "step") if name in config}
     for name in ("loss", "epochs", "refetch"):

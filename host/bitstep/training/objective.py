@@ -110,6 +110,9 @@ class Training:
         ``sgd`` see ``stopping``.
     stopping : bitstep.training.scores.stopping.Stopping or None
         Rule by which a training of solver ``sgd`` may stop early; None for all epochs.
+    certified : bool
+        Of solver ``bit-centred``: False where rows do not stand for the objective that was asked
+        for, as copies that deviate from their weights do, so that no gap may be claimed.
     model_bits, update_bits : int
         Bits of the model's words that dot products meet, and of the updates, 2 to 16; 0: all
         (docs/number-formats.md).
@@ -130,6 +133,7 @@ class Training:
     solver: str = "sgd"
     tol: float = 0.0
     stopping: Any = None
+    certified: bool = True
     model_bits: int = 0
     update_bits: int = 0
 

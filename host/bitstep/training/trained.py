@@ -8,6 +8,8 @@ import numpy as np
 
 from bitstep.quantization import Scaler
 
+NEAR = 1e-5                 # gradient, over the first, with which bit-centred training may end
+
 
 @dataclass(frozen=True)
 class TrainedModel:
@@ -50,6 +52,7 @@ class TrainedModel:
     gaps : ndarray of float64, shape (epochs_done, n_outputs), or None
         Of solver ``bit-centred`` with l2: certificates, by which the objective of each output is
         at most so far above its optimum after each outer step; infinite where there is none yet.
+        None unless the training is ``certified``.
     """
 
     coefs: np.ndarray
@@ -78,6 +81,7 @@ class TrainedModel:
     def kept(self) -> int:
         """Epoch of the model to keep, counted from 0."""
         return self.epochs_done - 1 if self.best is None else self.best
+
     def facts(self) -> list[dict[str, Any]]:
         """One entry an epoch, empty for rows that are not woven: ``planes`` and ``bytes_read``,
         and of solver ``bit-centred`` ``gradient``, the largest of the outputs, and ``gap``, their
@@ -96,18 +100,30 @@ class TrainedModel:
                 entry["gap"] = gap if math.isfinite(gap) else None
         return entries
 
-    def short_of(self, tol: float) -> str | None:
+    def short_of(self, tol: float, epochs: int) -> str | None:
         """A sentence if solver ``bit-centred`` ended before the gradient was as small as asked
-        for; None if it did not, or if nothing was asked for.
+        for; None if it did not.
+
+        Parameters
+        ----------
+        tol : float
+            0: nothing was asked for. Then a gradient that outer steps could not make smaller is
+            what words can hold, unless it is more than :data:`NEAR`; and none may have grown.
+        epochs : int
+            Outer steps that were to be taken.
         """
-        if not tol or self.gradients is None or self.interrupted:
+        if self.gradients is None or self.interrupted:
             return None
         gradient = float(self.gradients[-1].max())
-        if gradient <= tol:
+        short = self.epochs_done < epochs
+        if gradient <= (tol or (NEAR if short else 1.0)):
             return None
+        stopped = " of which the last made it no smaller" if short else ""
+        asked = f", not {tol:g} times (tol)" if tol else ""
+        more = "more planes" if short else "more epochs or more planes"
         return (f"the gradient is {gradient:.2g} times that of the first model after "
-                f"{self.epochs_done} outer steps, not {tol:g} times (tol): give more epochs or "
-                "more planes, a larger l2 where a plane separates the classes, or a larger tol")
+                f"{self.epochs_done} outer steps{stopped}{asked}: give {more}, a larger l2 where a "
+                "plane separates the classes or columns depend on each other, or a larger tol")
 
 
 def in_feature_units(scaler: Scaler, weights: np.ndarray, intercepts: np.ndarray,

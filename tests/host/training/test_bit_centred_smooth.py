@@ -137,10 +137,12 @@ def test_tol_ends_it_and_says_where_it_did_not():
     assert model.epochs_done < 15
     assert model.gradients is not None
     assert model.gradients[-1, 0] <= 1e-3 < model.gradients[-2, 0]
-    assert model.short_of(1e-3) is None
+    assert model.short_of(1e-3, 40) is None
     short = fit(data, Loss.LOGISTIC, 1e-2, epochs=2, tol=1e-6)
-    assert "after 2 outer steps, not 1e-06 times (tol)" in str(short.short_of(1e-6))
-    assert short.short_of(0.0) is None
+    assert "after 2 outer steps, not 1e-06 times (tol)" in str(short.short_of(1e-6, 2))
+    assert short.short_of(0.0, 2) is None
+    assert "2 outer steps of which the last made it no smaller: give more planes" in str(
+        short.short_of(0.0, 3))
 
 
 def test_separable_classes_without_ridge_have_no_optimum():
@@ -154,7 +156,7 @@ def test_separable_classes_without_ridge_have_no_optimum():
         model.weights, model.scaled_intercepts, strict=True)]
     assert losses[-1] < 1e-3 < losses[0]
     assert np.isfinite(model.weights).all()
-    assert "a larger l2 where a plane separates the classes" in str(model.short_of(1e-9))
+    assert "a larger l2 where a plane separates the classes" in str(model.short_of(1e-9, 30))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -171,11 +173,41 @@ def test_moves_are_bounded(seed):
     assert losses[-1] < losses[0] < np.log(2)
 
 
-def test_weights_beyond_the_words_end_it(monkeypatch):
+def test_weights_stay_within_their_limit(monkeypatch):
+    """The others go on to where they are best."""
     monkeypatch.setattr(bit_centred_smooth, "LARGEST_WEIGHT", 0.5)
-    model = fit(make(60, 2), Loss.LOGISTIC, 1e-3, epochs=30)
-    assert model.epochs_done < 5
-    assert np.abs(model.weights[-1]).max() > 0.5
+    data = make(60, 2)
+    model = fit(data, Loss.LOGISTIC, 1e-3, epochs=30)
+    assert np.abs(model.weights).max() == 0.5
+    slope = objective_of(data, Loss.LOGISTIC, 1e-3)[4]
+    last = np.append(model.weights[-1, 0], model.scaled_intercepts[-1, 0])
+    free = np.abs(last) < 0.5
+    assert free.any()
+    assert np.abs(slope(last)[free]).max() < 1e-4
+
+
+@pytest.mark.parametrize("columns", ["as they are", "twice", "and their sum"])
+@pytest.mark.parametrize("classes", ["apart", "mixed"])
+@pytest.mark.parametrize("loss", [Loss.LOGISTIC, Loss.LEAST_SQUARES])
+def test_dependent_columns_without_ridge(columns, classes, loss):
+    """Of classes apart the weights go to their limit, and the gradient goes on to fall there."""
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((2000, 6))
+    margins = features @ rng.standard_normal(6)
+    if columns != "as they are":
+        features = np.hstack([features, features if columns == "twice"
+                              else features.sum(axis=1, keepdims=True)])
+    margins = margins + rng.logistic(size=2000) * (classes == "mixed")
+    data = QuantizedDataset(weave_rows(features), sign_labels(np.where(margins > 0, 1.0, -1.0)))
+    model = fit(data, loss, 0.0, epochs=60)
+    assert model.gradients is not None
+    assert model.gradients[-1, 0] < (3e-4 if loss == Loss.LOGISTIC and classes == "apart"
+                                     else 3e-5)
+    assert np.abs(model.weights).max() <= bit_centred_smooth.LARGEST_WEIGHT
+    value = objective_of(data, loss, 0.0)[3]
+    losses = [value(np.append(weights[0], intercept[0])) for weights, intercept in zip(
+        model.weights, model.scaled_intercepts, strict=True)]
+    assert losses[-1] <= 1.02 * min(losses)
 
 
 @pytest.mark.parametrize("loss", [*SMOOTH, Loss.LEAST_SQUARES])
@@ -199,7 +231,7 @@ def test_strong_ridge(loss, l2, tol):
     """Corrections, which take the ridge in, act on weights as they were T rows before. Words have
     24 fraction bits, and l2 times half of the last one is left of the gradient.
     """
-    assert fit(make(), loss, l2, epochs=20, tol=tol).short_of(tol) is None
+    assert fit(make(), loss, l2, epochs=20, tol=tol).short_of(tol, 20) is None
 
 
 @pytest.mark.parametrize("loss", [*SMOOTH, Loss.LEAST_SQUARES])
@@ -210,7 +242,7 @@ def test_constant_columns(loss):
     signs = np.where(features[:, 1] + rng.standard_normal(120) > 0, 1.0, -1.0)
     data = QuantizedDataset(weave_rows(features), sign_labels(signs))
     model = fit(data, loss, 0.01, epochs=20, tol=1e-6)
-    assert model.short_of(1e-6) is None
+    assert model.short_of(1e-6, 20) is None
 
 
 @pytest.mark.parametrize("loss", SMOOTH)

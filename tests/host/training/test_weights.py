@@ -7,8 +7,12 @@ import pytest
 
 from bitstep.data.views import RowView
 from bitstep.training.weights import (
+    CLOSE,
+    COPIED_VALUES,
+    COPIES,
     checked_weights,
     class_factors,
+    copies_of,
     pass_rows,
     row_weights,
     weighted_order,
@@ -61,7 +65,8 @@ def test_same_draws_for_the_same_rows():
     rows, weights = np.random.default_rng(0).random((50, 3)), np.full(50, 0.5)
     targets = np.arange(50)[:, None]
     one, again, other, seeded = (
-        pass_rows(values, targets, weights, lambda seed=seed: seed)[1].ravel().tolist()
+        pass_rows(values, targets, weights, lambda seed=seed: seed,
+                  chunk=True).targets.ravel().tolist()
         for values, seed in ((rows, 1), (rows.copy(), 1), (rows + 1, 1), (rows, 2)))
     assert one == again
     assert len({tuple(one), tuple(other), tuple(seeded)}) == 3
@@ -69,7 +74,8 @@ def test_same_draws_for_the_same_rows():
 
 def test_rows_of_a_pass_are_no_copy():
     rows, targets = np.random.default_rng(0).random((5, 3)), np.arange(5.0)[:, None]
-    view, labels = pass_rows(rows, targets, np.array([0.0, 2, 1, 1, 0]), never)
+    view, labels, deviation, note = pass_rows(rows, targets, np.array([0.0, 2, 1, 1, 0]), never)
+    assert (deviation, note) == (0.0, None)
     assert isinstance(view, RowView)
     assert view.shape == (4, 3)
     np.testing.assert_array_equal(view[0:4], rows[[1, 2, 1, 3]])
@@ -117,6 +123,59 @@ def test_bad_class_weight(weight, message):
         row_weights(None, weight, np.array(["a", "b", "a"]))
 
 
+def test_product_of_weights_is_too_large():
+    with pytest.raises(ValueError, match="sample_weight times class_weight must fit 64-bit"):
+        row_weights(np.array([1e300, 1]), {"a": 1e300}, np.array(["a", "b"]))
+
+
 def test_too_many_rows():
-    with pytest.raises(ValueError, match=r"at most 67,108,864, .* not to 3e\+09; divide"):
-        weighted_order(np.array([2e9, 1e9]), never)
+    """Of a chunk, whose weights are copies."""
+    with pytest.raises(ValueError, match=r"at most 1,048,576, .* not to 3e\+09; divide"):
+        pass_rows(np.ones((2, 1)), np.ones((2, 1)), np.array([2e9, 1e9]), never, chunk=True)
+
+
+@pytest.mark.parametrize("weights, copies", [
+    ([1 / 7, 1 / 7, 1 / 7], [1, 1, 1]), ([0.5, 1, 1.5], [1, 2, 3]), ([1, 2.5], [2, 5]),
+    ([2, 2], [2, 2]), ([0.1, 0.3], [1, 3]), ([5e-324, 1e-323], [1, 2]), ([1e308, 1e308], [1, 1]),
+    ([5e7, 1e8], [1, 2]), ([1 / 3, 1 / 5], [5, 3])])
+def test_ratios_of_whole_numbers_are_exact(weights, copies):
+    """Whatever the weights add up to."""
+    found, deviation = copies_of(np.array(weights, float))
+    assert deviation == 0
+    np.testing.assert_array_equal(found, copies)
+
+
+@pytest.mark.parametrize("draw", [
+    lambda rng, size: rng.uniform(0.5, 2, size), lambda rng, size: rng.exponential(1e-6, size),
+    lambda rng, size: rng.integers(1, 100_001, size).astype(float),
+    lambda rng, size: np.where(np.arange(size) % 3, 1.0, np.pi)])
+def test_other_weights_have_copies_close_to_them(draw):
+    """The deviation is that of what is drawn."""
+    weights = draw(np.random.default_rng(0), 3000)
+    copies, deviation = copies_of(weights)
+    assert 0 < deviation <= CLOSE
+    assert len(weights) <= copies.sum() <= COPIES * len(weights) * (1 + 1e-9)
+    np.testing.assert_allclose(copies / copies.sum(), weights / weights.sum(), rtol=1e-9)
+    counts = np.bincount(weighted_order(copies, lambda: 5), minlength=len(weights))
+    drawn = np.sqrt(np.mean((counts - copies) ** 2) / np.mean(copies ** 2))
+    assert drawn == pytest.approx(deviation, rel=0.1)
+
+
+def test_long_rows_have_fewer_copies():
+    weights = np.random.default_rng(0).uniform(0.5, 2, 1000)
+    assert copies_of(weights, COPIED_VALUES // 4000)[0].mean() == pytest.approx(4, rel=1e-3)
+    assert copies_of(weights, COPIED_VALUES)[0].mean() == pytest.approx(1)
+
+
+def test_rows_that_are_left_out_are_said():
+    rows, targets = np.zeros((1000, 2)), np.zeros((1000, 1))
+    weights = np.ones(1000)
+    weights[:300] = 1e-7
+    found = pass_rows(rows, targets, weights, lambda: 0)
+    assert found.note is not None
+    assert found.note.startswith("30 % of the rows, with ")
+    assert "4.3e-06 % of all weight, are not read at all" in found.note
+    assert len(found.targets) == 700
+    weights[:300] = 0
+    assert pass_rows(rows, targets, weights, never).note is None
+    assert pass_rows(rows, targets, np.linspace(0.1, 1, 1000), lambda: 0).note is None
