@@ -114,7 +114,7 @@ class OtherShift(TestedDevice):
 @pytest.mark.parametrize("count", [1, 2])
 def test_label_shifts_of_several_models(count):
     jobs: list[TrainingJob] = [replace(job, label_shift=13) for job in random_jobs(
-        MODELS, count, loss=Loss.LOGISTIC, **SIZES)]
+        MODELS, count, loss=Loss.LOGISTIC, n_features=5, n_rows=30)]
     expected = values_of(CpuDevice(MODELS).train_models(jobs))
     with open_board(MODELS) as board:
         for number in range(count):

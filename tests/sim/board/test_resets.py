@@ -28,7 +28,7 @@ class Recorded:
         call(recorder)
         self.writes = list(recorder.writes.items())     # CONTROL was last
         assert self.writes[-1][0] == OFFSETS["CONTROL"]
-        named = {name: recorder.writes.get(offset) for name, offset in OFFSETS.items()}
+        named = {name: recorder.writes.get(offset, 0) for name, offset in OFFSETS.items()}
         start = named["MODEL_OUT_ADDRESS_LO"] - BASE
         self.written = self.board.memory[
             start:start + named["EPOCHS"] * named["MODEL_OUT_STRIDE_LO"]]
