@@ -195,7 +195,7 @@ class Misaligned(TestedDevice):
 # run, and one out of their 48 bits.
 WIDTH = 48
 PRESETS = ((1 << 32) - 300, (1 << WIDTH) - 300)
-BUSY = ("cycles", "beats", "bytes_read", "stall_rows", "model_io")      # counters that reach these
+BUSY = ("cycles", "beats", "bytes_read")        # the run of ``JOB`` counts more than 300 of each
 
 
 def preset_counters():
@@ -217,7 +217,7 @@ def test_counters_that_wrap_around(board):
     """Into their high half, which a read of the low one keeps, and from the largest value to 0."""
     counters = board.train(JOB).counters
     text, presets = preset_counters()
-    assert all(counters[name] > 300 for name in BUSY[:3])
+    assert all(counters[name] > 300 for name in BUSY)
     seen = []
 
     def read_pairs():
