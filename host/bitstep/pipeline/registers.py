@@ -193,8 +193,9 @@ and `_HI` are the halves of a 64-bit value. Access is read only (`ro`), read and
 write only (`wo`); bits above a register's width read as 0. While STATUS says busy, writes to all
 but CONTROL are ignored. Addresses without a register read as 0.
 
-The counters, `0x{COUNTER_BASE:03X}` to `0x{counters - 1:03X}`, start at 0 with each run. Reading
-the low half of one keeps its high half for the next read of it, so a value does not tear.
+The counters, `0x{COUNTER_BASE:03X}` to `0x{counters - 1:03X}`, start at 0 with each run, and
+again after 2^48 - 1. Reading the low half of one keeps its high half for the next read of it, so a
+value does not tear.
 
 {table()}
 
