@@ -52,6 +52,8 @@ DENSE_FAULTS = [
            "carried = delay(m, carry, 1,", "by_a_correction"),
     _fault("wrong width", "solvers.py", "addend = Signal(MAX_SHIFT * SHIFT_UNIT",
            "addend = Signal((MAX_SHIFT - 1) * SHIFT_UNIT", "largest_shift"),
+    _fault("condition dropped", "solvers.py", "(self.loss == Loss.HINGE) & step_too_large",
+           "step_too_large", "derivative_step"),
     _fault("sums skip a group", "sums.py", "sums[row // distance * distance - 1]",
            "sums[row // distance * distance - distance]", "losses"),
     _fault("flags of another model", "pipeline.py",

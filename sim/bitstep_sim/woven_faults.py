@@ -24,6 +24,8 @@ WOVEN_FAULTS = [
     _fault("reset missing", "chunks.py", "Mux(self.start | self.block_ends, self.plane_units",
            "Mux(self.block_ends, self.plane_units"),
     _fault("bound off by one", "chunks.py", "b[5:].any() | (b[:5] > a)", "b[4:].any()"),
+    _fault("wrong width", "chunks.py", "in_epoch = Signal(GROUPS_WIDTH), Signal(32) ",
+           "in_epoch = Signal(GROUPS_WIDTH), Signal(12) ", "test_chunks.py"),
     _fault("wrong address", "plane_feeder.py", "block + plane_bytes * PLANES",
            "chunk + plane_bytes * PLANES"),
     _fault("reset missing", "plane_feeder.py", "plane.eq(0), block.eq(copy_address)",
@@ -119,5 +121,8 @@ WOVEN_FAULTS = [
          "test_wide_rows and 256 and logistic"),
         ("bound off by one", "pipeline/model_path.py",
          "out_of_range(self.solver.o, UPDATE_WIDTH - 1)",
-         "out_of_range(self.solver.o, UPDATE_WIDTH)", "derivatives_beyond and n272"))),
+         "out_of_range(self.solver.o, UPDATE_WIDTH)", "derivatives_beyond and n272"),
+        ("condition dropped", "pipeline/model_path.py",
+         "self.solver.o_valid & sums & ~pipeline.run.derivatives)",
+         "self.solver.o_valid & sums)", "no_limit_together"))),
 ]

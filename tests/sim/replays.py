@@ -77,9 +77,10 @@ class FullPass:
         sums = job.model - found.words, np.int64(job.intercept) - found.intercept
         layout = ModelLayout(job.config, job.n_features)
         # The halves of 64 bits, both signed.
-        return np.concatenate([
-            layout.pack(*(half.astype(np.int32) for half in halves)) for halves in
-            ([part << 32 >> 32 for part in sums], [part >> 32 for part in sums])])[None]
+        low = [part << 32 >> 32 for part in sums]
+        high = [part - half >> 32 for part, half in zip(sums, low, strict=True)]
+        return np.concatenate([layout.pack(*(half.astype(np.int32) for half in halves))
+                               for halves in (low, high)])[None]
 
     def run(self, device):
         """Let a device run it, last."""

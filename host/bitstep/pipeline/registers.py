@@ -197,8 +197,9 @@ but CONTROL are ignored. Addresses without a register read as 0.
 A reset, of any length, sets what can be written, STATUS and the counters to 0; for 64 cycles more
 nothing is accepted.
 
-The counters, `0x{COUNTER_BASE:03X}` to `0x{counters - 1:03X}`, start at 0 with each run. Reading
-the low half of one keeps its high half for the next read of it, so a value does not tear.
+The counters, `0x{COUNTER_BASE:03X}` to `0x{counters - 1:03X}`, start at 0 with each run, and
+again after 2^48 - 1. Reading the low half of one keeps its high half for the next read of it, so a
+value does not tear.
 
 {table()}
 

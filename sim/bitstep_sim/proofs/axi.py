@@ -169,7 +169,6 @@ def read_room(s: Surrounding):
     _, fragment, _ = _read_rooms(s)
     s.check(implies(inside(fragment, "store.w_en"), inside(fragment, "store.w_rdy")))
     s.reach(inside(fragment, "room") == 0)
-    s.reach(inside(fragment, "store.level") == 32)
 
 
 def read_idle(s: Surrounding):

@@ -132,6 +132,13 @@ class Surrounding:
         if self.covers:
             self.m.d.comb += Cover(condition, src_loc_at=1)
 
+    def seek(self, condition):
+        """Only runs that meet ``condition`` are looked through for :meth:`reach`, which is faster;
+        what is proved holds without it.
+        """
+        if self.covers:
+            self.assume(condition)
+
     def helper(self, condition):
         """As :meth:`check`, of registers inside.
 

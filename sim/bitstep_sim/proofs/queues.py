@@ -191,9 +191,9 @@ PROPERTIES = [
              depth=1, breaks_at=6, reaches_at=16),
     Property("queue-replay", "Replay",
              "items in order, again from the oldest that was not released; never more than fit "
-             "(depth 4, 15 items)",
+             "(depth 4, 14 items)",
              replay, Mutation("pipeline/rows/replay.py", "wanted.eq(oldest), offered.eq(0)]",
-                              "wanted.eq(oldest)]"), depth=14, bounded=True),
+                              "wanted.eq(oldest)]"), depth=17, bounded=True),
     Property("queue-replay-waits", "Replay",
              "what waits is offered in the next cycle; there is room until four items are kept",
              replay_waits, Mutation("pipeline/rows/replay.py", "!= self.depth)",

@@ -50,14 +50,10 @@ def write(s: Surrounding):
         wanted = (old & ~mask) | (data_before & mask)
         s.check(implies(s.started, new == Mux(selected, wanted[:register.width], old)))
         changes.append(s.started & (new != old))
-    for register, _, _ in (before[0], before[-1]):
-        s.reach(effect_before & ~locked & (word_before == register.offset >> 2)
-                & Cat(changes).any() & (strobe_before == 0b0110))
     again = Signal()
     with s.m.If(effect):
         s.m.d.sync += again.eq(1)
     s.reach(effect_before & s.past(again) & ~locked & Cat(changes).any())
-    s.reach(effect_before & locked & (data_before != 0))
     # At most one register changes.
     s.check((Cat(changes) & (Cat(changes) - 1)) == 0)
 

@@ -26,9 +26,14 @@ def _sequencer(s, cycles_per_update):
     s.assume((given["beats"] != 0) & (given["beats"] <= config.max_beats))
     s.assume((given["rows"] != 0) & (given["batch"] != 0))
     s.assume(given["lookahead"] <= config.lookahead)
+    s.seek((given["rows"] <= 4) & (given["batch"] == 1) & (given["period"] == 0)
+           & (given["proximal_period"] <= 1))
     phase = inside(fragment, "phases.phase")
     # The registers have stood for a cycle before the strobe.
     s.assume(implies(dut.start, (phase == Phase.IDLE) & s.started))
+    # Whatever is waited for is there, and epochs begin as soon as they may.
+    s.seek(dut.i_rows.valid & dut.i_labels.valid & dut.corrected & dut.proximal_done)
+    s.seek(dut.start == ((phase == Phase.IDLE) & s.started))
     s.helper(inside(fragment, "phases.carrying") == (phase == Phase.FLUSH))
     s.helper(inside(fragment, "phases.entering")
              == ((phase == Phase.ROWS) | (phase == Phase.REPLAY)))
@@ -143,10 +148,11 @@ def done(s: Surrounding):
     ended = phase >= Phase.SETTLE.value
     s.check(implies(dut.done, (ones(places) == 0) & (idle > lookahead) & ~slot.valid))
     s.check(implies(dut.proximal, (ones(places) == 0) & (idle > lookahead) & ~slot.valid))
+    s.seek((given["rows"] <= 2) & (given["beats"] == 1) & (lookahead == config.lookahead))
     stepped = Signal()          # a proximal step was taken
     with m.If(dut.proximal):
         m.d.sync += stepped.eq(1)
-    s.reach(dut.done & ~stepped & (lookahead == config.lookahead))
+    s.reach(dut.done & ~stepped)
     s.reach(dut.done & stepped)
     s.reach(stepped & slot.valid & ~slot.idle_row)
     s.helper(phase <= Phase.PROXIMAL.value)

@@ -3,6 +3,7 @@ around 2^32 and 2^64.
 """
 
 import bisect
+import contextlib
 import re
 from dataclasses import replace
 
@@ -10,16 +11,13 @@ import numpy as np
 import pytest
 from centred_runs import constants_of
 from drawn_jobs import CONFIGS, DENSE, REFETCH, TABLES
-from simulated import TestedDevice, check_against_golden, compare
+from simulated import TestedDevice, check_against_golden, compare, open_board
 from woven_runs import FAST as WOVEN
 
 from bitstep.golden.sgd import train
-from bitstep.pipeline.registers import COUNTERS, OFFSETS, Error, Loss
-from bitstep.pipeline.results import (
-    COUNTER_NAMES,
-    BadConfigurationError,
-    RunResult,
-)
+from bitstep.pipeline.memory import ModelLayout
+from bitstep.pipeline.registers import COUNTERS, OFFSETS, Loss, Status
+from bitstep.pipeline.results import BadConfigurationError, RunError, RunResult
 from bitstep_sim.board.compiled import BASE
 from bitstep_sim.board.device import SimBuffer, SimDevice
 from bitstep_sim.board.verilog import generate
@@ -103,25 +101,132 @@ def test_buffers_around_4_gib(name):
                     compare(result, epochs)
 
 
-def test_the_last_buffer_of_a_board():
-    """A beat beyond the end of what was allocated would be seen."""
-    with PlacedDevice(CONFIG) as device:
-        device.number, device.place = 1, lambda n_bytes: GIB_4 - n_bytes
-        check_against_golden(device, JOB)
-        tested = TestedDevice(device, registers={"ROWS": JOB.n_rows + 128})
-        with pytest.raises(Exception, match="error"):
-            tested.train(JOB)
-        assert device.board.stray_accesses
+class Overlapped(TestedDevice):
+    """A board that is told of places that another buffer has.
+
+    Parameters
+    ----------
+    device : SimDevice
+    **places
+        For the name of a register's pair, that of the pair whose value it gets, or a number.
+    """
+
+    def __init__(self, device, **places):
+        super().__init__(device)
+        self.places = places
+
+    def write(self, offset, value):
+        if offset == OFFSETS["CONTROL"]:
+            for name, place in self.places.items():
+                for shift, half in ((0, "_LO"), (32, "_HI")):
+                    number = self.written[place + half] if isinstance(place, str) \
+                        else place >> shift & 0xFFFF_FFFF
+                    super().write(OFFSETS[name + half], number)
+        super().write(offset, value)
 
 
-def overlapped(**registers):
-    """A board whose driver is told of places that are another buffer's, by name of registers."""
-    class Overlapping(TestedDevice):
-        def write(self, offset, value):
-            for name, source in registers.items():
-                for half in ("_LO", "_HI"):
-                    if offset == OFFSETS[name + half]:
-                        value = self.written[source + half] if isinstance(source, str) else \
-                            source >> 32 * (half == "_HI") & 0xFFFF_FFFF
-            super().write(offset, value)
-    return Overlapping
+@pytest.fixture(scope="module")
+def board():
+    with open_board(CONFIG) as device:
+        yield device
+
+
+@pytest.mark.parametrize("target", ["MODEL_IN_ADDRESS", "COEFFICIENTS_ADDRESS"])
+def test_models_over_what_was_read_before(board, target):
+    """The first model and the coefficients are read before a model is written. Each epoch's goes to
+    the same place, and so the last one stays.
+    """
+    device = Overlapped(board, MODEL_OUT_ADDRESS=target, MODEL_OUT_STRIDE=0)
+    words = {}
+    device.on_start = words.update
+    device.train(JOB)
+    start = words[f"{target}_LO"] - BASE
+    last = list(train(JOB))[-1]
+    expected = ModelLayout(CONFIG, JOB.n_features).pack(last.model, last.intercept)
+    np.testing.assert_array_equal(board.board.memory[start:start + expected.size], expected)
+    check_against_golden(board, JOB)
+
+
+def test_copies_over_each_other(board):
+    """With a stride of 0 every epoch reads the first copy."""
+    result = Overlapped(board, COPY_STRIDE=0).train(JOB)
+    compare(result, list(train(replace(JOB, rows=(JOB.rows[0],) * 2))))
+
+
+@pytest.mark.parametrize("target", ["ROWS_ADDRESS", "LABELS_ADDRESS", "EPOCH_TABLE_ADDRESS"])
+def test_models_over_what_is_read_again(board, target):
+    """What such a run trains is not defined; it ends, and the next is right."""
+    device = Overlapped(board, MODEL_OUT_ADDRESS=target, MODEL_OUT_STRIDE=0)
+    with contextlib.suppress(RunError):
+        device.train(JOB)
+    assert board.read(OFFSETS["STATUS"]) & (Status.BUSY | Status.DONE) == Status.DONE
+    check_against_golden(board, JOB)
+
+
+ADDRESSES = [name for name in OFFSETS if name.endswith(("_ADDRESS_LO", "_STRIDE_LO"))]
+
+
+@pytest.mark.parametrize("name", ADDRESSES)
+def test_misaligned_addresses(board, name):
+    """Every bit below a beat; nothing is read or written."""
+    before = board.board.stray_accesses
+    for bit in range(3):
+        with pytest.raises(BadConfigurationError) as found:
+            Misaligned(board, name, 1 << bit).train(JOB)
+        assert found.value.result.epochs_done == 0
+        assert not found.value.result.counters["bytes_read"]
+    assert board.board.stray_accesses == before
+    check_against_golden(board, JOB)
+
+
+class Misaligned(TestedDevice):
+    """A board one of whose addresses is so many bytes further."""
+
+    def __init__(self, device, name, distance):
+        super().__init__(device)
+        self.place = OFFSETS[name], distance
+
+    def write(self, offset, value):
+        super().write(offset, value + (offset == self.place[0]) * self.place[1])
+
+
+# Values from which counters begin in these tests: a carry into the high half in the middle of the
+# run, and one out of their 48 bits.
+WIDTH = 48
+PRESETS = ((1 << 32) - 300, (1 << WIDTH) - 300)
+BUSY = ("cycles", "beats", "bytes_read")        # the run of ``JOB`` counts more than 300 of each
+
+
+def preset_counters():
+    """RTL whose counters begin with ``PRESETS``, in turn, and those values by name."""
+    text, values = generate(CONFIG), {}
+    for number, (name, _) in enumerate(COUNTERS):
+        name, value = name.lower(), PRESETS[number % 2]
+        found = re.search(rf"assign (\S+) += count_{name} \+ ", text)
+        count = 0
+        if found:
+            text, count = re.subn(rf"(cleared \? 48'h)0{{12}}( : {re.escape(found[1])} )",
+                                  rf"\g<1>{value:012x}\g<2>", text)
+        assert count == 1 or name not in BUSY, f"the clear of {name} was not found"
+        values[name] = value * count
+    return text, values
+
+
+def test_counters_that_wrap_around(board):
+    """Into their high half, which a read of the low one keeps, and from the largest value to 0."""
+    counters = board.train(JOB).counters
+    text, presets = preset_counters()
+    assert all(counters[name] > 300 for name in BUSY)
+    seen = []
+
+    def read_pairs():
+        for _ in range(40):
+            low = preset.read(OFFSETS["CYCLES_LO"])
+            seen.append(low | preset.read(OFFSETS["CYCLES_HI"]) << 32)
+
+    with open_board(CONFIG, verilog=text) as preset:
+        result = TestedDevice(preset, during=read_pairs, cycles=200).train(JOB)
+    assert result.counters == {
+        name: (value + presets[name]) % (1 << WIDTH) for name, value in counters.items()}
+    assert seen == sorted(set(seen))
+    assert seen[0] < 1 << 32 < seen[-1]

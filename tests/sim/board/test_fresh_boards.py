@@ -120,11 +120,11 @@ def woven_jobs(cut_off):
 # Of each: pipeline, runs, and cycles between two ends that CI tries. Their walks through a model,
 # of 72 cycles and more, outlast the 64 for which a run settles at its end.
 LONG = {
-    "few-bits": (FEW_BITS, few_bits_jobs, 17),
-    "several": (SEVERAL, several_jobs, 17),
-    "dense": (DENSE, dense_jobs, 2),
+    "few-bits": (FEW_BITS, few_bits_jobs, 53),
+    "several": (SEVERAL, several_jobs, 101),
+    "dense": (DENSE, dense_jobs, 3),
     **{f"woven-{kind}": (WOVEN, functools.partial(woven_jobs, kind), stride)
-       for kind, stride in (("training", 17), ("gradient", 11), ("derivatives", 7))},
+       for kind, stride in (("training", 37), ("gradient", 17), ("derivatives", 11))},
 }
 
 
