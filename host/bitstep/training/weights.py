@@ -168,7 +168,7 @@ def weighted_order(weights: np.ndarray, seed: Callable[[], int],
 
     Returns
     -------
-    ndarray of int64, shape (rows of a pass,)
+    ndarray of int, shape (rows of a pass,)
         Without a row if the weights are small and none was drawn.
 
     Raises
