@@ -25,8 +25,8 @@ PACKAGES = ("python3", "python3-numpy", "python3-pytest", "python3-hypothesis")
 QEMU = {"armhf": ("qemu-arm-static", "qemu-arm"),
         "arm64": ("qemu-aarch64-static", "qemu-aarch64")}
 # Of tests/host: readers of data, devices, golden model, files, and what was wrong before. Left out
-# is what is not on a board (compiled loops, scikit-learn) or takes minutes in emulation; the digests
-# are of commands, checkpoints and doctor's jobs, too.
+# is what is not on a board (compiled loops, scikit-learn) or takes minutes in emulation; commands,
+# checkpoints and the doctor's jobs are among the digests.
 TESTS = (
     "test_integers.py", "test_numpy_alone.py", "data/test_tails.py", "devices/test_driver.py",
     "devices/test_pynq.py", "golden/test_dither.py", "golden/test_float.py",
