@@ -85,7 +85,7 @@ def test_uniform(key, low):
     """All 256 values of either byte, at each of the four places in a block."""
     values = dithers(key, N_ROWS).reshape(-1, 4) >> low & 0xFF
     for place in range(4):
-        assert abs(chi_square(np.bincount(values[:, place], minlength=256))) < 4.5
+        assert abs(chi_square(np.bincount(values[:, place].astype(np.intp), minlength=256))) < 4.5
 
 
 @pytest.mark.parametrize("key", KEYS)
