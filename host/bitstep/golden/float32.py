@@ -50,7 +50,7 @@ def align(products: np.ndarray, shifts: np.ndarray) -> np.ndarray:
         At least 1.
     """
     shifts = np.minimum(shifts, _FAR)
-    return products + (np.int64(1) << shifts - 1) >> shifts
+    return products + np.left_shift(1, shifts - 1, dtype=np.int64) >> shifts
 
 
 def total(terms: np.ndarray) -> int:

@@ -51,7 +51,7 @@ class Bounds:
         -------
         clipped : ndarray or RowView, same shape
             ``values`` itself if all of them are within.
-        outside : ndarray of int64, shape (n_columns,)
+        outside : ndarray of int, shape (n_columns,)
         """
         if isinstance(values, RowView):
             outside = np.zeros(values.shape[1], np.int64)

@@ -7,7 +7,8 @@ on the grid of 8-bit codes, and positions are those of that grid: 24 fraction bi
 import numpy as np
 
 from bitstep.checks import check_choice
-from bitstep.levels import optimal_levels, split_counts
+from bitstep.levels import optimal_levels
+from bitstep.levels.counting import split_counts
 from bitstep.pipeline.config import MAX_TABLE_BITS, TABLE_LEVEL_BITS, level_limit
 from bitstep.quantization.encodings import ENCODINGS, FRACTION_BITS, Grid, random_words
 

@@ -46,7 +46,7 @@ class Chosen(NamedTuple):
 
     Attributes
     ----------
-    order : ndarray of int64, or None
+    order : ndarray of int, or None
         Number of each row in the file, in the order of the packed rows; None: they are the first
         ``count`` rows of the file.
     count : int

@@ -259,7 +259,7 @@ def weighted_order(copies: np.ndarray, seed: Callable[[], int],
 
     Returns
     -------
-    ndarray of int64, shape (rows of a pass,)
+    ndarray of int, shape (rows of a pass,)
         Without a row if the numbers are small and none was drawn.
 
     Raises

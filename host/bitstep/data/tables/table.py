@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
     Attributes
     ----------
-    rows : ndarray of int64, shape (n_rows,)
+    rows : ndarray of int, shape (n_rows,)
         Numbers of the rows in the file, from 0, in increasing order.
     features : ndarray of float64 or float32, shape (n_rows, n_features)
     labels : ndarray of float64, shape (n_rows,)

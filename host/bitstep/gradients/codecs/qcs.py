@@ -43,7 +43,7 @@ from bitstep.gradients.errors import MessageError
 from bitstep.gradients.keys import Key
 from bitstep.gradients.vectors import bucket_blocks, checked_vector
 from bitstep.gradients.wire.payloads import PAYLOADS
-from bitstep.levels import split_counts
+from bitstep.levels.counting import split_counts
 
 MAX_LEVELS = 127
 LEVEL_BITS = 7

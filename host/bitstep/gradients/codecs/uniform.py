@@ -24,7 +24,7 @@ from bitstep.gradients.vectors import (
     checked_vector,
     of_buckets,
 )
-from bitstep.levels import split_counts
+from bitstep.levels.counting import split_counts
 
 FRACTION_BITS = 23
 FRACTION = 2**FRACTION_BITS

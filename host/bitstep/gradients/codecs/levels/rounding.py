@@ -11,7 +11,7 @@ import numpy as np
 from bitstep.gradients import kernels
 from bitstep.gradients.keys import Key
 from bitstep.gradients.vectors import of_buckets
-from bitstep.levels import split_counts
+from bitstep.levels.counting import split_counts
 
 ONE = 2**30
 ROUNDING_STREAM = 1         # of the key's random words
