@@ -154,6 +154,21 @@ def after_an_error(rank):
     return backward(model, rank)
 
 
+def going_on_after_an_error(rank):
+    """The same model and state: the step that failed, then steps as if it had never been."""
+    model, compression = hooked(network(), "dqsg", error_feedback=0.5)
+    errors, found = [], [backward(model, rank)]
+    for value in (float("nan"), float("inf")):
+        try:
+            spoilt(model, rank, value)
+        except ValueError as error:
+            errors.append((str(error), compression.step, compression.skipped,
+                           bool(np.isnan(np.concatenate(gradients(model), axis=None)).all())))
+    found += [backward(model, rank, step) for step in (1, 2)]
+    clean, _ = hooked(network(), "dqsg", error_feedback=0.5)
+    return errors, found, [backward(clean, rank, step) for step in range(3)]
+
+
 def skipped(rank):
     """A scaler of AMP skips the step on all ranks, and goes on with a smaller scale."""
     model, compression = hooked(network(), "dqsg", on_bad="skip", error_feedback=True)
@@ -234,5 +249,6 @@ def transport(rank):
 
 CASES = {case.__name__: case for case in (
     uncompressed, types, views, unused_parameters, accumulation, same_as_numpy, sparse, not_finite,
-    after_an_error, skipped, overrides, pattern_without_names, parameter_of_another_model, no_ddp,
-    bad_key, registered_twice, two_models, subgroup, transport)}
+    after_an_error, going_on_after_an_error, skipped, overrides, pattern_without_names,
+    parameter_of_another_model, no_ddp, bad_key, registered_twice, two_models, subgroup,
+    transport)}

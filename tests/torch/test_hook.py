@@ -103,6 +103,17 @@ def test_a_new_model_after_an_error(ranks):
     assert equal(ranks[0]["after_an_error"], ranks[1]["after_an_error"])
 
 
+def test_the_same_model_goes_on_after_an_error(ranks):
+    """The hook's errors end the backward pass and leave DistributedDataParallel as it was."""
+    for rank in ranks:
+        errors, found, clean = rank["going_on_after_an_error"]
+        assert len(errors) == 2
+        for text, *state in errors:
+            assert "on rank 1 they have NaN or infinity" in text
+            assert state == [1, True, True]
+        assert all(equal(one, other) for one, other in zip(found, clean, strict=True))
+
+
 def test_step_that_is_skipped(ranks):
     """The scaler of both ranks halves its scale, and no weight changes."""
     for rank in ranks:

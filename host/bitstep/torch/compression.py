@@ -116,15 +116,17 @@ class Compression(Aggregator):
         return future
 
     def _exchange_buckets(self, buckets) -> None:
-        """Average the gradients of all buckets of a step, and set their futures."""
+        """Average the gradients of all buckets of a step, and set their futures. After an error the
+        gradients are NaN, and the backward pass raises it at its end.
+        """
         pairs = [(self._name(parameter), gradient) for bucket, _ in buckets
                  for parameter, gradient in zip(bucket.parameters(), bucket.gradients(),
                                                 strict=True)]
-        gradients = dict(pairs)
-        transport = TorchTransport(self.process_group, buckets[0][0].buffer().device)
-        averages = self.average(
-            transport, {name: to_vector(gradients[name]) for name in self._parameters
-                        if name in gradients}, codecs=self._own_codecs())
+        averages = None
+        try:
+            averages = self._averages(buckets[0][0].buffer().device, dict(pairs))
+        except Exception as error:
+            _raise_after_backward(error)
         with torch.no_grad():
             for name, gradient in pairs:
                 if averages is None:
@@ -133,6 +135,13 @@ class Compression(Aggregator):
                     gradient.copy_(torch.from_numpy(averages[name]))
         for bucket, future in buckets:
             future.set_result(bucket.buffer())
+
+    def _averages(self, device, gradients):
+        """Averages of gradients by name, in the order of the model's parameters."""
+        return self.average(
+            TorchTransport(self.process_group, device),
+            {name: to_vector(gradients[name]) for name in self._parameters if name in gradients},
+            codecs=self._own_codecs())
 
     def _name(self, parameter) -> str:
         """Name of a parameter: the model's, or its place in the first step."""
@@ -170,6 +179,19 @@ class Compression(Aggregator):
         See :meth:`bitstep.gradients.exchange.Aggregator.load_state_dict`.
         """
         super().load_state_dict(arrays_of(state))
+
+
+def _raise_after_backward(error: Exception) -> None:
+    """Raise an error when DistributedDataParallel has finished the backward pass: one that leaves
+    the hook itself makes every later pass fail with an assertion of torch.
+    """
+    queue = torch.autograd.Variable._execution_engine.queue_callback
+
+    def raise_it():
+        raise error
+
+    # DistributedDataParallel queues its own callback after this one, so that the inner one is last.
+    queue(lambda: queue(raise_it))
 
 
 def hook(state: Compression, bucket):

@@ -128,6 +128,10 @@ def test_state_of_another_rank():
     load(saved())
     with pytest.raises(RanksFailed, match="error feedback of rank 0 of 2, and this is rank 1"):
         load(saved(error_feedback=True), error_feedback=True)
+    load(saved(n_ranks=3))
+    with pytest.raises(RanksFailed, match=r"of one of 3 ranks, and there are 2 now.* Start 3 "
+                                          "again, or load no state: residuals and codecs"):
+        load(saved(n_ranks=3, error_feedback=True), error_feedback=True)
     for state in (saved(codec="qsgd"), saved(min_size=0)):
         with pytest.raises(RanksFailed, match="give the same settings"):
             load(state)

@@ -237,3 +237,13 @@ def test_bad_settings_and_other_messages():
                                 ("qcs", {"share": 0.5}, "parameter")):
         with pytest.raises(MessageError, match=what):
             make_codec(name, **options).decode(message, KEY)
+
+
+@pytest.mark.parametrize("name", ["qcs", "qcs-mmse", "qcs-1bit"])
+def test_buckets_of_tiny_values_are_sent_as_zeros(name):
+    """Below 2^-64, as docs/gradients.md says; other codecs reach 2^-96."""
+    codec, key = make_codec(name, bucket_size=4), Key(1)
+    vector = np.float32(2.0**-64) * np.array([1, -0.5, 0, 0.25, 0.99, -0.99, 0.5, 0], np.float32)
+    found = codec.decode(codec.encode(vector, key), key)
+    assert np.abs(found[:4]).max() > 0
+    assert not found[4:].any()

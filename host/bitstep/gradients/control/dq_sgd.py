@@ -51,8 +51,8 @@ class DqSgd(BitController):
     like_bits, mean_bits : float, optional
         Budget; from 2 to 8.
     norm_steps : int
-        Steps whose mean squared norm counts for ``like_bits``, without those of norm 0; until they
-        are over, it is that of the steps so far. The first gradients can be far below the others.
+        First steps that tell the norm for ``like_bits``: the largest value that their running mean
+        square has had so far, without norms of 0. The very first norm can be far below the others.
     plan : bool
         If false, the paper's c. ``mean_bits`` cannot do without a plan.
     interval, first_bits
@@ -161,16 +161,19 @@ class DqSgd(BitController):
             state["spent_error"] += float(np.sum(weights * squares / LEVELS[bits - MIN_BITS]**2))
 
     def _follow_norm(self, squares, square):
-        """Mean squared norm of the first steps, as far as they are known, the present one too."""
+        """Follow the mean squared norm of the first steps, the present one included. It is never
+        taken back: a budget that falls would leave nothing for the steps that are left.
+        """
         state = self.state
         left = self.norm_steps - int(state["norm_count"])
         counted = squares[squares > 0][:left]
         state["norm_sum"] += float(np.sum(counted))
         state["norm_count"] += counted.size
-        if counted.size < left and square:
-            state["usual_square"] = (state["norm_sum"] + square) / (state["norm_count"] + 1)
-        elif state["norm_count"]:
-            state["usual_square"] = state["norm_sum"] / state["norm_count"]
+        with_present = counted.size < left and square > 0
+        count = state["norm_count"] + with_present
+        if count:
+            mean = (state["norm_sum"] + with_present * square) / count
+            state["usual_square"] = max(state["usual_square"], mean)
 
     def _follow_loss(self, step, loss):
         if self.alpha != "loss":

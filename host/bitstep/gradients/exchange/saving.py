@@ -33,7 +33,7 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: in
     Raises
     ------
     ValueError
-        For other tensors or codecs, or error feedback of another rank.
+        For other tensors or codecs, or error feedback of another rank or number of ranks.
     """
     saved = state["tensors"]
     if list(saved) != [entry.name for entry in entries]:
@@ -41,7 +41,12 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: in
                          f"the model has {', '.join(entry.name for entry in entries[:10])}; load "
                          "the state of the same model, made in the same way")
     has_feedback = any(one["has_feedback"] for one in saved.values())
-    if has_feedback and (state["rank"], state["n_ranks"]) != (rank, n_ranks):
+    if has_feedback and state["n_ranks"] != n_ranks:
+        raise ValueError(f"the state has the error feedback of one of {state['n_ranks']} ranks, "
+                         f"and there are {n_ranks} now; residuals belong to ranks. Start "
+                         f"{state['n_ranks']} again, or load no state: residuals and codecs begin "
+                         "anew then, and the weights of the model go on")
+    if has_feedback and state["rank"] != rank:
         raise ValueError(f"the state has the error feedback of rank {state['rank']} of "
                          f"{state['n_ranks']}, and this is rank {rank} of {n_ranks}; save the "
                          "state of every rank, and load its own on each")

@@ -2,7 +2,8 @@
 docs/results/gradients.md.
 
 Without options: figures that need no training. With --regression: linear regressions of the QCS
-paper. With --race: figures of a race of FC-300-100.
+paper. With --race: figures of a race of FC-300-100. With --errors: errors of 3-bit codecs on the
+gradients of networks.
 
     bitstep gradients race fc --steps 40 --seeds 2 --step 0.0625 --budget-mb 0 --out DIR \\
         --codecs $(python -m bitstep_lab.gradients.papers --codecs)
@@ -13,7 +14,16 @@ import argparse
 import json
 from pathlib import Path
 
-from bitstep_lab.gradients.papers import alq, dq_sgd, dqsg, qcs, regression, trained, zipml
+from bitstep_lab.gradients.papers import (
+    alq,
+    dq_sgd,
+    dqsg,
+    errors,
+    qcs,
+    regression,
+    trained,
+    zipml,
+)
 from bitstep_lab.gradients.papers.claims import runs_table, table
 from bitstep_lab.gradients.papers.training import RUNS
 
@@ -63,9 +73,13 @@ def main(arguments: list[str] | None = None) -> None:
                         help="train linear regressions with several step sizes")
     choice.add_argument("--codecs", action="store_true", help="print the codecs of the race")
     choice.add_argument("--race", metavar="DIR", type=Path, help="report of the race")
+    choice.add_argument("--errors", metavar="MODEL", nargs="+", choices=tuple(errors.SCHEDULES),
+                        help="errors of 3-bit codecs on gradients: fc, resnet (needs torch)")
     options = parser.parse_args(arguments)
     if options.codecs:
         print(" ".join(trained.CODECS))
+    elif options.errors:
+        print(errors.table(options.errors))
     elif options.regression:
         found = regression.curves()
         print(f"{regression.table(found)}\n\n{table(regression.claims(found))}")

@@ -30,12 +30,9 @@ RADIX_LIKE = "qsgd-linf:bucket_size=512"
 ENTROPIES = {"dqsg:payload=range": "38.6", "qsgd-linf:payload=range": "38.2",
              "terngrad:payload=range": "48.23", "one-bit": "330"}
 NESTED, EQUAL, PRINTED = "ndqsg:levels=3", "dqsg:levels=3", "dqsg:levels=2"
-FIXED = [f"qsgd-linf:bits={bits},bucket_size=512" for bits in (6, 4)]
-DYNAMIC = [f"dq-sgd:{budget},bucket_size=512" for budget in ("like_bits=6", "mean_bits=4")]
 CODECS = list(dict.fromkeys(
     ["none", *(levelled(name, *size) for size in SIZES for name in ("alq", "nuqsgd", "qsgd-linf")),
-     *ADAPTIVE, *PLAIN, *ENTROPIES, PRINTED, EQUAL, NESTED, *FIXED, *DYNAMIC, *SKETCHES,
-     RADIX_LIKE]))
+     *ADAPTIVE, *PLAIN, *ENTROPIES, PRINTED, EQUAL, NESTED, *SKETCHES, RADIX_LIKE]))
 
 
 class Outcome:
@@ -108,7 +105,7 @@ def claims(race: dict[str, Any]) -> dict[str, list[Claim]]:
     """Claims by paper; see :class:`Outcome`."""
     found = Outcome(race)
     return {"ALQ": [*_alq(found), *_alq_settings(found)], "QCS": [*_qcs(found)],
-            "DQSG": [*_dqsg(found)], "DQ-SGD": [*_dq_sgd(found)]}
+            "DQSG": [*_dqsg(found)]}
 
 
 def _alq(found: Outcome) -> Iterator[Claim]:
@@ -193,23 +190,6 @@ def _dqsg(found):
     yield Claim("Bits of a value of NDQSG on this training's gradients, against M = 3", "fewer",
                 f"{found.bits(NESTED):.2f}; {found.bits(EQUAL):.2f}",
                 _yes(found.bits(NESTED) < found.bits(EQUAL)))
-
-
-def _dq_sgd(found):
-    dynamic, fixed = DYNAMIC[0], FIXED[0]
-    saved = 100 * (1 - found.bits(dynamic) / found.bits(fixed))
-    yield Claim("Table II, Fig. 2: bits saved against fixed 6 bits at equal accuracy",
-                "25 % (CIFAR-10)", f"{saved:.1f} %; {_percent(found, dynamic)} and "
-                f"{_percent(found, fixed)}",
-                "no" if saved <= 0 or not found.like_float(dynamic)
-                else "yes" if saved > 15 else "yes, but far less")
-    dynamic, fixed = DYNAMIC[1], FIXED[1]
-    losses = found.at_end(dynamic), found.at_end(fixed)
-    yield Claim("Fig. 3: at the bits of fixed 4 bits, dynamic ones are more accurate", "more",
-                f"{found.bits(dynamic):.2f} and {found.bits(fixed):.2f} bits; loss "
-                f"{losses[0]:.3f} and {losses[1]:.3f}; {_percent(found, dynamic)} and "
-                f"{_percent(found, fixed)}",
-                _yes(losses[0] < losses[1] - SPREADS * found.spread(fixed)))
 
 
 def _losses(found, texts):

@@ -142,14 +142,16 @@ def test_like_bits_of_a_first_gradient_far_below_the_others(factor, interval):
 
 
 def test_norm_of_the_first_steps():
-    """Running until they are over, without steps of norm 0; what lies between updates counts."""
-    norms = np.array([0, 1, 3, 0, 5, 7, 100])
-    controller, found = dq_sgd(like_bits=4, interval=1, norm_steps=4), []
-    for step in range(len(norms)):
-        controller.update([controller.statistics(norms[step:step + 1].astype(float))], step=step)
-        found.append(controller.state["usual_square"])
-    assert found == pytest.approx([0, 1, 10 / 2, 10 / 2, 35 / 3, 84 / 4, 84 / 4])
-    assert controller.budget == pytest.approx(schedule.fixed_error(4, 21**0.5, STEPS, ALPHA))
+    """The largest running mean, without steps of norm 0; what lies between updates counts."""
+    for norms, squares in (([0, 1, 3, 0, 5, 7, 100], [0, 1, 5, 5, 35 / 3, 21, 21]),
+                           ([3, 1, 0, 5, 1, 9, 9], [9, 9, 9, 35 / 3, 35 / 3, 35 / 3, 35 / 3])):
+        controller, found = dq_sgd(like_bits=4, interval=1, norm_steps=4), []
+        for step, norm in enumerate(norms):
+            controller.update([controller.statistics(np.array([float(norm)]))], step=step)
+            found.append(controller.state["usual_square"])
+        assert found == pytest.approx(squares)
+        assert controller.budget == pytest.approx(
+            schedule.fixed_error(4, squares[-1]**0.5, STEPS, ALPHA))
     sparse = dq_sgd(like_bits=4, norm_steps=6)
     for step, norm in ((0, 1.0), (4, 3.0), (8, 9.0)):
         sparse.update([sparse.statistics(np.array([norm]))], step=step)
