@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from bitstep.cli.configuration import add_configuration_options, configuration
-from bitstep.cli.options import check_writable
+from bitstep.cli.paths import check_writable
 from bitstep.writing import write_text
 
 

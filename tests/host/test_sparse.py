@@ -1,5 +1,6 @@
 """Sparse rows: the same models as of dense ones, without a dense matrix."""
 
+import re
 import tracemalloc
 from typing import Any
 
@@ -9,6 +10,7 @@ import scipy.sparse
 from sklearn.datasets import load_digits
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
+from bitstep.cli import main
 
 DIGITS, NUMBERS = map(np.asarray, load_digits(return_X_y=True))
 DIGITS, NUMBERS = DIGITS[:400], NUMBERS[:400]
@@ -83,3 +85,37 @@ def test_infinite_values_are_refused():
     rows.data[5] = np.inf
     with pytest.raises(ValueError, match="infinity"):
         LowPrecisionClassifier().fit(rows, NUMBERS)
+
+
+ZEROS = r"only 0\.1 % of the values are not 0, .* a trainer of sparse rows is faster, such as "
+
+
+def rare(share):
+    """Rows of 2,048 features of which so many are not 0, and classes."""
+    rng = np.random.default_rng(0)
+    features = scipy.sparse.random(2100, 2048, density=share, format="csr", random_state=0)
+    return features, np.asarray(rng.integers(0, 2, 2100))
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_rows_of_nearly_all_zeros_are_named(dense):
+    features, labels = rare(0.001)
+    with pytest.warns(UserWarning, match=ZEROS):
+        LowPrecisionClassifier(epochs=1).fit(features.toarray() if dense else features, labels)
+
+
+def test_other_rows_are_not_named():
+    features, labels = rare(0.01)
+    LowPrecisionClassifier(epochs=1).fit(features, labels)
+    features, labels = rare(0.001)
+    LowPrecisionClassifier(epochs=1).fit(features[:1000], labels[:1000])    # small
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_command_says_the_same(tmp_path, capsys):
+    features, labels = rare(0.001)
+    np.savez(tmp_path / "set.npz", X=features.toarray().astype(np.float32), y=labels * 1.0)
+    assert main(["train", str(tmp_path / "set.npz"), "--epochs", "1", "--device", "cpu"]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if "sparse" in line]
+    assert len(said) == 1
+    assert re.match("bitstep train: warning: " + ZEROS, said[0])

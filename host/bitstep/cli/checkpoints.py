@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import UsageError, check_readable, check_writable, class_text
+from bitstep.cli.options import UsageError, class_text
+from bitstep.cli.paths import check_readable, check_writable
 from bitstep.cli.problem import Request
 from bitstep.cli.validation import stopping_settings
 from bitstep.pipeline.manifest import read_manifest

@@ -10,11 +10,11 @@ import numpy as np
 from bitstep.cli.options import (
     UsageError,
     add_label_column_option,
-    check_writable,
     class_text,
     is_quantized,
     label_column,
 )
+from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.data import open_table
 from bitstep.data.blocks import row_blocks

@@ -12,12 +12,12 @@ from bitstep.cli.options import (
     add_data_options,
     add_pipeline_options,
     asked_encoding,
-    check_writable,
     default_model,
     is_quantized,
     label_column,
     task_of,
 )
+from bitstep.cli.paths import check_writable
 from bitstep.cli.problem import warn_of_waste
 from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.cli.request import RowRequest, request_rows

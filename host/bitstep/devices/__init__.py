@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 from bitstep.pipeline.config import WOVEN, PipelineConfig
@@ -46,10 +47,17 @@ def device_class(name: str) -> type:
     try:
         return points[name].load()
     except ImportError as error:
-        remedy = (f'pip install "bitstep[{EXTRAS[name]}]"' if name in EXTRAS
-                  else "see the documentation of the package that offers it")
-        raise DeviceError(f"Device '{name}' cannot be loaded, because {error}; to install what it "
-                          f"needs: {remedy}") from error
+        raise _missing(name, error) from error
+
+
+def _missing(name: str, error: ImportError) -> DeviceError:
+    """The error for a device without a package that it needs."""
+    remedy = (f'pip install "bitstep[{EXTRAS[name]}]"' if name in EXTRAS
+              else "see the documentation of the package that offers it")
+    # Of a distribution that is not installed only the name is told.
+    reason = f"{error.name} is not installed" if isinstance(error, PackageNotFoundError) else error
+    return DeviceError(f"Device '{name}' cannot be loaded, because {reason}; to install what it "
+                       f"needs: {remedy}")
 
 
 def options_of(kind: type) -> list[str]:
@@ -98,4 +106,7 @@ def open_device(name: str, config: PipelineConfig, *, few_bits: bool = False,
     except ValueError as error:
         raise DeviceError(f"No pipeline for {models} models in a pass: {error}; leave models out") \
             from error
-    return kind(config, **options)
+    try:
+        return kind(config, **options)
+    except ImportError as error:        # of what only some pipelines need, or not every time
+        raise _missing(name, error) from error

@@ -6,7 +6,8 @@ from typing import Any
 
 from bitstep.cli.configuration import add_configuration_options, configuration
 from bitstep.cli.device import add_device_options, device_options
-from bitstep.cli.options import check_writable, integer, number
+from bitstep.cli.options import integer, number
+from bitstep.cli.paths import check_writable
 from bitstep.devices import open_device
 from bitstep.writing import write_text
 

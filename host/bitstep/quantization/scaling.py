@@ -1,5 +1,6 @@
 """Column scaling: features to [-1, 1], and models back to the units of the features."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,13 +12,15 @@ from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError, first_not_finite
 from bitstep.data.ranges import ColumnRanges
 from bitstep.data.tails import TAIL_ROWS, ColumnTails, tail_count
-from bitstep.data.views import in_any_order
+from bitstep.data.views import in_any_order, rows_at
 
 SCALERS = ("quantile", "minmax", "maxabs")
 CLIP_ROWS = 1000        # a column is clipped at its quantiles of one value in so many
 MIN_CLIP_ROWS = 100     # of fewer rows, one value at each end is too much of a column
 _CLIP_GAIN = 2.0        # least shrinking of a range for which a column is clipped: a bit
 _WASTE = 0.99           # share of the levels that a hundredth of the values may take
+# Share of values that are not 0 below which dense rows are slow; smaller data are trained at once.
+SPARSE_SHARE, SPARSE_VALUES = 0.005, 1 << 22
 
 
 class RangeWarning(UserWarning):
@@ -211,11 +214,33 @@ def fit_scaler(features: np.ndarray, kind: str = "minmax",
 
 
 def columns_of(features: Any) -> Columns:
-    """Ranges and tails of the columns of rows; see :func:`column_ranges`."""
+    """Ranges and tails of the columns of rows; see :func:`column_ranges`.
+
+    Warns
+    -----
+    UserWarning
+        If so few values are not 0 that a trainer of sparse rows is faster.
+    """
+    _warn_of_zeros(features)
     low, high = column_ranges(features)
     tails = ColumnTails(len(features))
     tails.add(in_any_order(features))
     return Columns(low, high, tails)
+
+
+def _warn_of_zeros(features: Any) -> None:
+    """Warn of rows that are nearly all zeros, by a sample of them."""
+    n_rows, n_features = features.shape
+    if n_rows * n_features < SPARSE_VALUES:
+        return
+    count = min(n_rows, max(1, SPARSE_VALUES // n_features))
+    sample = rows_at(features, np.linspace(0, n_rows - 1, count).astype(np.int64))[:]
+    share = np.count_nonzero(sample) / sample.size
+    if share < SPARSE_SHARE:
+        warnings.warn(
+            f"only {100 * share:.2g} % of the values are not 0, and dense rows take the time and "
+            "the memory of all of them: a trainer of sparse rows is faster, such as "
+            "scikit-learn's SGDClassifier or SGDRegressor, or liblinear", stacklevel=2)
 
 
 def scaler_of_columns(columns: Columns, kind: str,

@@ -3,7 +3,8 @@
 import argparse
 from typing import Any
 
-from bitstep.cli.options import UsageError, check_folder
+from bitstep.cli.options import UsageError
+from bitstep.cli.paths import check_folder
 from bitstep.cli.progress import StatusLine
 
 RTL_HELP = ("run every pipeline on the simulated board, which is slow; else the native device runs "

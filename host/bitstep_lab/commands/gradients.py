@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bitstep.cli.options import UsageError, check_folder, integer, number, or_auto
+from bitstep.cli.options import UsageError, integer, number, or_auto
+from bitstep.cli.paths import check_folder
 from bitstep.cli.progress import Bar
 from bitstep.gradients.exchange import EXCHANGES, AllGather
 from bitstep.writing import text_table

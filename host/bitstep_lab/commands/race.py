@@ -8,13 +8,13 @@ from bitstep.cli.options import (
     UsageError,
     add_label_column_option,
     add_lookahead_option,
-    check_writable,
     integer,
     label_column,
     number,
     or_auto,
     stored_bits,
 )
+from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import StatusLine
 from bitstep.cli.request import usage_error
 from bitstep.pipeline.config import CYCLES_PER_UPDATE, FLOAT_BITS, MAX_MODELS

