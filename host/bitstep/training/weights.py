@@ -34,7 +34,7 @@ from bitstep.data.views import RowView, is_sparse, view_of
 from bitstep.training.chunks import fingerprint
 
 COPIES = 16                 # of a row of mean weight, at most, of weights that are drawn
-COPIED_VALUES = 1 << 25     # of a pass with drawn weights, unless the data have more
+COPIED_VALUES = 1 << 25     # of a pass with copies, unless there are more anyway
 MAX_PASS_ROWS = 1 << 20     # of whole weights, unless the data have a COPIES-th of them
 CLOSE = 0.05                # deviation of copies from their weights that is worth no more copies
 RATIO = 1e-12               # of whole numbers, relative: what division rounds
@@ -208,14 +208,14 @@ def copies_of(weights: np.ndarray, n_features: int = 1) -> tuple[np.ndarray, flo
     Returns
     -------
     copies : ndarray of float64, shape (n_rows,)
-        Whole numbers where a pass of at most :data:`MAX_PASS_ROWS`, or :data:`COPIES` for each row,
-        has them in the ratio of the weights: the weights themselves if they are whole, else the
-        least ones. Of others the least numbers from which what is drawn deviates by
+        Whole numbers where a pass of at most :data:`MAX_PASS_ROWS` and :data:`COPIED_VALUES`, or of
+        :data:`COPIES` for each row, has them in the ratio of the weights: the weights themselves if
+        they are whole, else the least ones. Of others the least numbers from which what is drawn deviates by
         :data:`CLOSE`, at most :data:`COPIES` on average.
     deviation : float
         See :class:`Pass`.
     """
-    most = max(MAX_PASS_ROWS, COPIES * len(weights))
+    most = max(min(MAX_PASS_ROWS, COPIED_VALUES // n_features), COPIES * len(weights))
     top = weights.max()
     if top <= most and not (weights % 1).any() and weights.sum() <= most:
         return weights, 0.0
