@@ -10,7 +10,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor, LowPrecisionSearchCV
 from bitstep.training.choices import OptimumWarning
-from bitstep.training.weights import WeightWarning, weighted_order
+from bitstep.training.copies import WeightWarning, weighted_order
 
 rng = np.random.default_rng(3)
 X = rng.standard_normal((240, 6))

@@ -9,7 +9,8 @@ import numpy as np
 
 from bitstep.cli.options import UsageError, class_text, number
 from bitstep.data import Dataset
-from bitstep.training.weights import pass_rows, row_weights
+from bitstep.training.copies import pass_rows
+from bitstep.training.weights import row_weights
 
 
 def class_weight(text: str) -> str:
@@ -64,7 +65,7 @@ def weighted_rows(dataset: Dataset, weight: Any,
     classes : ndarray of float64, shape (n_classes,)
         Those of the rows whose weight is above 0.
     deviation : float
-        Of copies from weights (:class:`bitstep.training.weights.Pass`).
+        Of copies from weights (:class:`bitstep.training.copies.Pass`).
 
     Raises
     ------

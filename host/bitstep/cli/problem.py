@@ -15,8 +15,13 @@ from bitstep.cli.options import (
     label_column,
     task_of,
 )
-from bitstep.cli.progress import Bar, shown
-from bitstep.cli.request import RowRequest, request_codes, request_rows
+from bitstep.cli.progress import shown
+from bitstep.cli.request import (
+    RowRequest,
+    request_codes,
+    request_rows,
+)
+from bitstep.cli.rows import rows_of, warn_of_optimum
 from bitstep.cli.validation import check_features, hold_out
 from bitstep.data import Dataset, load, split
 from bitstep.pipeline.config import WOVEN, PipelineConfig
@@ -24,16 +29,12 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import (
     ENCODINGS,
     QuantizedDataset,
-    QuantizedRows,
     WovenRows,
     label_bits_of,
     load_quantized,
     quantize_labels,
-    quantize_rows,
-    weave_rows,
 )
-from bitstep.quantization.scaling import clipped_features, fit_scaler
-from bitstep.training.choices import other_optimum
+from bitstep.quantization.scaling import clipped_features
 from bitstep.training.losses import (
     accuracies,
     code_accuracies,
@@ -69,7 +70,7 @@ class Problem:
     validation_set : Dataset or None
         Rows that ``--early-stopping`` holds out.
     deviation : float
-        Of copies from weights (:class:`bitstep.training.weights.Pass`).
+        Of copies from weights (:class:`bitstep.training.copies.Pass`).
     """
 
     name: str
@@ -245,17 +246,10 @@ def prepare(arguments: argparse.Namespace) -> Problem:
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
-    _warn_of_optimum(arguments, clip, train_set.features, deviation)
+    warn_of_optimum(arguments, clip, train_set.features, deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight,
                    None if validation_set is None else _clipped(validation_set, clip), deviation)
-
-
-def _warn_of_optimum(arguments: argparse.Namespace, clip: np.ndarray | None,
-                     features: np.ndarray | None, deviation: float = 0.0) -> None:
-    """Say on standard error if the optimum is another one than that of the rows."""
-    if text := other_optimum(getattr(arguments, "solver", "sgd"), clip, features, deviation):
-        print(f"bitstep: warning: {text}", file=sys.stderr)
 
 
 def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
@@ -266,31 +260,6 @@ def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
         return replace(dataset, features=clipped_features(dataset.features, clip))
     np.clip(dataset.features, clip[0], clip[1], out=dataset.features, casting="same_kind")
     return dataset
-
-
-def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows | WovenRows:
-    """Quantize the rows of a data set.
-
-    Parameters
-    ----------
-    fine_rows : bool
-        True for a copy with 16 bits a value, for refetching.
-    """
-    scaler = fit_scaler(dataset.features, request.scaler,
-                        None if request.solver == "bit-centred" else warn_of_waste)
-    with Bar(dataset.n_rows, "quantizing", " rows") as bar:
-        if request.encoding == WOVEN:
-            return weave_rows(dataset.features, bus_width=request.bus_width, scaler=scaler,
-                              seed=request.seed, progress=bar.to)
-        return quantize_rows(
-            dataset.features, bits=request.bits, encoding=request.encoding,
-            bus_width=request.bus_width, scaler=scaler, copies=request.copies,
-            seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to)
-
-
-def warn_of_waste(text: str) -> None:
-    """Print a sentence of :meth:`bitstep.quantization.scaling.Columns.waste`."""
-    print(f"bitstep: warning: {text}; --scaler quantile clips it", file=sys.stderr)
 
 
 def _from_codes(arguments):
@@ -304,7 +273,7 @@ def _from_codes(arguments):
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
-    _warn_of_optimum(arguments, data.scaler.clip, None)
+    warn_of_optimum(arguments, data.scaler.clip, None)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:

@@ -8,7 +8,12 @@ from typing import Any
 from bitstep.cli.options import UsageError, asked_encoding, default_model
 from bitstep.pipeline.config import WOVEN
 from bitstep.quantization import ENCODINGS, QuantizedDataset
-from bitstep.training.choices import ChoiceError, check_corrected, resolve_rows, resolve_scaler
+from bitstep.training.choices import (
+    ChoiceError,
+    check_corrected,
+    resolve_rows,
+    resolve_scaler,
+)
 from bitstep.training.models import MODELS
 
 # Those that do not depend on the model. A file of `bitstep quantize` says all of them, so the

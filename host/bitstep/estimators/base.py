@@ -21,6 +21,7 @@ from bitstep.quantization.bounds import Bounds
 from bitstep.quantization.scaling import clipped_features
 from bitstep.training.choices import RowChoice, resolve_training
 from bitstep.training.chunks import Clipped, fingerprint, opened_model, warn_of_clipping
+from bitstep.training.copies import Pass
 from bitstep.training.estimator_file import estimator_model, restore
 from bitstep.training.losses import outputs
 from bitstep.training.noise_floor import noise_floor
@@ -36,7 +37,6 @@ from bitstep.training.scores.fits import (
 )
 from bitstep.training.train import train_candidates, train_model
 from bitstep.training.trained import TrainedModel
-from bitstep.training.weights import Pass
 
 # Parameters of candidates that are trained side by side: those that leave the rows as they are.
 CANDIDATE_PARAMETERS = ("step", "schedule", "l2", "l1", "box", "model_range", "model_bits",

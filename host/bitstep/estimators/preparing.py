@@ -23,9 +23,9 @@ from bitstep.quantization.bounds import Bounds, given_bounds
 from bitstep.quantization.scaling import RangeWarning, columns_of, scaler_of_columns
 from bitstep.training.choices import OptimumWarning, RowChoice, other_optimum
 from bitstep.training.chunks import Clipped, chunk_seed, clipped
+from bitstep.training.copies import Pass, WeightWarning, pass_rows
 from bitstep.training.objective import check_batch
 from bitstep.training.scores.fits import Held, check_verbose, hold_out
-from bitstep.training.weights import Pass, WeightWarning, pass_rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -187,7 +187,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
             Sparse rows become dense in blocks (:class:`bitstep.data.views.RowView`).
         y : array of float, shape (n_rows,) or (n_rows, n_targets)
         sample_weight : array of float, shape (n_rows,), optional
-            Weights, of which the ratio counts (:mod:`bitstep.training.weights`): a pass reads each
+            Weights, of which the ratio counts (:mod:`bitstep.training.copies`): a pass reads each
             row so often. Whole weights, and those in ratios of small whole numbers, are exact; of
             others a row of mean weight is read up to 16 times, and the rest is drawn. 0 leaves a
             row out.
@@ -207,7 +207,7 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
 
         Warns
         -----
-        bitstep.training.weights.WeightWarning
+        bitstep.training.copies.WeightWarning
             If weights are too small for some rows to be read.
         bitstep.training.choices.OptimumWarning
             If solver ``bit-centred`` goes to another optimum than that of the rows with their

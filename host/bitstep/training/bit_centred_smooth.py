@@ -22,6 +22,10 @@ objective on codes of :data:`LEAST_REFINED` planes or more, with a linear term b
 the centre is g (the surrogate of Shamir, Srebro and Zhang, ICML 2014, with codes in place of a part
 of the rows). Each of its gradients is a pass over these planes, without updates.
 
+Where a plane separates the classes, or columns depend on each other, weights may grow without an
+optimum. None becomes larger than :data:`LARGEST_WEIGHT`, beyond which words are too coarse for a
+pass; the others go on to where the loss is least.
+
 Steps are divided by the Lipschitz constant of l' (1/4 of the logistic loss, 1 of the squared
 hinge; :func:`bitstep.training.schedules.centred_step`).
 """

@@ -148,7 +148,7 @@ def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
     features : ndarray of float or RowView, shape (n_rows, n_features), or None
         Rows as they were before they were clipped; None if only codes are there.
     deviation : float
-        Of copies from weights (:class:`bitstep.training.weights.Pass`).
+        Of copies from weights (:class:`bitstep.training.copies.Pass`).
     """
     if solver != "bit-centred" or (clip is None and not deviation):
         return None

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 from bitstep.data.views import RowView
-from bitstep.training.weights import (
+from bitstep.training.copies import (
     CLOSE,
     COPIED_VALUES,
     COPIES,
-    checked_weights,
-    class_factors,
     copies_of,
     pass_rows,
-    row_weights,
     weighted_order,
 )
+from bitstep.training.weights import checked_weights, class_factors, row_weights
 
 
 def never() -> int:
