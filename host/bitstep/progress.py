@@ -95,6 +95,13 @@ class Progress:
             still, self._lined = done == self._lined, done      # then half as often every time
             self._due = elapsed + max(EVERY_S, (1.0 if still else GROWTH) * elapsed)
 
+    def say(self, text: str) -> None:
+        """Print a line that stays, above the bar if there is one."""
+        if self._bar is not None:
+            self._bar.write(f"{self._label}: {text}", file=sys.stderr)
+        elif not self._quiet:
+            self._print(f"{self._label}: {text}")
+
     def close(self) -> None:
         """Show the last state: on a bar, and on a line if ``keep`` or there was one before."""
         if self._bar is not None:
@@ -110,12 +117,15 @@ class Progress:
             of = "" if self._total is None else f" of {self._total:,}"
             text = f"{self._done:,}{of} {self._unit.strip()}"
         seconds = time.monotonic() - self._started
-        try:
-            print(f"{self._label}: {text}, {seconds:.1f} s", file=sys.stderr, flush=True)
-        except (OSError, ValueError):       # nobody reads it any more
-            self._quiet = True
+        self._print(f"{self._label}: {text}, {seconds:.1f} s")
         self._lines += 1
         self._shown = self._done, self._note
+
+    def _print(self, line: str) -> None:
+        try:
+            print(line, file=sys.stderr, flush=True)
+        except (OSError, ValueError):       # nobody reads it any more
+            self._quiet = True
 
 
 class StatusLine:

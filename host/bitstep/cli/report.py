@@ -88,6 +88,7 @@ def make_report(request: Request, model: TrainedModel, *, clock_hz: float | None
         "kept_epoch": model.kept + 1,
         "stopped_early": not model.interrupted
         and model.epochs_done < len(request.training.steps),
+        "restarts": [one.entry() for one in model.restarts],
         "history": problem.history(model),
         "counters": counters,
         "coef": coef,
@@ -130,6 +131,8 @@ def print_report(report: dict[str, Any]) -> None:
     if (gap := history[-1].get("gap")) is not None:
         print(f"Certificate: the objective is at most {gap:.2g} above its least value on the "
               "stored rows.")
+    if report.get("restarts"):
+        print(_restarted(report))
     if report.get("stopped_early") or config.get("early_stopping"):
         print(_stopped(report))
     if _loss(config).one_sided and config["encoding"] not in ("float", WOVEN):
@@ -169,6 +172,18 @@ def _stopped(report):
         return f"{ended}."
     return (f"{ended}; the model is that of epoch {kept}, whose loss on "
             f"{report['dataset']['validation_rows']} held-out rows is the least.")
+
+
+def _restarted(report):
+    """Ranges that grew, as a sentence."""
+    several = len(report["dataset"]["classes"] or ()) > 2
+    ways = []
+    for one in report["restarts"]:
+        of = f"of class {one['output']} " if several else ""
+        ways.append(f"{of}to {one['model_range']:g} after a number left its range in epoch "
+                    f"{one['epoch']}")
+    return (f"Range of weights, in largest labels: grew {', then '.join(ways)}; training started "
+            "again each time.")
 
 
 def _refetched(report):

@@ -142,12 +142,13 @@ def compare(arguments: argparse.Namespace, requests: Sequence[Request],
             "parameters": {name: getattr(options, _destination(name))
                            for name, _ in arguments.sweep},
             "train_loss": None, "train_accuracy": None, "test_metric": None,
-            "left_range_in_epoch": None}
+            "left_range_in_epoch": None, "model_range": None}
         if isinstance(one, SaturationError):
             entry["left_range_in_epoch"] = one.epoch
         else:
             last = problem.history(_last_epoch(one))[0]
             entry |= {name: last[name] for name in ("train_loss", "train_accuracy", "test_metric")}
+            entry["model_range"] = one.model_range
         score = entry[by]
         if score is None or not np.isfinite(score):
             score = np.inf

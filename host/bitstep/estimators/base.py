@@ -144,6 +144,7 @@ class LowPrecisionModel(Preparing):
         self.best_epoch_ = before + trained.kept + 1
         self.counters_ = trained.counters
         self.model_range_ = trained.model_range
+        self.restarts_ = [one.entry() for one in trained.restarts]
         if classes is not None:
             self.classes_ = classes
         self._set_model(trained.coefs[trained.kept], trained.intercepts[trained.kept])

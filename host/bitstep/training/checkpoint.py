@@ -8,7 +8,7 @@ from the model words, gives the models that a job of all epochs would have given
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import COUNTER_NAMES, RunResult
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.checked_file import FileKind
+from bitstep.training.growing import Restart
 
 
 class CheckpointError(ValueError):
@@ -75,6 +76,8 @@ class Checkpoint:
         Time that was spent on them.
     stopped : bool
         True if the training ended before its last epoch (:mod:`bitstep.training.scores.stopping`).
+    restarts : list of Restart
+        Outputs that left their range and started again.
     """
 
     settings: dict[str, Any]
@@ -86,6 +89,7 @@ class Checkpoint:
     centred: list[CentredState] = field(default_factory=list)
     seconds: float = 0.0
     stopped: bool = False
+    restarts: list[Restart] = field(default_factory=list)
 
     @property
     def epochs_done(self) -> int:
@@ -128,7 +132,7 @@ class Checkpoint:
         KIND.write(path, {
             "settings": self.settings, "data": self.data, "steps": self.steps,
             "n_outputs": self.n_outputs, "jobs": self.jobs, "seconds": self.seconds,
-            "stopped": self.stopped,
+            "stopped": self.stopped, "restarts": [asdict(one) for one in self.restarts],
             "counters": [result.counters for result in self.results],
             "centred": [[state.numbers, [*state.arrays], state.ended] for state in self.centred]},
             arrays)
@@ -162,7 +166,8 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     except KeyError as error:
         raise CheckpointError(f"{path}: the checkpoint lacks {error}; {KIND.remedy}") from error
     return Checkpoint(**found, results=results, centred=centred,
-                      stopped=header.get("stopped", False))
+                      stopped=header.get("stopped", False),
+                      restarts=[Restart(**one) for one in header.get("restarts", [])])
 
 
 def remaining_job(job: TrainingJob, earlier: RunResult) -> TrainingJob:

@@ -1,7 +1,7 @@
 """A checkpoint that follows a training: from the models of a device to the file."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from bitstep.training.checkpoint import (
     joined,
     remaining_job,
 )
+from bitstep.training.growing import Restart
 
 
 class CheckpointWriter:
@@ -134,8 +135,7 @@ class CheckpointWriter:
         state, found = self.checkpoint, describe_job(job)
         if number == len(state.results):
             state.jobs.append(found)
-            state.results.append(RunResult(np.zeros((0, job.n_features), np.int32),
-                                           np.zeros(0, np.int32)))
+            state.results.append(_no_epochs(job))
         differing = [name for name in found if state.jobs[number].get(name) != found[name]]
         if differing:
             raise CheckpointError(
@@ -143,6 +143,14 @@ class CheckpointWriter:
                 f"bitstep makes another {' and '.join(differing)} of them; go on with the version "
                 f"that wrote it, or {KIND.remedy}")
         return state.results[number]
+
+    def restart(self, restarts: Sequence[Restart], jobs: Sequence[TrainingJob]) -> None:
+        """Begin outputs again, with other jobs; one state for all, so that none is kept between."""
+        for one, job in zip(restarts, jobs, strict=True):
+            self.checkpoint.jobs[one.output] = describe_job(job)
+            self.checkpoint.results[one.output] = _no_epochs(job)
+        self.checkpoint.restarts += restarts
+        self._try_to_save()
 
     def _keep(self, number, result):
         state = self.checkpoint
@@ -173,3 +181,7 @@ class CheckpointWriter:
             if was_complete:
                 self._warn(f"the checkpoint cannot be written ({error}): {self.path} stays that "
                            f"of {self._saved}, and the training goes on; every epoch tries again")
+
+
+def _no_epochs(job: TrainingJob) -> RunResult:
+    return RunResult(np.zeros((0, job.n_features), np.int32), np.zeros(0, np.int32))

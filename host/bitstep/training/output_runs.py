@@ -45,8 +45,8 @@ class Pass:
 
 
 def passes_of(device: Device, runners: Sequence[Device], jobs: Sequence[TrainingJob],
-              timeout_s: float, *, on_words: OnWords | None = None,
-              to_the_end: bool = False) -> list[Pass]:
+              timeout_s: float, *, on_words: OnWords | None = None, to_the_end: bool = False,
+              numbers: Sequence[int] | None = None) -> list[Pass]:
     """Passes over the rows: as few as the device needs, and one for each of its workers.
 
     Parameters
@@ -58,9 +58,12 @@ def passes_of(device: Device, runners: Sequence[Device], jobs: Sequence[Training
     jobs : sequence of TrainingJob
     timeout_s, on_words, to_the_end
         See :meth:`bitstep.pipeline.device.Device.train_models`.
+    numbers : sequence of int or None
+        Those of the jobs that are trained; None for all.
     """
     groups: list[list[int]] = []
-    for number, job in enumerate(jobs):
+    for number in range(len(jobs)) if numbers is None else numbers:
+        job = jobs[number]
         for group in groups:
             if runners[number] is device is runners[group[0]] \
                     and device.shares_pass(jobs[group[0]], job):

@@ -30,14 +30,14 @@ from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.epochs import runner_of
+from bitstep.training.counters import sum_counters
+from bitstep.training.growing import GrowingJob, GrowingJobs, run_growing, with_restarts
 from bitstep.training.objective import Objective, Training
-from bitstep.training.output_runs import Pass, passes_of, run_passes
-from bitstep.training.planning import Plan
-from bitstep.training.plans import collect_model, plans_of, starts_of
-from bitstep.training.precision import LADDER, PrecisionRunner
+from bitstep.training.output_runs import Pass, passes_of
+from bitstep.training.plans import collect_model, starts_of
+from bitstep.training.precision import PrecisionRunner
 from bitstep.training.scores.rounds import Rounds, train_kept
-from bitstep.training.scores.watch import words_shown
+from bitstep.training.scores.watch import restarts_shown, words_shown
 from bitstep.training.trained import TrainedModel
 
 MAX_STEP_ERROR = 0.01       # a larger one can be that of updates that all vanish
@@ -91,41 +91,33 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     if training.planes == "auto" and first_epoch:
         raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
                          "give a list of planes to a training that goes on")
-    plans, runners = _runners(device, partial(plans_of, outputs, config, objective,
-                                              initial=initial, first_epoch=first_epoch), training)
-    on_words, best = words_shown(on_epoch, plans), None
+    growing = GrowingJobs(
+        [GrowingJob(device, data, config, objective, training, start, first_epoch)
+         for data, start in zip(outputs, starts_of(outputs, initial), strict=True)],
+        restarts_shown(on_epoch), checkpoint and checkpoint.restart,
+        [*checkpoint.checkpoint.restarts] if checkpoint else [])
+    on_words, best = words_shown(on_epoch, growing.plans), None
     if training.stopping is not None:
-        runs, best = Rounds(device, plans, runners, training.stopping, timeout_s,
+        runs, best = Rounds(device, growing, training.stopping, timeout_s,
                             checkpoint).run(on_epoch, on_words)
     else:
-        passes = _passes(device, plans, runners, timeout_s, on_words, checkpoint)
-        runs = run_passes(device, passes, len(plans), len(training.steps) - first_epoch, on_epoch,
-                          in_turn=checkpoint is not None)
-    return replace(collect_model(outputs[0].scaler, plans, runs.results(), runs.interrupted,
-                                 _planes_of(runners, training, first_epoch)), best=best)
+        runs = run_growing(
+            device, growing, len(training.steps) - first_epoch,
+            partial(_passes, device, growing, timeout_s, on_words, checkpoint), on_epoch,
+            in_turn=checkpoint is not None)
+    model = collect_model(outputs[0].scaler, growing.plans, runs.results(), runs.interrupted,
+                          _planes_of(growing.runners, training, first_epoch))
+    return replace(with_restarts(model, growing.restarts), best=best)
 
 
-def _passes(device, plans, runners, timeout_s, on_words, checkpoint) -> list[Pass]:
-    """Passes of all epochs; with a checkpoint one for each output."""
-    jobs = [made.job for made in plans]
+def _passes(device, growing, timeout_s, on_words, checkpoint, numbers) -> list[Pass]:
+    """Passes of all epochs of some jobs; with a checkpoint one for each output."""
+    jobs = [made.job for made in growing.plans]
     if checkpoint is None:
-        return passes_of(device, runners, jobs, timeout_s, on_words=on_words)
-    return [Pass([number], partial(train_kept, checkpoint, runners[number], number, job,
-                                   timeout_s, on_words)) for number, job in enumerate(jobs)]
-
-
-def _runners(device: Device, make: Callable[..., list[Plan]],
-             training: Training) -> tuple[list[Plan], list[Device]]:
-    """Plans of the outputs, which ``make`` makes of a training, and what runs each of them."""
-    if training.planes != "auto":
-        plans = make(training)
-        return plans, [runner_of(device, made) for made in plans]
-    ladder = [replace(training, planes=(planes,) * len(training.steps)) for planes in LADDER]
-    every = [make(one) for one in ladder]
-    return every[0], [
-        PrecisionRunner(runner_of(device, own[0]), {
-            planes: one.job.epochs for planes, one in zip(LADDER, own, strict=True)})
-        for own in zip(*every, strict=True)]
+        return passes_of(device, growing.runners, jobs, timeout_s, on_words=on_words,
+                         to_the_end=growing.can_grow(numbers), numbers=numbers)
+    return [Pass([number], partial(train_kept, checkpoint, growing.runners[number], number,
+                                   jobs[number], timeout_s, on_words)) for number in numbers]
 
 
 def _planes_of(runners: Sequence[Device], training: Any, first_epoch: int) -> list[Any] | None:
@@ -166,28 +158,34 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         See :func:`train_model`.
     """
     _check_shared_epochs([training for _, training in candidates])
-    plans = [plans_of(outputs, config, *candidate) for candidate in candidates]
-    made = [one for part in plans for one in part]
-    jobs = [one.job for one in made]
-    passes = passes_of(device, [runner_of(device, one) for one in made], jobs, timeout_s,
-                       to_the_end=True)
-    runs = run_passes(device, passes, len(jobs), len(candidates[0][1].steps), on_epoch,
-                      to_the_end=True)
+    growing = GrowingJobs([GrowingJob(device, data, config, *candidate)
+                           for candidate in candidates for data in outputs],
+                          restarts_shown(on_epoch))
+    runs = run_growing(
+        device, growing, len(candidates[0][1].steps),
+        lambda numbers: passes_of(device, growing.runners, [made.job for made in growing.plans],
+                                  timeout_s, to_the_end=True, numbers=numbers),
+        on_epoch, to_the_end=True)
     if not runs.begun:
         stopped = TrainingInterrupted(next(one for one in runs.outcomes
                                            if isinstance(one, RunResult)))
         stopped.args = ("interrupted before every candidate had an epoch: no model was kept",)
         raise stopped
     found: list[TrainedModel | SaturationError] = []
-    for number, part in enumerate(plans):
-        own = runs.part(number * len(part), len(part))
+    count = len(outputs)
+    for number, (_, training) in enumerate(candidates):
+        first = number * count
+        own, restarts = runs.part(first, count), growing.restarts_of(first, count)
         error = own.error()
         if error is not None:
-            error.result = replace(error.result, counters=own.counters)
-        planes: Any = candidates[number][1].planes
-        found.append(error if error is not None else collect_model(
-            outputs[0].scaler, part, own.results(), runs.interrupted,
-            None if planes is None else [planes] * len(outputs)))
+            error.result = replace(error.result, counters=sum_counters(
+                [own.counters, *(one.counters for one in restarts)]))
+            found.append(error)
+            continue
+        planes: Any = training.planes
+        found.append(with_restarts(collect_model(
+            outputs[0].scaler, growing.plans[first:first + count], own.results(),
+            runs.interrupted, None if planes is None else [planes] * count), restarts))
     return found
 
 

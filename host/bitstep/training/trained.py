@@ -40,6 +40,9 @@ class TrainedModel:
     planes : ndarray of int, shape (epochs_done, n_outputs), or None
         Bit planes of woven rows that each epoch read; None for others. Of solver ``bit-centred``
         those of the inner passes, 0 once an output's training had stopped.
+    restarts : tuple of bitstep.training.growing.Restart
+        Outputs that left an automatic range and were trained again with a larger one, in their
+        order; ``counters`` contain the epochs that were given up.
     best : int or None
         Epoch, counted from 0, whose model is to be kept; None: the last one
         (:mod:`bitstep.training.scores.stopping`).
@@ -71,6 +74,7 @@ class TrainedModel:
     gradients: np.ndarray | None = None
     gaps: np.ndarray | None = None
     best: int | None = None
+    restarts: tuple[Any, ...] = ()
 
     @property
     def epochs_done(self) -> int:

@@ -21,8 +21,8 @@ from bitstep.pipeline.results import (
 )
 from bitstep.training.checkpoint import joined, remaining_job
 from bitstep.training.checkpoint_writer import CheckpointWriter
+from bitstep.training.growing import GrowingJobs
 from bitstep.training.output_runs import EpochReport, Pass, Runs, passes_of, run_passes
-from bitstep.training.planning import Plan
 from bitstep.training.precision import PrecisionRunner
 from bitstep.training.scores.stopping import Stopping, StopRule
 
@@ -34,10 +34,8 @@ class Rounds:
     Parameters
     ----------
     device : Device
-    plans : list of Plan
-        Of each output.
-    runners : sequence of Device
-        What runs each output's job.
+    growing : GrowingJobs
+        Job of each output.
     stopping : Stopping
     timeout_s : float
         See :meth:`bitstep.pipeline.device.Device.train`.
@@ -46,8 +44,7 @@ class Rounds:
     """
 
     device: Device
-    plans: list[Plan]
-    runners: Sequence[Device]
+    growing: GrowingJobs
     stopping: Stopping
     timeout_s: float
     checkpoint: CheckpointWriter | None
@@ -72,12 +69,17 @@ class Rounds:
             See :meth:`bitstep.pipeline.device.Device.train_models`.
         """
         rule = StopRule(self.stopping.tol, self.stopping.patience)
-        runs = Runs([None] * len(self.plans))
-        total = len(self.plans[0].job.epochs)
+        runs = Runs([None] * len(self.growing.plans))
+        total = len(self.growing.plans[0].job.epochs)
         try:
             while rule.epochs < total and not (rule.ended or runs.interrupted):
                 until = min(total, rule.epochs + rule.ahead)
                 self._round(runs, rule.epochs, until, on_epoch, on_words)
+                if self.growing.grow(runs, range(len(runs.outcomes))):
+                    # Other models have other scores, so the rule begins again; outputs keep the
+                    # epochs that they have.
+                    rule = StopRule(self.stopping.tol, self.stopping.patience)
+                    continue
                 if any(isinstance(one, SaturationError) for one in runs.outcomes):
                     return runs, None
                 self._score(runs, rule, until)
@@ -92,24 +94,30 @@ class Rounds:
 
     def _round(self, runs: Runs, before: int, until: int, on_epoch: EpochReport,
                on_words: OnWords | None) -> None:
-        """Train all outputs from epoch ``before`` to epoch ``until``."""
-        count = len(self.plans)
-        report = (lambda done: on_epoch(before * count + done)) if on_epoch else None
+        """Train the outputs that have less than ``until`` epochs, from ``before`` or later on."""
+        plans, runners = self.growing.plans, self.growing.runners
+        numbers = [number for number, one in enumerate(runs.outcomes)
+                   if not isinstance(one, RunResult) or one.epochs_done < until]
+        ready = until * len(plans) - (until - before) * len(numbers)
+        report = (lambda done: on_epoch(ready + done)) if on_epoch else None
+        to_the_end = self.growing.can_grow(numbers)
         if self.checkpoint is None:
             earlier: list = list(runs.outcomes)
-            for runner, one, done in zip(self.runners, self.plans, earlier, strict=True):
+            jobs = [one.job for one in plans]
+            for number in numbers:
+                runner, done = runners[number], earlier[number]
                 if isinstance(runner, PrecisionRunner) and done is not None:
-                    runner.go_on(one.job, done)
-            jobs = [_part(one.job, done, until)
-                    for one, done in zip(self.plans, earlier, strict=True)]
+                    runner.go_on(jobs[number], done)
+                jobs[number] = _part(jobs[number], done, until)
             passes = [_joining(one, earlier) for one in passes_of(
-                self.device, self.runners, jobs, self.timeout_s, on_words=on_words)]
+                self.device, runners, jobs, self.timeout_s, on_words=on_words,
+                to_the_end=to_the_end, numbers=numbers)]
         else:
             passes = [Pass([number], partial(
-                train_kept, self.checkpoint, self.runners[number], number, one.job,
-                self.timeout_s, on_words, before, until)) for number, one in enumerate(self.plans)]
-        found = run_passes(self.device, passes, count, until - before, report,
-                           in_turn=self.checkpoint is not None)
+                train_kept, self.checkpoint, runners[number], number, plans[number].job,
+                self.timeout_s, on_words, before, until)) for number in numbers]
+        found = run_passes(self.device, passes, len(plans), until - before, report,
+                           to_the_end=to_the_end, in_turn=self.checkpoint is not None)
         for number, outcome in enumerate(found.outcomes):
             if outcome is not None:
                 runs.outcomes[number] = outcome
@@ -118,10 +126,10 @@ class Rounds:
     def _score(self, runs: Runs, rule: StopRule, until: int) -> None:
         """Score the epochs that all outputs have finished."""
         results = [one for one in runs.outcomes if isinstance(one, RunResult)]
-        if len(results) < len(self.plans):
+        if len(results) < len(self.growing.plans):
             return
         for epoch in range(rule.epochs, min(until, *(one.epochs_done for one in results))):
-            rule.see(self.stopping.score(self.plans, results, epoch))
+            rule.see(self.stopping.score(self.growing.plans, results, epoch))
             if rule.ended:
                 return
 

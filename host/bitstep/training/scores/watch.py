@@ -7,7 +7,7 @@ itself only counts epochs.
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +69,11 @@ class TrainingWatch:
         def show(number: int, words: np.ndarray, intercept: int) -> None:
             self._latest[number] = plans[number], words, intercept
         return show
+
+    def say(self, text: str) -> None:
+        """Print a line that stays."""
+        with self._lock:
+            self._progress.say(text)
 
     def __enter__(self) -> "TrainingWatch":
         self._thread.start()
@@ -132,6 +137,11 @@ class TrainingWatch:
     def _run(self) -> None:
         while not self._stop.wait(LOOK_S):
             self.look()
+
+
+def restarts_shown(on_epoch: Any) -> Callable[[str], None] | None:
+    """What is told of jobs that start again; None unless ``on_epoch`` is a watch."""
+    return on_epoch.say if isinstance(on_epoch, TrainingWatch) else None
 
 
 def words_shown(on_epoch: Any, plans: Sequence[Plan]) -> OnWords | None:
