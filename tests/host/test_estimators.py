@@ -412,3 +412,29 @@ def test_automatic_planes_need_one_go():
     model = LowPrecisionRegressor(planes="auto", epochs=2).fit(np.eye(8), np.arange(8.0))
     with pytest.raises(ValueError, match="a list of planes to a training that goes on"):
         model.partial_fit(np.eye(8), np.arange(8.0))
+
+
+@pytest.mark.parametrize("loss, refetch", [("log_loss", "auto"), ("hinge", True)])
+def test_ranges_grow_with_the_weights(loss, refetch):
+    """Rows that a plane separates, and so many of them that weights leave the first range."""
+    X = np.random.default_rng(17).normal(size=(400, 2))
+    y = X[:, 0] > 0
+    options = {"loss": loss, "refetch": refetch, "epochs": 5, "step": 60.0, "random_state": 0}
+    model = LowPrecisionClassifier(**options).fit(X, y)
+    assert model.score(X, y) > 0.95
+    assert model.restarts_[0].keys() == {"output", "epoch", "model_range"}
+    assert model.model_range_ == model.restarts_[-1]["model_range"] == 128 * 4 ** len(
+        model.restarts_)
+    given = LowPrecisionClassifier(model_range=model.model_range_, **options).fit(X, y)
+    assert np.array_equal(given.coef_, model.coef_)
+    assert given.restarts_ == []
+    with pytest.raises(SaturationError, match="or a larger model_range if the model"):
+        LowPrecisionClassifier(model_range=128, **options).fit(X, y)
+    (found,) = LowPrecisionClassifier(**options).fit_candidates(X, y, [{}])
+    assert np.array_equal(found.coef_, model.coef_)
+    assert (found.restarts_, found.counters_) == (model.restarts_, model.counters_)
+    chunks = LowPrecisionClassifier(**options)
+    for _ in range(3):
+        chunks.partial_fit(X, y)
+    assert chunks.score(X, y) > 0.95
+    assert chunks.model_range_ > 128

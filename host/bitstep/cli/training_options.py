@@ -64,7 +64,8 @@ def add_training_options(training: Any) -> None:
                           help="largest weight that is representable, as a multiple of the labels' "
                           "half range (default: as far as the steps can reach, at most "
                           f"{LOSSES[Loss.LEAST_SQUARES].model_range:g} for linreg and ls-svm, "
-                          f"{LOSSES[Loss.HINGE].model_range:g} for the other models)")
+                          f"{LOSSES[Loss.HINGE].model_range:g} for the other models, which start "
+                          "again with a larger one if a number leaves it)")
 
 
 def few_bits(text: str) -> int:

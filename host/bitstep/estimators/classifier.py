@@ -81,7 +81,7 @@ class LowPrecisionClassifier(ClassifierMixin, LowPrecisionModel):
         rows more, see there.
     n_iter_, best_epoch_, step_, counters_, noise_floor_, feature_range_, clip_range_, clipped_
         See :class:`LowPrecisionRegressor`.
-    n_samples_seen_, model_range_, first_rows_
+    n_samples_seen_, model_range_, restarts_, first_rows_
         See :class:`LowPrecisionRegressor`.
     n_features_in_, feature_names_in_
         See :class:`LowPrecisionRegressor`.

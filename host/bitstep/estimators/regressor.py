@@ -66,7 +66,8 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         Largest weight of scaled features that is representable, as a multiple of the largest target
         (counted from the centre of its range). A smaller one gives finer updates; a weight beyond
         ends the training with an error. ``auto``: as far as the steps can reach, at most 32, or 128
-        for other losses than ``squared_error``.
+        for other losses than ``squared_error``, where training starts again with 4 times the range
+        if a weight leaves it, up to 5 times.
     fit_intercept : bool, default=True
         True to train an intercept; without one, ``scaler`` must be ``maxabs``.
     device : str, dict or opened device, default="auto"
@@ -154,7 +155,10 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
     n_samples_seen_ : int
         Rows of all calls since training began.
     model_range_ : float
-        ``model_range`` of the last call.
+        ``model_range`` of the last call, as it was in the end; the largest of the outputs.
+    restarts_ : list of dict
+        Where the last call left an automatic range and started again: ``output`` (from 1),
+        ``epoch`` of that call and ``model_range`` from then on.
     first_rows_ : int
         Checksum of the first rows. The same rows are rounded alike in later calls, others by random
         numbers of their own.

@@ -97,7 +97,8 @@ class Training:
     model_range : float or None
         Largest weight that must be representable, as a multiple of the largest label. A smaller
         one gives a finer model; a weight beyond it ends the run with an error. None:
-        :func:`bitstep.training.ranges.automatic_range`.
+        :func:`bitstep.training.ranges.automatic_range`, which may grow
+        (:mod:`bitstep.training.growing`).
     planes : tuple of int, "auto" or None
         Bit planes of woven rows that each epoch reads, 1 to 16; ``"auto"``: see
         :mod:`bitstep.training.precision`. None for rows of fixed bits.

@@ -227,9 +227,41 @@ def test_fine_copy_of_other_rows(tmp_path, capsys):
 def test_step_that_saturates_with_another_loss(tmp_path, capsys, model):
     data = tmp_path / "data.npz"
     data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
-    message = fails(capsys, "train", data, "--device", "golden", "--model", model, "--step", 3000)
+    message = fails(capsys, "train", data, "--device", "golden", "--model", model, "--step", 3000,
+                    "--model-range", 128)
     assert "Training left the number range in epoch 1: a weight or the intercept" in message
     assert message.endswith("(the first step was 3000, try --step 750 or --step auto)")
+
+
+def test_range_that_has_grown_as_far_as_it_does(tmp_path, capsys):
+    data = tmp_path / "data.npz"
+    data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
+    message = fails(capsys, "train", data, "--device", "golden", "--model", "l2-svm", "--step",
+                    3000, "--quiet")
+    assert "has grown as far as it does by itself, to 131072 times the largest label, 5 rest" \
+        in message
+    assert "or a larger --model-range if the model itself is large (the first step was 3000, try " \
+        "--step 750 or --step auto)" in message
+
+
+def test_range_that_grows_is_reported(tmp_path, capsys):
+    """While it trains, in the text, and in the report; also of a sweep."""
+    data, path = tmp_path / "data.npz", tmp_path / "run.json"
+    data.write_bytes(archive(X=ROWS, y=TARGETS > 0))
+    command = ["train", str(data), "--device", "golden", "--model", "logistic", "--report",
+               str(path)]
+    assert main([*command, "--step", "3000"]) == 0
+    shown, report = capsys.readouterr(), json.loads(path.read_text())
+    assert "training: a number left its range in epoch 1; training starts again" in shown.err
+    ranges = [one["model_range"] for one in report["restarts"]]
+    assert ranges == [512, 2048, 8192]
+    assert report["restarts"][0] == {"output": 1, "epoch": 1, "model_range": 512}
+    assert report["config"]["model_range"] == 8192
+    assert "grew to 512 after a number left its range in epoch 1, then to 2048 after" in shown.out
+    assert main([*command, "--sweep", "step=1,3000"]) == 0
+    swept = json.loads(path.read_text())
+    assert [one["model_range"] for one in swept["sweep"]] == [128, 8192]
+    assert swept["coef"] == report["coef"]
 
 
 @pytest.mark.parametrize("options, message", [
