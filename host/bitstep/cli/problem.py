@@ -34,13 +34,7 @@ from bitstep.quantization import (
     weave_rows,
 )
 from bitstep.quantization.scaling import clipped_features, fit_scaler
-from bitstep.training.losses import (
-    accuracies,
-    code_accuracies,
-    code_losses,
-    mean_losses,
-    measures,
-)
+from bitstep.training.losses import accuracies, code_accuracies, code_losses, mean_losses, measures
 from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, Training
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
@@ -236,13 +230,14 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
-        labels = quantize_labels(train_set.labels, train_set.n_rows, center_labels=arguments.intercept,
+        labels = quantize_labels(train_set.labels, train_set.n_rows,
+                                 center_labels=arguments.intercept,
                                  label_bits=label_bits_of(request.encoding))
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
         train_set, classes, deviation = weighted_rows(train_set, weight, request.seed)
-        outputs = class_outputs(rows_of(request, train_set, fine_rows=request.refetch),
-                                train_set.labels, classes)
+        rows = rows_of(request, train_set, fine_rows=request.refetch)
+        outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
     warn_of_optimum(arguments, clip, train_set.features, deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
