@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.cli.class_weights import asked_weight, weighted_rows
+from bitstep.cli.columns import warn_of_optimum, warn_of_waste
 from bitstep.cli.options import (
     asked_encoding,
     default_model,
@@ -15,13 +16,8 @@ from bitstep.cli.options import (
     label_column,
     task_of,
 )
-from bitstep.cli.progress import shown
-from bitstep.cli.request import (
-    RowRequest,
-    request_codes,
-    request_rows,
-)
-from bitstep.cli.rows import rows_of, warn_of_optimum
+from bitstep.cli.progress import Bar, shown
+from bitstep.cli.request import RowRequest, request_codes, request_rows
 from bitstep.cli.validation import check_features, hold_out
 from bitstep.data import Dataset, load, split
 from bitstep.pipeline.config import WOVEN, PipelineConfig
@@ -29,19 +25,16 @@ from bitstep.pipeline.losses import LOSSES
 from bitstep.quantization import (
     ENCODINGS,
     QuantizedDataset,
+    QuantizedRows,
     WovenRows,
     label_bits_of,
     load_quantized,
     quantize_labels,
+    quantize_rows,
+    weave_rows,
 )
-from bitstep.quantization.scaling import clipped_features
-from bitstep.training.losses import (
-    accuracies,
-    code_accuracies,
-    code_losses,
-    mean_losses,
-    measures,
-)
+from bitstep.quantization.scaling import clipped_features, fit_scaler
+from bitstep.training.losses import accuracies, code_accuracies, code_losses, mean_losses, measures
 from bitstep.training.models import MODELS, Model
 from bitstep.training.objective import Objective, Training
 from bitstep.training.train import class_outputs, class_targets, stored_outputs
@@ -70,7 +63,7 @@ class Problem:
     validation_set : Dataset or None
         Rows that ``--early-stopping`` holds out.
     deviation : float
-        Of copies from weights (:class:`bitstep.training.copies.Pass`).
+        See :class:`bitstep.training.copies.Pass`.
     """
 
     name: str
@@ -237,9 +230,9 @@ def prepare(arguments: argparse.Namespace) -> Problem:
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
-        label_bits = label_bits_of(request.encoding)
-        labels = quantize_labels(train_set.labels, train_set.n_rows, label_bits=label_bits,
-                                 center_labels=arguments.intercept)
+        labels = quantize_labels(train_set.labels, train_set.n_rows,
+                                 center_labels=arguments.intercept,
+                                 label_bits=label_bits_of(request.encoding))
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
         train_set, classes, deviation = weighted_rows(train_set, weight, request.seed)
@@ -260,6 +253,26 @@ def _clipped(dataset: Dataset, clip: np.ndarray | None) -> Dataset:
         return replace(dataset, features=clipped_features(dataset.features, clip))
     np.clip(dataset.features, clip[0], clip[1], out=dataset.features, casting="same_kind")
     return dataset
+
+
+def rows_of(request: RowRequest, dataset: Dataset, *, fine_rows: bool) -> QuantizedRows | WovenRows:
+    """Quantize the rows of a data set.
+
+    Parameters
+    ----------
+    fine_rows : bool
+        True for a copy with 16 bits a value, for refetching.
+    """
+    scaler = fit_scaler(dataset.features, request.scaler,
+                        None if request.solver == "bit-centred" else warn_of_waste)
+    with Bar(dataset.n_rows, "quantizing", " rows") as bar:
+        if request.encoding == WOVEN:
+            return weave_rows(dataset.features, bus_width=request.bus_width, scaler=scaler,
+                              seed=request.seed, progress=bar.to)
+        return quantize_rows(
+            dataset.features, bits=request.bits, encoding=request.encoding,
+            bus_width=request.bus_width, scaler=scaler, copies=request.copies,
+            seed=request.seed, fine_rows=fine_rows, levels=request.levels, progress=bar.to)
 
 
 def _from_codes(arguments):

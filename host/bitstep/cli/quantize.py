@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bitstep.cli.columns import warn_of_waste
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
@@ -20,7 +21,6 @@ from bitstep.cli.options import (
 from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.cli.request import RowRequest, request_rows
-from bitstep.cli.rows import warn_of_waste
 from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
 from bitstep.pipeline.config import FINE_WIDTH
