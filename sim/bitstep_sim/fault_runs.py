@@ -5,7 +5,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from bitstep_sim.proofs.formal import Mutation, mutated
+from bitstep_sim.proofs.mutation import Mutation, mutated
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from bitstep_sim.fault_runs import Fault
 from bitstep_sim.few_bits_faults import FEW_BITS_FAULTS
 from bitstep_sim.lane_faults import LANE_FAULTS
 from bitstep_sim.model_faults import MODEL_FAULTS
-from bitstep_sim.proofs.formal import Mutation
+from bitstep_sim.proofs.mutation import Mutation
 from bitstep_sim.woven_faults import WOVEN_FAULTS
 
 
@@ -21,7 +21,6 @@ def _fault(kind, file, old, new, *tests, board="", equivalent=""):
 
 
 FAULTS = [
-    *LANE_FAULTS, *MODEL_FAULTS,
     _fault("delay too short", "pipeline/products/dot_product.py",
            "stages - config.product_stages, name",
            "stages - config.product_stages - 1, name"),
@@ -298,4 +297,4 @@ FAULTS = [
     _fault("bound off by one", "pipeline/rows/correction_periods.py", "beyond.eq(self.period + 1)",
            "beyond.eq(self.period)",
            equivalent="rows are 2 cycles apart, so the comparison is right again where it is used"),
-    *WOVEN_FAULTS, *FEW_BITS_FAULTS, *DENSE_FAULTS]
+    *LANE_FAULTS, *MODEL_FAULTS, *WOVEN_FAULTS, *FEW_BITS_FAULTS, *DENSE_FAULTS]

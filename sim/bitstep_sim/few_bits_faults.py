@@ -1,7 +1,7 @@
 """Faults in what rounds models and updates to few bits, and the tests that must find them."""
 
 from bitstep_sim.fault_runs import Fault
-from bitstep_sim.proofs.formal import Mutation
+from bitstep_sim.proofs.mutation import Mutation
 
 _MODEL, _UPDATE = "pipeline/model/rounded_model.py", "pipeline/update/update_rounding.py"
 _PHASES = "pipeline/rows/phases.py"

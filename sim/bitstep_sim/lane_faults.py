@@ -1,7 +1,7 @@
 """Faults in the products of lanes and in their sum, and the tests that must find them."""
 
 from bitstep_sim.fault_runs import Fault
-from bitstep_sim.proofs.formal import Mutation
+from bitstep_sim.proofs.mutation import Mutation
 
 
 def _fault(kind, file, old, new, *tests):

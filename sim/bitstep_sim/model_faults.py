@@ -1,7 +1,7 @@
 """Faults in what tells the models of a run apart, and the tests that must find them."""
 
 from bitstep_sim.fault_runs import Fault
-from bitstep_sim.proofs.formal import Mutation
+from bitstep_sim.proofs.mutation import Mutation
 
 _UNPACKER, _PATH, _TURNS = ("shell/label_unpacker.py", "pipeline/model_path.py",
                             "shell/model_turns.py")

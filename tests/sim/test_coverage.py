@@ -17,7 +17,7 @@ from bitstep_sim.coverage import (
 )
 from bitstep_sim.fault_runs import run_fault
 from bitstep_sim.faults import FAULTS
-from bitstep_sim.proofs.formal import mutated
+from bitstep_sim.proofs.mutation import mutated
 from bitstep_sim.testing.random_jobs import random_job
 
 ROOT = Path(__file__).resolve().parents[2]

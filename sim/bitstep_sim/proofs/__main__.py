@@ -11,7 +11,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from bitstep_sim.proofs import axi, pipelines, queues, ranges, registers, slots, streams
-from bitstep_sim.proofs.formal import Mutation, Property, mutated
+from bitstep_sim.proofs.formal import Property
+from bitstep_sim.proofs.mutation import Mutation, mutated
 from bitstep_sim.proofs.prover import (
     FAILED,
     PROVED,

@@ -6,7 +6,9 @@ from bitstep_hw.axi.burst_splitter import BurstSplitter
 from bitstep_hw.axi.buses import MAX_BURST
 from bitstep_hw.axi.read_master import ReadMaster
 from bitstep_hw.axi.write_master import WriteMaster
-from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+from bitstep_sim.proofs.fifos import fifo_inside
+from bitstep_sim.proofs.formal import Property, Surrounding, implies, inside
+from bitstep_sim.proofs.mutation import Mutation
 
 _WIDTH = 64                 # bits of a beat in these proofs: what the auxiliary port has
 _BEAT = _WIDTH // 8
@@ -77,25 +79,6 @@ def splitter(s: Surrounding):
     s.reach(dut.clear & (to_do != 0))
     s.helper(implies(valid, to_do == left))
     s.helper(implies(valid, address == Cat(first, chunk) << 3))
-
-
-def fifo_inside(s, fragment, prefix, depth):
-    """Bound the registers of Amaranth's buffered FIFO, for the induction.
-
-    Its output register stays empty for one cycle.
-
-    Parameters
-    ----------
-    s : Surrounding
-    fragment : Fragment
-        The component that has the FIFO, as :meth:`Surrounding.add` returns it.
-    prefix : str
-        Names of the submodules on the way to it, with a dot behind each.
-    depth : int
-    """
-    inner, ready = inside(fragment, prefix + "inner_level"), inside(fragment, prefix + "r_rdy")
-    s.helper(inner + ready <= depth)
-    s.helper(implies(~ready, inner <= 1))
 
 
 def _read_master(s, *, fifo_depth=32):

@@ -8,7 +8,8 @@ from amaranth import C, Cat, Mux, Signal, signed
 
 from bitstep.golden.dither import DITHER_WIDTH, dithers
 from bitstep_hw.pipeline.pipeline import Pipeline
-from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies
+from bitstep_sim.proofs.formal import Property, Surrounding, implies
+from bitstep_sim.proofs.mutation import Mutation
 from bitstep_sim.proofs.ranges import NarrowConfig
 
 # Words this narrow keep every sum of products within what the prover can compare.

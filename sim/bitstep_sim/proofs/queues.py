@@ -12,8 +12,9 @@ from bitstep_hw.pipeline.model.port import ModelPort
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
 from bitstep_hw.pipeline.rows.replay import Replay
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
-from bitstep_sim.proofs.axi import fifo_inside
-from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+from bitstep_sim.proofs.fifos import fifo_inside
+from bitstep_sim.proofs.formal import Property, Surrounding, implies, inside
+from bitstep_sim.proofs.mutation import Mutation
 
 
 def labels(s: Surrounding):
@@ -74,7 +75,7 @@ def replay(s: Surrounding):
     s.check(implies(dut.o.valid, taken < came))
     s.check(implies(dut.o.valid & (taken == chosen), dut.o.payload == item))
     s.check(came - released <= 4)
-    s.reach(taken == 14)
+    s.reach(taken == 11)
     s.reach((came - released == 4) & dut.i.valid & ~dut.i.ready)
     s.reach(s.past(dut.rewind & (taken - released == 3)) & (came - released == 4))
 
@@ -191,9 +192,9 @@ PROPERTIES = [
              depth=1, breaks_at=6, reaches_at=16),
     Property("queue-replay", "Replay",
              "items in order, again from the oldest that was not released; never more than fit "
-             "(depth 4, 14 items)",
+             "(depth 4, 11 items)",
              replay, Mutation("pipeline/rows/replay.py", "wanted.eq(oldest), offered.eq(0)]",
-                              "wanted.eq(oldest)]"), depth=17, bounded=True),
+                              "wanted.eq(oldest)]"), depth=14, bounded=True),
     Property("queue-replay-waits", "Replay",
              "what waits is offered in the next cycle; there is room until four items are kept",
              replay_waits, Mutation("pipeline/rows/replay.py", "!= self.depth)",

@@ -8,7 +8,8 @@ from bitstep.pipeline.config import MODEL_WIDTH, PipelineConfig
 from bitstep_hw.pipeline.products.cell_bounds import CellBounds
 from bitstep_hw.pipeline.products.correlator import Correlator
 from bitstep_hw.pipeline.products.dot_product import DotProduct
-from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+from bitstep_sim.proofs.formal import Property, Surrounding, implies, inside
+from bitstep_sim.proofs.mutation import Mutation
 
 
 class NarrowConfig(PipelineConfig):

@@ -4,7 +4,8 @@ from amaranth import Array, C, Cat, Mux, Signal
 
 from bitstep.pipeline.registers import ADDRESS_WIDTH, MAP_VERSION, OFFSETS
 from bitstep_hw.shell.register_bank import READABLE, WRITABLE, RegisterBank
-from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies
+from bitstep_sim.proofs.formal import Property, Surrounding, implies
+from bitstep_sim.proofs.mutation import Mutation
 
 
 def _parts(dut, fields):

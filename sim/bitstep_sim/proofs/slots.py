@@ -5,7 +5,8 @@ from amaranth import Cat, Mux, Signal
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.rows.phases import Phase
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
-from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+from bitstep_sim.proofs.formal import Property, Surrounding, implies, inside
+from bitstep_sim.proofs.mutation import Mutation
 
 
 def ones(bits):

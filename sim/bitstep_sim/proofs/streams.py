@@ -15,7 +15,8 @@ from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
 from bitstep_hw.shell.register_bank import RegisterBank
 from bitstep_hw.shell.run_control import RunControl
-from bitstep_sim.proofs.formal import Mutation, Property, Surrounding, implies, inside
+from bitstep_sim.proofs.formal import Property, Surrounding, implies, inside
+from bitstep_sim.proofs.mutation import Mutation
 
 CONFIG = PipelineConfig(bits=8, max_features=16, lookahead=2)
 REFETCHING = PipelineConfig(bits=8, max_features=16, lookahead=0, refetch=True)

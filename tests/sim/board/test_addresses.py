@@ -5,6 +5,7 @@ around 2^32 and 2^64.
 import bisect
 import contextlib
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -48,7 +49,8 @@ class PlacedDevice(SimDevice):
     """
 
     def __init__(self, config, **options):
-        self.number, self.place = -1, None
+        self.number: int = -1
+        self.place: Callable[[int], int] = before_4_gib
         super().__init__(config, memory_bytes=GIB_4 - BASE + (1 << 20), **options)
         self._allocator.size = 1 << 24
 

@@ -208,6 +208,7 @@ def test_derivatives_have_no_limit_together():
     job = replace(job, rows=(weave(np.full((n_rows, 1), 0xFFFF, np.uint16)),), labels=labels,
                   label_shift=32, epochs=(EpochSteps(1, 3, planes=16),))
     found = check_full_pass(FAST, job, 16)
+    assert found.derivatives is not None
     sizes = abs(found.derivatives.view("<i4").astype(np.int64) >> 1)
     assert sizes.sum() >= UPDATES_LIMIT
 

@@ -13,7 +13,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep_sim.proofs.__main__ import PROPERTIES, _breaks, find, main
-from bitstep_sim.proofs.formal import Mutation, Property, inside, mutated
+from bitstep_sim.proofs.formal import Property, inside
+from bitstep_sim.proofs.mutation import Mutation, mutated
 from bitstep_sim.proofs.prover import FAILED, PROVED, UNKNOWN, prove
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/results/proofs.md").read_text("utf-8")
