@@ -93,7 +93,8 @@ ZEROS = r"only 0\.1 % of the values are not 0, .* a trainer of sparse rows is fa
 def rare(share):
     """Rows of 2,048 features of which so many are not 0, and classes."""
     rng = np.random.default_rng(0)
-    features = scipy.sparse.random(2100, 2048, density=share, format="csr", random_state=0)
+    made: Any = scipy.sparse.random
+    features = made(2100, 2048, density=share, format="csr", random_state=0)
     return features, np.asarray(rng.integers(0, 2, 2100))
 
 

@@ -40,7 +40,7 @@ def test_script(script, tmp_path, monkeypatch, capsys):
         told, told_words = figures(printed(script.stem))
         assert words == told_words
         for one, other in zip(found, told, strict=True):
-            assert abs(one - other) <= Decimal(1).scaleb(other.as_tuple().exponent)
+            assert abs(one - other) <= Decimal(1).scaleb(int(other.as_tuple().exponent))
     import matplotlib.pyplot
     matplotlib.pyplot.close("all")
 
