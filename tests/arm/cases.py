@@ -41,12 +41,12 @@ from bitstep.quantization import (
 )
 from bitstep.training.checkpoint import describe_data, describe_job
 from bitstep.training.chunks import chunk_seed, fingerprint
+from bitstep.training.copies import weighted_order
 from bitstep.training.objective import Objective, Training
 from bitstep.training.planning import plan
 from bitstep.training.scores.scoring import scored_codes, scored_features, spaced
 from bitstep.training.scores.stopping import held_out
 from bitstep.training.train import train_model
-from bitstep.training.weights import weighted_order
 
 MANY_ROWS = 131_081         # the least number that times 16,383, the last scored row's, is 2**31
 SHAPES = ((1, 1), (3, 65_536), (257, 300), (MANY_ROWS, 1), (200_000, 3))
@@ -145,9 +145,11 @@ def scores() -> Digests:
 
 def golden() -> Digests:
     """Models of the golden model, epoch after epoch, and the integers that they come from."""
-    for options in ({"bits": 8}, {"bits": 1}, {"bits": 4, "row_format": "two_levels"},
-                    {"bits": 32, "row_format": "float32"}, {"bits": 16, "row_format": "woven"},
-                    {"bits": 4, "solver": "logistic", "cycles_per_update": 6}):
+    cases: tuple[dict[str, Any], ...] = (
+        {"bits": 8}, {"bits": 1}, {"bits": 4, "row_format": "two_levels"},
+        {"bits": 32, "row_format": "float32"}, {"bits": 16, "row_format": "woven"},
+        {"bits": 4, "solver": "logistic", "cycles_per_update": 6})
+    for options in cases:
         config = PipelineConfig(max_features=256, **options)
         for title, job in training_jobs(config).items():
             models, intercepts = expected_of(job)

@@ -5,6 +5,7 @@
 import ast
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from bitstep.gradients.wire.payloads import base, plain
 from bitstep.levels import counting, layers, optimal
 from bitstep.pipeline.woven import WovenLayout
 from bitstep.quantization import level_tables, quantize, weave_rows
-from bitstep.training import epochs, weights
+from bitstep.training import copies, epochs
 from bitstep.training.choices import resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.pipelines import pipeline_of
@@ -33,7 +34,7 @@ GROWING = (ast.Mult, ast.LShift, ast.Pow, ast.MatMult)
 OF_C = {"int_", "uint", "long", "ulong", "intc", "uintc", "longlong", "ulonglong"}
 
 
-def default_integers(node):
+def default_integers(node: Any) -> bool:
     """True if an expression has default integers as they come out of a call of NumPy."""
     if isinstance(node, ast.BinOp):
         return not isinstance(node.op, ast.Div) \
@@ -50,7 +51,7 @@ def default_integers(node):
     return not (floats or weighted or any(one.arg == "dtype" for one in node.keywords))
 
 
-def is_numpy(node):
+def is_numpy(node: Any) -> bool:
     return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) \
         and node.value.id == "np"
 
@@ -61,6 +62,7 @@ def is_int(node):
 
 def found_in(text):
     """Lines of a source whose integers are as wide as C's long, and what they hold."""
+    node: Any
     for node in ast.walk(ast.parse(text)):
         bad = is_numpy(node) and node.attr in OF_C
         if isinstance(node, ast.BinOp) and isinstance(node.op, GROWING):
@@ -175,9 +177,9 @@ def test_optimal_levels(narrow, monkeypatch):
 
 def test_rows_of_weights(narrow):
     draws, groups = [0.5, 2.5, 0.0, 3.0], np.array([0, 1, 0, 1])
-    expected = weights.weighted_order(np.array(draws), lambda: 1, groups)
-    narrow(weights)
-    found = weights.weighted_order(np.array(draws), lambda: 1, groups)
+    expected = copies.weighted_order(np.array(draws), lambda: 1, groups)
+    narrow(copies)
+    found = copies.weighted_order(np.array(draws), lambda: 1, groups)
     assert found.tolist() == expected.tolist()
 
 

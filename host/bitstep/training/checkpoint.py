@@ -18,7 +18,7 @@ from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.results import COUNTER_NAMES, RunResult
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.checked_file import FileKind
-from bitstep.training.growing import Restart
+from bitstep.training.trained import Restart
 
 
 class CheckpointError(ValueError):

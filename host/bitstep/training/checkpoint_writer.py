@@ -18,7 +18,7 @@ from bitstep.training.checkpoint import (
     joined,
     remaining_job,
 )
-from bitstep.training.growing import Restart
+from bitstep.training.trained import Restart
 
 
 class CheckpointWriter:

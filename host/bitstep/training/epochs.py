@@ -20,12 +20,26 @@ from bitstep.pipeline.results import (
     collect,
 )
 from bitstep.training.counters import sum_counters
+from bitstep.training.objective import Training
 from bitstep.training.planning import Plan
+from bitstep.training.precision import LADDER, PrecisionRunner
 
 
 def runner_of(device: Device, made: Plan) -> Device:
     """The device that runs a planned job: ``device`` itself, or an :class:`EpochRunner` on it."""
     return EpochRunner(device) if made.between_epochs else device
+
+
+def planned(device: Device, make: Callable[..., Plan], training: Training) -> tuple[Plan, Device]:
+    """The plan that ``make`` makes of a training, and what runs it on a device."""
+    if training.planes != "auto":
+        made = make(training)
+        return made, runner_of(device, made)
+    ladder = {planes: make(replace(training, planes=(planes,) * len(training.steps)))
+              for planes in LADDER}
+    first = ladder[LADDER[0]]
+    return first, PrecisionRunner(runner_of(device, first), {
+        planes: one.job.epochs for planes, one in ladder.items()})
 
 
 class EpochRunner(Device):

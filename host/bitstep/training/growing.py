@@ -17,41 +17,12 @@ from typing import Any
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.results import Outcome, RunResult, SaturationError
 from bitstep.training.counters import sum_counters
-from bitstep.training.epochs import runner_of
 from bitstep.training.objective import Objective, Training
 from bitstep.training.output_runs import EpochReport, Pass, Runs, run_passes
-from bitstep.training.planning import Plan, plan
-from bitstep.training.precision import LADDER, PrecisionRunner
-from bitstep.training.trained import TrainedModel
+from bitstep.training.trained import Restart, TrainedModel
 
 GROWTH = 4.0                # of the range, by a restart
 MOST_RESTARTS = 5           # 1,024 times the first range
-
-
-@dataclass(frozen=True)
-class Restart:
-    """A job that left its range and started again.
-
-    Attributes
-    ----------
-    output : int
-        Number of the job, from 0.
-    epoch : int
-        Epoch in which a number left its range, from 1.
-    model_range : float
-        The range from then on, as a multiple of the largest label.
-    counters : dict of str to int or None
-        Of the epochs that were given up.
-    """
-
-    output: int
-    epoch: int
-    model_range: float
-    counters: dict[str, int | None]
-
-    def entry(self) -> dict[str, Any]:
-        """Entry of reports (docs/report.md)."""
-        return {"output": self.output + 1, "epoch": self.epoch, "model_range": self.model_range}
 
 
 class GrowingJob:
@@ -59,10 +30,9 @@ class GrowingJob:
 
     Parameters
     ----------
-    device : Device
-        It runs the rows.
-    data, config, objective, start, first_epoch
-        See :func:`bitstep.training.planning.plan`; ``start`` is its ``initial``.
+    planned : callable
+        From a training to its plan and what runs it (:func:`bitstep.training.epochs.planned`).
+    objective : Objective
     training : Training
         Its ``model_range`` is honoured where it is given.
 
@@ -72,36 +42,25 @@ class GrowingJob:
     runner : Device
         What runs the planned job.
     restarts : int
+    first_range : float
+        The range before the first restart.
     automatic : bool
         True if the range may grow.
     """
 
-    def __init__(self, device: Device, data: Any, config: Any, objective: Objective,
-                 training: Training, start: Any = None, first_epoch: int = 0):
-        def make(chosen: Training) -> Plan:
-            return plan(data, config, objective, chosen, initial=start, first_epoch=first_epoch,
-                        between_epochs=True)
-        self._device, self._make, self._training = device, make, training
+    def __init__(self, planned: Callable[[Training], tuple[Any, Device]], objective: Objective,
+                 training: Training):
+        self._planned, self._training = planned, training
         self.automatic = training.model_range is None and not objective.rule.quadratic
         self.restarts = 0
-        self.plan, self.runner = self._planned(training)
+        self.plan, self.runner = planned(training)
         self.first_range = self.plan.model_range
 
-    def _planned(self, training: Training) -> tuple[Plan, Device]:
-        if training.planes != "auto":
-            made = self._make(training)
-            return made, runner_of(self._device, made)
-        made = {planes: self._make(replace(training, planes=(planes,) * len(training.steps)))
-                for planes in LADDER}
-        first = made[LADDER[0]]
-        return first, PrecisionRunner(runner_of(self._device, first), {
-            planes: one.job.epochs for planes, one in made.items()})
-
-    def with_range(self, model_range: float) -> tuple[Plan, Device]:
+    def with_range(self, model_range: float) -> tuple[Any, Device]:
         """Plan and runner with this range."""
         return self._planned(replace(self._training, model_range=model_range))
 
-    def wider(self) -> tuple[Plan, Device] | None:
+    def wider(self) -> tuple[Any, Device] | None:
         """Plan and runner with the next range; None if there is none."""
         if not self.automatic or self.restarts == MOST_RESTARTS:
             return None
@@ -115,7 +74,7 @@ class GrowingJob:
         except ValueError:      # of the labels, the logistic loss, the steps or the box
             return None
 
-    def take(self, made: tuple[Plan, Device]) -> None:
+    def take(self, made: tuple[Any, Device]) -> None:
         """Start again with plan and runner of another range."""
         self.plan, self.runner = made
         self.restarts += 1
@@ -201,7 +160,7 @@ class GrowingJobs:
                 self.keep(since, [self.plans[one.output].job for one in since])
         return found
 
-    def _restart(self, number: int, made: tuple[Plan, Device], runs: Runs) -> None:
+    def _restart(self, number: int, made: tuple[Any, Device], runs: Runs) -> None:
         error: Any = runs.outcomes[number]
         self.jobs[number].take(made)
         self.plans[number], self.runners[number] = made

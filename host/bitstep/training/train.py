@@ -31,9 +31,11 @@ from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.counters import sum_counters
+from bitstep.training.epochs import planned
 from bitstep.training.growing import GrowingJob, GrowingJobs, run_growing, with_restarts
 from bitstep.training.objective import Objective, Training
 from bitstep.training.output_runs import Pass, passes_of
+from bitstep.training.planning import plan
 from bitstep.training.plans import collect_model, starts_of
 from bitstep.training.precision import PrecisionRunner
 from bitstep.training.scores.rounds import Rounds, train_kept
@@ -92,22 +94,29 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
         raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
                          "give a list of planes to a training that goes on")
     growing = GrowingJobs(
-        [GrowingJob(device, data, config, objective, training, start, first_epoch)
-         for data, start in zip(outputs, starts_of(outputs, initial), strict=True)],
+        _growing(device, outputs, config, objective, training, initial, first_epoch),
         restarts_shown(on_epoch), checkpoint and checkpoint.restart,
         [*checkpoint.checkpoint.restarts] if checkpoint else [])
     on_words, best = words_shown(on_epoch, growing.plans), None
     if training.stopping is not None:
-        runs, best = Rounds(device, growing, training.stopping, timeout_s,
-                            checkpoint).run(on_epoch, on_words)
+        rounds = Rounds(device, growing, training.stopping, timeout_s, checkpoint)
+        runs, best = rounds.run(on_epoch, on_words)
     else:
-        runs = run_growing(
-            device, growing, len(training.steps) - first_epoch,
-            partial(_passes, device, growing, timeout_s, on_words, checkpoint), on_epoch,
-            in_turn=checkpoint is not None)
+        passes = partial(_passes, device, growing, timeout_s, on_words, checkpoint)
+        runs = run_growing(device, growing, len(training.steps) - first_epoch, passes, on_epoch,
+                           in_turn=checkpoint is not None)
     model = collect_model(outputs[0].scaler, growing.plans, runs.results(), runs.interrupted,
                           _planes_of(growing.runners, training, first_epoch))
     return replace(with_restarts(model, growing.restarts), best=best)
+
+
+def _growing(device, outputs, config, objective, training, initial=None,
+             first_epoch=0) -> list[GrowingJob]:
+    """Jobs of all outputs."""
+    return [GrowingJob(partial(planned, device, partial(
+        plan, data, config, objective, initial=start, first_epoch=first_epoch,
+        between_epochs=True)), objective, training)
+            for data, start in zip(outputs, starts_of(outputs, initial), strict=True)]
 
 
 def _passes(device, growing, timeout_s, on_words, checkpoint, numbers) -> list[Pass]:
@@ -158,8 +167,8 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         See :func:`train_model`.
     """
     _check_shared_epochs([training for _, training in candidates])
-    growing = GrowingJobs([GrowingJob(device, data, config, *candidate)
-                           for candidate in candidates for data in outputs],
+    growing = GrowingJobs([one for candidate in candidates
+                           for one in _growing(device, outputs, config, *candidate)],
                           restarts_shown(on_epoch))
     runs = run_growing(
         device, growing, len(candidates[0][1].steps),

@@ -12,6 +12,32 @@ NEAR = 1e-5                 # gradient, over the first, with which bit-centred t
 
 
 @dataclass(frozen=True)
+class Restart:
+    """A job that left its range and started again.
+
+    Attributes
+    ----------
+    output : int
+        Number of the job, from 0.
+    epoch : int
+        Epoch in which a number left its range, from 1.
+    model_range : float
+        The range from then on, as a multiple of the largest label.
+    counters : dict of str to int or None
+        Of the epochs that were given up.
+    """
+
+    output: int
+    epoch: int
+    model_range: float
+    counters: dict[str, int | None]
+
+    def entry(self) -> dict[str, Any]:
+        """Entry of reports (docs/report.md)."""
+        return {"output": self.output + 1, "epoch": self.epoch, "model_range": self.model_range}
+
+
+@dataclass(frozen=True)
 class TrainedModel:
     """The models after every finished epoch.
 
@@ -40,7 +66,7 @@ class TrainedModel:
     planes : ndarray of int, shape (epochs_done, n_outputs), or None
         Bit planes of woven rows that each epoch read; None for others. Of solver ``bit-centred``
         those of the inner passes, 0 once an output's training had stopped.
-    restarts : tuple of bitstep.training.growing.Restart
+    restarts : tuple of Restart
         Outputs that left an automatic range and were trained again with a larger one, in their
         order; ``counters`` contain the epochs that were given up.
     best : int or None
@@ -74,7 +100,7 @@ class TrainedModel:
     gradients: np.ndarray | None = None
     gaps: np.ndarray | None = None
     best: int | None = None
-    restarts: tuple[Any, ...] = ()
+    restarts: tuple[Restart, ...] = ()
 
     @property
     def epochs_done(self) -> int:

@@ -76,7 +76,7 @@ class Problem:
 
     def writer(self, path):
         state = load_checkpoint(path) if path.exists() else Checkpoint(
-            {"bits": 8}, describe_data(self.outputs), self.training.steps.tolist(),
+            {"bits": 8}, describe_data(self.outputs), np.asarray(self.training.steps).tolist(),
             len(self.outputs))
         return CheckpointWriter(str(path), state, [].append)
 
@@ -108,7 +108,7 @@ def test_counters_hold_the_epochs_that_were_given_up():
     plain = problem.with_range(model.model_range, device="cpu")
     given_up = sum(one.counters["beats"] or 0 for one in model.restarts)
     assert given_up > 0
-    assert model.counters["beats"] == plain.counters["beats"] + given_up
+    assert (model.counters["beats"] or 0) == (plain.counters["beats"] or 0) + given_up
     assert model.counters["saturations"] == len(model.restarts)
 
 
