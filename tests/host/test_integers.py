@@ -43,11 +43,12 @@ def default_integers(node: Any) -> bool:
         return default_integers(node.value)
     if isinstance(node, ast.UnaryOp):
         return default_integers(node.operand)
-    if not isinstance(node, ast.Call) or not is_numpy(node.func) or node.func.attr not in DEFAULT:
+    function: Any = getattr(node, "func", None)
+    if not isinstance(node, ast.Call) or not is_numpy(function) or function.attr not in DEFAULT:
         return False
     floats = any(isinstance(part, ast.Constant) and isinstance(part.value, float)
                  for one in node.args for part in ast.walk(one))
-    weighted = node.func.attr == "bincount" and len(node.args) > 1
+    weighted = function.attr == "bincount" and len(node.args) > 1
     return not (floats or weighted or any(one.arg == "dtype" for one in node.keywords))
 
 
