@@ -90,17 +90,12 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
             return train_centred(device, run, outputs, config, training,
                                  starts_of(outputs, initial), first_epoch=first_epoch,
                                  on_epoch=on_epoch, checkpoint=checkpoint)
-    if training.planes == "auto" and first_epoch:
-        raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
-                         "give a list of planes to a training that goes on")
-    growing = GrowingJobs(
-        _growing(device, outputs, config, objective, training, initial, first_epoch),
-        restarts_shown(on_epoch), checkpoint and checkpoint.restart,
-        [*checkpoint.checkpoint.restarts] if checkpoint else [])
+    growing = _growing(device, outputs, config, [(objective, training)], on_epoch, checkpoint,
+                       initial, first_epoch)
     on_words, best = words_shown(on_epoch, growing.plans), None
     if training.stopping is not None:
-        rounds = Rounds(device, growing, training.stopping, timeout_s, checkpoint)
-        runs, best = rounds.run(on_epoch, on_words)
+        runs, best = Rounds(device, growing, training.stopping, timeout_s, checkpoint).run(
+            on_epoch, on_words)
     else:
         passes = partial(_passes, device, growing, timeout_s, on_words, checkpoint)
         runs = run_growing(device, growing, len(training.steps) - first_epoch, passes, on_epoch,
@@ -110,13 +105,20 @@ def train_model(outputs: Sequence[QuantizedDataset], device: Device, config: Pip
     return replace(with_restarts(model, growing.restarts), best=best)
 
 
-def _growing(device, outputs, config, objective, training, initial=None,
-             first_epoch=0) -> list[GrowingJob]:
-    """Jobs of all outputs."""
-    return [GrowingJob(partial(planned, device, partial(
+def _growing(device, outputs, config, wishes, on_epoch, checkpoint=None, initial=None,
+             first_epoch=0) -> GrowingJobs:
+    """Jobs of all outputs, for each of some objectives and trainings."""
+    if first_epoch and any(training.planes == "auto" for _, training in wishes):
+        raise ValueError("Planes 'auto' depend on the epochs before, which a model does not hold; "
+                         "give a list of planes to a training that goes on")
+    starts = starts_of(outputs, initial)
+    jobs = [GrowingJob(partial(planned, device, partial(
         plan, data, config, objective, initial=start, first_epoch=first_epoch,
         between_epochs=True)), objective, training)
-            for data, start in zip(outputs, starts_of(outputs, initial), strict=True)]
+            for objective, training in wishes
+            for data, start in zip(outputs, starts, strict=True)]
+    return GrowingJobs(jobs, restarts_shown(on_epoch), checkpoint and checkpoint.restart,
+                       [*checkpoint.checkpoint.restarts] if checkpoint else [])
 
 
 def _passes(device, growing, timeout_s, on_words, checkpoint, numbers) -> list[Pass]:
@@ -167,9 +169,7 @@ def train_candidates(outputs: Sequence[QuantizedDataset], device: Device, config
         See :func:`train_model`.
     """
     _check_shared_epochs([training for _, training in candidates])
-    growing = GrowingJobs([one for candidate in candidates
-                           for one in _growing(device, outputs, config, *candidate)],
-                          restarts_shown(on_epoch))
+    growing = _growing(device, outputs, config, candidates, on_epoch)
     runs = run_growing(
         device, growing, len(candidates[0][1].steps),
         lambda numbers: passes_of(device, growing.runners, [made.job for made in growing.plans],
