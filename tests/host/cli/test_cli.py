@@ -31,7 +31,7 @@ from bitstep.writing import numbers as column
 
 REPORT_KEYS = ["report_version", "dataset", "config", "device", "seed", "versions", "clock_hz",
                "device_seconds", "wall_seconds", "loss_on", "metric", "interrupted",
-               "resumed_epochs", "kept_epoch", "stopped_early", "history",
+               "resumed_epochs", "kept_epoch", "stopped_early", "restarts", "history",
                "counters", "coef", "intercept"]
 COUNTER_KEYS = ["cycles", "beats", "stall_cycles", "bytes_read", "saturations", "refetched_rows"]
 CONFIG_KEYS = ["model", "loss", "bits", "encoding", "levels", "bus_width", "scaler", "copies",
