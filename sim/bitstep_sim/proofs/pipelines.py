@@ -132,8 +132,7 @@ def pipeline(epoch, *, lookahead, cycles, cycles_per_update=2):
             _build(s, Pipeline(config=config))
 
     def _build(s, dut):
-        m = s.m
-        n_rows = len(epoch.rows)
+        m, n_rows = s.m, len(epoch.rows)
         codes = epoch.codes(s)
         label_shape = signed(NARROW["LABEL_WIDTH"])
         labels = [s.constant(label_shape, name=f"label_{row}") for row in range(n_rows)]
