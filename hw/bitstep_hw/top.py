@@ -13,7 +13,9 @@ from amaranth.back import rtlil, verilog
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep.pipeline.registers import ADDRESS_WIDTH, COUNTERS
 from bitstep_hw import TOP
 from bitstep_hw.axi.buses import AxiLite, AxiRead, AxiWrite, connect_flat, flat_members
@@ -93,7 +95,7 @@ class Top(wiring.Component):
         m.submodules.aux = aux = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
         m.submodules.models = models = WriteMaster(data_width=AUX_WIDTH)
         m.submodules.pipeline = pipeline = DensePipeline(config=config) if config.dense \
-            else Pipeline(config=config.decoded)
+            else Pipeline(config=config)
         m.d.comb += [
             *connect_flat(self, "s_axi", bank.bus),
             *connect_flat(self, "m_axi_rows", rows.bus),
@@ -128,7 +130,7 @@ class Top(wiring.Component):
         # A cycle late: the end of a run waits until it has been so for several.
         m.d.sync += control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all())
         m.submodules.labels = labels = LabelUnpacker(
-            models=config.models, streams=config.label_streams, rows=config.label_rows)
+            models=config.models, streams=config.rows.label_streams, rows=config.rows.label_rows)
         beat_entered = pipeline.beat_entered
         self._connect_pipeline(m, bank, control, pipeline, labels)
         if config.level_tables:
@@ -176,7 +178,7 @@ class Top(wiring.Component):
             pipeline.run.intercept_level.eq(scale.o_intercept_level),
             control.misaligned.eq(pipeline.misaligned | (control.epoch_start & scale.bad)),
         ]
-        if self.config.fine_stages:
+        if self.config.stages.solver.fine:
             m.d.comb += scale.fine.eq(run.gradient & ~run.derivatives)
         return unweaver.i.valid & unweaver.i.ready
 
@@ -207,8 +209,8 @@ class Top(wiring.Component):
         """Jobs of the readers and of the writer, and the auxiliary stream."""
         row_feeder = self._connect_row_feeder(m, bank, control)
         m.submodules.aux_feeder = aux_feeder = AuxFeeder(
-            level_tables=self.config.level_tables, streams=self.config.label_streams,
-            constants=self.config.has_constants)
+            level_tables=self.config.level_tables, streams=self.config.rows.label_streams,
+            constants=self.config.stages.has_constants)
         if self.config.models > 1:
             m.d.comb += [aux_feeder.models.eq(bank.models),
                          aux_feeder.shared_labels.eq(bank.shared_labels)]
@@ -220,12 +222,13 @@ class Top(wiring.Component):
                                      ("aux_words", aux.o, control.i),
                                      ("label_words", control.o_labels, labels.i)):
             connect_registered(m, name, source, target, clear=control.stop,
-                               registered=self.config.registered_streams)
+                               registered=self.config.clock.registered_streams)
         begin = self._strobe(m, control.begin, "begin")
         m.d.comb += [
             aux_feeder.start.eq(begin), aux_feeder.stop.eq(control.stop),
             aux_feeder.epochs.eq(bank.epochs), aux_feeder.rows.eq(
-                control.row_beats * self.config.label_rows if self.config.dense else bank.rows),
+                control.row_beats * self.config.rows.label_rows if self.config.dense
+                else bank.rows),
             aux_feeder.label_format.eq(bank.label_format),
             aux_feeder.load_model.eq(bank.warm_start),
             aux_feeder.load_coefficients.eq(control.corrects),
@@ -260,7 +263,7 @@ class Top(wiring.Component):
         wiring.connect(m, control.o_model, pipeline.i_model)
         written = connect_written(m, self.config, control, pipeline, models)
         connect_registered(m, "model_words", written, models.i, clear=control.stop,
-                           registered=self.config.registered_streams)
+                           registered=self.config.clock.registered_streams)
         m.d.comb += [
             pipeline.clear.eq(self._strobe(m, control.clear, "clear")),
             pipeline.load.eq(self._strobe(m, control.load, "load")),
@@ -272,7 +275,7 @@ class Top(wiring.Component):
 
     def _strobe(self, m, strobe, name):
         """``strobe`` as it arrives in another part of the hardware."""
-        return delay(m, strobe, self.config.strobe_delay, name=name)
+        return delay(m, strobe, self.config.clock.strobe_delay, name=name)
 
     def _count(self, m, bank, control, pipeline, readers, beat_entered):
         """Counters of the register bank."""

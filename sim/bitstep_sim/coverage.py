@@ -143,7 +143,7 @@ def describe(job, lookahead: int | None = None) -> dict[str, str]:
     config = job.config
     if lookahead is None:
         lookahead = config.effective_lookahead(job.beats)
-    used = {0: "0", config.required_lookahead(job.beats): "all"}.get(lookahead, "some")
+    used = {0: "0", config.stages.required_lookahead(job.beats): "all"}.get(lookahead, "some")
 
     def several(number):
         return "several" if number > 1 else "one"
@@ -160,7 +160,7 @@ def describe(job, lookahead: int | None = None) -> dict[str, str]:
         "intercept": yes(job.intercept_level), "beats": several(job.beats),
         "rows": several(job.n_rows), "copies": several(len(job.rows)),
         "epochs": several(len(job.epochs)), "warm": yes(job.model.any()),
-        "full last beat": yes(job.n_features % config.lanes == 0),
+        "full last beat": yes(job.n_features % config.rows.lanes == 0),
     }
 
 

@@ -14,8 +14,9 @@ import numpy as np
 from bitstep.devices.golden import GoldenDevice
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import (
     MAP_VERSION,
     REGISTERS,
@@ -41,10 +42,10 @@ def pack_levels(levels, config):
         codes = [(int(level) + 1) // 2 if config.bits == 1 else int(level) % (1 << config.bits)
                  for level in row]
         data = b""
-        for start in range(0, len(codes), config.lanes):
+        for start in range(0, len(codes), config.rows.lanes):
             beat = sum(code << config.bits * lane
-                       for lane, code in enumerate(codes[start:start + config.lanes]))
-            data += beat.to_bytes(config.beat_bytes, "little")
+                       for lane, code in enumerate(codes[start:start + config.rows.lanes]))
+            data += beat.to_bytes(config.rows.beat_bytes, "little")
         rows.append(np.frombuffer(data, np.uint8))
     return np.array(rows)
 
@@ -211,18 +212,18 @@ class FakeDevice(RegisterDevice):
     def model_positions(self, n_features):
         config, words = self.config, []
         for feature in range(n_features):
-            beat, lane = divmod(feature, config.lanes)
-            words.append(beat * config.model_lanes + lane)
+            beat, lane = divmod(feature, config.rows.lanes)
+            words.append(beat * config.rows.model_lanes + lane)
         return words
 
     def job(self):
         """The job, from registers and memory alone."""
         config, beats = self.config, self.get("BEATS_PER_ROW")
-        n_features = (beats - 1) * config.lanes + self.get("LAST_LANES")
-        n_rows, row_bytes = self.get("ROWS"), beats * config.beat_bytes
+        n_features = (beats - 1) * config.rows.lanes + self.get("LAST_LANES")
+        n_rows, row_bytes = self.get("ROWS"), beats * config.rows.beat_bytes
         layout = WovenLayout(n_features) if config.row_format == WOVEN else None
         shape = (layout.blocks(n_rows), layout.block_bytes) if layout else (n_rows, row_bytes)
-        model_bytes = 4 * config.model_words(n_features)
+        model_bytes = 4 * config.rows.model_words(n_features)
         positions = self.model_positions(n_features)
         label_format = LabelFormat(self.get("LABEL_FORMAT"))
         entries = self.take(self.pair("EPOCH_TABLE_ADDRESS"), 16 * self.get("EPOCHS")).view("<u8")
@@ -281,7 +282,7 @@ class FakeDevice(RegisterDevice):
             self.end(Error.SATURATED)
             return
         n_features = len(epoch.model)
-        words = np.zeros(self.config.model_words(n_features), "<i4")
+        words = np.zeros(self.config.rows.model_words(n_features), "<i4")
         words[self.model_positions(n_features)] = epoch.model
         words[-2] = epoch.intercept
         address = self.pair("MODEL_OUT_ADDRESS") + done * self.pair("MODEL_OUT_STRIDE")

@@ -11,7 +11,8 @@ from fakes import FakeDevice
 from bitstep import LowPrecisionClassifier, LowPrecisionRegressor
 from bitstep.cli import main
 from bitstep.devices.golden import GoldenDevice
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import DeviceError, RunResult
 from bitstep.quantization import quantize

@@ -5,7 +5,7 @@ from amaranth import Module
 from amaranth.lib import wiring
 from support import put, read_model, ticks, write_model
 
-from bitstep.pipeline.config import ceil_div
+from bitstep.pipeline.parts.widths import ceil_div
 from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_hw.pipeline.model.words import ModelWords, lend
 
@@ -29,25 +29,25 @@ def beside_store(config, dut):
 
 def set_shape(ctx, dut, config, n_features):
     """Set ``beats`` and ``last_lanes`` of a component."""
-    beats = config.beats(n_features)
+    beats = config.rows.beats(n_features)
     put(ctx, dut.beats, beats)
-    put(ctx, dut.last_lanes, n_features - (beats - 1) * config.lanes)
+    put(ctx, dut.last_lanes, n_features - (beats - 1) * config.rows.lanes)
 
 
 def pairs_of(config, n_features):
     """Pairs of model words that hold features."""
-    full = config.beats(n_features) - 1
-    return full * config.model_lanes // 2 + ceil_div(n_features - full * config.lanes, 2)
+    full = config.rows.beats(n_features) - 1
+    return full * config.rows.model_lanes // 2 + ceil_div(n_features - full * config.rows.lanes, 2)
 
 
 async def write_words(ctx, words, config, model, intercept):
     """Write ``capacity`` model words and the intercept."""
-    await write_model(ctx, words, config, np.reshape(model, (-1, config.lanes)), intercept)
+    await write_model(ctx, words, config, np.reshape(model, (-1, config.rows.lanes)), intercept)
 
 
 async def read_words(ctx, words, config):
     """The store's ``capacity`` model words as an array, and the intercept."""
-    model, intercept = await read_model(ctx, words, config, config.max_beats)
+    model, intercept = await read_model(ctx, words, config, config.rows.max_beats)
     return np.ravel(model).astype(np.int64), intercept
 
 

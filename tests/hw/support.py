@@ -142,7 +142,8 @@ def model_beats(config, model, intercept):
     """64-bit beats of a model in memory (docs/memory-layout.md); ``model`` has the shape
     (beats, lanes).
     """
-    words = [word for beat in model for word in (*beat, *[0] * (config.model_lanes - len(beat)))]
+    lanes = config.rows.model_lanes
+    words = [word for beat in model for word in (*beat, *[0] * (lanes - len(beat)))]
     words = [int(word) & 0xFFFF_FFFF for word in (*words, intercept, 0)]
     return [low | high << 32 for low, high in zip(words[::2], words[1::2], strict=True)]
 
@@ -152,10 +153,10 @@ async def write_model(ctx, words, config, model, intercept):
     of a store.
     """
     for index, beat in enumerate(model):
-        beat = [*beat, *[0] * (config.model_lanes - len(beat))]
+        beat = [*beat, *[0] * (config.rows.model_lanes - len(beat))]
         put(ctx, words.index, index)
         await ctx.tick()
-        for pair in range(config.model_lanes // 2):
+        for pair in range(config.rows.model_lanes // 2):
             low, high = (int(word) & 0xFFFF_FFFF for word in beat[2 * pair:2 * pair + 2])
             put_all_of(ctx, words, {"pair": pair, "write": 1, "write_data": low | high << 32})
             await ctx.tick()
@@ -176,16 +177,16 @@ async def read_model(ctx, words, config, beats):
     store.
     """
     model = []
-    if config.fast_clock:       # for what was written last
+    if config.clock.fast:       # for what was written last
         await ctx.tick()
     for index in range(beats):
         put(ctx, words.index, index)
-        await ticks(ctx, 2 if config.fast_clock else 1)
+        await ticks(ctx, 2 if config.clock.fast else 1)
         beat = []
-        for pair in range(config.model_lanes // 2):
+        for pair in range(config.rows.model_lanes // 2):
             put(ctx, words.shown, pair)
             beat += halves(ctx.get(words.read_data))
-        model.append(beat[:config.lanes])
+        model.append(beat[:config.rows.lanes])
     put(ctx, words.intercept, 1)
     intercept = halves(ctx.get(words.read_data))[0]
     put(ctx, words.intercept, 0)
@@ -194,10 +195,10 @@ async def read_model(ctx, words, config, beats):
 
 async def load_coefficients(ctx, engine, config, coefficients):
     """Load coefficients of shape (n_features,) into a correction engine."""
-    beats = config.beats(len(coefficients))
-    words = np.zeros((beats, config.model_lanes), np.int64)
+    beats = config.rows.beats(len(coefficients))
+    words = np.zeros((beats, config.rows.model_lanes), np.int64)
     for feature, coefficient in enumerate(coefficients):
-        words[feature // config.lanes, feature % config.lanes] = coefficient
+        words[feature // config.rows.lanes, feature % config.rows.lanes] = coefficient
     put(ctx, engine.load_start, 1)
     await ctx.tick()
     put_all_of(ctx, engine, {"load_start": 0, "load": 1})
@@ -228,12 +229,12 @@ async def receive_model(ctx, dut, config, beats):
     await ctx.tick()
     put(ctx, dut.unload, 0)
     words = []
-    while len(words) <= beats * config.model_lanes:
+    while len(words) <= beats * config.rows.model_lanes:
         if ctx.get(dut.o_model.valid):
             words += halves(ctx.get(dut.o_model.payload))
         await ctx.tick()
-    starts = range(0, beats * config.model_lanes, config.model_lanes)
-    return [words[start:start + config.lanes] for start in starts], words[-2]
+    starts = range(0, beats * config.rows.model_lanes, config.rows.model_lanes)
+    return [words[start:start + config.rows.lanes] for start in starts], words[-2]
 
 
 def beats_of(rows, beat_bytes):
@@ -245,8 +246,9 @@ def beats_of(rows, beat_bytes):
 def fine_beats(job):
     """64-bit beats of all fine rows, in the layout of docs/memory-layout.md."""
     config, feature = job.config, np.arange(job.n_features)
-    words = np.zeros((job.n_rows, config.fine_words(job.n_features)), "<i2")
-    words[:, feature // config.lanes * config.model_lanes + feature % config.lanes] = job.fine_rows
+    words = np.zeros((job.n_rows, config.rows.fine_words(job.n_features)), "<i2")
+    lanes = config.rows.lanes
+    words[:, feature // lanes * config.rows.model_lanes + feature % lanes] = job.fine_rows
     return words.reshape(-1).view("<u8").tolist()
 
 
@@ -264,14 +266,14 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
     results = []
     constant = {
         "rows": job.n_rows, "beats_per_row": job.beats, "batch": job.batch,
-        "last_lanes": job.n_features - (job.beats - 1) * config.lanes,
+        "last_lanes": job.n_features - (job.beats - 1) * config.rows.lanes,
         "lookahead": config.effective_lookahead(job.beats) if lookahead is None else lookahead,
         "correction_period": job.correction_period, "intercept_level": job.intercept_level,
         "label_shift": job.label_shift, "loss": job.loss,
         "proximal_period": job.proximal_period, "box_limit": job.box_limit,
         "cell_half_levels": job.cell_half_levels}
     constant["lookahead_margin"] = \
-        job.cell_half_levels * constant["lookahead"] * job.n_features * config.level_limit
+        job.cell_half_levels * constant["lookahead"] * job.n_features * config.rows.level_limit
 
     fine_rows = fine_beats(job) if job.cell_half_levels else []
 
@@ -308,7 +310,7 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
         raise TimeoutError(f"The epoch took more than {limit} cycles")
 
     def padded(numbers, intercept):
-        words = np.zeros(job.beats * config.lanes, np.int64)
+        words = np.zeros(job.beats * config.rows.lanes, np.int64)
         words[:job.n_features] = numbers
         return model_beats(config, words.reshape(job.beats, -1), intercept)
 
@@ -324,7 +326,7 @@ def run_pipeline(dut, job, *, lookahead=None, stall=0.0, seed=0, limit=20_000):
                 "correction_shift": steps.correction_shift, "threshold": steps.threshold,
                 "key": steps.key})
             rows = job.rows[number % len(job.rows)]
-            saturated, cycles = await epoch(ctx, beats_of(rows, config.beat_bytes))
+            saturated, cycles = await epoch(ctx, beats_of(rows, config.rows.beat_bytes))
             model, intercept = await receive_model(ctx, dut, config, job.beats)
             results.append((np.ravel(model)[:job.n_features].tolist(), intercept, saturated,
                             cycles))

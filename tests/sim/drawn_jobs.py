@@ -8,8 +8,9 @@ import zlib
 from hypothesis import HealthCheck, seed
 from hypothesis import strategies as st
 
-from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -98,12 +99,13 @@ def jobs(draw, config):
     """A job and a value of LOOKAHEAD. Look-ahead is part of the meaning of floating-point rows, so
     there the job asks for it.
     """
-    lanes, beats = config.lanes, config.max_beats
+    lanes, beats = config.rows.lanes, config.rows.max_beats
     n_features = draw(st.sampled_from(sorted({
-        1, 2, max(lanes - 1, 1), lanes, lanes + 1, 2 * lanes, config.capacity - 1, config.capacity
-    } & set(range(1, config.capacity + 1))))
-        | st.integers(1, config.capacity))
-    beats = config.beats(n_features)
+        1, 2, max(lanes - 1, 1), lanes, lanes + 1, 2 * lanes, config.rows.capacity - 1,
+        config.rows.capacity
+    } & set(range(1, config.rows.capacity + 1))))
+        | st.integers(1, config.rows.capacity))
+    beats = config.rows.beats(n_features)
     lookahead = draw(st.sampled_from(allowed_lookahead(config, beats))
                      | st.just(config.effective_lookahead(beats)))
     d = lookahead

@@ -22,7 +22,7 @@ class StoreEpoch(IntegerEpoch):
         # Updates that the store has not met yet, of the latest rows with and without data.
         self.waiting = deque()
         self.since = 0
-        slack = job.cell_half_levels * lookahead * job.n_features * job.config.level_limit
+        slack = job.cell_half_levels * lookahead * job.n_features * job.config.rows.level_limit
         self.slack = ((derivative_step(job, steps) >> STEP_FRACTION) + 1) * slack
         self.rows, self.outcomes = [], []
 
@@ -62,8 +62,8 @@ class StoreEpoch(IntegerEpoch):
             self.refetch(row, target, dither, update_of)
             exact = job.fine_rows[row].astype(np.int64)
             z = int(exact.dot(before[0])) + (job.intercept_level * before[1]
-                                             << job.config.fine_fraction)
-            side = target << job.config.fine_fraction
+                                             << job.config.rows.fine_fraction)
+            side = target << job.config.rows.fine_fraction
             outcome = ACTIVE if (z < side if target > 0 else z > side) else INACTIVE
             self.store = self.store + self.model - before[0]
         else:
@@ -104,7 +104,7 @@ def open_rows(job, lookahead):
     labels = unpack_labels(job.labels, job.label_format, job.n_rows) << job.label_shift
     model, intercept, result = job.model.astype(np.int64), int(job.intercept), []
     for number, steps in enumerate(job.epochs):
-        codes = unpack_codes(job.rows[number % len(job.rows)], job.config, job.n_features)
+        codes = unpack_codes(job.rows[number % len(job.rows)], job.config.rows, job.n_features)
         values = decode(codes, bits=job.config.bits, row_format=job.config.row_format)
         epoch = StoreEpoch(job, steps, model, intercept, lookahead)
         epoch.run(zip(*values, labels.tolist(), dithers(steps.key, job.n_rows).tolist(),

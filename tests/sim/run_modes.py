@@ -3,7 +3,8 @@
 from centred_runs import constants_of, gradient_job
 from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, TABLES
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import RunResult
 from bitstep_sim.testing.random_jobs import random_job, random_jobs
@@ -31,7 +32,8 @@ def plain(config, **options):
     if config.row_format == "float32":
         period = 2 * config.lookahead + 2
     job = random_job(
-        config, n_features=min(config.capacity, 2 * config.lanes - 1), n_rows=9, warm=True,
+        config, n_features=min(config.rows.capacity, 2 * config.rows.lanes - 1), n_rows=9,
+        warm=True,
         batch=batch, loss=loss, correction_period=period, cell_half_levels=2 * config.refetch,
         proximal_period=batch * 3 * config.proximal, model_bits=config.model_bits,
         update_bits=8 * config.rounded_updates, **options)

@@ -73,7 +73,7 @@ def lookahead_registers(job, lookahead):
     """Registers that a run with another look-ahead needs; the result is the same."""
     return {"LOOKAHEAD": lookahead,
             "LOOKAHEAD_MARGIN": job.cell_half_levels * lookahead * job.n_features
-            * job.config.level_limit}
+            * job.config.rows.level_limit}
 
 
 def compare(result, expected):

@@ -5,7 +5,8 @@ from simulated import TestedDevice, compare, lookahead_registers, open_board
 
 from bitstep.cycles import Memory, count_epochs
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.results import SaturationError, beats_read
 
 LINEAR = PipelineConfig(row_format=WOVEN, bits=16, max_features=4096, lookahead=6)

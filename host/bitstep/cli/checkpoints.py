@@ -123,7 +123,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
     rows, config, model = problem.request, request.config, start.model
     by_name = arguments.schedule in SCHEDULES
     floats = problem.outputs[0].row_format == "float32"
-    beats = config.beats(problem.outputs[0].n_features)
+    beats = config.rows.beats(problem.outputs[0].n_features)
     return {
         "model": problem.model, "bits": rows.bits, "encoding": rows.encoding,
         "bus-width": rows.bus_width, "scaler": rows.scaler, "copies": rows.copies,

@@ -11,15 +11,9 @@ from bitstep.cli.options import (
 )
 from bitstep.cli.request import request_rows
 from bitstep.cli.training_options import few_bits
-from bitstep.pipeline.config import (
-    CYCLES_PER_UPDATE,
-    FEW_BITS,
-    MAX_DENSE_MODELS,
-    MAX_FEATURES,
-    MAX_MODELS,
-    SOLVERS,
-    PipelineConfig,
-)
+from bitstep.pipeline.config import SOLVERS, PipelineConfig
+from bitstep.pipeline.parts.stages import CYCLES_PER_UPDATE
+from bitstep.pipeline.parts.widths import FEW_BITS, MAX_DENSE_MODELS, MAX_FEATURES, MAX_MODELS
 from bitstep.pipeline.registers import Loss
 from bitstep.training.pipelines import pipeline_for
 

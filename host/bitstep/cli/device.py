@@ -7,7 +7,7 @@ from typing import Any
 from bitstep.cli.options import UsageError, integer, number
 from bitstep.cli.progress import StatusLine
 from bitstep.devices import DeviceError, available, default_device, device_class, options_of
-from bitstep.pipeline.config import MAX_DENSE_MODELS, MAX_MODELS
+from bitstep.pipeline.parts.widths import MAX_DENSE_MODELS, MAX_MODELS
 
 # Options of the command line and the parameters of a device's class.
 _PARAMETERS = {"clock_mhz": "clock_hz", "memory_latency": "memory_latency",

@@ -17,7 +17,8 @@ from bitstep.cli.options import (
 from bitstep.cli.report import REPORT_VERSION, print_report, versions
 from bitstep.data import dataset_names, load
 from bitstep.data.sources import BUNDLED, REMOTE
-from bitstep.pipeline.config import FLOAT_GUARD, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep.pipeline.registers import table as register_table
 from bitstep.quantization import load_quantized
 from bitstep.training.model_file import is_model, load_model
@@ -82,19 +83,19 @@ def _show_configuration(config: PipelineConfig) -> None:
     if config.dense:
         _show_dense(config)
         return
-    level = {"largest level": config.level_limit} if config.row_format != "float32" else \
+    level = {"largest level": config.rows.level_limit} if config.row_format != "float32" else \
         {"fraction of sums": f"{FLOAT_GUARD} bits"}
-    _show({"pipeline": config.name, "lanes": config.lanes, **level,
-           "capacity": f"{config.capacity} features, {config.max_beats} beats",
-           "dot product": f"{config.dot_width} bits", "latency": f"{config.latency} cycles",
+    _show({"pipeline": config.name, "lanes": config.rows.lanes, **level,
+           "capacity": f"{config.rows.capacity} features, {config.rows.max_beats} beats",
+           "dot product": f"{config.rows.dot_width} bits", "latency": f"{config.latency} cycles",
            "update": f"{config.cycles_per_update} cycles",
            "look-ahead": f"{config.lookahead} rows"})
     print()
     rows = []
     for features in FEATURES:
-        if features <= config.capacity:
-            beats = config.beats(features)
-            rows.append([features, beats, config.required_lookahead(beats),
+        if features <= config.rows.capacity:
+            beats = config.rows.beats(features)
+            rows.append([features, beats, config.stages.required_lookahead(beats),
                          config.effective_lookahead(beats), _pitch(config, beats)])
     print(text_table(["features", "beats", "look-ahead needed", "used", "cycles per row"], rows))
     print("\nCycles per row: with memory that is always ready"
@@ -103,11 +104,11 @@ def _show_configuration(config: PipelineConfig) -> None:
 
 def _show_dense(config):
     """A pipeline for dense rows, and how long beats take in it."""
-    per_beat = config.rows_per_beat
+    per_beat = config.rows.rows_per_beat
     _show({"pipeline": config.name, "rows in a beat": per_beat,
-           "bits used of a beat": f"{config.used_share:.1%}",
-           "features of a row": config.max_features, "largest level": config.level_limit,
-           "dot product": f"{config.dot_width} bits", "latency": f"{config.latency} cycles"})
+           "bits used of a beat": f"{config.rows.used_share:.1%}",
+           "features of a row": config.max_features, "largest level": config.rows.level_limit,
+           "dot product": f"{config.rows.dot_width} bits", "latency": f"{config.latency} cycles"})
     print()
     counts = [count for count in (1, 2, 4, 8, 12, 16) if count <= config.models]
     turns = [max(count, config.latency) / count for count in counts]

@@ -11,13 +11,8 @@ import numpy as np
 
 from bitstep.data import dataset_names
 from bitstep.data.columns.labels import LAST
-from bitstep.pipeline.config import (
-    BUS_WIDTHS,
-    FLOAT_BITS,
-    MAX_DENSE_FEATURES,
-    MAX_LOOKAHEAD,
-    WOVEN,
-)
+from bitstep.pipeline.parts.formats import FLOAT_BITS, MAX_DENSE_FEATURES, WOVEN
+from bitstep.pipeline.parts.widths import BUS_WIDTHS, MAX_LOOKAHEAD
 from bitstep.quantization import ENCODINGS, LEVELS
 from bitstep.quantization.labels import MAX_CLASSES, distinct
 from bitstep.quantization.scaling import SCALERS

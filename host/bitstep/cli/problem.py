@@ -20,8 +20,9 @@ from bitstep.cli.progress import Bar, shown
 from bitstep.cli.request import RowRequest, request_codes, request_rows
 from bitstep.cli.validation import check_features, hold_out
 from bitstep.data import Dataset, load, split
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.quantization import (
     ENCODINGS,
     QuantizedDataset,

@@ -23,8 +23,8 @@ from bitstep.cli.progress import Bar, add_quiet_option, shown
 from bitstep.cli.request import RowRequest, request_rows
 from bitstep.data import open_table
 from bitstep.data.tables.table import Survey, Table, task_of_labels
-from bitstep.pipeline.config import FINE_WIDTH
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import FINE_WIDTH
 from bitstep.quantization import ENCODINGS, WovenOptions, label_bits_of, quantize_labels
 from bitstep.quantization.encoder import RowOptions
 from bitstep.quantization.streaming import Chosen, choose_rows, write_quantized

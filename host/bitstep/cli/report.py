@@ -9,8 +9,9 @@ import numpy as np
 
 from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Request
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import loss_named
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.training.model_file import LinearModel
 from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import report_counters
@@ -191,7 +192,7 @@ def _refetched(report):
     if not report["config"]["refetch"]:
         return "Refetching: no; every row was used as quantized."
     counters, config = report["counters"], PipelineConfig(**report["config"]["pipeline"])
-    visited = counters["beats"] // config.beats(report["dataset"]["n_features"])
+    visited = counters["beats"] // config.rows.beats(report["dataset"]["n_features"])
     rows = counters["refetched_rows"]
     return (f"Refetching: {rows:,} of {visited:,} rows ({100 * rows / visited:.2f} %) were read "
             "again with 16 bits a value.")

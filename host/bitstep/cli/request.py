@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bitstep.cli.options import UsageError, asked_encoding, default_model
-from bitstep.pipeline.config import WOVEN
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.quantization import ENCODINGS, QuantizedDataset
 from bitstep.training.choices import (
     ChoiceError,

@@ -5,8 +5,9 @@ import argparse
 from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Problem
 from bitstep.cli.request import few_bits_asked
-from bitstep.pipeline.config import BUS_WIDTHS, MAX_DENSE_FEATURES, WOVEN
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import MAX_DENSE_FEATURES, WOVEN
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 
 
 def check_solver(arguments: argparse.Namespace, encoding: str | None = None) -> None:

@@ -50,8 +50,8 @@ from bitstep.cli.training_options import (
 from bitstep.cli.validation import add_stopping_options, check_stopping_options
 from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
-from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.results import RunError, SaturationError
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import ChoiceError, resolve_training

@@ -5,8 +5,9 @@ from typing import Any
 
 from bitstep.cli.class_weights import class_weight
 from bitstep.cli.options import integer, number, or_auto
-from bitstep.pipeline.config import FEW_BITS, WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import WOVEN_BITS
+from bitstep.pipeline.parts.widths import FEW_BITS
 from bitstep.pipeline.registers import Loss
 from bitstep.training.objective import SOLVERS
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.cycles.shape import Shape
+from bitstep.pipeline.parts.stages import Refetching
 
 # Outcomes of a row that its codes left open: decided by them when alone, or fetched.
 BY_CODES, INACTIVE, ACTIVE = range(3)
@@ -59,15 +60,14 @@ class OpenRows:
 
 
 def first_take(shape: Shape, time: int) -> int:
-    """Return the cycle in which the first pair of a row can be taken, if it is there, when the
-    row is asked for at ``time``.
+    """Return the cycle in which the first pair of a beat can be taken, if it is there, when the
+    row is asked for, or the last pair of the beat before is taken, at ``time``.
     """
-    return time + 2 + shape.config.memory_wait
+    return time + Refetching(shape.config.clock).first_pair
 
 
 def decision_delay(shape: Shape, active: bool) -> int:
     """Return the cycles from a row's last pair to the decision on it or, if it is ``active``, to
     its last word.
     """
-    wait = shape.config.memory_wait
-    return 7 + wait + 2 * shape.pairs + (shape.beats - 1) * (1 + wait) if active else 6
+    return Refetching(shape.config.clock).decision(shape.pairs, shape.beats, active=active)

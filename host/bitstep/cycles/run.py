@@ -99,7 +99,8 @@ def _streams(shape, memory, saturated):
     """Streams of a run. What a saturated run has read ahead depends on the whole run."""
     if shape.planes:
         return WovenStreams(shape, memory)
-    if memory.is_ample(shape.config.beat_bytes) and not saturated and shape.labels_per_word > 1:
+    if memory.is_ample(shape.config.rows.beat_bytes) and not saturated \
+            and shape.labels_per_word > 1:
         return AmpleStreams(shape, memory.latency)
     return SimulatedStreams(shape, memory)
 
@@ -126,7 +127,7 @@ class RunClock:
     def __init__(self, shape: Shape, streams):
         self.shape, self.streams = shape, streams
         self.epochs = _epoch_clock(shape, streams)
-        self.late = shape.config.strobe_delay      # of a strobe
+        self.late = shape.config.clock.strobe_delay      # of a strobe
         self.time = 0
         self.model_io = 0
         self.ends: list[int] = []
@@ -181,7 +182,7 @@ class RunClock:
         began = self.time
         self._moved(began, streams.words(began, 2 * self.shape.models))
         streams.start_epoch(self.time)
-        start = self.time + self.late + self.shape.config.start_delay
+        start = self.time + self.late + self.shape.config.stages.start_delay
         self.time = self.epochs.run(start, events) + self.late + 2     # the verdict takes one
 
     def write(self):

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bitstep.pipeline.config import DENSE_COUNT_CYCLES, WOVEN, PipelineConfig, ceil_div
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import share_labels
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.shapes import LABEL_BITS, label_bytes
-from bitstep.pipeline.woven import GROUP, WovenLayout
+from bitstep.pipeline.woven import WovenLayout
 
 WORD_BYTES = 8              # beat of the bus for labels, tables and models
 BURST = 16                  # most beats of a burst, which ends where so many are aligned
@@ -45,6 +46,10 @@ class Shape:
         64-bit words of the tables of levels; 0 without.
     warm : bool
         The run reads an initial model.
+    check_cycles : int
+        Cycles in which the run's registers are checked.
+    sampled_beats : int
+        Beats of words that are corrected together: those of a row, or, of dense rows, models.
     refetching : bool
         The run has a CELL_HALF_LEVELS.
     woven : WovenLayout or None
@@ -75,6 +80,8 @@ class Shape:
     fine_words: int
     table_words: int
     warm: bool
+    check_cycles: int
+    sampled_beats: int
     refetching: bool
     woven: WovenLayout | None = None
     planes: tuple[int, ...] = ()
@@ -91,21 +98,21 @@ class Shape:
         With ``gradient`` it is the shape of the run that sums the gradient, with ``derivatives``,
         too, of the one that writes derivatives.
         """
-        beats = job.beats
+        beats, rows = job.beats, config.rows
         if lookahead is None:
-            lookahead = job.lookahead if config.row_format == "float32" \
+            lookahead = job.lookahead if rows.floating \
                 else config.run_lookahead(beats, job.batch)
-        last_lanes = job.n_features - (beats - 1) * config.lanes
-        per_beat = config.model_lanes // 2
+        last_lanes = job.n_features - (beats - 1) * rows.lanes
+        per_beat = rows.model_lanes // 2
         jobs = (job, *others)
-        streams = 1 if share_labels(jobs) else config.label_streams
+        streams = 1 if share_labels(jobs) else rows.label_streams
         # Of dense rows, those of a beat are taken together, with their labels.
-        rows = ceil_div(job.n_rows, config.rows_per_beat)
-        streams *= config.label_rows
-        label_words = label_bytes(rows * streams, job.label_format) // WORD_BYTES
+        entries = ceil_div(job.n_rows, rows.rows_per_beat)
+        streams *= rows.label_rows
+        label_words = label_bytes(entries * streams, job.label_format) // WORD_BYTES
         row_bits = LABEL_BITS[job.label_format] * streams
         return cls(
-            config=config, rows=rows, beats=beats, copies=len(job.rows),
+            config=config, rows=entries, beats=beats, copies=len(job.rows),
             epochs=len(job.epochs), lookahead=lookahead,
             batch=job.batch, correction_period=0 if gradient else job.correction_period,
             proximal_period=0 if gradient else job.proximal_period,
@@ -114,19 +121,21 @@ class Shape:
             words_per_label=max(row_bits // (8 * WORD_BYTES), 1),
             model_words=beats * per_beat + 1,
             pairs=(beats - 1) * per_beat + ceil_div(last_lanes, 2),
-            fine_words=config.fine_words(job.n_features) // 4,
-            table_words=config.table_words(job.n_features) if config.level_tables else 0,
+            fine_words=rows.fine_words(job.n_features) // 4,
+            table_words=rows.table_words(job.n_features),
             warm=any(bool(one.model.any() or one.intercept) for one in jobs),
+            check_cycles=rows.check_cycles(job.n_features),
+            sampled_beats=len(jobs) if rows.packed else beats,
             refetching=job.cell_half_levels > 0,
-            woven=WovenLayout(job.n_features) if config.row_format == WOVEN else None,
+            woven=WovenLayout(job.n_features) if rows.front_end == "planes" else None,
             planes=tuple(steps.planes for steps in job.epochs if steps.planes),
-            dense_rows=job.n_rows * config.dense, gradient=gradient, derivatives=derivatives)
+            dense_rows=job.n_rows * rows.packed, gradient=gradient, derivatives=derivatives)
 
     @property
     def latency(self) -> int:
         """Cycles from a row's last beat to the first beat that may apply its update."""
         fine = self.gradient and not self.derivatives
-        return self.config.latency + (self.config.fine_stages if fine else 0)
+        return self.config.latency + (self.config.stages.solver.fine if fine else 0)
 
     @property
     def all_model_words(self) -> int:
@@ -136,7 +145,7 @@ class Shape:
     @property
     def coefficient_words(self) -> int:
         """64-bit words of the coefficients of a model, with the constants behind them."""
-        return self.model_words << int(self.config.has_constants)
+        return self.model_words << int(self.config.stages.has_constants)
 
     @property
     def written_words(self) -> int:
@@ -146,17 +155,7 @@ class Shape:
     @property
     def next_model(self) -> int:
         """Cycles between two models that are loaded or written one after the other."""
-        return 2 + 2 * self.config.strobe_delay
-
-    @property
-    def check_cycles(self) -> int:
-        """Cycles in which a run's registers are checked: a cycle a bit of the factor of the number
-        of rows, or those of its division.
-        """
-        if self.config.dense:
-            return DENSE_COUNT_CYCLES
-        factor = self.beats if self.woven is None else self.woven.row_bits // GROUP
-        return factor.bit_length()
+        return self.config.stages.port.next_model
 
     @property
     def row_beats(self) -> int:
@@ -166,34 +165,24 @@ class Shape:
     @property
     def registered(self) -> bool:
         """True if streams pass registers and strobes take a cycle (``cycles_per_update`` 4)."""
-        return self.config.registered_streams
+        return self.config.clock.registered_streams
 
     @property
     def correction_delay(self) -> int:
         """Cycles from the last slot of a row that samples the model to the first slot that may see
-        its corrections.
+        its corrections; 0 without.
         """
-        config = self.config
-        groups = ceil_div(config.model_lanes, config.correction_lanes)
-        if config.dense:        # from the last model's slot
-            return 10 + groups * self.models
-        answer = 1 + config.memory_wait
-        intercept = int(config.has_constants)       # comes after the words
-        return 10 + config.product_stages + answer + groups * self.beats + intercept
+        stage = self.config.stages.corrections
+        return stage.delay(self.sampled_beats) if stage and self.correction_period else 0
 
     @property
     def proximal_cycles(self) -> int:
-        """Cycles of a proximal step, from its strobe."""
-        return 2 * self.pairs + self.beats * (1 + self.config.memory_wait)
+        """Cycles of a proximal step, from its strobe; 0 without."""
+        stage = self.config.stages.proximal
+        return stage.cycles(self.pairs, self.beats) if stage else 0
 
     @property
     def rounding_cycles(self) -> int:
         """Cycles in which the model of a batch is rounded; 0 if dot products meet its words."""
-        config = self.config
-        if not config.model_bits:
-            return 0
-        walk = self.beats * ceil_div(config.lanes, config.rounding_lanes)
-        answer = 1 + config.memory_wait
-        # The largest magnitude: of each lane, then of all, then its exponent.
-        largest = walk + answer + (config.rounding_lanes - 1).bit_length() + 7
-        return max(largest, config.dither_cycles + 2) + walk + answer + 4
+        stage = self.config.stages.rounding
+        return stage.cycles(self.beats) if stage else 0

@@ -8,8 +8,9 @@ from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from typing import Any
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import NO_FEW_BITS, NO_WOVEN_ROWS, Device
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.results import DeviceError
 from bitstep.plugins import entry_points
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bitstep.pipeline.config import SHIFT_UNIT
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
+from bitstep.pipeline.parts.widths import SHIFT_UNIT
 
 
 def derivative_job(job: TrainingJob, planes: int) -> TrainingJob:

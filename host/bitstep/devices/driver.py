@@ -223,7 +223,7 @@ class Run:
         self.models = self._buffer("models", len(job.epochs) * self.n_written)
         warm = any(one.model.any() or one.intercept for one in self.jobs)
         first = self._buffer("first model", n_bytes) if warm else None
-        coefficients = self._buffer("coefficients", n_bytes << int(config.has_constants)) \
+        coefficients = self._buffer("coefficients", n_bytes << int(config.stages.has_constants)) \
             if job.correction_period else None
         tables = None if job.level_tables is None else self.layout.pack_tables(job.level_tables)
         level_tables = None if tables is None else self._buffer("level tables", tables.size)
@@ -246,11 +246,11 @@ class Run:
             else config.run_lookahead(job.beats, job.batch)
         for name, value in {
             "ROWS": job.n_rows, "BEATS_PER_ROW": job.beats,
-            "LAST_LANES": job.n_features - (job.beats - 1) * config.lanes,
+            "LAST_LANES": job.n_features - (job.beats - 1) * config.rows.lanes,
             "EPOCHS": len(job.epochs), "BATCH": job.batch, "LABEL_FORMAT": job.label_format,
             "LABEL_SHIFT": job.label_shift, "INTERCEPT_LEVEL": job.intercept_level,
             "LOOKAHEAD": lookahead, "LOOKAHEAD_MARGIN":
-            job.cell_half_levels * lookahead * job.n_features * config.level_limit,
+            job.cell_half_levels * lookahead * job.n_features * config.rows.level_limit,
             "CORRECTION_PERIOD": job.correction_period, "WARM_START": warm,
             "COPIES": len(job.rows), "LOSS": job.loss, "PROXIMAL_PERIOD": job.proximal_period,
             "BOX_LIMIT": job.box_limit, "CELL_HALF_LEVELS": job.cell_half_levels,
@@ -278,7 +278,7 @@ class Run:
                 first.array[words] = self.layout.pack(one.model, one.intercept)
             if coefficients:
                 coefficients.array[words] = self.layout.pack(one.coefficients, 0)
-        if coefficients and self.device.config.has_constants:
+        if coefficients and self.device.config.stages.has_constants:
             constants = np.zeros(job.n_features) if job.constants is None else job.constants
             coefficients.array[size:2 * size] = self.layout.pack(constants, job.constant_intercept)
 
@@ -287,7 +287,7 @@ class Run:
         kept = self.device.kept_rows
         if kept and (held := kept.held(self.rows)):
             return held
-        size, beat = sum(copy.nbytes for copy in self.rows), self.device.config.beat_bytes
+        size, beat = sum(copy.nbytes for copy in self.rows), self.device.config.rows.beat_bytes
         return fill(self._buffer("rows", size, beat, kept), self.rows, kept)
 
     def _buffer(self, name, n_bytes, alignment=AUX_BYTES, kept=None) -> Buffer:

@@ -74,14 +74,15 @@ def packed_labels_of(jobs: Sequence[TrainingJob],
         if not first.labels.size:       # all count as 0
             return np.zeros(label_bytes(first.n_rows, first.label_format), np.uint8), True
         return first.labels, True
-    labels = _side_by_side(jobs, config.label_streams)
+    labels = _side_by_side(jobs, config.rows.label_streams)
     return pack_labels(labels.reshape(-1), first.label_format), False
 
 
 def _dense_labels_of(jobs, config):
     """:func:`packed_labels_of` for dense rows, where the labels of a beat's rows stand together."""
     shared, first = share_labels(jobs), jobs[0]
-    labels = _side_by_side(jobs[:1], 1) if shared else _side_by_side(jobs, config.label_streams)
+    labels = _side_by_side(jobs[:1], 1) if shared \
+        else _side_by_side(jobs, config.rows.label_streams)
     placed = place_dense_labels(labels, config, _unused_label(first.label_format))
     return pack_labels(placed.reshape(-1), first.label_format), shared
 

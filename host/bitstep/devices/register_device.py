@@ -12,9 +12,9 @@ from bitstep.devices.derivatives import derivative_job, joined_counters
 from bitstep.devices.driver import Run, check_identity
 from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.devices.software import check_gradient
-from bitstep.pipeline.config import MODEL_WIDTH
 from bitstep.pipeline.device import ALL_BITS, Device, OnWords
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -72,7 +72,7 @@ class RegisterDevice(RegisterAccess, Device):
         check_identity(self)
         self._check(job)
         check_gradient(job, self.config, derivative_planes)
-        if not self.config.sums_gradients:
+        if not self.config.stages.full_passes:
             raise DeviceError(NO_GRADIENT.format(self.name))
         if self.kept_rows is not None:
             self.kept_rows.free_labels()

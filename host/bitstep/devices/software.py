@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import EpochModel
 from bitstep.golden.sigmoid import FINE_ARGUMENT
-from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device, OnWords
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION, LOSSES, has_derivatives
+from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
 from bitstep.pipeline.registers import Error, Loss
 from bitstep.pipeline.results import (
     COUNTER_NAMES,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import ceil_div
+from bitstep.pipeline.parts.widths import ceil_div
 
 CHUNK = 1 << 16             # bytes that are made or compared at a time
 LINE = 32                   # bytes of the shortest line of a cache

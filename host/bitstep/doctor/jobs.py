@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import WOVEN, PipelineConfig, ceil_div
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.levels import unpack_labels
 from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import ALIGNMENT, PLANES, WovenLayout, weave
 from bitstep.quantization import QuantizedDataset, quantize, quantize_labels, weave_rows
@@ -70,8 +72,8 @@ def make_job(config: PipelineConfig, *, n_features: int, n_rows: int, epochs: in
 
 def features_of(config: PipelineConfig, beats: int) -> int:
     """Return the features of a row of at most ``beats`` beats, the last one nearly empty."""
-    beats = min(beats, config.max_beats)
-    return (beats - 1) * config.lanes + 1 if beats > 1 else config.lanes
+    beats = min(beats, config.rows.max_beats)
+    return (beats - 1) * config.rows.lanes + 1 if beats > 1 else config.rows.lanes
 
 
 def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
@@ -88,7 +90,7 @@ def training_jobs(config: PipelineConfig) -> dict[str, TrainingJob]:
         config, n_features=features_of(config, 2), n_rows=50, copies=copies, initial=True,
         batch=batch, l2=0.01 if config.corrections else 0.0)
     if not logistic:
-        jobs["hinge, labels of 1 bit"] = make_job(config, n_features=config.lanes, n_rows=70,
+        jobs["hinge, labels of 1 bit"] = make_job(config, n_features=config.rows.lanes, n_rows=70,
                                                   loss=Loss.HINGE)
     if config.proximal:
         jobs["L1 and a box"] = make_job(config, n_features=features_of(config, 2), n_rows=50,
@@ -121,7 +123,7 @@ def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
     logistic = config.solver == "logistic"
     woven, layout = config.row_format == WOVEN, WovenLayout(n_features)
     shape = (layout.blocks(n_rows), layout.block_bytes) if woven \
-        else (n_rows, config.beats(n_features) * config.beat_bytes)
+        else (n_rows, config.rows.beats(n_features) * config.rows.beat_bytes)
     rows = np.zeros(shape, np.uint8)
     job = make_job(config, n_features=n_features, n_rows=8)     # for the fields that it needs
     return replace(
@@ -134,7 +136,7 @@ def still_job(config: PipelineConfig, *, n_features: int, n_rows: int,
 
 def read_bytes(config: PipelineConfig) -> int:
     """Bytes of rows that a job of :func:`beat_jobs` reads."""
-    return ALIGNMENT if config.row_format == WOVEN else config.beat_bytes
+    return ALIGNMENT if config.row_format == WOVEN else config.rows.beat_bytes
 
 
 def beat_jobs(config: PipelineConfig) -> list[TrainingJob]:
@@ -142,12 +144,12 @@ def beat_jobs(config: PipelineConfig) -> list[TrainingJob]:
     rows of one beat, or of woven rows the first plane of as many as 64 bytes hold.
     """
     if config.row_format != WOVEN:
-        return single_rows(make_job(config, n_features=config.lanes, n_rows=64))
-    n_rows = 8 * ALIGNMENT // WovenLayout(config.lanes).row_bits
-    job = make_job(config, n_features=config.lanes, n_rows=n_rows, epochs=1, planes=(1,))
+        return single_rows(make_job(config, n_features=config.rows.lanes, n_rows=64))
+    n_rows = 8 * ALIGNMENT // WovenLayout(config.rows.lanes).row_bits
+    job = make_job(config, n_features=config.rows.lanes, n_rows=n_rows, epochs=1, planes=(1,))
     rng = np.random.default_rng(2)
     return [replace(job, rows=(weave(rng.integers(
-        0, 1 << PLANES, (n_rows, config.lanes), np.uint16)),)) for _ in range(64)]
+        0, 1 << PLANES, (n_rows, config.rows.lanes), np.uint16)),)) for _ in range(64)]
 
 
 def single_rows(job: TrainingJob) -> list[TrainingJob]:
@@ -181,9 +183,9 @@ def difference(config: PipelineConfig, expected: tuple[np.ndarray, np.ndarray],
         wrong = np.flatnonzero(model != other)
         if len(wrong):
             first = int(wrong[0])
-            lanes = sorted({int(feature) % config.lanes for feature in wrong})
-            where = f", all in lane {lanes[0]} of {config.lanes}" \
-                if len(lanes) == 1 and config.lanes > 1 else ""
+            lanes = sorted({int(feature) % config.rows.lanes for feature in wrong})
+            where = f", all in lane {lanes[0]} of {config.rows.lanes}" \
+                if len(lanes) == 1 and config.rows.lanes > 1 else ""
             return (f"after epoch {epoch + 1} of {len(expected[0])}, {len(wrong)} of {len(model)} "
                     f"model words differ{where}: feature {first} has {int(other[first])} instead "
                     f"of {int(model[first])}")

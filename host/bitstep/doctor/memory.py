@@ -27,7 +27,7 @@ from bitstep.doctor.jobs import (
     training_jobs,
 )
 from bitstep.doctor.session import Session
-from bitstep.pipeline.config import ceil_div
+from bitstep.pipeline.parts.widths import ceil_div
 
 SLOT = 64                   # bytes, the alignment of places in the large buffer
 _REMEDY = ("run bitstep doctor again; if the same addresses or bits are wrong, the memory or the "
@@ -51,8 +51,8 @@ def large(session: Session) -> None:
     """Write, flush and read back the largest buffer, then let the pipeline read and write it."""
     session.need_idle()
     config = session.config
-    job = still_job(config, n_features=config.lanes, n_rows=1,
-                    model=np.ones(config.lanes, np.int32))
+    job = still_job(config, n_features=config.rows.lanes, n_rows=1,
+                    model=np.ones(config.rows.lanes, np.int32))
     singles = beat_jobs(config)
     with contextlib.ExitStack() as stack:       # the large one must leave room for these
         for other in (job, singles[0]):
@@ -77,7 +77,7 @@ def words(session: Session) -> None:
     """Let the pipeline load a model of every pattern and write it again."""
     session.need_runs()
     config = session.config
-    n_features = min(config.capacity, 1024)
+    n_features = min(config.rows.capacity, 1024)
     values = pattern(0, 4 * n_features).view(np.int32).copy()
     edges = np.array([0, -1, 0x5555_5555, ~0x5555_5555, *(1 << bit for bit in range(31)), -1 << 31,
                       *(~(1 << bit) for bit in range(31))], np.int64).astype(np.int32)

@@ -142,7 +142,7 @@ def counters(session: Session) -> None:
     found = {name: value for name, value in result.counters.items() if value is not None}
     beats, slots = beats_read(job, epochs), epochs * job.n_rows * job.beats
     wanted = {"beats": beats, "saturations": 0, "refetched_rows": 0,
-              "bytes_read": beats * job.config.beat_bytes + epochs * (job.labels.nbytes + 16)}
+              "bytes_read": beats * job.config.rows.beat_bytes + epochs * (job.labels.nbytes + 16)}
     wrong = [f"{name} {found[name]:,} instead of {value:,}" for name, value in wanted.items()
              if name in found and found[name] != value]
     if "cycles" in found:
@@ -209,11 +209,11 @@ def _long_run(session, stack):
     """Load a run of many epochs without any look-ahead; return it and its epochs."""
     config = session.config
     room = session.largest(4 << 20)
-    n_rows = max(1, room // 4 // config.beat_bytes)
+    n_rows = max(1, room // 4 // config.rows.beat_bytes)
     n_epochs = min(EPOCHS, max(1, room // 4 // 16))
     # Models are written over each other, so that memory for one is enough.
-    run = Run(session.device, still_job(config, n_features=config.lanes, n_rows=n_rows,
-                                        model=np.ones(config.lanes, np.int32)), stack)
+    run = Run(session.device, still_job(config, n_features=config.rows.lanes, n_rows=n_rows,
+                                        model=np.ones(config.rows.lanes, np.int32)), stack)
     epoch_table = session.device.allocate(16 * n_epochs)
     stack.callback(epoch_table.free)
     entry = np.array(run.job.epochs[0].words(), "<u8").view(np.uint8)

@@ -19,8 +19,8 @@ def stream(session: Session) -> None:
     """Stream long rows, compare the model, and note the speed of the memory."""
     session.need_runs()
     config, device, report = session.config, session.device, session.report
-    n_features = min(config.capacity, FEATURES)
-    row_bytes = config.beats(n_features) * config.beat_bytes
+    n_features = min(config.rows.capacity, FEATURES)
+    row_bytes = config.rows.beats(n_features) * config.rows.beat_bytes
     room = min(BYTES, session.memory_bytes) // row_bytes
     n_rows = _fitting(session, n_features, min(max(1, room), ROWS, VALUES // n_features))
     job = make_job(config, n_features=n_features, n_rows=n_rows, epochs=1)
@@ -42,7 +42,7 @@ def stream(session: Session) -> None:
 
 def _judge(report, config, clock_hz, found):
     cycles, beats, stalled = found["cycles"], found["beats"], found["stall_rows"]
-    port = config.beat_bytes * clock_hz / 1e9
+    port = config.rows.beat_bytes * clock_hz / 1e9
     rows, memory = port * beats / cycles, port * beats / (beats + stalled)
     waits = ", ".join(f"{found[name] / cycles:.0%} {text}" for name, text in WAITS.items()
                       if found[name] >= 0.005 * cycles)

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from bitstep.devices import default_device, device_class, open_device
-from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.pipeline.device import Device
+from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN
 from bitstep.training.choices import RowChoice, resolve_rows, resolve_scaler
 from bitstep.training.models import Model
 from bitstep.training.scores.fits import status_of

@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 from bitstep.data.dataset import shuffled
 from bitstep.data.views import RowView
 from bitstep.estimators.parameters import Parameters
-from bitstep.pipeline.config import WOVEN
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.quantization import (
     QuantizedDataset,
     QuantizedRows,

@@ -14,7 +14,8 @@ import numpy as np
 
 from bitstep.golden.rounding import fits
 from bitstep.golden.steps import Saturated, correction, proximal_step, update_rule
-from bitstep.pipeline.config import FLOAT_GUARD, MODEL_WIDTH
+from bitstep.pipeline.parts.formats import FLOAT_GUARD
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import Saturation
 
 _BIAS = 150                 # exponent field of m 2^0, with m's 23 fraction bits counted in

@@ -32,9 +32,9 @@ from bitstep.golden.steps import (
     derivative_step,
     update_rule,
 )
-from bitstep.pipeline.config import UPDATE_WIDTH
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.parts.widths import UPDATE_WIDTH
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import UPDATES_LIMIT, GradientSum
 

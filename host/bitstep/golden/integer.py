@@ -5,7 +5,7 @@ import numpy as np
 from bitstep.golden.rounded_model import rounded_model
 from bitstep.golden.rounding import fits, round_shift
 from bitstep.golden.steps import Saturated, correction, proximal_step, update_rule
-from bitstep.pipeline.config import MODEL_WIDTH
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import Saturation
 
 
@@ -58,7 +58,7 @@ class IntegerEpoch:
     def subtract(self, change, update):
         """Take an update's change from the model and its part from the intercept."""
         self.model -= change
-        self.bound += abs(update) * self.job.config.level_limit
+        self.bound += abs(update) * self.job.config.rows.level_limit
         if self.bound >= 1 << MODEL_WIDTH - 1:
             self.check()
         self.move_intercept(-update * self.job.intercept_level)
@@ -98,7 +98,7 @@ class IntegerEpoch:
         the grid, so twice its product with x lies between twice q x and that plus or minus
         ``cell_half_levels |x|``, where the end of the grid does not forbid it.
         """
-        limit, size = self.job.config.level_limit, np.abs(self.model)
+        limit, size = self.job.config.rows.level_limit, np.abs(self.model)
         outwards = np.where(self.model > 0, levels, -levels)    # limit: q x is the largest there is
         high = 2 * dot + self.job.cell_half_levels * int(size[outwards != limit].sum())
         low = 2 * dot - self.job.cell_half_levels * int(size[outwards != -limit].sum())
@@ -108,7 +108,7 @@ class IntegerEpoch:
 
     def refetch(self, row, target, dither, update_of):
         """Decide and apply a fine row, on the model that its codes met."""
-        fraction, level = self.job.config.fine_fraction, self.job.intercept_level
+        fraction, level = self.job.config.rows.fine_fraction, self.job.intercept_level
         self.refetched_rows += 1
         values = self.job.fine_rows[row].astype(np.int64)
         dot = int(values.dot(self.model)) + (level * self.intercept << fraction)

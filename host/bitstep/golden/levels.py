@@ -25,7 +25,7 @@ def levels_of(job: TrainingJob, packed: np.ndarray, planes: int) -> tuple[np.nda
         codes = unweave(packed, job.n_features, planes, 0, job.n_rows)
         levels = middle_levels(codes, planes)
         return levels, levels
-    codes = unpack_codes(packed, job.config, job.n_features)
+    codes = unpack_codes(packed, job.config.rows, job.n_features)
     if job.level_tables is None:
         return decode(codes, bits=job.config.bits, row_format=job.config.row_format)
     levels = look_up(codes, job.level_tables)

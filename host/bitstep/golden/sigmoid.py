@@ -9,7 +9,7 @@ node's own s(-8) = 3.4e-4 is larger than what is left. Rounding the argument add
 import math
 from itertools import pairwise
 
-from bitstep.pipeline.config import SIGMOID_FRACTION
+from bitstep.pipeline.parts.widths import SIGMOID_FRACTION
 
 VALUE_FRACTION = 16         # fraction bits of the value
 RANGE = 8                   # |t| beyond counts as this

@@ -7,9 +7,14 @@ import numpy as np
 from bitstep.golden.dither import DITHER_WIDTH, round_dithered, round_floating
 from bitstep.golden.rounding import fits, round_shift
 from bitstep.golden.sigmoid import VALUE_FRACTION, sigmoid
-from bitstep.pipeline.config import COEFFICIENT_WIDTH, SHIFT_UNIT, SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION, has_derivatives
+from bitstep.pipeline.parts.widths import (
+    COEFFICIENT_WIDTH,
+    SHIFT_UNIT,
+    SIGMOID_FRACTION,
+    UPDATE_WIDTH,
+)
 from bitstep.pipeline.registers import Loss, Saturation
 
 STEP_FRACTION = DITHER_WIDTH        # fraction bits of K

@@ -7,7 +7,8 @@ The flow that builds bitstreams (:mod:`bitstep_hw.boards.zynq`), the profiles of
 
 from dataclasses import dataclass
 
-from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
 
 ZYNQ_PORT_WIDTH = 64            # bits of a memory port (HP) of a Zynq-7000
 ULTRASCALE_PORT_WIDTH = 128     # the same of a Zynq UltraScale+

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.pipeline.config import (
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.levels import unpack_labels
+from bitstep.pipeline.losses import LOSSES, check_derivatives, has_derivatives, least_shift
+from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.widths import (
     COEFFICIENT_WIDTH,
     MANTISSA_WIDTH,
     MAX_CELL_HALF_LEVELS,
@@ -18,12 +22,7 @@ from bitstep.pipeline.config import (
     MAX_SHIFT,
     MODEL_WIDTH,
     SHIFT_UNIT,
-    WOVEN,
-    WOVEN_BITS,
-    PipelineConfig,
 )
-from bitstep.pipeline.levels import unpack_labels
-from bitstep.pipeline.losses import LOSSES, check_derivatives, has_derivatives, least_shift
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import (
     LABEL_BITS,
@@ -109,7 +108,7 @@ class TrainingJob:
     config : PipelineConfig
         Bus width, bits and row format are part of the meaning; the rest only of the hardware.
     n_features : int
-        Features of a row, 1 to ``config.capacity``.
+        Features of a row, 1 to ``config.rows.capacity``.
     rows : tuple of ndarray of uint8, each of shape (n_rows, beats * beat_bytes)
         Packed codes; epoch e reads ``rows[e % len(rows)]``.
     labels : ndarray of uint8
@@ -138,7 +137,7 @@ class TrainingJob:
     box_limit : int
         Largest magnitude of a model word after a proximal step; 31 bits.
     fine_rows : ndarray of int16, shape (n_rows, n_features), or None
-        The rows with 16 bits a value, in units of ``2 ** -config.fine_fraction`` of a level.
+        The rows with 16 bits a value, in units of ``2 ** -config.rows.fine_fraction`` of a level.
     cell_half_levels : int
         Largest difference of a value of ``fine_rows`` to the level of its code, in half levels, 1
         to 4; 0: no row is fetched again.
@@ -213,7 +212,7 @@ class TrainingJob:
     @property
     def beats(self) -> int:
         """Beats of a row."""
-        return self.config.beats(self.n_features)
+        return self.config.rows.beats(self.n_features)
 
     @property
     def lookahead(self) -> int:
@@ -222,26 +221,26 @@ class TrainingJob:
 
     def __post_init__(self):
         config = self.config
-        if not 1 <= self.n_features <= config.capacity:
+        if not 1 <= self.n_features <= config.rows.capacity:
             raise ValueError(
-                f"The data must have 1 to {config.capacity} features for this pipeline, not "
+                f"The data must have 1 to {config.rows.capacity} features for this pipeline, not "
                 f"{self.n_features}; build one with a larger max_features")
-        check_rows(self.rows, config, self.n_features)
+        check_rows(self.rows, config.rows, self.n_features)
         if self.n_rows * self.beats >= 1 << 32:
             raise ValueError(f"The rows ({self.n_rows}) times the beats of a row ({self.beats}) "
                              f"must be below 2**32, not {self.n_rows * self.beats}; train on fewer "
                              "rows or on a wider bus")
         if not (config.row_format == WOVEN and not self.labels.size):
             check_labels(self.labels, self.label_format, self.n_rows)
-        if not 0 <= self.label_shift <= config.max_label_shift:
-            raise ValueError(f"label_shift must be from 0 to {config.max_label_shift}, "
+        if not 0 <= self.label_shift <= config.rows.max_label_shift:
+            raise ValueError(f"label_shift must be from 0 to {config.rows.max_label_shift}, "
                              f"not {self.label_shift}")
         bits = 1 if has_derivatives(self) else LABEL_BITS[self.label_format]
-        if bits + self.label_shift >= config.dot_width:
-            raise ValueError(f"label_shift must leave labels within {config.dot_width} bits, "
+        if bits + self.label_shift >= config.rows.dot_width:
+            raise ValueError(f"label_shift must leave labels within {config.rows.dot_width} bits, "
                              f"not {self.label_shift}")
-        if not 0 <= self.intercept_level <= config.intercept_limit:
-            raise ValueError(f"intercept_level must be from 0 to {config.intercept_limit}, "
+        if not 0 <= self.intercept_level <= config.rows.intercept_limit:
+            raise ValueError(f"intercept_level must be from 0 to {config.rows.intercept_limit}, "
                              f"not {self.intercept_level}")
         if not 1 <= self.batch < 1 << 32:
             raise ValueError(f"batch must be at least 1, not {self.batch}")
@@ -271,7 +270,7 @@ class TrainingJob:
         check_few_bits(self)
         check_derivatives(self)
         check_woven(self, least_shift(self))
-        check_level_tables(self.level_tables, config, self.n_features)
+        check_level_tables(self.level_tables, config.rows, self.n_features)
 
     def _check_loss(self):
         rule = LOSSES[self.loss]

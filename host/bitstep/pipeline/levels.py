@@ -2,29 +2,31 @@
 
 import numpy as np
 
-from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import RowFormat
 from bitstep.pipeline.registers import LabelFormat
 
 
-def unpack_codes(rows: np.ndarray, config: PipelineConfig, n_features: int) -> np.ndarray:
+def unpack_codes(packed: np.ndarray, rows: RowFormat, n_features: int) -> np.ndarray:
     """Codes of packed rows.
 
     Parameters
     ----------
-    rows : ndarray of uint8, shape (n_rows, beats * beat_bytes)
+    packed : ndarray of uint8, shape (n_rows, beats * beat_bytes)
         Each row starts on a beat; a beat holds ``lanes`` codes, lowest bits first.
+    rows : RowFormat
+        Their format.
 
     Returns
     -------
     ndarray of uint8, shape (n_rows, n_features)
     """
-    beats = config.beats(n_features)
-    bits = np.unpackbits(rows, axis=1, bitorder="little").reshape(-1, beats, config.bus_width)
-    bits = bits[:, :, :config.lanes * config.bits].reshape(-1, beats, config.lanes, config.bits)
+    lanes, beats = rows.lanes, rows.beats(n_features)
+    bits = np.unpackbits(packed, axis=1, bitorder="little").reshape(-1, beats, rows.bus_width)
+    bits = bits[:, :, :lanes * rows.bits].reshape(-1, beats, lanes, rows.bits)
     codes = np.zeros(bits.shape[:3], np.uint8)
-    for position in range(config.bits):
+    for position in range(rows.bits):
         codes |= bits[..., position] << position
-    return codes.reshape(-1, beats * config.lanes)[:, :n_features]
+    return codes.reshape(-1, beats * lanes)[:, :n_features]
 
 
 def _signed(codes: np.ndarray, width: int) -> np.ndarray:
@@ -44,8 +46,8 @@ def decode(codes: np.ndarray, *, bits: int, row_format: str) -> tuple[np.ndarray
     -------
     dot, gradient : ndarray of int64, same shape
         The level used in the dot product and the one used in the gradient, each at most
-        :func:`bitstep.pipeline.config.level_limit` in magnitude. They are equal for row format
-        ``one_level``.
+        :func:`bitstep.pipeline.parts.formats.level_limit` in magnitude. They are equal for row
+        format ``one_level``.
     """
     if row_format == "one_level":
         level = 2 * codes.astype(np.int64) - 1 if bits == 1 else _signed(codes, bits)

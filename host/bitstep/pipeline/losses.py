@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import SIGMOID_FRACTION, WOVEN
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import SIGMOID_FRACTION
 from bitstep.pipeline.registers import LabelFormat, Loss
 
 Rule = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -180,7 +181,7 @@ def check_derivatives(job: Any) -> None:
     labels = job.stored_labels(0, job.n_rows)
     sizes = np.where(labels & 1, -1, 1) * (labels >> 1)     # downhill for y = +1, uphill for -1
     limit = 1 << DERIVATIVE_FRACTION if LOSSES[job.loss].bounded else 1 << (
-        job.config.dot_width - 1 + DERIVATIVE_FRACTION - job.label_shift)
+        job.config.rows.dot_width - 1 + DERIVATIVE_FRACTION - job.label_shift)
     if sizes.min() < 0 or sizes.max() > limit:
         raise ValueError(f"Derivatives of the loss {job.loss.name} must have the sign of -y and at "
                          f"most the size {limit}, not sizes from {sizes.min()} to {sizes.max()}")

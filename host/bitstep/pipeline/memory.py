@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, PipelineConfig, ceil_div
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import FLOAT_BITS
+from bitstep.pipeline.parts.widths import BUS_WIDTHS, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.shapes import label_bytes
 
@@ -116,13 +118,13 @@ def pack_dense(rows: np.ndarray, config: PipelineConfig) -> np.ndarray:
 
     Returns
     -------
-    ndarray of uint8, shape (ceil(n_rows / config.rows_per_beat), beat_bytes)
+    ndarray of uint8, shape (ceil(n_rows / config.rows.rows_per_beat), beat_bytes)
         A row's first bit follows the last of the row before; behind the last row, and behind the
         rows of a beat, are zeros.
     """
-    per_beat, width = config.rows_per_beat, config.max_features * config.bits
+    per_beat, width = config.rows.rows_per_beat, config.max_features * config.bits
     n_beats = ceil_div(len(rows), per_beat)
-    packed = np.zeros((n_beats, config.beat_bytes), np.uint8)
+    packed = np.zeros((n_beats, config.rows.beat_bytes), np.uint8)
     if width % 8 == 0:
         parts = np.zeros((n_beats * per_beat, width // 8), np.uint8)
         parts[:len(rows)] = rows[:, :width // 8]
@@ -149,14 +151,14 @@ def place_dense_labels(labels: np.ndarray, config: PipelineConfig, unused: int) 
 
     Returns
     -------
-    ndarray of int64, shape (beats * config.label_rows, n_streams)
-        Each beat's labels begin at a multiple of ``config.label_rows`` rows.
+    ndarray of int64, shape (beats * config.rows.label_rows, n_streams)
+        Each beat's labels begin at a multiple of ``config.rows.label_rows`` rows.
     """
-    per_beat = config.rows_per_beat
+    per_beat = config.rows.rows_per_beat
     n_beats = ceil_div(len(labels), per_beat)
     whole = np.full((n_beats * per_beat, labels.shape[1]), unused, np.int64)
     whole[:len(labels)] = labels
-    placed = np.full((n_beats, config.label_rows, labels.shape[1]), unused, np.int64)
+    placed = np.full((n_beats, config.rows.label_rows, labels.shape[1]), unused, np.int64)
     placed[:, :per_beat] = whole.reshape(n_beats, per_beat, -1)
     return placed.reshape(-1, labels.shape[1])
 
@@ -231,11 +233,12 @@ class ModelLayout:
     def __init__(self, config: PipelineConfig, n_features: int):
         self._config = config
         feature = np.arange(n_features)
-        self.n_words = config.model_words(n_features)
+        self.n_words = config.rows.model_words(n_features)
         self.n_bytes = 4 * self.n_words
-        self.position = feature // config.lanes * config.model_lanes + feature % config.lanes
+        lanes = config.rows.lanes
+        self.position = feature // lanes * config.rows.model_lanes + feature % lanes
         self.intercept = self.n_words - 2
-        self.fine_words = config.fine_words(n_features)
+        self.fine_words = config.rows.fine_words(n_features)
         self.fine_bytes = 2 * self.fine_words
 
     def pack(self, model: np.ndarray, intercept: int) -> np.ndarray:
@@ -255,12 +258,12 @@ class ModelLayout:
         """Return the bytes of tables of levels: for each beat of a row and each code a level of
         every lane, padded to 64 bits.
         """
-        config, (n_features, n_codes) = self._config, tables.shape
-        beats = config.beats(n_features)
-        levels = np.zeros((beats * config.lanes, n_codes), np.int8)
+        rows, (n_features, n_codes) = self._config.rows, tables.shape
+        beats = rows.beats(n_features)
+        levels = np.zeros((beats * rows.lanes, n_codes), np.int8)
         levels[:n_features] = tables
-        packed = np.zeros((beats, n_codes, 8 * config.table_row_words), np.int8)
-        packed[:, :, :config.lanes] = levels.reshape(beats, config.lanes, -1).swapaxes(1, 2)
+        packed = np.zeros((beats, n_codes, 8 * rows.table_beat_words // n_codes), np.int8)
+        packed[:, :, :rows.lanes] = levels.reshape(beats, rows.lanes, -1).swapaxes(1, 2)
         return packed.reshape(-1).view(np.uint8)
 
     def unpack(self, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import COUNTERS, Error, Saturation
 from bitstep.pipeline.woven import WovenLayout
 
@@ -237,7 +238,7 @@ def beats_read(job: TrainingJob, epochs: int) -> int:
         return epochs * job.n_rows * job.beats
     layout = WovenLayout(job.n_features)
     return sum(layout.bytes_read(job.n_rows, steps.planes) for steps in job.epochs[:epochs]) \
-        // job.config.beat_bytes
+        // job.config.rows.beat_bytes
 
 
 def collect(models: Sequence[np.ndarray], intercepts: Sequence[int], n_features: int,

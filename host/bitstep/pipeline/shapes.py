@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import FEW_BITS, MODEL_WIDTH, WOVEN, PipelineConfig
+from bitstep.pipeline.parts.formats import RowFormat
+from bitstep.pipeline.parts.widths import FEW_BITS, MODEL_WIDTH
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.woven import PLANES, WovenLayout
 
@@ -18,7 +19,7 @@ def label_bytes(n_rows: int, label_format: LabelFormat) -> int:
     return -(-n_rows * LABEL_BITS[label_format] // 64) * 8
 
 
-def check_rows(copies: Sequence[np.ndarray], config: PipelineConfig, n_features: int) -> None:
+def check_rows(copies: Sequence[np.ndarray], rows: RowFormat, n_features: int) -> None:
     """Raise ValueError unless copies of packed rows are what a pipeline reads.
 
     Parameters
@@ -29,8 +30,8 @@ def check_rows(copies: Sequence[np.ndarray], config: PipelineConfig, n_features:
     """
     if not 1 <= len(copies) <= MAX_COPIES or copies[0].ndim != 2 or len(copies[0]) < 1:
         raise ValueError(f"rows must be 1 to {MAX_COPIES} arrays of at least one row")
-    row_bytes = WovenLayout(n_features).block_bytes if config.row_format == WOVEN \
-        else config.beats(n_features) * config.beat_bytes
+    row_bytes = WovenLayout(n_features).block_bytes if rows.front_end == "planes" \
+        else rows.beats(n_features) * rows.beat_bytes
     for copy in copies:
         _check("rows", copy, np.uint8, (len(copies[0]), row_bytes))
 
@@ -71,7 +72,7 @@ def check_few_bits(job: Any) -> None:
                          f"{job.model_bits}; build one with model_bits={job.model_bits}")
     if not (job.model_bits or job.update_bits):
         return
-    if job.config.row_format in ("float32", WOVEN) or job.cell_half_levels:
+    if job.config.rows.floating or job.config.rows.centred or job.cell_half_levels:
         raise ValueError("model_bits and update_bits are for integer rows of fixed bits without "
                          f"refetching, not for row format {job.config.row_format!r} and "
                          f"cell_half_levels {job.cell_half_levels}; leave them out")
@@ -85,19 +86,19 @@ def check_bits(name: str, bits: int) -> None:
                          f"for all bits, not {bits!r}")
 
 
-def check_level_tables(tables: np.ndarray | None, config: PipelineConfig, n_features: int) -> None:
+def check_level_tables(tables: np.ndarray | None, rows: RowFormat, n_features: int) -> None:
     """Raise ValueError unless tables of levels are what a pipeline reads, or neither is there."""
-    if not config.level_tables:
+    if rows.front_end != "tables":
         if tables is not None:
             raise ValueError("This pipeline has no tables of levels; build one with "
                              "level_tables=True")
         return
     if tables is None:
         raise ValueError("level_tables must hold the levels of every feature's codes, not nothing")
-    _check("level_tables", tables, np.int8, (n_features, 1 << config.bits))
-    if tables.min() < -config.level_limit:
-        raise ValueError(f"level_tables must be from {-config.level_limit} to "
-                         f"{config.level_limit}, not {tables.min()}")
+    _check("level_tables", tables, np.int8, (n_features, 1 << rows.bits))
+    if tables.min() < -rows.level_limit:
+        raise ValueError(f"level_tables must be from {-rows.level_limit} to "
+                         f"{rows.level_limit}, not {tables.min()}")
 
 
 def check_woven(job: Any, least_label_shift: int) -> None:
@@ -110,7 +111,7 @@ def check_woven(job: Any, least_label_shift: int) -> None:
     least_label_shift : int
         Least ``label_shift`` of its labels, with all planes.
     """
-    woven = job.config.row_format == WOVEN
+    woven = job.config.rows.front_end == "planes"
     if any(woven != (steps.planes > 0) for steps in job.epochs):
         raise ValueError("planes of every epoch must be from 1 to 16 for woven rows, and 0 for "
                          f"others, not {[steps.planes for steps in job.epochs]}")

@@ -7,8 +7,9 @@ import numpy as np
 
 from bitstep.checks import check_choice, check_integer
 from bitstep.data.blocks import Workspace, block_rows
-from bitstep.pipeline.config import TABLE_LEVEL_BITS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.memory import pack_codes, pack_floats
+from bitstep.pipeline.parts.formats import TABLE_LEVEL_BITS
 from bitstep.pipeline.shapes import MAX_COPIES
 from bitstep.quantization.encodings import ENCODINGS, Grid, fine_encodings
 from bitstep.quantization.level_tables import PlaceCounts, TableGrid, check_levels
@@ -145,7 +146,7 @@ class RowEncoder:
 
     def shapes(self) -> dict[str, tuple[np.dtype, tuple[int, ...]]]:
         """Type and shape of the arrays of all rows: ``rows_0`` and so on, and ``fine_rows``."""
-        row_bytes = self._config.beats(self.n_features) * self._config.beat_bytes
+        row_bytes = self._config.rows.beats(self.n_features) * self._config.rows.beat_bytes
         arrays: dict[str, tuple[np.dtype, tuple[int, ...]]] = {
             f"rows_{copy}": (np.dtype(np.uint8), (self.n_rows, row_bytes))
             for copy in range(self.n_arrays)}
@@ -191,7 +192,7 @@ class RowEncoder:
         self._noise += self._work.wide.sum(axis=0)
         parts = {f"rows_{copy}": self._pack(positions, copy) for copy in range(self.n_arrays)}
         if self._fine_rows:
-            parts["fine_rows"] = self._grid.fine_values(positions, self._config.fine_fraction)
+            parts["fine_rows"] = self._grid.fine_values(positions, self._config.rows.fine_fraction)
         self._blocks += 1
         return parts
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.checks import check_choice, is_integer
-from bitstep.pipeline.config import FLOAT_BITS, level_limit
+from bitstep.pipeline.parts.formats import FLOAT_BITS, level_limit
 
 FRACTION_BITS = 24
 
@@ -225,7 +225,7 @@ class Grid:
         ----------
         positions : ndarray of uint32
         fraction : int
-            :attr:`bitstep.pipeline.config.PipelineConfig.fine_fraction` of a pipeline for the
+            :attr:`bitstep.pipeline.parts.formats.RowFormat.fine_fraction` of a pipeline for the
             codes.
 
         Returns

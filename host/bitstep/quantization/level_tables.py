@@ -9,7 +9,7 @@ import numpy as np
 from bitstep.checks import check_choice
 from bitstep.levels import optimal_levels
 from bitstep.levels.counting import split_counts
-from bitstep.pipeline.config import MAX_TABLE_BITS, TABLE_LEVEL_BITS, level_limit
+from bitstep.pipeline.parts.formats import MAX_TABLE_BITS, TABLE_LEVEL_BITS, level_limit
 from bitstep.quantization.encodings import ENCODINGS, FRACTION_BITS, Grid, random_words
 
 LEVELS = ("uniform", "optimal")

@@ -8,7 +8,7 @@ import numpy as np
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.data.views import RowView
-from bitstep.pipeline.config import MAX_FEATURES
+from bitstep.pipeline.parts.widths import MAX_FEATURES
 from bitstep.quantization.dataset import QuantizedDataset
 from bitstep.quantization.encoder import RowEncoder, RowOptions, optimal_tables
 from bitstep.quantization.encodings import ENCODINGS, Grid

@@ -33,7 +33,7 @@ class QuantizedRows:
         Seed of the draws.
     fine_rows : ndarray of int16, shape (n_rows, n_features), or None
         The rows with 16 bits a value, for refetching: in units of ``2 ** -fine_fraction`` of a
-        level (:attr:`bitstep.pipeline.config.PipelineConfig.fine_fraction`), each value in the
+        level (:attr:`bitstep.pipeline.parts.formats.RowFormat.fine_fraction`), each value in the
         cells of its codes. Encodings ``nearest`` and ``stochastic`` only.
     level_tables : ndarray of int8, shape (n_features, 2 ** bits), or None
         Level of each column's codes, in units of u / 127; None: levels are equally spaced.
@@ -57,7 +57,7 @@ class QuantizedRows:
 
     def __post_init__(self):
         Grid(self.encoding, self.bits)
-        check_rows(self.packed, self.config, self.n_features)
+        check_rows(self.packed, self.config.rows, self.n_features)
         columns = (self.n_features,)
         if self.scaler.centre.shape != columns or self.variance.shape != columns:
             raise ValueError(f"scaler and variance must have shape {columns}, not "
@@ -70,7 +70,7 @@ class QuantizedRows:
         if self.level_tables is not None:
             if not ENCODINGS[self.encoding].tabled:
                 raise ValueError(f"encoding {self.encoding!r} cannot have level_tables")
-            check_level_tables(self.level_tables, self.config, self.n_features)
+            check_level_tables(self.level_tables, self.config.rows, self.n_features)
             if (np.diff(self.level_tables.astype(np.int64), axis=1) < 0).any():
                 raise ValueError("level_tables must rise from code to code")
 
@@ -87,7 +87,7 @@ class QuantizedRows:
     @property
     def row_format(self) -> str:
         """Row format of pipelines that decode the codes, of
-        :data:`bitstep.pipeline.config.ROW_FORMATS`.
+        :data:`bitstep.pipeline.parts.formats.ROW_FORMATS`.
         """
         return ENCODINGS[self.encoding].row_format
 
@@ -103,7 +103,7 @@ class QuantizedRows:
     @property
     def level_limit(self) -> int:
         """Weight of u = 1 in a dot product: the largest level, or 2**22 for ``float``."""
-        return self.config.level_limit
+        return self.config.rows.level_limit
 
     @property
     def cell_half_levels(self) -> int:
@@ -149,11 +149,11 @@ class QuantizedRows:
         """
         if self.fine_rows is None:
             return self.levels(rows)
-        scale = self.level_limit * 2.0 ** self.config.fine_fraction
+        scale = self.level_limit * 2.0 ** self.config.rows.fine_fraction
         values = self.fine_rows[rows] / scale
         return values, values
 
     def _unpack(self, packed):
         if self.row_format == "float32":
             return unpack_floats(packed, self.n_features)
-        return unpack_codes(packed, self.config, self.n_features)
+        return unpack_codes(packed, self.config.rows, self.n_features)

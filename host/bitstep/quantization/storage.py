@@ -17,9 +17,9 @@ import numpy as np
 from bitstep.data.blocks import row_blocks
 from bitstep.data.dataset import DataError
 from bitstep.data.npz import COMPRESSED, MappedFile, StoredArray, find_arrays
-from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.levels import decode, unpack_codes
 from bitstep.pipeline.memory import unpack_floats
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization.archive import ArchiveWriter, Arrays, open_archive
 from bitstep.quantization.dataset import QuantizedDataset
@@ -237,8 +237,9 @@ def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray, mapped: Mappe
     fine row that lies outside the cell of its code.
     """
     config = data.config
-    real = np.zeros((config.beats(data.n_features), config.bus_width), np.uint8)
-    lanes = real[:, :config.lanes * config.bits].reshape(len(real), config.lanes, config.bits)
+    real = np.zeros((config.rows.beats(data.n_features), config.bus_width), np.uint8)
+    lanes = config.rows.lanes
+    lanes = real[:, :lanes * config.bits].reshape(len(real), lanes, config.bits)
     features = np.arange(lanes[:, :, 0].size).reshape(lanes.shape[:2]) < data.n_features
     lanes[features] = 1
     padding = ~np.packbits(real.reshape(-1), bitorder="little")
@@ -254,7 +255,7 @@ def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray, mapped: Mappe
                 raise ValueError(f"{name} holds a value that is not in [-1, 1]")
         elif config.row_format == "one_level" and not config.level_tables \
                 and (config.bits > 1 or data.fine_rows is not None):
-            codes = unpack_codes(rows[start:stop], config, data.n_features)
+            codes = unpack_codes(rows[start:stop], config.rows, data.n_features)
             if config.bits > 1 and (codes == impossible).any():
                 raise ValueError(f"{name} holds code {impossible}, which stands for no level")
             if data.fine_rows is not None:
@@ -262,7 +263,7 @@ def _check_codes(data: QuantizedRows, name: str, rows: np.ndarray, mapped: Mappe
 
 
 def _check_cells(data: QuantizedRows, name: str, codes: np.ndarray, fine_rows: np.ndarray) -> None:
-    fraction = data.config.fine_fraction
+    fraction = data.config.rows.fine_fraction
     levels, _ = decode(codes, bits=data.bits, row_format="one_level")
     values = fine_rows.astype(np.int64)
     if (np.abs(2 * (values - (levels << fraction))) > data.cell_half_levels << fraction).any() \

@@ -18,7 +18,7 @@ import numpy as np
 from bitstep.data.blocks import block_rows
 from bitstep.data.dataset import DataError, split_rows
 from bitstep.data.tables.table import Survey, Table
-from bitstep.pipeline.config import MAX_FEATURES
+from bitstep.pipeline.parts.widths import MAX_FEATURES
 from bitstep.quantization.archive import (
     ArchiveWriter,
     Arrays,

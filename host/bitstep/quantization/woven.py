@@ -7,7 +7,8 @@ import numpy as np
 
 from bitstep.checks import check_choice, check_integer, is_integer
 from bitstep.data.blocks import block_rows
-from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
 from bitstep.pipeline.shapes import check_rows
 from bitstep.pipeline.woven import PLANES, WovenLayout, middle_levels, unweave, weave
 from bitstep.quantization.encodings import ENCODINGS
@@ -99,7 +100,7 @@ class WovenRows:
     cell_half_levels = 0
 
     def __post_init__(self):
-        check_rows(self.packed, self.config, self.n_features)
+        check_rows(self.packed, self.config.rows, self.n_features)
         blocks = WovenLayout(self.n_features).blocks(self.n_rows)
         if not is_integer(self.n_rows, 1) or len(self.packed) != 1 \
                 or len(self.packed[0]) != blocks:
@@ -124,7 +125,7 @@ class WovenRows:
     @property
     def level_limit(self) -> int:
         """Weight of u = 1 in a dot product of all planes."""
-        return self.config.level_limit
+        return self.config.rows.level_limit
 
     @property
     def variance(self) -> np.ndarray:

@@ -112,7 +112,7 @@ def _collect(outputs, found, training, interrupted, config, counters) -> Trained
     read = read.sum(axis=1, dtype=np.int64)
     bytes_read = np.diff(read, prepend=0)
     # A pipeline also counts runs that are made again.
-    beats = int(read[-1]) // config.beat_bytes if counters["cycles"] is None \
+    beats = int(read[-1]) // config.rows.beat_bytes if counters["cycles"] is None \
         else counters["beats"]
     largest = max(data.label_scale * largest_stored(data) for data in outputs)
     bounded = training.certified and np.isfinite(gaps).any()

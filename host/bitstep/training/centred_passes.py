@@ -8,15 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bitstep.golden.dither import epoch_keys
-from bitstep.pipeline.config import (
-    COEFFICIENT_WIDTH,
-    MANTISSA_WIDTH,
-    MODEL_WIDTH,
-    SHIFT_UNIT,
-    PipelineConfig,
-)
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MANTISSA_WIDTH, MODEL_WIDTH, SHIFT_UNIT
 from bitstep.pipeline.woven import PLANES, WovenLayout
 from bitstep.quantization import QuantizedDataset, WovenRows
 from bitstep.training import stepping
@@ -137,7 +132,7 @@ class CentredPasses:
         """
         data, count = self.data, self.data.n_rows
         shift = min(math.floor(math.log2((WORD_LIMIT - 1) * data.label_scale / largest)) + PLANES,
-                    self.config.max_label_shift)
+                    self.config.rows.max_label_shift)
         unit = data.label_scale * 2.0 ** (PLANES - shift)
         words = np.rint(point / unit)
         exact = words * unit
@@ -241,7 +236,7 @@ class CentredPasses:
             "config": self.config, "n_features": data.n_features, "rows": data.rows.packed,
             "label_format": data.label_format, "batch": 1, "correction_period": 0,
             "coefficients": self._zeros, "epochs": epochs,
-            "intercept_level": self.config.intercept_limit if self.choice.fit_intercept else 0,
+            "intercept_level": self.config.rows.intercept_limit if self.choice.fit_intercept else 0,
             "woven_rows": data.n_rows, **parts})
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import FLOAT_BITS, WOVEN, WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN, WOVEN_BITS
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, Grid, QuantizedRows, WovenRows
 from bitstep.quantization.encodings import fine_encodings

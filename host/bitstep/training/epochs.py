@@ -8,9 +8,9 @@ import numpy as np
 
 from bitstep.golden.rounding import fits
 from bitstep.golden.steps import correction, proximal_step
-from bitstep.pipeline.config import MODEL_WIDTH
 from bitstep.pipeline.device import Device, OnWords
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import Saturation
 from bitstep.pipeline.results import (
     RunError,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import WOVEN
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.results import COUNTER_NAMES
 from bitstep.training.choices import RowChoice, resolve_scaler
 from bitstep.training.model_file import LinearModel, ModelFileError, load_model

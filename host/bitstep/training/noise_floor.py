@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitstep.pipeline.config import WOVEN
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
 from bitstep.training.objective import Objective, Training

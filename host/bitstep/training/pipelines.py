@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from bitstep.checks import check_choice, check_integer
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
 from bitstep.training.objective import Objective, Training
@@ -71,7 +72,7 @@ def pipeline_for(*, n_features: int, bits: int, encoding: str, bus_width: int = 
                             cycles_per_update=cycles_per_update, refetch=refetch,
                             model_bits=few_bits[0], rounded_updates=few_bits[1] > 0, **possible)
     if not automatic or (refetch and (config.bits < REFETCH_AHEAD_BITS
-                                      or config.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
+                                      or config.rows.beats(int(n_features)) > REFETCH_AHEAD_BEATS)):
         return config
     return config.with_lookahead(int(n_features))
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.checks import is_integer
-from bitstep.pipeline.config import WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
 
 CENTRED_PLANES = 4          # of bit-centred inner passes, if nothing else is asked for
 

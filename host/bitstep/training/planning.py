@@ -11,14 +11,10 @@ import numpy as np
 
 from bitstep.golden.dither import DITHER_WIDTH, epoch_keys
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import (
-    COEFFICIENT_WIDTH,
-    WOVEN,
-    WOVEN_BITS,
-    PipelineConfig,
-    ceil_div,
-)
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
+from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
+from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import ENCODINGS, QuantizedDataset
 from bitstep.training import stepping
@@ -93,7 +89,7 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
     model_range = training.model_range or automatic_range(data, config, objective, training,
                                                           initial=initial)
     shift = label_shift(data, config, objective, model_range)
-    units = Units(model_unit=data.label_scale * config.level_limit * 2.0 ** -shift,
+    units = Units(model_unit=data.label_scale * config.rows.level_limit * 2.0 ** -shift,
                   label_offset=data.label_offset)
     period, coefficients, factors = _corrections(data, config, objective, training,
                                                  between_epochs)
@@ -106,7 +102,7 @@ def plan(data: QuantizedDataset, config: PipelineConfig, objective: Objective, t
     job = TrainingJob(
         config=config, n_features=data.n_features, rows=(*packed[turn:], *packed[:turn]),
         labels=data.labels.packed, label_format=data.label_format, label_shift=shift,
-        intercept_level=config.intercept_limit if training.fit_intercept else 0,
+        intercept_level=config.rows.intercept_limit if training.fit_intercept else 0,
         batch=int(training.batch), correction_period=period, coefficients=coefficients,
         epochs=epochs, model=model, intercept=intercept if training.fit_intercept else 0,
         loss=objective.loss, proximal_period=schedule.proximal_period,
@@ -133,7 +129,7 @@ class _Schedule:
         self._objective, self._shift, self._units = objective, shift, units
         self._planes = training.planes
         self._steps, self._seed = np.asarray(training.steps), data.rows.seed % (1 << 32)
-        self._step_scale = config.level_limit * config.gradient_limit * training.batch
+        self._step_scale = config.rows.level_limit * config.rows.gradient_limit * training.batch
         self._largest_label = largest_stored(data) * 2.0 ** shift
         self.proximal_period = 0
         if not objective.proximal:
@@ -198,7 +194,7 @@ def _corrections(data, config, objective, training, between_epochs):
     if largest == 0.0:
         return 0, np.zeros(data.n_features, np.int32), None
     # With floating-point rows a correction waits for the updates in flight.
-    above = config.effective_lookahead(config.beats(data.n_features)) \
+    above = config.effective_lookahead(config.rows.beats(data.n_features)) \
         if config.row_format == "float32" else 0
     period, made = 0, 1
     if not (between_epochs and training.correction_period == "auto"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.pipeline.config import LABEL_WIDTH, MODEL_WIDTH, PipelineConfig, ceil_div
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import LABEL_WIDTH, MODEL_WIDTH, ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.objective import Objective, Training
@@ -127,7 +128,7 @@ def label_shift(data: QuantizedDataset, config: PipelineConfig, objective: Objec
         If there is none.
     """
     largest = largest_stored(data)
-    room = 2.0 ** (MODEL_WIDTH - 1) * config.level_limit / largest
+    room = 2.0 ** (MODEL_WIDTH - 1) * config.rows.level_limit / largest
     if room < model_range:
         raise ValueError(f"model_range must be at most {room:.6g} for labels stored with "
                          f"{largest.bit_length() + 1} bits, not {model_range:.6g}; store them "
@@ -135,11 +136,11 @@ def label_shift(data: QuantizedDataset, config: PipelineConfig, objective: Objec
     if _room(data, config, objective) < model_range:
         raise ValueError(f"model_range must be at most {_room(data, config, objective):.6g} for "
                          f"the logistic loss, not {model_range:.6g}")
-    return min(math.floor(math.log2(room / model_range)), config.max_label_shift,
-               config.dot_width - 1 - STORED_WIDTHS[data.label_format])
+    return min(math.floor(math.log2(room / model_range)), config.rows.max_label_shift,
+               config.rows.dot_width - 1 - STORED_WIDTHS[data.label_format])
 
 
 def _room(data, config, objective):
     """Largest possible ``model_range``."""
-    room = 2.0 ** (MODEL_WIDTH - 1) * config.level_limit / largest_stored(data)
+    room = 2.0 ** (MODEL_WIDTH - 1) * config.rows.level_limit / largest_stored(data)
     return room * 2.0 ** -objective.rule.least_label_shift

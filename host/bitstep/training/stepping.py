@@ -4,7 +4,7 @@
 from bitstep.checks import is_integer
 from bitstep.golden.rounding import round_shift
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, STEP_FRACTION
-from bitstep.pipeline.config import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
+from bitstep.pipeline.parts.widths import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
 
 MIN_MANTISSA = 64           # a smaller one would be rounded by more than 0.8 %
 MIN_DERIVATIVE_STEP = 64    # least K, in its last bit: a smaller one is rounded by more than 0.8 %

@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bitstep.pipeline.boards import FACTS, BoardFacts
-from bitstep.pipeline.config import FLOAT_BITS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import Manifest, read_manifest
+from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep_lab.board_report.areas import FRESH, KINDS, SOURCE, recorded, synthesize
 from bitstep_lab.races.board_profiles import PROFILES
 

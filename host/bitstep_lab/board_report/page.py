@@ -5,8 +5,8 @@ import io
 import textwrap
 from typing import Any
 
-from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN
 from bitstep.writing import duration, numbers, text_table
 from bitstep_lab.board_report.boards import Board, largest_share
 from bitstep_lab.races.report_page import html_table, page_head
@@ -43,7 +43,7 @@ def pipeline_facts(found: dict[str, Any], board: Board) -> list[tuple[str, str]]
     latency = duration(config.latency / board.clock_hz)
     return [
         ("pipeline", config.name),
-        ("lanes", f"{config.lanes} values a cycle, on a bus of {config.bus_width} bits"),
+        ("lanes", f"{config.rows.lanes} values a cycle, on a bus of {config.bus_width} bits"),
         ("latency", f"{config.latency} cycles, {latency}, from a row's last beat to its update"),
         ("cycles a row", f"{rows}, start and end included; at least {least} ({beats}, {every})"),
         ("clock", f"{board.clock_hz / 1e6:g} MHz: {board.clock_source}"),

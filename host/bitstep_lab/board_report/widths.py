@@ -7,7 +7,8 @@ from bitstep.cli.options import UsageError, is_quantized
 from bitstep.cli.problem import Problem, Request
 from bitstep.cli.train import make_request
 from bitstep.devices import open_device
-from bitstep.pipeline.config import FLOAT_BITS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.results import DeviceError, SaturationError
 from bitstep.quantization import ENCODINGS
 from bitstep.training.losses import accuracies
@@ -77,7 +78,7 @@ def _trained(request: Request, config: PipelineConfig, board: Board) -> dict[str
     cycles = (model.counters["cycles"] or 0) / model.epochs_done
     last = problem.history(model)[-1]
     return {"status": "ok", "encoding": rows.encoding, "pipeline": config.name,
-            "beats": config.beats(rows.n_features), "lanes": config.lanes,
+            "beats": config.rows.beats(rows.n_features), "lanes": config.rows.lanes,
             "latency": config.latency, "epoch_cycles": cycles,
             "row_cycles": cycles / rows.n_rows / len(problem.outputs),
             "row_bytes": rows.packed[0].nbytes, "train_loss": last["train_loss"],

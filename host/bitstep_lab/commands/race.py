@@ -17,8 +17,10 @@ from bitstep.cli.options import (
 from bitstep.cli.paths import check_writable
 from bitstep.cli.progress import StatusLine
 from bitstep.cli.request import usage_error
-from bitstep.pipeline.config import CYCLES_PER_UPDATE, FLOAT_BITS, MAX_MODELS
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import FLOAT_BITS
+from bitstep.pipeline.parts.stages import CYCLES_PER_UPDATE
+from bitstep.pipeline.parts.widths import MAX_MODELS
 from bitstep.quantization import ENCODINGS
 from bitstep.training.choices import ChoiceError, resolve_rows
 from bitstep.training.models import MODELS

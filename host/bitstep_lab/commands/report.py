@@ -16,7 +16,7 @@ from bitstep.cli.paths import REPORT_BYTES, check_writable
 from bitstep.cli.progress import Bar, add_quiet_option
 from bitstep.cli.training_options import add_planes_option
 from bitstep.pipeline.boards import FACTS
-from bitstep.pipeline.config import FLOAT_BITS, WOVEN
+from bitstep.pipeline.parts.formats import FLOAT_BITS, WOVEN
 from bitstep.quantization import load_quantized
 from bitstep.writing import write_text
 

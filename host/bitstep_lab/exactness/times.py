@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bitstep.devices import open_device
-from bitstep.pipeline.config import FLOAT_BITS
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.quantization import QuantizedRows, quantize_rows, weave_rows
 from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun

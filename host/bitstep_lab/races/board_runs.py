@@ -63,7 +63,7 @@ def run_pipeline(contestant: Pipeline, task: Task, *, rtl: bool = False,
     started = time.perf_counter()
     entry = _Entry.of(contestant, task)
     config, rows = entry.config, entry.outputs[0].rows
-    beats, moved = config.beats(rows.n_features), _bytes_moved(entry.outputs)
+    beats, moved = config.rows.beats(rows.n_features), _bytes_moved(entry.outputs)
     result = {
         "device": "sim" if rtl else "cpu",
         "host": {"quantize_s": time.perf_counter() - started,
@@ -168,7 +168,7 @@ class _Entry:
             ends = model.epoch_cycles.tolist()
             return model, np.array([*ends[:-1], model.counters["cycles"]], np.int64)
         rows = self.outputs[0].rows
-        beats = rows.n_rows * self.config.beats(rows.n_features)
+        beats = rows.n_rows * self.config.rows.beats(rows.n_features)
         watched = EpochClock(open_device("sim", self.pipeline, **self.board, **options),
                              max(64, beats // POLLS), len(self.training.steps),
                              pass_sizes(len(self.outputs), self.models))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.quantization import (
     ENCODINGS,
     QuantizedDataset,

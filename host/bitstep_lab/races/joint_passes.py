@@ -9,8 +9,9 @@ import numpy as np
 
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.joint_runs import same_run
-from bitstep.pipeline.config import PipelineConfig, ceil_div
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.training.counters import sum_counters
 
 

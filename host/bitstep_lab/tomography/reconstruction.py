@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitstep.devices import open_device
-from bitstep.pipeline.config import FLOAT_BITS
+from bitstep.pipeline.parts.formats import FLOAT_BITS
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import QuantizedDataset, quantize
 from bitstep.training.objective import Objective, Training

@@ -3,7 +3,8 @@
 import dataclasses
 from typing import Any
 
-from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
 
 
 def parse_config(text: str, *, woven: bool = False) -> PipelineConfig:

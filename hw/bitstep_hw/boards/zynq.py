@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from bitstep.pipeline.boards import FACTS, ULTRASCALE_PORT_WIDTH, ZYNQ_PORT_WIDTH, BoardFacts
-from bitstep.pipeline.config import AUX_WIDTH, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import AUX_WIDTH
 
 REGISTERS_BYTES = 0x1_0000      # of address space for each slave
 

@@ -6,7 +6,7 @@ from amaranth import C, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH
+from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep_hw.dense.dithers import BeatDithers
 from bitstep_hw.dense.dots import RowDistances
 from bitstep_hw.dense.solvers import RowSolvers
@@ -50,21 +50,21 @@ class DensePipeline(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         self.turns = TurnSequencer(config=config)
-        self.dithers = BeatDithers(rows_per_beat=config.rows_per_beat)
+        self.dithers = BeatDithers(rows_per_beat=config.rows.rows_per_beat)
         self.words = DenseWords(config=config)
         self.port = ModelPort(config=config)
         self.distances = RowDistances(config=config)
         self.step = DerivativeStep()
         self.solvers = RowSolvers(config=config)
         self.sums = RowSums(config=config)
-        self.engine: Any = CorrectionEngine(config=config.models_as_beats) \
+        self.engine: Any = CorrectionEngine(config=config) \
             if config.corrections else None
         models = config.models
         super().__init__({
             "run": In(RunRegisters()), "steps": In(EpochSteps()),
             "start": In(1), "stop": In(1), "done": Out(1),
             "i_rows": In(stream.Signature(config.bus_width)),
-            "i_labels": In(stream.Signature(label_shape(config.label_rows * models))),
+            "i_labels": In(stream.Signature(label_shape(config.rows.label_rows * models))),
             "saturated": Out(3 * models), "misaligned": Out(1), "waits": Out(7),
             "beat_entered": Out(1), "row_refetched": Out(1),
             "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
@@ -103,7 +103,7 @@ class DensePipeline(wiring.Component):
             turns.rows.eq(run.rows), turns.batch.eq(run.batch), turns.stop.eq(self.stop),
             turns.period.eq(run.correction_period), self.misaligned.eq(turns.misaligned),
             turns.models.eq(self.models if self.config.models > 1 else 1),
-            turns.start.eq(delay(m, self.start, self.config.start_delay, name="started")),
+            turns.start.eq(delay(m, self.start, self.config.stages.start_delay, name="started")),
             self.dithers.key.eq(self.steps.key), self.dithers.restart.eq(self.start),
             self.done.eq(turns.done), self.beat_entered.eq(turns.entered),
             self.waits.eq(Cat(turns.wait_rows, turns.wait_labels, turns.wait_update, C(0, 1),
@@ -138,7 +138,8 @@ class DensePipeline(wiring.Component):
             "mantissa": self.steps.mantissa.shape(), "shift": self.steps.shift.shape(),
             "label_shift": self.steps.label_shift.shape()})
         steps = Signal(layout, reset_less=True)
-        model = self._after(m, self.turns.slot.model, self.config.word_stages - 1, "step_model")
+        model = self._after(m, self.turns.slot.model, self.config.stages.store.words - 1,
+                            "step_model")
         with m.Switch(model):
             for number, entry in enumerate(entries):
                 with m.Case(number):
@@ -154,16 +155,16 @@ class DensePipeline(wiring.Component):
     def _labels(self):
         """Labels of the beat's rows, of the slot's model."""
         models, labels = self.config.models, self.turns.labels
-        if self.config.label_rows * models == 1:
+        if self.config.rows.label_rows * models == 1:
             return [labels]
         per_row = [[labels[row * models + model] for model in range(models)]
-                   for row in range(self.config.rows_per_beat)]
+                   for row in range(self.config.rows.rows_per_beat)]
         return [data.ArrayLayout(of_row[0].shape(), models)(Cat(*of_row))[self.turns.slot.model]
                 for of_row in per_row]
 
     def _measure(self, m, steps):
         """Distances of the rows to their labels."""
-        distances, words, stages = self.distances, self.words, self.config.word_stages
+        distances, words, stages = self.distances, self.words, self.config.stages.store.words
         m.d.comb += [
             distances.valid.eq(self._after(m, self.turns.slot.valid, stages, "entered")),
             distances.intercept.eq(words.intercept),
@@ -179,14 +180,14 @@ class DensePipeline(wiring.Component):
     def _decode(self, m, beat, levels, sample):
         """Drive ``levels`` with those of the rows of a beat, a cycle later."""
         config = self.config
-        used = Signal(config.lanes, name=f"used_{sample}", reset_less=True)
-        m.d.sync += used.eq(Cat(self.run.last_lanes > lane for lane in range(config.lanes)))
-        for row in range(config.rows_per_beat):
-            for lane in range(config.lanes):
-                place = (row * config.lanes + lane) * config.bits
+        used = Signal(config.rows.lanes, name=f"used_{sample}", reset_less=True)
+        m.d.sync += used.eq(Cat(self.run.last_lanes > lane for lane in range(config.rows.lanes)))
+        for row in range(config.rows.rows_per_beat):
+            for lane in range(config.rows.lanes):
+                place = (row * config.rows.lanes + lane) * config.bits
                 level = decode(beat[place:place + config.bits], bits=config.bits,
                                row_format=config.row_format, sample=sample)
-                if not config.has_zero_code:
+                if not config.rows.has_zero_code:
                     level = Mux(used[lane], level, 0)
                 register = Signal(levels[row][lane].shape(), reset_less=True,
                                   name=f"level_{sample}_{row}_{lane}")
@@ -196,8 +197,8 @@ class DensePipeline(wiring.Component):
     def _solve(self, m, steps):
         """Updates of the rows, from the cycle of their distances on."""
         solvers, slot = self.solvers, self.turns.slot
-        measured = self.config.dot_stages       # cycles from a slot to its distances
-        since = measured - self.config.word_stages      # and from its step
+        measured = self.config.stages.dot.cycles       # cycles from a slot to its distances
+        since = measured - self.config.stages.store.words      # and from its step
         signs = Cat(Value.cast(label)[-1] for label in self._labels())
         m.d.comb += [
             solvers.valid.eq(self._after(m, slot.valid, measured, "measured")),
@@ -218,8 +219,8 @@ class DensePipeline(wiring.Component):
     def _change(self, m):
         """Changes of the model, and the flags of what left its range."""
         sums, words, slot = self.sums, self.words, self.turns.slot
-        solved = self.config.dot_stages + 2
-        changed = solved + 1 + self.config.sum_stages
+        solved = self.config.stages.dot.cycles + 2
+        changed = solved + 1 + self.config.stages.store.sum
         m.d.comb += [
             sums.valid.eq(self._after(m, slot.valid, solved, "solved")),
             sums.intercept_level.eq(self.run.intercept_level),

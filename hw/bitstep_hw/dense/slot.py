@@ -26,4 +26,4 @@ def slot_layout(config):
         next one.
     """
     return data.StructLayout({"valid": 1, "first": 1, "model": range(config.models),
-                              "rows": config.rows_per_beat, "correct": 1, "sample": 1})
+                              "rows": config.rows.rows_per_beat, "correct": 1, "sample": 1})

@@ -6,12 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import (
-    MANTISSA_WIDTH,
-    MAX_SHIFT,
-    SHIFT_UNIT,
-    UPDATE_WIDTH,
-)
+from bitstep.pipeline.parts.widths import MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT, UPDATE_WIDTH
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.parts.arithmetic import delay, out_of_range
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
@@ -53,10 +48,10 @@ class RowSolvers(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        rows = config.rows_per_beat
+        rows = config.rows.rows_per_beat
         super().__init__({
             "valid": In(1), "rows": In(rows),
-            "distances": In(signed(config.dot_width + 1)).array(rows), "positive": In(rows),
+            "distances": In(signed(config.rows.dot_width + 1)).array(rows), "positive": In(rows),
             "dithers": In(rows * DITHER_WIDTH),
             "mantissa": In(MANTISSA_WIDTH), "shift": In(range(MAX_SHIFT + 1)),
             "derivative_step": In(STEP_WIDTH), "step_too_large": In(1), "loss": In(Loss),
@@ -65,13 +60,13 @@ class RowSolvers(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        wrong = Signal(self.config.rows_per_beat)
+        wrong = Signal(self.config.rows.rows_per_beat)
         valid = delay(m, self.valid, 1, name="valid")
         taking = delay(m, Mux(self.valid, self.rows, 0), 1, name="taking")
         shift = delay(m, self.shift, 2, name="shift")
         step = delay(m, self.derivative_step[STEP_FRACTION:], 1, name="step")
         step_too_large = delay(m, self.step_too_large, 1, name="step_too_large")
-        for row in range(self.config.rows_per_beat):
+        for row in range(self.config.rows.rows_per_beat):
             self._solve(m, row, taking[row], shift, step, wrong)
         m.d.sync += self.saturated.eq(valid & (
             (wrong & taking).any()

@@ -4,27 +4,27 @@ from amaranth import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import UPDATE_WIDTH
+from bitstep.pipeline.parts.widths import UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import delay, scale
 
 
 def change_width(config):
     """Return the bits of a sum of changes, signed."""
-    level = max(config.level_width, config.intercept_width + 1)
-    return UPDATE_WIDTH + level + (config.rows_per_beat - 1).bit_length()
+    level = max(config.rows.level_width, config.rows.intercept_width + 1)
+    return UPDATE_WIDTH + level + (config.rows.rows_per_beat - 1).bit_length()
 
 
 class RowSums(wiring.Component):
     """Products of updates and levels, summed over the rows of a beat: over the first, the first
     two, and so on to all of them, since a word may leave its range at any row.
 
-    A slot a cycle; the sums come ``sum_stages + 1`` cycles later, the last level of the sum
+    A slot a cycle; the sums come ``store.sum + 1`` cycles later, the last level of the sum
     without a register.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives widths, ``lanes``, ``rows_per_beat`` and ``sum_stages``.
+        Gives widths, ``lanes``, ``rows_per_beat`` and ``store.sum``.
 
     Members
     -------
@@ -40,34 +40,34 @@ class RowSums(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        rows = config.rows_per_beat
+        rows = config.rows.rows_per_beat
         super().__init__({
             "valid": In(1), "updates": In(signed(UPDATE_WIDTH)).array(rows),
-            "levels": In(signed(config.level_width)).array(rows, config.lanes),
-            "intercept_level": In(config.intercept_width),
-            "o": Out(signed(change_width(config))).array(config.lanes + 1, rows),
+            "levels": In(signed(config.rows.level_width)).array(rows, config.rows.lanes),
+            "intercept_level": In(config.rows.intercept_width),
+            "o": Out(signed(change_width(config))).array(config.rows.lanes + 1, rows),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
         valids = [delay(m, self.valid, stage, name=f"valid_{stage}")
-                  for stage in range(config.sum_stages + 1)]
-        for lane in range(config.lanes + 1):
+                  for stage in range(config.stages.store.sum + 1)]
+        for lane in range(config.rows.lanes + 1):
             sums = []
             for row, update in enumerate(self.updates):
-                product = update * self.intercept_level if lane == config.lanes \
+                product = update * self.intercept_level if lane == config.rows.lanes \
                     else scale(self.levels[row][lane], update)
                 sums.append(product)
             sums = self._registers(m, sums, valids[0], f"product_{lane}")
             distance = 1
-            for stage in range(config.sum_stages):
+            for stage in range(config.stages.store.sum):
                 for _level in range(2):
                     sums, distance = self._summed(sums, distance), 2 * distance
                 sums = self._registers(m, sums, valids[stage + 1], f"sum_{stage}_{lane}")
-            if distance < config.rows_per_beat:
+            if distance < config.rows.rows_per_beat:
                 sums, distance = self._summed(sums, distance), 2 * distance
-            assert distance >= config.rows_per_beat
+            assert distance >= config.rows.rows_per_beat
             m.d.comb += [target.eq(value) for target, value in zip(self.o[lane], sums, strict=True)]
         return m
 

@@ -53,8 +53,8 @@ class TurnSequencer(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        labels = label_shape(config.label_rows * config.models)
-        dithers = config.rows_per_beat * DITHER_WIDTH
+        labels = label_shape(config.rows.label_rows * config.models)
+        dithers = config.rows.rows_per_beat * DITHER_WIDTH
         super().__init__({
             "rows": In(32), "batch": In(32), "period": In(32), "models": In(5),
             "corrected": In(1), "misaligned": Out(1),
@@ -93,7 +93,7 @@ class TurnSequencer(wiring.Component):
 
     def _hold(self, m, held, leaves):
         """Keep a beat with its labels and dithers until the slot with which it ``leaves``."""
-        per_beat = self.config.rows_per_beat
+        per_beat = self.config.rows.rows_per_beat
         left, more = Signal(32), Signal()       # rows that are in no beat yet; there are some
         wanted = Signal()
         m.d.comb += [
@@ -159,7 +159,7 @@ class TurnSequencer(wiring.Component):
         """
         if not self.config.corrections:
             return None
-        per_beat = self.config.rows_per_beat
+        per_beat = self.config.rows.rows_per_beat
         period, corrects = _Countdown(m, per_beat, "period"), Signal()
         more, boundary = Signal(), Signal()     # rows beyond this period; the turn begins one
         ends = corrects & period.last & (size == period.near)
@@ -180,7 +180,7 @@ class TurnSequencer(wiring.Component):
 
     def _count_rows(self, m, turn_ends, batch_ends, beat_ends, epoch_ends):
         """Rows of the turn: from the beat's next one to the end of beat, batch or epoch."""
-        per_beat = self.config.rows_per_beat
+        per_beat = self.config.rows.rows_per_beat
         place, end = Signal(range(per_beat)), Signal(range(per_beat + 1))
         room, size = Signal(range(per_beat + 1)), Signal(range(per_beat + 1))
         rows, batch = _Countdown(m, per_beat, "rows"), _Countdown(m, per_beat, "batch")

@@ -7,7 +7,7 @@ from amaranth import Array, C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MODEL_WIDTH
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep_hw.dense.slot import slot_layout
 from bitstep_hw.dense.sums import change_width
 from bitstep_hw.parts.arithmetic import delay, out_of_range
@@ -17,7 +17,7 @@ from bitstep_hw.pipeline.model.words import ModelWords
 class DenseWords(wiring.Component):
     """Memory of all models, a model's words and intercept at one address.
 
-    A slot reads the words of its model, that of the batch's start, ``word_stages`` cycles after it;
+    A slot reads the words of its model, that of the batch's start, ``store.words`` cycles after it;
     one slot's changes are subtracted in a cycle, ``latency - 1`` cycles after it, and can be read
     in the next one. Nothing is clamped: leaving the range at any row raises a flag, 2 cycles later.
     Storage: the words of ``models`` models, with ``minibatch`` twice.
@@ -30,7 +30,7 @@ class DenseWords(wiring.Component):
     Members
     -------
     slot : In(slot_layout), o : Out(signed(32)).array(lanes), intercept : Out(signed(32))
-        A slot; the words that it sees, ``word_stages`` cycles later.
+        A slot; the words that it sees, ``store.words`` cycles later.
     pending : In(ArrayLayout(signed(32), lanes)), sampled : Out(likewise)
         With ``corrections``: correction of the slot's model, a cycle after the slot; words with it,
         another cycle later.
@@ -45,13 +45,13 @@ class DenseWords(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         number, corrected = range(config.models), data.ArrayLayout(signed(MODEL_WIDTH),
-                                                                   config.lanes)
+                                                                   config.rows.lanes)
         super().__init__({
-            "slot": In(slot_layout(config)), "o": Out(signed(MODEL_WIDTH)).array(config.lanes),
+            "slot": In(slot_layout(config)), "o": Out(signed(MODEL_WIDTH)).array(config.rows.lanes),
             "intercept": Out(signed(MODEL_WIDTH)),
             "change": In(1), "model": In(number),
-            "changes": In(signed(change_width(config))).array(config.lanes + 1,
-                                                              config.rows_per_beat),
+            "changes": In(signed(change_width(config))).array(config.rows.lanes + 1,
+                                                              config.rows.rows_per_beat),
             "saturated": Out(1), "saturated_model": Out(number),
             "words": In(ModelWords(config=config)), "selected": In(number),
             **({"pending": In(corrected), "sampled": Out(corrected)} if config.corrections else {}),
@@ -60,7 +60,7 @@ class DenseWords(wiring.Component):
     @property
     def _layout(self):
         """All words of a model; the intercept and its padding come last."""
-        return data.ArrayLayout(signed(MODEL_WIDTH), self.config.model_lanes + 2)
+        return data.ArrayLayout(signed(MODEL_WIDTH), self.config.rows.model_lanes + 2)
 
     def elaborate(self, platform):
         m = Module()
@@ -96,8 +96,8 @@ class DenseWords(wiring.Component):
         """Place in memory and sums of every word, in the order of places; without words that have
         no lane.
         """
-        lanes, places = self.config.lanes, self.config.model_lanes
-        zeros = [0] * self.config.rows_per_beat
+        lanes, places = self.config.rows.lanes, self.config.rows.model_lanes
+        zeros = [0] * self.config.rows.rows_per_beat
         sums = [*self.changes[:lanes], *[zeros] * (places - lanes), self.changes[lanes], zeros]
         return list(enumerate(sums))
 
@@ -129,7 +129,7 @@ class DenseWords(wiring.Component):
             with m.If(slot.valid & ~slot.first):
                 m.d.sync += seen.eq(frozen.data)
         m.d.comb += [word.eq(seen[lane]) for lane, word in enumerate(self.o)]
-        places = self.config.model_lanes
+        places = self.config.rows.model_lanes
         m.d.comb += self.intercept.eq(seen[places])
         if self.config.corrections:
             m.d.comb += [word.eq(seen[lane]) for lane, word in enumerate(self.sampled)]
@@ -169,7 +169,7 @@ class DenseWords(wiring.Component):
         wrong = Signal(len(self.changes), reset_less=True)
         judged = delay(m, self.change, 1, name="judged")
         for number, sums in enumerate(self.changes):
-            place = number if number < self.config.lanes else self.config.model_lanes
+            place = number if number < self.config.rows.lanes else self.config.rows.model_lanes
             word = delay(m, before[place], 1, name=f"word_{number}")
             left = [out_of_range(word - delay(m, value, 1, name=f"sum_{number}_{row}"), MODEL_WIDTH)
                     for row, value in enumerate(sums)]

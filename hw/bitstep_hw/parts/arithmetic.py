@@ -12,7 +12,7 @@ def enable_of(config, valid):
     """Return the clock enable of registers whose data count only while ``valid``. None with a fast
     clock: an enable with thousands of loads would cost the clock.
     """
-    return None if config.fast_clock else valid
+    return None if config.clock.fast else valid
 
 
 def delay_enable(m, enable, cycles, *, name):

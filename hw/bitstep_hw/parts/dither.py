@@ -14,10 +14,10 @@ _GROUPS = ROUNDS // GROUP
 class Dither(wiring.Component):
     """Sixteen random bits for one row after the other, from Threefry-2x32-20.
 
-    The engine makes a block for four rows in ``config.dither_cycles`` cycles: four rounds and the
-    injection of the key that follows them in one cycle, or, where rows are 4 cycles apart and
-    more, in three. The block of four rows is kept while the next one is made. The first row may
-    be taken ``config.dither_cycles + 2`` cycles after ``restart``, and rows
+    The engine makes a block for four rows in ``config.stages.dither.cycles`` cycles: four rounds
+    and the injection of the key that follows them in one cycle, or, where rows are 4 cycles apart
+    and more, in three. The block of four rows is kept while the next one is made. The first row may
+    be taken ``config.stages.dither.cycles + 2`` cycles after ``restart``, and rows
     ``config.cycles_per_update`` cycles apart; after a restart within a block, the next row as late
     as the first. Storage: two blocks of 64 bits. Golden model:
     :func:`bitstep.golden.dither.dithers`.
@@ -25,7 +25,7 @@ class Dither(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``dither_cycles``.
+        Gives ``dither.cycles``.
     stream : int
         Second word of the generator's key: 0 for rows.
 
@@ -84,7 +84,7 @@ class Dither(wiring.Component):
     def _engine(self, m, load, number, made):
         """The words of the block ``number``; ``made`` is 1 from when they are ready until ``load``.
         """
-        parts = self.config.dither_cycles // _GROUPS      # cycles of a group
+        parts = self.config.stages.dither.cycles // _GROUPS      # cycles of a group
         x, y = Signal(32), Signal(32)
         group, part = Signal(range(_GROUPS)), Signal(range(parts))
         following = Signal.like(group)

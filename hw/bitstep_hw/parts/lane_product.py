@@ -5,7 +5,7 @@ from operator import add
 
 from amaranth import Cat, Mux, Signal
 
-from bitstep.pipeline.config import FLOAT_GUARD
+from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep_hw.parts.arithmetic import add_signed, delay_enable, partial_products, when
 
 _PIECE = 4          # bits of a factor that lookup tables multiply in one cycle of a fast clock
@@ -14,14 +14,14 @@ _FAR = 63           # a shift beyond every product's width: what is left rounds 
 
 
 def integer_product(m, config, level, value, *, fraction, valid, name):
-    """Return registers whose sum is ``level * value``, ``config.term_stages`` clock edges later;
-    several for the parts of a wide product with a fast clock, else one.
+    """Return registers whose sum is ``level * value``, ``config.stages.dot.term`` clock edges
+    later; several for the parts of a wide product with a fast clock, else one.
 
     Of a floating-point value the product is rounded once to ``fraction`` fraction bits, to
     nearest, ties towards plus infinity (:func:`bitstep.golden.float32.align`).
     """
     if config.row_format != "float32":
-        if config.fast_clock:
+        if config.clock.fast:
             return partial_products(m, level, value, name=name)
         return [register(m, level * value, valid, name)]
     mantissa, exponent = _parts(level)
@@ -32,10 +32,10 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
 
 
 def minus_product(m, config, a, level, value, *, valid, name):
-    """``a - level * value`` of integers. ``level`` comes ``config.term_stages`` clock edges before
-    ``a``, ``value`` :func:`value_stages` after ``level``.
+    """``a - level * value`` of integers. ``level`` comes ``config.stages.dot.term`` clock edges
+    before ``a``, ``value`` :func:`value_stages` after ``level``.
     """
-    if not config.ternary_levels:
+    if not config.rows.ternary_levels:
         return a - reduce(add, integer_product(m, config, level, value, fraction=0, valid=valid,
                                                name=name))
     # Gates before the carry chain of the difference, rather than a register of the product.
@@ -47,13 +47,13 @@ def value_stages(config):
     """Return the number of clock edges from the level of :func:`minus_product` to its value. Where
     they are not 0, lanes that multiply the same value share its registers.
     """
-    return config.term_stages if config.ternary_levels else 0
+    return config.stages.dot.term if config.rows.ternary_levels else 0
 
 
 def level_product(m, config, a, b, *, valid, name):
     """Return a register with the product of two levels, :func:`level_product_stages` clock edges
-    later; of floating-point values rounded to :data:`bitstep.pipeline.config.FLOAT_GUARD` fraction
-    bits.
+    later; of floating-point values rounded to
+    :data:`bitstep.pipeline.parts.formats.FLOAT_GUARD` fraction bits.
     """
     if config.row_format != "float32" and level_product_stages(config) == 1:
         return register(m, a * b, valid, name)
@@ -76,7 +76,7 @@ def level_product(m, config, a, b, *, valid, name):
 
 def level_product_stages(config):
     """Return the number of clock edges that :func:`level_product` takes."""
-    wide = config.fast_clock and config.level_width > _PIECE + 1
+    wide = config.clock.fast and config.rows.level_width > _PIECE + 1
     return 2 if config.row_format == "float32" or wide else 1
 
 

@@ -19,11 +19,11 @@ def attributes(config, *, depth=0):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``fast_clock``; without it there are no attributes.
+        Gives ``clock.fast``; without it there are no attributes.
     depth : int
         Words; 0 leaves the primitive to synthesis.
     """
-    if not config.fast_clock:
+    if not config.clock.fast:
         return {}
     return {_MARK: 1} | ({"ram_style": "block"} if depth >= _BLOCK_DEPTH else {})
 

@@ -4,7 +4,7 @@ from amaranth import signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import Out
 
-from bitstep.pipeline.config import (
+from bitstep.pipeline.parts.widths import (
     FEW_BITS,
     LABEL_WIDTH,
     MANTISSA_WIDTH,

@@ -5,7 +5,8 @@ from typing import Any
 from amaranth import C, Cat
 from amaranth.lib import wiring
 
-from bitstep.pipeline.config import UPDATE_WIDTH, WOVEN
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import delay, out_of_range
 from bitstep_hw.parts.run import reads_derivatives
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
@@ -14,7 +15,6 @@ from bitstep_hw.pipeline.model.rounded_model import RoundedModel
 from bitstep_hw.pipeline.model.store import ModelStore
 from bitstep_hw.pipeline.model.words import lend
 from bitstep_hw.pipeline.products.dot_product import DotProduct
-from bitstep_hw.pipeline.slot import words_stages
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
@@ -53,7 +53,7 @@ class ModelPath:
         self.engine: Any = CorrectionEngine(config=config) if config.corrections else None
         self.rounded: Any = RoundedModel(config=config) if config.model_bits else None
         self.proximal: Any = Proximal(config=config) if config.proximal else None
-        self.update_sum: Any = UpdateSum() if config.sums_gradients else None
+        self.update_sum: Any = UpdateSum() if config.stages.full_passes else None
 
     def place(self, m, names):
         """Make parts submodules, in the order of ``names``; those of further models are numbered.
@@ -106,7 +106,7 @@ class ModelPath:
             sequencer.batch_ready.eq(rounded.done), rounded.stop.eq(pipeline.stop),
             rounded.key.eq(pipeline.steps.key), rounded.bits.eq(pipeline.run.model_bits),
             rounded.beats.eq(pipeline.run.beats_per_row), rounded.words.eq(store.beat_words),
-            rounded.slot.eq(slots[2 + self.config.product_stages]),
+            rounded.slot.eq(slots[2 + self.config.stages.dot.product]),
         ]
         with m.If(rounded.busy):
             m.d.comb += store.words.index.eq(rounded.index)
@@ -115,7 +115,8 @@ class ModelPath:
         """The solver; ``label`` is that of the row that enters, with its products."""
         solver, step, config = self.solver, self.derivative_step, self.config
         suffix = f"_{self.number}" if self.number else ""
-        since_dotted = config.dot_stages - config.solver_lead - words_stages(config)
+        stages = config.stages
+        since_dotted = stages.dot.cycles - stages.solver.lead - stages.store.words
         m.d.comb += [
             solver.clear.eq(pipeline.start), solver.valid.eq(pipeline.correlator.o_valid),
             solver.idle_row.eq(delay(m, dotted.idle_row, since_dotted, name=f"idle{suffix}")),
@@ -138,7 +139,7 @@ class ModelPath:
 
     def connect_engine(self, m, pipeline, slots, steps):
         """Corrections beside the slots that they are for."""
-        engine, port, late = self.engine, pipeline.port, self.config.strobe_delay
+        engine, port, late = self.engine, pipeline.port, self.config.clock.strobe_delay
         suffix = f"_{self.number}" if self.number else ""
         taken = port.coefficient
         if self.config.models > 1:
@@ -147,14 +148,14 @@ class ModelPath:
             engine.load_start.eq(port.load_coefficients),
             engine.load.eq(delay(m, taken, late, name=f"coefficient{suffix}")),
             engine.load_i.eq(delay(m, port.i.payload, late, name=f"coefficients{suffix}")),
-            engine.slot.eq(slots[2 + self.config.product_stages - engine.answer]),
+            engine.slot.eq(slots[self.config.stages.store.sampled - 1 - engine.answer]),
             engine.beats.eq(pipeline.run.beats_per_row), engine.stop.eq(pipeline.stop),
             engine.sampled.eq(self.store.sampled),
             engine.mantissa.eq(steps.correction_mantissa),
             engine.shift.eq(steps.correction_shift),
             self.store.correction.eq(engine.correction),
         ]
-        if self.config.has_constants:
+        if self.config.stages.has_constants:
             m.d.comb += [
                 engine.load_start.eq(port.load_coefficients | delay(
                     m, port.constants_start, late, name="constants_start")),
@@ -174,9 +175,9 @@ class ModelPath:
             self.update_sum.valid.eq(self.solver.o_valid & sums & ~pipeline.run.derivatives),
             self.update_sum.i.eq(self.solver.o),
         ]
-        if self.config.fine_stages:
+        if self.config.stages.solver.fine:
             m.d.comb += self.solver.fine.eq(sums & ~pipeline.run.derivatives)
-        if self.config.writes_derivatives:
+        if self.config.stages.full_passes:
             solver = self.solver
             m.d.comb += [
                 solver.to_nearest.eq(pipeline.run.derivatives),
@@ -201,9 +202,9 @@ class ModelPath:
         """
         correction = self.engine.saturated if self.config.corrections else C(0)
         update = self.solver.saturated
-        if self.config.sums_gradients:
+        if self.config.stages.full_passes:
             update |= self.update_sum.saturated
-        if self.config.writes_derivatives and not self.number:
+        if self.config.stages.full_passes and not self.number:
             # The label is twice the derivative.
             update |= pipeline.derivative_valid & out_of_range(self.solver.o, UPDATE_WIDTH - 1)
         return [update, self.store.saturated | rewritten, correction]

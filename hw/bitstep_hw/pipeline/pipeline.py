@@ -5,7 +5,8 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import AUX_WIDTH, FLOAT_GUARD, LABEL_WIDTH, LOOKAHEAD_MARGIN_WIDTH
+from bitstep.pipeline.parts.formats import FLOAT_GUARD
+from bitstep.pipeline.parts.widths import AUX_WIDTH, LABEL_WIDTH, LOOKAHEAD_MARGIN_WIDTH
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.dither import Dither
@@ -19,7 +20,6 @@ from bitstep_hw.pipeline.products.correlator import Correlator
 from bitstep_hw.pipeline.rows.inputs import RowInputs
 from bitstep_hw.pipeline.rows.levels import Levels
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
-from bitstep_hw.pipeline.slot import words_stages
 
 
 class Pipeline(wiring.Component):
@@ -53,12 +53,12 @@ class Pipeline(wiring.Component):
         Models and coefficients in, models out.
     fine_job : Out(stream.Signature(JOB_LAYOUT)), i_fine : In(stream.Signature(64))
         With ``refetch``: the fine row that is wanted, and its beats.
-    i_rows : In(stream.Signature(bus_width)), i_labels : In(stream.Signature(signed(32)))
+    i_rows : In(stream.Signature(beat_width)), i_labels : In(stream.Signature(signed(32)))
         The epoch's rows and labels.
     saturated : Out(3 * models)
         Strobes, three for each model, as :class:`bitstep.pipeline.registers.Saturation`.
     hold_rows : In(1), derivative_valid : Out(1), derivative : Out(32)
-        With ``writes_derivatives``: no row with data goes on; in a run that writes derivatives a
+        With ``full_passes``: no row with data goes on; in a run that writes derivatives a
         strobe, and the label that holds that of the next row.
     model : In, saturation : In(3 * models), more_steps : In(EpochSteps()).array(models - 1)
         With more than one model: the one that the next load or unload is for, the flags of all, and
@@ -79,7 +79,7 @@ class Pipeline(wiring.Component):
         super().__init__({
             "run": In(RunRegisters()), "steps": In(EpochSteps()),
             "start": In(1), "stop": In(1), "done": Out(1),
-            "i_rows": In(stream.Signature(config.bus_width)),
+            "i_rows": In(stream.Signature(config.rows.beat_width)),
             "i_labels": In(stream.Signature(label_shape(config.models))),
             "saturated": Out(3 * config.models), "misaligned": Out(1), "waits": Out(7),
             "beat_entered": Out(1), "row_refetched": Out(1),
@@ -88,7 +88,7 @@ class Pipeline(wiring.Component):
             "i_model": In(stream.Signature(AUX_WIDTH)), "o_model": Out(stream.Signature(AUX_WIDTH)),
             **(fine if config.refetch else {}),
             **({"hold_rows": In(1), "derivative_valid": Out(1), "derivative": Out(LABEL_WIDTH)}
-               if config.writes_derivatives else {}),
+               if config.stages.full_passes else {}),
             **({"model": In(range(config.models)), "saturation": In(3 * config.models),
                 "more_steps": In(EpochSteps()).array(config.models - 1)}
                if config.models > 1 else {}),
@@ -120,7 +120,7 @@ class Pipeline(wiring.Component):
             m.d.comb += self.sequencer.batch_ready.eq(self.sequencer.batch_starts)
         if self.config.corrections:
             self._connect_engines(m, slots)
-        if self.config.sums_gradients:
+        if self.config.stages.full_passes:
             first.place(m, ["update_sum"])
             first.connect_sums(m, self)
         if self.config.proximal:
@@ -141,9 +141,9 @@ class Pipeline(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i_rows), inputs.i_rows)
         wiring.connect(m, wiring.flipped(self.i_labels), inputs.i_labels)
         wiring.connect(m, inputs.o_rows, sequencer.i_rows)
-        if self.config.writes_derivatives:
+        if self.config.stages.full_passes:
             m.d.comb += sequencer.hold_rows.eq(self.hold_rows)
-        if self.config.fine_stages:
+        if self.config.stages.solver.fine:
             m.d.comb += sequencer.fine.eq(run.gradient & ~run.derivatives)
         wiring.connect(m, inputs.o_labels, sequencer.i_labels)
         m.d.comb += [
@@ -153,7 +153,8 @@ class Pipeline(wiring.Component):
             sequencer.beats.eq(run.beats_per_row), sequencer.batch.eq(run.batch),
             sequencer.lookahead.eq(run.lookahead), sequencer.period.eq(run.correction_period),
             sequencer.proximal_period.eq(run.proximal_period), sequencer.stop.eq(self.stop),
-            sequencer.start.eq(delay(m, self.start, self.config.start_delay, name="started")),
+            sequencer.start.eq(delay(m, self.start, self.config.stages.start_delay,
+                                     name="started")),
             self.done.eq(sequencer.done), self.misaligned.eq(sequencer.misaligned),
             self.waits.eq(Cat(sequencer.wait_rows, sequencer.wait_labels, sequencer.wait_lookahead,
                               sequencer.wait_recursion, sequencer.wait_correction,
@@ -161,7 +162,7 @@ class Pipeline(wiring.Component):
             self.beat_entered.eq(self.i_rows.valid & self.i_rows.ready),
         ]
         slots = [sequencer.slot]
-        for stage in range(1, words_stages(self.config) + 1):
+        for stage in range(1, self.config.stages.store.words + 1):
             slots.append(Signal.like(sequencer.slot, name=f"slot_{stage}"))
             m.d.sync += slots[-1].eq(slots[-2])
         return slots
@@ -197,7 +198,7 @@ class Pipeline(wiring.Component):
         correlator, levels = self.correlator, self.levels
         # What the intercept's 1 counts in a dot product, and in a product of two rows.
         level, square = Signal(FLOAT_GUARD + 1), Signal.like(correlator.intercept_square)
-        one = self.run.intercept_level[:self.config.intercept_width]
+        one = self.run.intercept_level[:self.config.rows.intercept_width]
         m.d.comb += level.eq(one << (FLOAT_GUARD if self.config.row_format == "float32" else 0))
         m.d.sync += square.eq(one * level)
         m.d.comb += [
@@ -206,7 +207,7 @@ class Pipeline(wiring.Component):
             correlator.lookahead.eq(self.run.lookahead), correlator.intercept_square.eq(square),
             *each(correlator.dot, levels.dot),
         ]
-        previous = levels.previous[:self.config.correlated_rows]
+        previous = levels.previous[:self.config.stages.solver.correlated_rows]
         for target, source in zip(correlator.previous_levels, previous, strict=True):
             m.d.comb += each(target, source)
         for path in self.paths:
@@ -214,7 +215,8 @@ class Pipeline(wiring.Component):
 
     def _connect_solvers(self, m, dotted):
         """Solvers, and the dither that all models have in common."""
-        entered = self.config.dot_stages - self.config.solver_lead      # cycles from a slot
+        stages = self.config.stages
+        entered = stages.dot.cycles - stages.solver.lead        # cycles from a slot
         label = delay(m, self.sequencer.label, entered, name="label")
         labels = [label] if self.config.models == 1 else list(label)
         for path, own, steps in zip(self.paths, labels, self._all_steps, strict=True):
@@ -276,7 +278,7 @@ class Pipeline(wiring.Component):
         sequencer, run, (path,) = self.sequencer, self.run, self.paths
         solver = path.solver
         m.submodules.bounds = bounds = CellBounds(config=self.config)
-        label = delay(m, sequencer.label, self.config.dot_stages, name="bounds_label")
+        label = delay(m, sequencer.label, self.config.stages.dot.cycles, name="bounds_label")
         margin = Signal(LOOKAHEAD_MARGIN_WIDTH, reset_less=True)
         # K, rounded up by any dither, for every update that the model has not met yet.
         rounded_down = path.derivative_step.value[STEP_FRACTION:]

@@ -2,21 +2,18 @@
 
 from amaranth.lib import data
 
-from bitstep.pipeline.config import MAX_LOOKAHEAD
+from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 
 
-def words_stages(config):
-    """Return the cycles from a slot to its model words, as the dot product takes them."""
-    return 4 + config.product_stages
-
-
-def slot_layout(config):
+def slot_layout(config, *, beats=None):
     """Return the layout of a slot.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``.
+        The pipeline.
+    beats : int, optional
+        Largest number of beats; that of the longest row by default.
 
     Members
     -------
@@ -41,7 +38,7 @@ def slot_layout(config):
     """
     return data.StructLayout({
         "valid": 1, "first": 1, "last": 1, "idle_row": 1,
-        "index": range(config.max_beats),
+        "index": range(beats or config.rows.max_beats),
         "apply": 1,
         "skip": range(MAX_LOOKAHEAD + 1),
         "frozen": 1, "freeze": 1,

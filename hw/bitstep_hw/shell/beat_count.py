@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import DENSE_COUNT_CYCLES
+from bitstep.pipeline.parts.formats import DENSE_COUNT_CYCLES
 
 
 class BeatCount(wiring.Component):

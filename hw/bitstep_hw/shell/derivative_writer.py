@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, LABEL_WIDTH
+from bitstep.pipeline.parts.widths import AUX_WIDTH, LABEL_WIDTH
 from bitstep_hw.axi.buses import JOB_LAYOUT, MAX_BURST
 
 DEPTH = 64                  # words that are kept
@@ -91,7 +91,7 @@ def connect_written(m, config, control, pipeline, models):
     """Connect what is written with the jobs of its master: models, in runs with DERIVATIVES labels
     of a :class:`DerivativeWriter`; return its stream.
     """
-    if not config.writes_derivatives:
+    if not config.stages.full_passes:
         wiring.connect(m, control.job, models.i_job)
         m.d.comb += control.write_idle.eq(models.idle)
         return pipeline.o_model

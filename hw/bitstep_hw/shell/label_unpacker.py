@@ -4,7 +4,7 @@ from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, LABEL_WIDTH
+from bitstep.pipeline.parts.widths import AUX_WIDTH, LABEL_WIDTH
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.pipeline.shapes import LABEL_BITS
 from bitstep_hw.parts.run import label_shape

@@ -4,7 +4,8 @@ from amaranth import Cat, Module, Signal, signed
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, MAX_FEATURES, TABLE_LEVEL_BITS
+from bitstep.pipeline.parts.formats import TABLE_LEVEL_BITS
+from bitstep.pipeline.parts.widths import AUX_WIDTH, MAX_FEATURES
 from bitstep_hw.parts.memories import attributes
 
 _LANES_OF_WORD = AUX_WIDTH // TABLE_LEVEL_BITS
@@ -22,7 +23,7 @@ class LevelTables(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``bus_width``, ``bits``, ``lanes``, ``max_beats`` and ``fast_clock``.
+        Gives ``bus_width``, ``bits``, ``lanes``, ``max_beats`` and ``clock.fast``.
 
     Members
     -------
@@ -48,14 +49,14 @@ class LevelTables(wiring.Component):
             "i_tables": In(stream.Signature(AUX_WIDTH)), "done": Out(1), "words": In(32),
             "beats": In(range(MAX_FEATURES + 1)),
             "i": In(stream.Signature(config.bus_width)),
-            "o": Out(stream.Signature(config.lanes * TABLE_LEVEL_BITS)),
+            "o": Out(stream.Signature(config.rows.lanes * TABLE_LEVEL_BITS)),
             "clear": In(1),
         })
 
     def elaborate(self, platform):
         m = Module()
-        config, depth = self.config, self.config.max_beats << self.config.bits
-        advance, beat = Signal(), Signal(range(config.max_beats))
+        config, depth = self.config, self.config.rows.max_beats << self.config.bits
+        advance, beat = Signal(), Signal(range(config.rows.max_beats))
         group, place, left = self._place(m, depth)
         loaded = Signal()       # rows are read ahead of the tables
         m.d.comb += [advance.eq(~self.o.valid | self.o.ready), self.i.ready.eq(advance & loaded),
@@ -67,7 +68,7 @@ class LevelTables(wiring.Component):
                 m.d.sync += beat.eq(beat + 1)
                 with m.If(beat + 1 == self.beats):
                     m.d.sync += beat.eq(0)
-        for lane in range(config.lanes):
+        for lane in range(config.rows.lanes):
             levels = memory.Memory(shape=signed(TABLE_LEVEL_BITS), depth=depth, init=[],
                                    attrs=attributes(config, depth=depth))
             m.submodules[f"levels_{lane}"] = levels
@@ -90,7 +91,7 @@ class LevelTables(wiring.Component):
         """Place of the word of the tables that comes next; returns the group of lanes, the address
         in their memories, and the words that are left.
         """
-        groups = self.config.table_row_words
+        groups = self.config.rows.row_words
         group, place, left = Signal(range(groups)), Signal(range(depth)), Signal(32)
         with m.If(self.i_tables.valid):
             m.d.sync += [left.eq(left - 1), group.eq(group + 1)]

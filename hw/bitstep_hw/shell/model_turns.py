@@ -75,7 +75,7 @@ class ModelTurns:
         config, registers, bad = self._control.config, self._control.registers, Signal()
         least = solver_shift(config.solver)
         self._m.d.sync += bad.eq(Cat((registers.models > number) & (
-            (entry.label_shift < least) | (entry.label_shift > config.max_label_shift))
+            (entry.label_shift < least) | (entry.label_shift > config.rows.max_label_shift))
             for number, entry in enumerate(self.entries)).any())
         return bad
 

@@ -5,8 +5,9 @@ from amaranth import C, Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import FEW_BITS, MAX_CELL_HALF_LEVELS, WOVEN
 from bitstep.pipeline.losses import solver_shift
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import FEW_BITS, MAX_CELL_HALF_LEVELS
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import GROUP
 from bitstep_hw.parts.run import reads_derivatives
@@ -22,7 +23,8 @@ def woven_sizes(config):
     """Return the members with sizes of woven rows, if these are what a pipeline reads."""
     if config.row_format != WOVEN:
         return {}
-    return {"plane_units": Out(GROUPS_WIDTH), "last_groups": Out(range(config.lanes // GROUP + 1))}
+    return {"plane_units": Out(GROUPS_WIDTH),
+            "last_groups": Out(range(config.rows.lanes // GROUP + 1))}
 
 
 class RunCheck(wiring.Component):
@@ -72,7 +74,7 @@ class RunCheck(wiring.Component):
         registers = self.registers
         wrong = [*self._wrong_numbers(), *self._wrong_parts()]
         found, bad = Signal(len(wrong)), Signal()
-        model_beats = registers.beats_per_row * (self.config.model_lanes // 2) + 1
+        model_beats = registers.beats_per_row * (self.config.rows.model_lanes // 2) + 1
         if self.config.models > 1:
             one = Signal(32)        # a cycle for each product
             m.d.sync += one.eq(model_beats)
@@ -83,7 +85,7 @@ class RunCheck(wiring.Component):
             self.model_beats.eq(model_beats),
         ]
         if self.config.level_tables:
-            words = self.config.table_row_words << self.config.bits     # of a beat
+            words = self.config.rows.table_beat_words
             m.d.sync += self.level_tables_beats.eq(registers.beats_per_row * words)
         if self.config.row_format == WOVEN:
             total = self._count_units(m)
@@ -106,10 +108,10 @@ class RunCheck(wiring.Component):
 
     def _count_dense_beats(self, m):
         """Beats of dense rows; with bits above the 32nd if their labels are too many to count."""
-        m.submodules.count = count = BeatCount(rows_per_beat=self.config.rows_per_beat)
+        m.submodules.count = count = BeatCount(rows_per_beat=self.config.rows.rows_per_beat)
         m.d.comb += [count.start.eq(self.start), count.rows.eq(self.registers.rows),
                      self.ready.eq(count.ready)]
-        labels = count.beats * self.config.label_rows
+        labels = count.beats * self.config.rows.label_rows
         return Cat(count.beats, Mux(count.ready, labels[32:], 0))
 
     def _wrong_numbers(self):
@@ -122,15 +124,15 @@ class RunCheck(wiring.Component):
                      registers.model_in_address, registers.coefficients_address,
                      registers.model_out_address, registers.model_out_stride,
                      registers.fine_address, registers.level_tables_address]
-        row_align = (config.beat_bytes - 1).bit_length()
+        row_align = (config.rows.beat_bytes - 1).bit_length()
         return [
-            registers.rows == 0, beats == 0, beats > config.max_beats,
-            registers.last_lanes == 0, registers.last_lanes > config.lanes,
+            registers.rows == 0, beats == 0, beats > config.rows.max_beats,
+            registers.last_lanes == 0, registers.last_lanes > config.rows.lanes,
             registers.epochs == 0, registers.batch == 0, registers.copies == 0,
-            registers.label_format == 3, registers.label_shift > config.max_label_shift,
+            registers.label_format == 3, registers.label_shift > config.rows.max_label_shift,
             # Further bounds: those of an epoch's planes and of several models (ModelTurns).
             registers.label_shift < (solver_shift(config.solver) if config.models == 1 else 0),
-            registers.intercept_level > config.intercept_limit,
+            registers.intercept_level > config.rows.intercept_limit,
             lookahead > config.lookahead, *too_long,
             registers.rows_address[:row_align].any(), registers.copy_stride[:row_align].any(),
             *(address[:3].any() for address in addresses),
@@ -168,11 +170,11 @@ class RunCheck(wiring.Component):
         wrong.append(registers.gradient & (
             (registers.batch < registers.rows) | (registers.epochs != 1)
             | (registers.correction_period != 0) | (registers.proximal_period != 0)
-            if config.sums_gradients else 1))
+            if config.stages.full_passes else 1))
         wrong.append(registers.derivatives & (
             ~registers.gradient | (registers.label_format != LabelFormat.SIGN)
             | (registers.loss == Loss.LEAST_SQUARES) | (registers.loss == Loss.HINGE)
-            if config.writes_derivatives else 1))
+            if config.stages.full_passes else 1))
         return wrong
 
     def _product(self, m, length):

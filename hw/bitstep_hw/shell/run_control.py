@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH
+from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep.pipeline.registers import Error
 from bitstep_hw.axi.buses import JOB_LAYOUT
 from bitstep_hw.parts.fsm import stoppable_states
@@ -212,7 +212,7 @@ class RunControl(wiring.Component):
                 # Derivatives are written already, or on their way, in place of a model.
                 m.d.comb += self.unload.eq(~self.run.derivatives)
                 m.next = "Write"
-                if self.config.writes_derivatives:
+                if self.config.stages.full_passes:
                     with m.If(self.run.derivatives):
                         m.next = "Written"
 

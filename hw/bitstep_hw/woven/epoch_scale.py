@@ -5,8 +5,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.sigmoid import FINE_ARGUMENT
-from bitstep.pipeline.config import MAX_LABEL_SHIFT
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION, solver_shift
+from bitstep.pipeline.parts.widths import MAX_LABEL_SHIFT
 from bitstep.pipeline.woven import PLANES
 
 
@@ -35,24 +35,24 @@ class EpochScale(wiring.Component):
     bad : Out(1)
         There is no such number of planes, or it is too small for the registers.
     fine : In(1)
-        With ``fine_stages``: the run has the finer sigmoid, which asks for a still larger one.
+        With ``solver.fine``: the run has the finer sigmoid, which asks for a still larger one.
     """
 
     def __init__(self, *, config):
         self.config = config
-        shift, level = range(MAX_LABEL_SHIFT + 1), config.intercept_width
+        shift, level = range(MAX_LABEL_SHIFT + 1), config.rows.intercept_width
         super().__init__({
             "planes": In(5), "label_shift": In(shift), "intercept_level": In(level),
             "derivatives": In(1),
             "o_label_shift": Out(shift), "o_intercept_level": Out(level), "bad": Out(1),
-            **({"fine": In(1)} if config.fine_stages else {}),
+            **({"fine": In(1)} if config.stages.solver.fine else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
         left = Signal(range(PLANES + 1))        # planes that are not read
         least = Mux(self.derivatives, DERIVATIVE_FRACTION, solver_shift(self.config.solver))
-        if self.config.fine_stages:
+        if self.config.stages.solver.fine:
             least = Mux(self.fine, FINE_ARGUMENT + 1, least)
         lost = self.intercept_level & ((1 << left) - 1)[:len(self.intercept_level)]
         m.d.comb += left.eq(PLANES - self.planes)

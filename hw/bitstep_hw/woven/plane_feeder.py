@@ -58,7 +58,7 @@ class PlaneFeeder(wiring.Component):
             chunks.plane_units.eq(self.plane_units), chunks.units.eq(self.units),
             self.o.valid.eq(offered & ~self.stop),
             self.o.payload.address.eq(address),
-            self.o.payload.beats.eq(chunks.size * (ALIGNMENT // self.config.beat_bytes)),
+            self.o.payload.beats.eq(chunks.size * (ALIGNMENT // self.config.rows.beat_bytes)),
         ]
         following = Signal(64)
         m.d.comb += following.eq(Mux(chunks.block_ends, block + plane_bytes * PLANES,

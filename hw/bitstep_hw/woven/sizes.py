@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_FEATURES
+from bitstep.pipeline.parts.widths import MAX_FEATURES
 from bitstep.pipeline.woven import ALIGNMENT, GROUP, MIN_PLANE_BYTES
 
 GROUPS_WIDTH = 15           # bits of the groups of a row, of at most 2^16 features
@@ -39,13 +39,13 @@ class WovenSizes(wiring.Component):
         self.config = config
         super().__init__({
             "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
-            "last_groups": Out(range(config.lanes // GROUP + 1)),
+            "last_groups": Out(range(config.rows.lanes // GROUP + 1)),
             "groups": Out(GROUPS_WIDTH), "plane_units": Out(GROUPS_WIDTH),
         })
 
     def elaborate(self, platform):
         m = Module()
-        per_slot = self.config.lanes // GROUP
+        per_slot = self.config.rows.lanes // GROUP
         odd = Signal(GROUPS_WIDTH)      # without the factors 2 that a unit has, too
         m.d.sync += [
             self.last_groups.eq((self.last_lanes + GROUP - 1) // GROUP),

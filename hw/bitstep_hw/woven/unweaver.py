@@ -4,7 +4,7 @@ from amaranth import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_FEATURES
+from bitstep.pipeline.parts.widths import MAX_FEATURES
 from bitstep.pipeline.woven import ALIGNMENT, CHUNK_UNITS, GROUP, PLANES
 from bitstep_hw.parts.memories import attributes
 from bitstep_hw.woven.chunks import Chunks
@@ -26,7 +26,7 @@ class Unweaver(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``bus_width``, ``lanes`` and ``fast_clock``.
+        Gives ``bus_width``, ``lanes`` and ``clock.fast``.
 
     Members
     -------
@@ -48,23 +48,25 @@ class Unweaver(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        self.depth = 2 * CHUNK_UNITS * ALIGNMENT // config.beat_bytes       # in beats of a plane
+        # In beats of a plane.
+        self.depth = 2 * CHUNK_UNITS * ALIGNMENT // config.rows.beat_bytes
         super().__init__({
             "start": In(1), "stop": In(1), "planes": In(range(PLANES + 1)),
             "rows": In(32), "beats": In(range(MAX_FEATURES + 1)),
-            "last_groups": In(range(config.lanes // GROUP + 1)),
+            "last_groups": In(range(config.rows.lanes // GROUP + 1)),
             "plane_units": In(GROUPS_WIDTH), "units": In(32),
             "i": In(stream.Signature(config.bus_width)),
-            "o": Out(stream.Signature(config.lanes * PLANES)),
+            "o": Out(stream.Signature(config.rows.lanes * PLANES)),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        words = config.bus_width // config.lanes        # of a beat, each as wide as a slot
+        words = config.bus_width // config.rows.lanes        # of a beat, each as wide as a slot
         banks = []
         for bank in range(words):
-            store = memory.Memory(shape=data.ArrayLayout(config.lanes, PLANES), depth=self.depth,
+            store = memory.Memory(shape=data.ArrayLayout(config.rows.lanes, PLANES),
+                                  depth=self.depth,
                                   init=[], attrs=attributes(config, depth=self.depth))
             m.submodules[f"bank_{bank}"] = store
             banks.append((store.write_port(granularity=1), store.read_port()))
@@ -93,7 +95,7 @@ class Unweaver(wiring.Component):
             at.eq(complete + beat), stored.eq(at - taken),
             self.i.ready.eq(chunks.valid & ~stored[-1] & ~self.stop),
             put.eq(self.i.valid & self.i.ready),
-            last.eq(beat == chunks.size * (ALIGNMENT // config.beat_bytes) - 1),
+            last.eq(beat == chunks.size * (ALIGNMENT // config.rows.beat_bytes) - 1),
             chunks.start.eq(self.start), chunks.stop.eq(self.stop),
             chunks.plane_units.eq(self.plane_units), chunks.units.eq(self.units),
         ]
@@ -109,10 +111,11 @@ class Unweaver(wiring.Component):
         sign, bit = Signal(), Signal(range(PLANES))
         m.d.comb += [sign.eq(plane == 0), bit.eq(self.planes - 1 - plane)]
         wanted = Cat((bit == number) | (sign & (bit < number)) for number in range(PLANES))
-        for (write, _), word in zip(banks, _words(self.i.payload, config.lanes), strict=True):
+        for (write, _), word in zip(banks, _words(self.i.payload, config.rows.lanes), strict=True):
             m.d.comb += [
                 write.addr.eq(at), write.en.eq(Mux(put, wanted, 0)),
-                write.data.as_value().eq((word ^ sign.replicate(config.lanes)).replicate(PLANES)),
+                write.data.as_value().eq(
+                    (word ^ sign.replicate(config.rows.lanes)).replicate(PLANES)),
             ]
         with m.If(self.start | self.stop):
             m.d.sync += [beat.eq(0), plane.eq(0)]
@@ -120,7 +123,7 @@ class Unweaver(wiring.Component):
     def _read(self, m, banks, place, complete):
         """Slots, as soon as all planes of their values are there."""
         config = self.config
-        per_slot = config.lanes // GROUP            # groups
+        per_slot = config.rows.lanes // GROUP            # groups
         last, slot, rows_left = Signal(), Signal.like(self.beats), Signal(32)
         advance, left = Signal.like(self.last_groups), Signal.like(place)
         there, issue, free, fetched = Signal(), Signal(), Signal(), Signal()
@@ -151,7 +154,7 @@ class Unweaver(wiring.Component):
 
     def _slot(self, banks, within, word):
         """The codes of a slot, which begins at a group of a word."""
-        lanes = self.config.lanes
+        lanes = self.config.rows.lanes
         bits = []
         for number in range(PLANES):
             parts = [read.data[number] for _, read in banks]

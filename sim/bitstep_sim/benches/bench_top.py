@@ -15,7 +15,8 @@ from cocotb.triggers import ClockCycles
 
 from bitstep.devices.register_device import RegisterDevice
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import Control, Error, LabelFormat, Loss
 from bitstep.pipeline.results import (
     AbortedError,
@@ -151,7 +152,7 @@ def draw_job(*, n_features, epochs, seed, warm=False, intercept=True, **options)
 
 def small_job(**options):
     """A few rows of two beats, for what ends early; rows are fetched again if they can be."""
-    return draw_job(**{"n_features": CONFIG.lanes + 1, "n_rows": 40, "epochs": 3, "seed": SEED,
+    return draw_job(**{"n_features": CONFIG.rows.lanes + 1, "n_rows": 40, "epochs": 3, "seed": SEED,
                        "warm": True, "loss": LOSSES[0], "cell_half_levels": int(CONFIG.refetch),
                        **options})
 
@@ -160,7 +161,8 @@ def small_job(**options):
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def every_epoch_as_golden(dut, stall):
     shell = await prepare(dut, stall)
-    for number, n_features in enumerate((1, CONFIG.lanes, CONFIG.lanes + 1, CONFIG.capacity)):
+    for number, n_features in enumerate((1, CONFIG.rows.lanes, CONFIG.rows.lanes + 1,
+                                         CONFIG.rows.capacity)):
         batch, loss = 1 + number, LOSSES[(number + 1) % len(LOSSES)]
         # With floating-point rows a period must be longer than the look-ahead.
         period = [0, 1, 2, 5][number] + (
@@ -176,7 +178,7 @@ async def every_epoch_as_golden(dut, stall):
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def every_model_as_golden(dut, stall):
     shell = await prepare(dut, stall)
-    for count, n_features in ((CONFIG.models, CONFIG.lanes + 1), (CONFIG.models - 1, 5)):
+    for count, n_features in ((CONFIG.models, CONFIG.rows.lanes + 1), (CONFIG.models - 1, 5)):
         jobs = random_jobs(CONFIG, count, n_features=n_features, n_rows=23, seed=SEED, batch=2,
                            correction_period=4, warm=True, loss=LOSSES[0])
         for result, job in zip(await bridge(
@@ -189,7 +191,7 @@ async def every_model_as_golden(dut, stall):
 @cocotb.parametrize(stall=[0.0, 0.4])
 async def every_refetched_row_as_golden(dut, stall):
     shell = await prepare(dut, stall)
-    for number, n_features in enumerate((1, CONFIG.lanes, CONFIG.capacity)):
+    for number, n_features in enumerate((1, CONFIG.rows.lanes, CONFIG.rows.capacity)):
         job = small_job(n_features=n_features, n_rows=80, epochs=2, seed=SEED + number,
                         cell_half_levels=1 + number % 2, correction_period=[0, 7, 10][number])
         assert any(epoch.refetched_rows for epoch in train(job)), number

@@ -46,7 +46,7 @@ class FixtureRun:
         rng = np.random.default_rng(seed)
         self.device, self.beats, self.mode = device, beats, mode
         self.rows, self.labels, self.out = (
-            device.allocate(beats * n_bytes) for n_bytes in (device.config.beat_bytes, 8, 8))
+            device.allocate(beats * n_bytes) for n_bytes in (device.config.rows.beat_bytes, 8, 8))
         for buffer in (self.rows, self.labels):
             buffer.array[:] = rng.integers(0, 256, buffer.array.size, dtype=np.uint8)
             buffer.to_device()

@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from bitstep.pipeline.config import WOVEN, WOVEN_BITS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN, WOVEN_BITS
 from bitstep_sim.benches.fixture import fixture_verilog
 from bitstep_sim.board import verilog as rtl
 

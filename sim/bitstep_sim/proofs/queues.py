@@ -165,7 +165,7 @@ def lines(s: Surrounding, *, cycles_per_update=2):
     s.add(dut, index=(index := Signal(1)))
     m = s.m
     # Rows in order; the same index not in two cycles that follow each other, or three.
-    for cycles in range(1, 3 if config.fast_clock else 2):
+    for cycles in range(1, 3 if config.clock.fast else 2):
         s.assume(~(dut.valid & s.past(dut.valid, cycles)) | (index != s.past(index, cycles)))
     row, slot_row, slot_index, slot = Signal(4), Signal(4), Signal(1), Signal()
     m.d.sync += [slot.eq(dut.valid), slot_row.eq(row), slot_index.eq(index)]

@@ -4,7 +4,8 @@ import functools
 
 from amaranth import Mux, Signal
 
-from bitstep.pipeline.config import MODEL_WIDTH, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep_hw.pipeline.products.cell_bounds import CellBounds
 from bitstep_hw.pipeline.products.correlator import Correlator
 from bitstep_hw.pipeline.products.dot_product import DotProduct
@@ -34,17 +35,17 @@ def _rows(s, config, fragment, stages):
     flags that arrive at the sum, which are the inputs' some cycles later.
     """
     valid, first = (inside(fragment, f"{name}_{stages}") for name in ("valid", "first"))
-    beats = Signal(range(config.max_beats + 2))
+    beats = Signal(range(config.rows.max_beats + 2))
     with s.m.If(valid):
         s.m.d.sync += beats.eq(Mux(first, 1, beats + 1))
-    s.assume(implies(valid, first | ((beats != 0) & (beats < config.max_beats))))
-    s.helper(beats <= config.max_beats)
-    s.reach(beats == config.max_beats)
+    s.assume(implies(valid, first | ((beats != 0) & (beats < config.rows.max_beats))))
+    s.helper(beats <= config.rows.max_beats)
+    s.reach(beats == config.rows.max_beats)
     return valid, first, beats
 
 
 def _levels(s, config, dut, *names):
-    limit = config.level_limit
+    limit = config.rows.level_limit
     for name in names:
         for level in getattr(dut, name):
             for one in level if isinstance(level, list) else [level]:
@@ -68,22 +69,22 @@ def dot_product(s: Surrounding, *, config):
     dut = DotProduct(config=config)
     fragment = s.add(dut)
     _levels(s, config, dut, "levels")
-    s.assume(dut.intercept_level <= config.intercept_limit)
-    stages = config.tree_stages + config.product_stages
+    s.assume(dut.intercept_level <= config.rows.intercept_limit)
+    stages = config.stages.dot.tree + config.stages.dot.product
     valid, first, beats = _rows(s, config, fragment, stages)
-    product = config.level_limit << MODEL_WIDTH         # a word has 33 bits
-    term = "word" if config.ternary_levels else "product"
-    for lane in range(config.lanes):
+    product = config.rows.level_limit << MODEL_WIDTH         # a word has 33 bits
+    term = "word" if config.rows.ternary_levels else "product"
+    for lane in range(config.rows.lanes):
         s.helper(_between(inside(fragment, f"{term}_{lane}"), product))
-    total = _tree(s, fragment, "tree", product, config.lanes)
-    if config.ternary_levels:
+    total = _tree(s, fragment, "tree", product, config.rows.lanes)
+    if config.rows.ternary_levels:
         total = Mux(inside(fragment, f"negative_{stages}"), -total, total)
     constant = [inside(fragment, name) for name in
                 ("constant", *(f"constant_{age}" for age in range(1, stages)))]
     for register in constant:
-        s.helper(_between(register, config.level_limit << MODEL_WIDTH - 1))
+        s.helper(_between(register, config.rows.level_limit << MODEL_WIDTH - 1))
     row = inside(fragment, "row")
-    s.helper(_between(row, product * config.lanes * beats + (product >> 1)) | (beats == 0))
+    s.helper(_between(row, product * config.rows.lanes * beats + (product >> 1)) | (beats == 0))
     s.helper((beats != 0) | (row == 0))
     _sum_fits(s, row, Mux(first, constant[-1], row) + total, valid)
 
@@ -92,15 +93,15 @@ def correlator(s: Surrounding, *, config):
     dut = Correlator(config=config)
     fragment = s.add(dut)
     _levels(s, config, dut, "dot", "previous_levels")
-    square = config.level_limit ** 2
+    square = config.rows.level_limit ** 2
     s.assume(dut.intercept_square <= square)
-    valid, first, beats = _rows(s, config, fragment, config.tree_stages + 1)
-    for lane in range(config.lanes):
-        product = inside(fragment, f"product_1_{lane}", width=2 * config.level_width)
+    valid, first, beats = _rows(s, config, fragment, config.stages.dot.tree + 1)
+    for lane in range(config.rows.lanes):
+        product = inside(fragment, f"product_1_{lane}", width=2 * config.rows.level_width)
         s.helper(_between(product, square))
-    total = _tree(s, fragment, "tree_1", square, config.lanes)
+    total = _tree(s, fragment, "tree_1", square, config.rows.lanes)
     row = inside(fragment, "row_1")
-    s.helper(_between(row, square * config.lanes * beats) | (beats == 0))
+    s.helper(_between(row, square * config.rows.lanes * beats) | (beats == 0))
     s.helper((beats != 0) | (row == 0))
     _sum_fits(s, row, Mux(first, 0, row) + total, valid)
     counted = row + dut.intercept_square
@@ -112,16 +113,17 @@ def cell_bounds(s: Surrounding, *, config):
     cell = s.constant(3, name="given_cell")
     s.assume(cell <= 4)
     fragment = s.add(dut, cell=cell)
-    valid, first, beats = _rows(s, config, fragment, config.tree_stages + config.product_stages)
+    valid, first, beats = _rows(
+        s, config, fragment, config.stages.dot.tree + config.stages.dot.product)
     size = 1 << MODEL_WIDTH
     for name, lane_name in (("above", "up"), ("below", "down")):
-        for lane in range(config.lanes):
+        for lane in range(config.rows.lanes):
             register = inside(fragment, f"{lane_name}_{lane}")
             s.helper((register >= 0) & (register <= size))
-        total = _tree(s, fragment, name, size, config.lanes)
+        total = _tree(s, fragment, name, size, config.rows.lanes)
         s.helper(total >= 0)
         row = inside(fragment, name)
-        s.helper((row >= 0) & ((row <= 4 * size * config.lanes * beats) | (beats == 0)))
+        s.helper((row >= 0) & ((row <= 4 * size * config.rows.lanes * beats) | (beats == 0)))
         s.helper((beats != 0) | (row == 0))
         scaled = Mux(cell[2], total << 2, Mux(cell[1], total << 1, 0)) + Mux(cell[0], total, 0)
         _sum_fits(s, row, Mux(first, 0, row) + scaled, valid)
@@ -131,20 +133,21 @@ def cell_bounds(s: Surrounding, *, config):
 
 _PROPERTIES = [
     ("range-dot", "DotProduct", "a row's sum fits dot_width", dot_product,
-     Mutation("pipeline/products/dot_product.py", "row = Signal(signed(config.dot_width)",
-              "row = Signal(signed(config.dot_width - 2)")),
+     Mutation("pipeline/products/dot_product.py", "row = Signal(signed(config.rows.dot_width)",
+              "row = Signal(signed(config.rows.dot_width - 2)")),
     ("range-products", "Correlator",
      "a row's sum, the intercept's square with it, fits gram_width", correlator,
-     Mutation("pipeline/products/correlator.py", 'row = Signal(signed(config.gram_width)',
-              'row = Signal(signed(config.gram_width - 2)')),
+     Mutation("pipeline/products/correlator.py", 'row = Signal(signed(config.rows.gram_width)',
+              'row = Signal(signed(config.rows.gram_width - 2)')),
     ("range-bounds", "CellBounds", "both sums fit dot_margin_width", cell_bounds,
-     Mutation("pipeline/products/cell_bounds.py", "MODEL_WIDTH + 3 + config.capacity.bit_length()",
-              "MODEL_WIDTH + 1 + config.capacity.bit_length()")),
+     Mutation("pipeline/products/cell_bounds.py",
+              "MODEL_WIDTH + 3 + config.rows.capacity.bit_length()",
+              "MODEL_WIDTH + 1 + config.rows.capacity.bit_length()")),
 ]
 PROPERTIES = [
     Property(f"{name}-{config.bits}", component,
-             f"{claim} ({config.lanes} lanes of {config.bits} bits, rows of up to "
-             f"{config.max_beats} beats)",
+             f"{claim} ({config.rows.lanes} lanes of {config.bits} bits, rows of up to "
+             f"{config.rows.max_beats} beats)",
              functools.partial(build, config=config), mutation, depth=2)
     for config in CONFIGS for name, component, claim, build, mutation in _PROPERTIES
 ]

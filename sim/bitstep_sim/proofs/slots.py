@@ -24,7 +24,7 @@ def _sequencer(s, cycles_per_update):
     given = {name: s.constant(len(getattr(dut, name)), name=f"given_{name}")
              for name in ("rows", "beats", "batch", "lookahead", "period", "proximal_period")}
     fragment = s.add(dut, **given, stop=0, decided=0, replay=0, hold=0)
-    s.assume((given["beats"] != 0) & (given["beats"] <= config.max_beats))
+    s.assume((given["beats"] != 0) & (given["beats"] <= config.rows.max_beats))
     s.assume((given["rows"] != 0) & (given["batch"] != 0))
     s.assume(given["lookahead"] <= config.lookahead)
     s.seek((given["rows"] <= 4) & (given["batch"] == 1) & (given["period"] == 0)

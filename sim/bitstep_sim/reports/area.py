@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bitstep.pipeline.boards import XC7Z020
-from bitstep.pipeline.config import MAX_TABLE_BITS, ROW_FORMATS, WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import MAX_TABLE_BITS, ROW_FORMATS, WOVEN
 from bitstep_hw.top import Top, to_rtlil, to_verilog
 from bitstep_sim.reports.markdown import print_header, print_row
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bitstep.cycles import Memory, count_epochs
-from bitstep.pipeline.config import PipelineConfig, ceil_div
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.writing import text_table
 from bitstep_sim.reports.passes import Case, jobs_of
@@ -38,7 +39,8 @@ def shares() -> list[tuple[str, ...]]:
     for features, bits in SHAPES:
         config = dense_pipeline(features, bits)
         found.append((str(features), str(bits), f"{features * bits / BUS_WIDTH:.1%}",
-                      str(config.rows_per_beat), f"{config.used_share:.1%}", str(config.latency)))
+                      str(config.rows.rows_per_beat), f"{config.rows.used_share:.1%}",
+                      str(config.latency)))
     return found
 
 
@@ -63,7 +65,8 @@ def cycles(models: int, batch: int, label_format: LabelFormat = LabelFormat.INT1
     case = Case("dense", "cadata", (ROWS, FEATURES), label_format, shared, models)
     config = dense_pipeline(FEATURES, BITS, models)
     jobs = [replace(job, batch=batch) for job in jobs_of(case, config, EPOCHS)]
-    taken, before, beats = epoch_cycles(jobs, config), beside(jobs), ROWS // config.rows_per_beat
+    taken, before = epoch_cycles(jobs, config), beside(jobs)
+    beats = ROWS // config.rows.rows_per_beat
     labels = label_format.name + (", shared" if shared and models > 1 else "")
     return (str(models), labels, str(batch), f"{taken:,}", f"{taken / beats:.2f}",
             f"{taken / beats / models:.2f}", f"{before:,}", f"{before / taken:.1f}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from bitstep.data import Dataset, load, split
 from bitstep.devices import default_device, open_device
-from bitstep.pipeline.config import MAX_TABLE_BITS
+from bitstep.pipeline.parts.formats import MAX_TABLE_BITS
 from bitstep.pipeline.registers import Loss
 from bitstep.pipeline.results import SaturationError
 from bitstep.quantization import ENCODINGS, Scaler, fit_scaler, quantize

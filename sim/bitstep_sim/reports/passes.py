@@ -56,7 +56,7 @@ CLASSES = Case("10 classes", "MNIST's shape", (10_000, 784), LabelFormat.SIGN, F
 def jobs_of(case: Case, config: PipelineConfig, epochs: int = 10) -> list[TrainingJob]:
     """Jobs of the sizes of a case; the values mean nothing."""
     n_rows, n_features = case.shape
-    rows = np.zeros((n_rows, config.beats(n_features) * config.beat_bytes), np.uint8)
+    rows = np.zeros((n_rows, config.rows.beats(n_features) * config.rows.beat_bytes), np.uint8)
     jobs = []
     for number in range(case.count):
         labels = np.ones(n_rows, np.int64)
@@ -64,7 +64,8 @@ def jobs_of(case: Case, config: PipelineConfig, epochs: int = 10) -> list[Traini
         jobs.append(TrainingJob(
             config=config, n_features=n_features, rows=(rows,),
             labels=pack_labels(labels, case.label_format), label_format=case.label_format,
-            label_shift=0, intercept_level=config.intercept_limit, batch=1, correction_period=0,
+            label_shift=0, intercept_level=config.rows.intercept_limit, batch=1,
+            correction_period=0,
             coefficients=np.zeros(n_features, np.int32), epochs=(EpochSteps(1, 1),) * epochs,
             model=np.zeros(n_features, np.int32), intercept=0))
     return jobs

@@ -96,7 +96,7 @@ def measure(kind: str, config: PipelineConfig, features: list[int], n_rows: int)
                          speed=1e-4)
         cycles = device.train(job, timeout_s=3600).counters["cycles"]
         assert cycles is not None, "a board counts its cycles"
-        epoch, beats = cycles / EPOCHS, config.beats(n_features)
+        epoch, beats = cycles / EPOCHS, config.rows.beats(n_features)
         cells += [config.effective_lookahead(beats), f"{epoch / n_rows:.3f}",
                   f"{n_rows * beats / epoch:.3f}", f"{epoch:,.0f}"]
         shares.append(epoch / (1.02 * n_rows * max(beats, config.cycles_per_update)))

@@ -111,7 +111,7 @@ def float_models(rows: np.ndarray, signs: np.ndarray,
 def fine_values(data: QuantizedDataset) -> np.ndarray:
     """Fine rows as scaled features, shape (n_rows, n_features)."""
     assert data.fine_rows is not None, "the rows were quantized with fine_rows=True"
-    largest = data.level_limit << PipelineConfig(bits=data.bits).fine_fraction
+    largest = data.level_limit << PipelineConfig(bits=data.bits).rows.fine_fraction
     return data.fine_rows / float(largest)
 
 
@@ -186,7 +186,7 @@ def _print_cost(encoding: str, data: QuantizedDataset, run: Trained, straw_man: 
     config = PipelineConfig(bits=data.bits, refetch=True).with_lookahead()
     print_row(encoding, data.bits,
               *(f"{100 * one.per_row('refetched_rows'):.2f} %" for one in (run, *ahead)),
-              config.effective_lookahead(config.beats(data.n_features)),
+              config.effective_lookahead(config.rows.beats(data.n_features)),
               *(f"{one.per_row(counter):.2f}" for counter in ("cycles", "stall_refetch")
                 for one in ahead),
               *(f"{one.per_row('cycles'):.2f}" for one in (run, straw_man, floating)))

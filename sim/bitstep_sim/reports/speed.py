@@ -48,7 +48,7 @@ def run(device: SimDevice, *, n_features: int, n_rows: int, **options) -> tuple[
 
 def rows_for(config: PipelineConfig, n_features: int) -> int:
     """Rows of a job that is long enough to measure and short enough to wait for."""
-    return max(2000, 100_000 // max(config.beats(n_features), config.cycles_per_update))
+    return max(2000, 100_000 // max(config.rows.beats(n_features), config.cycles_per_update))
 
 
 def cycles(widths: list[int], buses: list[int]) -> None:
@@ -62,7 +62,7 @@ def cycles(widths: list[int], buses: list[int]) -> None:
             config = PipelineConfig(bus_width=bus, bits=bits).with_lookahead()
             device = SimDevice(config, memory_latency=IDEAL_LATENCY)
             for n_features in FEATURES:
-                beats, n_rows = config.beats(n_features), rows_for(config, n_features)
+                beats, n_rows = config.rows.beats(n_features), rows_for(config, n_features)
                 plain, _ = run(device, n_features=n_features, n_rows=n_rows)
                 batched, _ = run(device, n_features=n_features, n_rows=n_rows, batch=16)
                 epoch = plain / EPOCHS

@@ -9,8 +9,9 @@ import sys
 import numpy as np
 
 from bitstep.cycles import count_epochs
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.shapes import label_bytes
 from bitstep.pipeline.woven import PLANES, WovenLayout
@@ -35,7 +36,7 @@ def epoch_cycles(config: PipelineConfig, n_features: int, n_rows: int, planes: i
     """
     layout = WovenLayout(n_features)
     shape = (layout.blocks(n_rows), layout.block_bytes) if planes \
-        else (n_rows, config.beats(n_features) * config.beat_bytes)
+        else (n_rows, config.rows.beats(n_features) * config.rows.beat_bytes)
     logistic = config.solver == "logistic"
     labels = LabelFormat.SIGN if derivatives or logistic else LabelFormat.INT16
     job = TrainingJob(
@@ -84,7 +85,8 @@ def main() -> int:
             if planes <= 8:
                 config = PipelineConfig(bits=planes, bus_width=width).with_lookahead()
                 fixed = f"{row_cycles(config, n_features, arguments.rows, 0)[0]:.2f}"
-            print_row(n_features, planes, f"{beats:.2f}", woven.beats(n_features), f"{row:.2f}",
+            print_row(n_features, planes, f"{beats:.2f}", woven.rows.beats(n_features),
+                      f"{row:.2f}",
                       f"{whole:.2f}", fixed)
         for name, config, planes, derivatives in (
                 ("gradient", woven, PLANES, False), ("gradient, logistic", logistic, PLANES, False),
@@ -92,7 +94,7 @@ def main() -> int:
             row, whole = row_cycles(config, n_features, arguments.rows, planes, gradient=True,
                                     derivatives=derivatives)
             beats = WovenLayout(n_features).row_bits * planes / width
-            print_row(n_features, name, f"{beats:.2f}", woven.beats(n_features), f"{row:.2f}",
+            print_row(n_features, name, f"{beats:.2f}", woven.rows.beats(n_features), f"{row:.2f}",
                       f"{whole:.2f}", "-")
     return 0
 

@@ -6,16 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bitstep.golden.dither import epoch_key
-from bitstep.pipeline.config import (
-    COEFFICIENT_WIDTH,
-    MANTISSA_WIDTH,
-    MAX_SHIFT,
-    SHIFT_UNIT,
-    PipelineConfig,
-)
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.levels import decode, look_up
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
+from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MANTISSA_WIDTH, MAX_SHIFT, SHIFT_UNIT
 from bitstep.pipeline.registers import LabelFormat, Loss
 
 # A label's magnitude and least shift: about 2^19 in units of a dot product, whatever the format.
@@ -35,14 +30,14 @@ def random_codes(config: PipelineConfig, shape: tuple[int, ...],
     """Codes of every level that a quantizer uses."""
     if config.row_format == "two_levels" or config.bits == 1 or config.level_tables:
         return rng.integers(0, 1 << config.bits, shape, dtype=np.uint8)
-    levels = rng.integers(-config.level_limit, config.level_limit + 1, shape)
+    levels = rng.integers(-config.rows.level_limit, config.rows.level_limit + 1, shape)
     return _codes(levels, config.bits)
 
 
 def random_tables(config: PipelineConfig, n_features: int,
                   rng: np.random.Generator) -> np.ndarray:
     """Tables of levels in any order: int8, shape (n_features, 2 ** bits); both ends are there."""
-    limit = config.level_limit
+    limit = config.rows.level_limit
     tables = rng.integers(-limit, limit + 1, (n_features, 1 << config.bits))
     tables[:, :2] = limit, -limit
     return rng.permuted(tables, axis=1).astype(np.int8)
@@ -77,12 +72,12 @@ def random_fine_rows(config: PipelineConfig, levels: np.ndarray, cell_half_level
     ndarray of int16, shape (n_rows, n_features)
         One value in eight is at an end of its cell.
     """
-    half = 1 << config.fine_fraction - 1
+    half = 1 << config.rows.fine_fraction - 1
     reach = cell_half_levels * half
     away = rng.integers(-reach, reach + 1, levels.shape)
     at_end = rng.random(levels.shape) < 1 / 8
     values = 2 * half * levels + np.where(at_end, np.where(away > 0, reach, -reach), away)
-    limit = 2 * half * config.level_limit
+    limit = 2 * half * config.rows.level_limit
     return np.clip(values, -limit, limit).astype(np.int16)
 
 
@@ -150,8 +145,9 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
     rng = np.random.default_rng(given.seed)
     extra = _extra_label_shift(config, n_features)
     # The largest step that converges, and a word's change by one row whose residual is a label.
-    largest = 1 / (n_features + 1) / (config.level_limit * config.gradient_limit) / given.batch
-    change = given.speed * largest * config.gradient_limit * 2.0 ** (19 + extra)
+    limits = config.rows.level_limit * config.rows.gradient_limit
+    largest = 1 / (n_features + 1) / limits / given.batch
+    change = given.speed * largest * config.rows.gradient_limit * 2.0 ** (19 + extra)
     start = rng.integers(-1 << 20, 1 << 20, n_features + 1) * given.warm
     tables = random_tables(config, n_features, rng) if config.level_tables else None
     rows, values = _random_rows(config, (n_rows, n_features), given.copies, tables, rng)
@@ -171,7 +167,7 @@ def random_job(config: PipelineConfig, *, n_features: int, n_rows: int, **option
         config=config, n_features=n_features, rows=rows,
         labels=pack_labels(labels, label_format),
         label_format=label_format, label_shift=_LABELS[label_format][1] + extra,
-        intercept_level=config.intercept_limit * given.intercept, batch=given.batch,
+        intercept_level=config.rows.intercept_limit * given.intercept, batch=given.batch,
         correction_period=given.correction_period,
         coefficients=rng.integers(-limit, limit, n_features).astype(np.int32),
         epochs=_steps(given, given.speed * largest, change), model=start[1:].astype(np.int32),
@@ -234,7 +230,7 @@ def _extra_label_shift(config, n_features):
     """Bits of shift beyond :data:`_LABELS`, so that updates are more than rounding."""
     if config.row_format == "float32":
         return _FLOAT_LABEL_SHIFT
-    return max(0, (n_features * config.level_limit ** 2).bit_length() + _UPDATE_BITS - 19)
+    return max(0, (n_features * config.rows.level_limit ** 2).bit_length() + _UPDATE_BITS - 19)
 
 
 def _codes(levels, bits):
@@ -257,7 +253,7 @@ def _random_rows(config, shape, copies, tables, rng):
 
 def _refetched_rows(config, levels, signs, cell_half_levels, copies, rng):
     """Packed copies of rows, and the fine rows that all of them are drawn from."""
-    limit, fraction = config.level_limit, config.fine_fraction
+    limit, fraction = config.rows.level_limit, config.rows.fine_fraction
     clear = (rng.random((len(levels), 1)) < 0.5) & (rng.random(levels.shape) < 0.9)
     levels = np.where(clear, limit * signs.astype(np.int64), levels)
     fine_rows = random_fine_rows(config, levels, cell_half_levels, rng)

@@ -3,10 +3,11 @@
 import numpy as np
 
 from bitstep.golden.dither import epoch_key
-from bitstep.pipeline.config import COEFFICIENT_WIDTH, MAX_SHIFT, SHIFT_UNIT, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import MODEL_LIMIT, EpochSteps, TrainingJob
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION, LOSSES
 from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.parts.widths import COEFFICIENT_WIDTH, MAX_SHIFT, SHIFT_UNIT
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.woven import weave
 from bitstep.training.stepping import MIN_MANTISSA, step_mantissa
@@ -57,7 +58,7 @@ def random_woven_job(config: PipelineConfig, *, n_features: int, n_rows: int, se
             key=epoch_key(seed & 0xFFFF_FFFF, number)))
     rows = tuple(weave(rng.integers(0, 1 << 16, (n_rows, n_features), np.uint16))
                  for _ in range(copies))
-    choices = {"intercept_level": config.intercept_limit, "batch": 1, "correction_period": 0,
+    choices = {"intercept_level": config.rows.intercept_limit, "batch": 1, "correction_period": 0,
                "model": rng.integers(-1 << 18, 1 << 18, n_features).astype(np.int32),
                "intercept": -777, "box_limit": 1 << 19 if proximal else MODEL_LIMIT} | options
     return TrainingJob(

@@ -14,10 +14,11 @@ from bitstep.devices.golden import GoldenDevice
 from bitstep.golden.dither import dithers
 from bitstep.golden.sigmoid import sigmoid
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, Saturated, derivative_step, update_rule
-from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.levels import decode
 from bitstep.pipeline.memory import pack_codes, pack_floats, pack_labels
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import RunTimeoutError, SaturationError, TrainingInterrupted
 from bitstep_sim.testing.random_jobs import random_job
@@ -69,7 +70,7 @@ def jobs(draw):
         bus_width=draw(st.sampled_from(BUS_WIDTHS)),
         max_features=n_features, solver=solver, cycles_per_update=6 if solver == "logistic" else 2,
         lookahead=draw(st.integers(0, 8)), proximal=True, refetch=cell > 0)
-    beats = config.beats(n_features)
+    beats = config.rows.beats(n_features)
     least = config.effective_lookahead(beats) + 1 if row_format == "float32" else 1
     periods = st.integers(0, 5).map(lambda count: count and batch * (count + least))
     proximal_period = draw(periods)
@@ -156,7 +157,7 @@ def extreme_job(row_format, bits, sign, loss, n_features=1024):
     return dataclasses.replace(
         job, rows=(rows,), model=np.full(n_features, limit, np.int32), intercept=-limit,
         labels=pack_labels(np.ones(12, np.int64), LabelFormat.SIGN),
-        label_shift=config.max_label_shift - 4,
+        label_shift=config.rows.max_label_shift - 4,
         epochs=tuple(EpochSteps(mantissa, 7, key=bits) for mantissa in (1, (1 << 18) - 1)))
 
 
@@ -267,7 +268,7 @@ def test_levels_of_every_code_in_every_place(row_format, bits, bus_width):
     config = PipelineConfig(bits=bits, row_format=row_format, bus_width=bus_width,
                             max_features=4096)
     codes = np.random.default_rng(bits).permutation(np.arange(1100) % (1 << bits))
-    for n_features in (1, 7, 8, config.lanes, config.lanes + 1, 1100):
+    for n_features in (1, 7, 8, config.rows.lanes, config.rows.lanes + 1, 1100):
         rows = pack_codes(codes[None, :n_features].astype(np.uint8), bits, bus_width)
         shape = decoding.row_format(config, n_features)
         levels = np.full(decoding.padded(n_features), 99, np.int8)

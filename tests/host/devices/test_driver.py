@@ -154,13 +154,13 @@ def test_any_layout(bits, bus_width, n_features, n_rows, batch, corrected, seed)
     config = PipelineConfig(bits=bits, bus_width=bus_width, max_features=150)
     rng = np.random.default_rng(seed)
     levels = rng.choice([-1, 1], (n_rows, n_features)) * rng.integers(
-        1, config.level_limit + 1, (n_rows, n_features))
+        1, config.rows.level_limit + 1, (n_rows, n_features))
     job = make_job(levels, rng.integers(-99, 99, n_rows), config=config, mantissa=99, shift=2,
                    epochs=2, batch=batch, label_shift=6,
                    correction_period=batch * 2 if corrected else 0,
                    coefficients=rng.integers(-2**17, 2**17, n_features).astype(np.int32),
                    model=rng.integers(-999, 999, n_features).astype(np.int32), intercept=seed,
-                   intercept_level=config.level_limit)
+                   intercept_level=config.rows.level_limit)
     expected = [epoch for epoch in train(job) if not epoch.saturation]
     try:
         result = FakeDevice(config).train(job)
@@ -174,7 +174,7 @@ def test_any_layout(bits, bus_width, n_features, n_rows, batch, corrected, seed)
 def test_lookahead_of_the_run():
     device = FakeDevice(CONFIG)         # lookahead 8
     device.train(small_job())
-    assert device.get("LOOKAHEAD") == min(8, CONFIG.required_lookahead(1))
+    assert device.get("LOOKAHEAD") == min(8, CONFIG.stages.required_lookahead(1))
     device = FakeDevice(dataclasses.replace(CONFIG, lookahead=1))
     device.train(small_job())
     assert device.get("LOOKAHEAD") == 1

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from bitstep.devices.joint_runs import packed_labels_of, runs_of, same_run, table_of
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep.pipeline.results import DeviceError
 from bitstep.pipeline.woven import WovenLayout

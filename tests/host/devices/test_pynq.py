@@ -478,7 +478,7 @@ def test_sizes_of_the_documentation():
     for n_rows, n_features, cells in rows:
         for bits, cell in zip((32, 8, 4, 2, 1), cells.split("|"), strict=True):
             config = PipelineConfig(bits=bits, row_format="float32" if bits == 32 else "one_level")
-            size = (int(n_rows.replace(",", "")) * config.beats(int(n_features))
-                    * config.beat_bytes)
+            size = (int(n_rows.replace(",", "")) * config.rows.beats(int(n_features))
+                    * config.rows.beat_bytes)
             assert cell.strip(" *") == f"{size / 1e6:.1f} MB"
             assert ("**" in cell) == (size > 128 << 20)

@@ -235,7 +235,7 @@ def test_jobs_use_all_that_a_pipeline_has(config):
 @pytest.mark.parametrize("bits", [1, 4, 8])
 def test_a_row_is_seen_in_its_model(bits):
     config = PipelineConfig(bits=bits, max_features=32)
-    singles = jobs.single_rows(jobs.make_job(config, n_features=config.lanes, n_rows=5))
+    singles = jobs.single_rows(jobs.make_job(config, n_features=config.rows.lanes, n_rows=5))
     for job in singles:
         models, _ = jobs.expected_of(job)
         wrong = job.rows[0].copy()
@@ -247,7 +247,7 @@ def test_a_row_is_seen_in_its_model(bits):
 def test_first_bytes_of_woven_rows_are_seen_in_their_model():
     config = PipelineConfig(bits=16, row_format="woven", max_features=32)
     made = jobs.beat_jobs(config)
-    assert jobs.read_bytes(config) == beats_read(made[0], 1) * config.beat_bytes == 64
+    assert jobs.read_bytes(config) == beats_read(made[0], 1) * config.rows.beat_bytes == 64
     models, _ = jobs.expected_of(made[0])
     assert any((jobs.expected_of(job)[0] != models).any() for job in made[1:])
     for place in (0, 63):

@@ -12,8 +12,9 @@ from bitstep.golden.dither import epoch_key, round_dithered, round_floating
 from bitstep.golden.rounded_model import model_exponent, rounded_model, word_dithers
 from bitstep.golden.sgd import train
 from bitstep.golden.threefry import threefry
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep.pipeline.shapes import check_few_bits
 from bitstep_sim.testing.random_jobs import random_job

@@ -128,10 +128,10 @@ def test_saturated_correction(period, saturation):
 
 def converted(job, config):
     """The job of 2-bit codes with floating-point rows; one unit of a dot product is 2^22 there."""
-    codes = [unpack_codes(copy, job.config, job.n_features).astype(int) for copy in job.rows]
+    codes = [unpack_codes(copy, job.config.rows, job.n_features).astype(int) for copy in job.rows]
     steps = tuple(replace(steps, mantissa=4 * steps.mantissa, shift=steps.shift + 3)
                   for steps in job.epochs)
-    assert job.config.level_limit == 1
+    assert job.config.rows.level_limit == 1
     return replace(
         job, config=config, label_shift=job.label_shift + 22, epochs=steps,
         rows=tuple(pack_floats((copy - 4 * (copy >> 1)).astype(np.float32), config.bus_width)

@@ -22,7 +22,7 @@ def refetch_job(levels, labels, values, *, bits=4, cell=1, label_shift=4, mantis
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
     return make_job(levels, labels, config=config, label_format=LabelFormat.SIGN, loss=Loss.HINGE,
                     label_shift=label_shift, cell_half_levels=cell, mantissa=mantissa, shift=shift,
-                    fine_rows=(np.array(values) * 2 ** config.fine_fraction).astype(np.int16),
+                    fine_rows=(np.array(values) * 2 ** config.rows.fine_fraction).astype(np.int16),
                     **changes)
 
 
@@ -130,8 +130,8 @@ def trajectory(job, levels, labels, values):
     """Models of the epochs and refetched rows, from the meaning of refetching; every decision by
     codes is checked against the fine row.
     """
-    limit, cell = job.config.level_limit, job.cell_half_levels
-    fraction, level = job.config.fine_fraction, job.intercept_level
+    limit, cell = job.config.rows.level_limit, job.cell_half_levels
+    fraction, level = job.config.rows.fine_fraction, job.intercept_level
     model, intercept = [int(word) for word in job.model], job.intercept
     for steps in job.epochs:
         refetched = 0
@@ -166,7 +166,7 @@ def trajectory(job, levels, labels, values):
 def test_every_row_is_decided_as_its_fine_row(data, bits, stochastic, n_features, n_rows,
                                                    intercept):
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
-    limit, fine_level = config.level_limit, 1 << config.fine_fraction
+    limit, fine_level = config.rows.level_limit, 1 << config.rows.fine_fraction
     cell = (1 + stochastic) * (1 + (bits == 1))
     drawn = st.sampled_from([-1, 1]) if bits == 1 else st.integers(-limit, limit)
     levels = data.draw(st.lists(st.lists(drawn, min_size=n_features, max_size=n_features),
@@ -191,7 +191,7 @@ def test_decisions_of_many_rows(bits, cell):
     """As above for 400 rows of 8 features, some of them fetched."""
     rng = np.random.default_rng(bits)
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
-    limit, fine_level = config.level_limit, 1 << config.fine_fraction
+    limit, fine_level = config.rows.level_limit, 1 << config.rows.fine_fraction
     u = rng.uniform(-1, 1, (400, 8))
     labels = np.where(u @ rng.uniform(-1, 1, 8) < 0, -1, 1)
     values = np.rint(u * limit * fine_level).astype(int)

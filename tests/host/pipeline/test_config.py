@@ -4,7 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitstep.pipeline.config import PipelineConfig, level_limit, solver_stages
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import level_limit
 
 C = PipelineConfig
 
@@ -15,13 +16,15 @@ def test_levels(row_format, limits):
     for bits, limit in enumerate(limits, start=1):
         if limit is not None:
             config = C(bits=bits, row_format=row_format)
-            assert config.level_limit == level_limit(bits, row_format) == limit
-            assert -1 << config.level_width - 1 <= -limit < limit < 1 << config.level_width - 1
+            assert config.rows.level_limit == level_limit(bits, row_format) == limit
+            width = config.rows.level_width
+            assert -1 << width - 1 <= -limit < limit < 1 << width - 1
 
 
 def test_padding_needs_a_mask_where_no_code_is_zero():
-    assert [C(bits=bits).has_zero_code for bits in (1, 2, 8)] == [False, True, True]
-    assert [C(bits=bits, row_format="two_levels").has_zero_code for bits in (2, 3)] == [False, True]
+    assert [C(bits=bits).rows.has_zero_code for bits in (1, 2, 8)] == [False, True, True]
+    assert [C(bits=bits, row_format="two_levels").rows.has_zero_code
+            for bits in (2, 3)] == [False, True]
 
 
 @pytest.mark.parametrize("bits, bus_width, lanes, model_lanes", [
@@ -29,11 +32,11 @@ def test_padding_needs_a_mask_where_no_code_is_zero():
     (3, 512, 170, 170), (7, 512, 73, 74), (1, 512, 512, 512)])
 def test_shapes(bits, bus_width, lanes, model_lanes):
     config = C(bits=bits, bus_width=bus_width, max_features=2 * lanes + 1)
-    assert (config.lanes, config.model_lanes, config.beat_bytes) \
+    assert (config.rows.lanes, config.rows.model_lanes, config.rows.beat_bytes) \
         == (lanes, model_lanes, bus_width // 8)
-    assert (config.max_beats, config.capacity) == (3, 3 * lanes)
-    assert [config.beats(n) for n in (1, lanes, lanes + 1, 2 * lanes + 1)] == [1, 1, 2, 3]
-    assert config.model_words(lanes + 1) == 2 * model_lanes + 2
+    assert (config.rows.max_beats, config.rows.capacity) == (3, 3 * lanes)
+    assert [config.rows.beats(n) for n in (1, lanes, lanes + 1, 2 * lanes + 1)] == [1, 1, 2, 3]
+    assert config.rows.model_words(lanes + 1) == 2 * model_lanes + 2
 
 
 @pytest.mark.parametrize("lanes, stages", [(8, 2), (9, 2), (16, 2), (21, 3), (64, 3), (128, 4),
@@ -42,8 +45,8 @@ def test_tree_has_a_register_for_two_levels(lanes, stages):
     bus_width, bits = {8: (64, 8), 9: (64, 7), 16: (64, 4), 21: (64, 3), 64: (64, 1),
                        128: (512, 4), 170: (512, 3), 512: (512, 1)}[lanes]
     config = C(bus_width=bus_width, bits=bits)
-    assert config.lanes == lanes
-    assert config.tree_stages == stages
+    assert config.rows.lanes == lanes
+    assert config.stages.dot.tree == stages
     assert 4 ** (stages - 1) < lanes <= 4 ** stages
 
 
@@ -55,7 +58,8 @@ def test_latencies_of_the_documentation():
     assert C(bits=4, solver="logistic", cycles_per_update=6).latency == 16
     assert C(bits=32, row_format="float32").latency == 14
     assert C(bits=32, row_format="float32", bus_width=512).latency == 15
-    assert [solver_stages(cycles) for cycles in (2, 4, 6)] == [4, 5, 7]
+    assert [config.stages.solver.cycles for config in (
+        C(), C(cycles_per_update=4), C(solver="logistic", cycles_per_update=6))] == [4, 5, 7]
 
 
 @pytest.mark.parametrize("config, stages, cycles, delay", [
@@ -68,34 +72,37 @@ def test_times_of_the_dither(config, stages, cycles, delay):
     """A block of four rows takes no longer than four rows; the first one is there with the first
     dot product, which the delay puts off as far as it must and no further.
     """
-    assert (config.dot_stages, config.dither_cycles, config.start_delay) == (stages, cycles, delay)
-    assert config.dither_cycles < 4 * config.cycles_per_update
-    assert config.start_delay == 0 or config.dot_stages + config.start_delay == cycles + 1
-    assert config.latency == stages + solver_stages(config.cycles_per_update)
+    made = config.stages
+    assert (made.dot.cycles, made.dither.cycles, made.start_delay) == (stages, cycles, delay)
+    assert config.stages.dither.cycles < 4 * config.cycles_per_update
+    assert made.start_delay == 0 or made.dot.cycles + made.start_delay == cycles + 1
+    assert config.latency == stages + made.solver.cycles
 
 
 def test_float_rows():
     config = C(bits=32, row_format="float32", bus_width=128, max_features=9)
-    assert (config.lanes, config.model_lanes, config.capacity) == (4, 4, 12)
-    assert (config.level_limit, config.gradient_limit, config.intercept_limit) == (1 << 22, 1, 1)
-    assert (config.level_width, config.product_stages, config.max_label_shift) == (32, 2, 62)
-    assert config.has_zero_code
+    assert (config.rows.lanes, config.rows.model_lanes, config.rows.capacity) == (4, 4, 12)
+    rows = config.rows
+    assert (rows.level_limit, rows.gradient_limit, rows.intercept_limit) == (1 << 22, 1, 1)
+    assert (rows.level_width, config.stages.dot.product, rows.max_label_shift) == (32, 2, 62)
+    assert config.rows.has_zero_code
     codes = C(bits=4)
-    assert (codes.gradient_limit, codes.intercept_limit, codes.product_stages) == (7, 7, 1)
-    assert codes.max_label_shift == 40
+    assert (codes.rows.gradient_limit, codes.rows.intercept_limit, codes.stages.dot.product) \
+        == (7, 7, 1)
+    assert codes.rows.max_label_shift == 40
 
 
 @pytest.mark.parametrize("bits, fraction", [(1, 14), (2, 14), (3, 13), (8, 8)])
 def test_fine_rows_fit_16_bits(bits, fraction):
     config = C(bits=bits, refetch=True, lookahead=0)
-    assert config.fine_fraction == fraction
-    assert config.level_limit << fraction < 1 << 15
+    assert config.rows.fine_fraction == fraction
+    assert config.rows.level_limit << fraction < 1 << 15
 
 
 @pytest.mark.parametrize("bits, n_features, words", [
     (4, 1, 4), (4, 16, 16), (4, 17, 20), (3, 21, 24), (3, 22, 24), (3, 25, 28), (8, 12, 12)])
 def test_words_of_a_fine_row(bits, n_features, words):
-    assert C(bits=bits).fine_words(n_features) == words
+    assert C(bits=bits).rows.fine_words(n_features) == words
 
 
 @pytest.mark.parametrize("beats, lookahead", [(1, 6), (2, 6), (3, 4), (4, 3), (5, 3), (6, 2),
@@ -103,7 +110,7 @@ def test_words_of_a_fine_row(bits, n_features, words):
 def test_required_lookahead(beats, lookahead):
     """The first beat of row i comes at least ``latency`` after the last of row i - D - 1."""
     config = C(bits=4)                          # latency 13
-    assert config.required_lookahead(beats) == lookahead
+    assert config.stages.required_lookahead(beats) == lookahead
     pitch = max(beats, 2)
 
     def distance(d):
@@ -118,10 +125,10 @@ def test_required_lookahead(beats, lookahead):
                                     C(bits=1, max_features=6400, lookahead=3, cycles_per_update=4),
                                     C(bits=8, max_features=80, lookahead=0)])
 def test_lines_hold_every_row_that_uses_them(config):
-    for beats in range(1, config.max_beats + 1):
+    for beats in range(1, config.rows.max_beats + 1):
         for line in range(1, config.effective_lookahead(beats) + 2):
             assert config.line_depth(line) >= beats
-    assert config.line_depth(1) == config.max_beats
+    assert config.line_depth(1) == config.rows.max_beats
     far = [config.line_depth(line) for line in range(3, config.lookahead + 2)]
     assert all(depth <= config.latency + config.cycles_per_update for depth in far)
 
@@ -130,16 +137,17 @@ def test_widths_hold_the_extremes():
     for config in (C(bits=8, max_features=4096), C(bits=1, max_features=64),
                    C(bits=8, row_format="two_levels", max_features=1 << 20),
                    C(bits=32, row_format="float32", max_features=1000)):
-        terms = config.capacity + 1
-        assert terms * config.level_limit << 32 < 1 << config.dot_width - 1
-        assert terms * config.level_limit * config.gradient_limit < 1 << config.gram_width - 1
+        terms = config.rows.capacity + 1
+        assert terms * config.rows.level_limit << 32 < 1 << config.rows.dot_width - 1
+        squares = terms * config.rows.level_limit * config.rows.gradient_limit
+        assert squares < 1 << config.rows.gram_width - 1
 
 
 @pytest.mark.parametrize("config, lanes", [(C(bits=8), 2), (C(bits=2), 2), (C(bits=1), 4),
                                            (C(bits=7, bus_width=512), 6),
                                            (C(bits=1, bus_width=512), 32)])
 def test_correction_lanes(config, lanes):
-    assert config.correction_lanes == lanes
+    assert config.stages.corrections.lanes == lanes
 
 
 @pytest.mark.parametrize("n_features, lookahead", [(16, 6), (17, 6), (33, 4), (4096, 1)])

@@ -90,16 +90,16 @@ def test_fine_rows_are_in_their_cells(bits, cell_half_levels):
     config = PipelineConfig(bits=bits, refetch=True, lookahead=0)
     job = random_job(config, n_features=30, n_rows=20, loss=Loss.HINGE,
                      cell_half_levels=cell_half_levels, copies=2)
-    fine_level = 1 << config.fine_fraction
+    fine_level = 1 << config.rows.fine_fraction
     assert job.fine_rows is not None
     values = job.fine_rows.astype(int)
-    copies = [decode(unpack_codes(copy, config, 30), bits=bits, row_format="one_level")[0]
+    copies = [decode(unpack_codes(copy, config.rows, 30), bits=bits, row_format="one_level")[0]
               for copy in job.rows]
     for levels in copies:
         assert np.abs(2 * values - 2 * fine_level * levels).max() <= cell_half_levels * fine_level
     if bits > 1 or cell_half_levels > 1:
         assert (copies[0] != copies[1]).any()
-    assert np.abs(values).max() <= config.level_limit * fine_level
+    assert np.abs(values).max() <= config.rows.level_limit * fine_level
 
 
 @pytest.mark.parametrize("config", [PipelineConfig(bits=4, proximal=True),

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import unpack_codes, unpack_labels
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import pack_codes, pack_floats, pack_labels, unpack_floats
 
@@ -38,9 +39,9 @@ def test_unpacking_undoes_it(bits, bus_width, data):
     config = PipelineConfig(bus_width=bus_width, bits=bits, max_features=n_features)
     rows = pack_codes(codes, bits, bus_width)
     assert rows.dtype == np.uint8
-    assert rows.shape == (n_rows, config.beats(n_features) * config.beat_bytes)
+    assert rows.shape == (n_rows, config.rows.beats(n_features) * config.rows.beat_bytes)
     assert rows.flags.c_contiguous
-    np.testing.assert_array_equal(unpack_codes(rows, config, n_features), codes)
+    np.testing.assert_array_equal(unpack_codes(rows, config.rows, n_features), codes)
     # All bits that hold a code, and no others, can be set: what is left is padding.
     ones = pack_codes(np.full((1, n_features), (1 << bits) - 1, np.uint8), bits, bus_width)
     assert np.unpackbits(ones).sum() == bits * n_features
@@ -102,7 +103,8 @@ def test_floats_by_hand():
 def test_floats_there_and_back(bus_width, n_features):
     values = np.random.default_rng(0).uniform(-1, 1, (5, n_features)).astype(np.float32)
     rows = pack_floats(values, bus_width)
-    beats = PipelineConfig(bus_width=bus_width, bits=32, row_format="float32").beats(n_features)
+    beats = PipelineConfig(bus_width=bus_width, bits=32,
+                           row_format="float32").rows.beats(n_features)
     assert rows.shape == (5, beats * bus_width // 8)
     np.testing.assert_array_equal(unpack_floats(rows, n_features), values)
     assert not rows[:, 4 * n_features:].any()

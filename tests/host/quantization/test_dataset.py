@@ -10,8 +10,9 @@ import pytest
 from bitstep.data import DataError
 from bitstep.data.blocks import BLOCK_VALUES
 from bitstep.golden import float32
-from bitstep.pipeline.config import BUS_WIDTHS, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode, unpack_codes
+from bitstep.pipeline.parts.widths import BUS_WIDTHS
 from bitstep.pipeline.registers import LabelFormat
 from bitstep.quantization import (
     ENCODINGS,
@@ -61,7 +62,7 @@ def test_decoded_levels_are_next_to_the_features(encoding, bits, bus_width):
     features, labels = sample(n_features=bus_width // bits + 1)
     data = quantize(features, labels, bits=bits, encoding=encoding, bus_width=bus_width)
     config = PipelineConfig(bus_width=bus_width, bits=bits, row_format=data.row_format)
-    codes = unpack_codes(data.rows.packed[0], config, data.n_features)
+    codes = unpack_codes(data.rows.packed[0], config.rows, data.n_features)
     np.testing.assert_array_equal(codes, data.rows.codes())
     np.testing.assert_array_equal(codes[3:9], data.rows.codes(start=3, stop=9))
     scaled = data.scaler.transform(features)
@@ -204,7 +205,7 @@ def test_fine_rows(encoding, bits, cell):
     assert (data.fine_rows.dtype, data.fine_rows.shape) == (np.dtype(np.int16), features.shape)
     assert data.rows.cell_half_levels == cell
     assert (without.fine_rows, without.rows.cell_half_levels) == (None, 0)
-    fraction = data.rows.config.fine_fraction
+    fraction = data.rows.config.rows.fine_fraction
     np.testing.assert_allclose(data.fine_rows / (data.level_limit << fraction),
                                data.scaler.transform(features), atol=2.0 ** -14)
     for copy in range(2):

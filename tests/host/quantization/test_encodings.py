@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from bitstep.pipeline.config import PipelineConfig, level_limit
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode
+from bitstep.pipeline.parts.formats import level_limit
 from bitstep.quantization import ENCODINGS, Grid, encode
 
 CHOICES = [(name, bits) for name, encoding in ENCODINGS.items()
@@ -214,7 +215,7 @@ def test_not_finite(value):
 @pytest.mark.parametrize("encoding", ["nearest", "stochastic"])
 def test_fine_rows_lies_in_every_cell_of_its_position(encoding, bits):
     """Around every level and half-way point, for every code that could be drawn."""
-    grid, fraction = Grid(encoding, bits), PipelineConfig(bits=bits).fine_fraction
+    grid, fraction = Grid(encoding, bits), PipelineConfig(bits=bits).rows.fine_fraction
     near = [0, 1, 2, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1 << 15, 1 << 22]
     offsets = np.array([-place for place in near] + near)
     ties = np.arange(2 * grid.intervals + 1)[:, None] << 23

@@ -334,7 +334,7 @@ def test_fine_rows_there_and_back(tmp_path, encoding, bits):
 def test_values_outside_their_cells(tmp_path, encoding, bits, copy, direction):
     data = make(encoding=encoding, bits=bits, fine_rows=True)
     assert data.fine_rows is not None
-    fraction = data.rows.config.fine_fraction
+    fraction = data.rows.config.rows.fine_fraction
     levels, _ = decode(data.rows.codes(copy), bits=bits, row_format="one_level")
     row, column = np.argwhere((levels == -direction) if bits == 1 else (levels == 0))[0]
     half = data.rows.cell_half_levels << fraction - 1

@@ -61,7 +61,7 @@ def test_model_unit_of_signs():
     # room = 2**31 * 7 / (32 * 1) = 7 * 2**26, so 28; the default's dot product has 48 bits
     data = quantized([[7], [-7]], [1, -1], label_format=LabelFormat.SIGN)
     made = plan(data, CONFIG, steps=[0.1], model_range=32)
-    assert (CONFIG.dot_width, made.job.label_shift) == (48, 28)
+    assert (CONFIG.rows.dot_width, made.job.label_shift) == (48, 28)
     assert made.units.model_unit == 7 / 2**28
 
 
@@ -69,7 +69,7 @@ def test_label_shift_leaves_labels_within_the_dot_product():
     narrow = PipelineConfig(bits=4, max_features=1)     # 16 lanes: 32 + 7 + 1 bits
     data = quantized([[7], [-7]], [1, -1], label_format=LabelFormat.INT16)
     made = plan(data, narrow, steps=[0.1], model_range=1)
-    assert made.job.label_shift == narrow.dot_width - 1 - 16
+    assert made.job.label_shift == narrow.rows.dot_width - 1 - 16
 
 
 def test_step_by_hand():
@@ -238,7 +238,7 @@ def test_labels_too_fine_for_the_model():
 def test_pipeline_for():
     config = pipeline_for(n_features=8, bits=4, encoding="compensated")
     assert (config.max_features, config.row_format) == (4096, "one_level")
-    assert config.lookahead == config.required_lookahead(1)
+    assert config.lookahead == config.stages.required_lookahead(1)
     assert pipeline_for(n_features=5000, bits=4, encoding="double").max_features == 8192
     assert pipeline_for(n_features=8, bits=4, encoding="double", lookahead=3).lookahead == 3
     assert pipeline_for(n_features=8, bits=4, encoding="double").row_format == "two_levels"
@@ -624,7 +624,7 @@ def test_float_corrections_wait_for_the_lookahead():
 def test_pipeline_of_a_loss(options, expected):
     config = pipeline_for(**{"n_features": 90, "bits": 8, "encoding": "nearest"} | options)
     assert (config.row_format, config.solver, config.cycles_per_update) == expected
-    assert config.lookahead == config.required_lookahead(config.beats(90))
+    assert config.lookahead == config.stages.required_lookahead(config.rows.beats(90))
     assert not config.proximal
     assert not config.refetch
 

@@ -41,8 +41,8 @@ def test_default_pipelines(board):
     widths = board.facts.bus_widths | {16: board.facts.woven_bus_width}
     for bits, config in (configs | {16: board.facts.woven_config()}).items():
         assert (config.bits, config.bus_width, config.cycles_per_update) == (bits, widths[bits], 4)
-        assert all(config.allows_lookahead(config.required_lookahead(beats), beats)
-                   for beats in range(1, config.max_beats + 1))
+        assert all(config.allows_lookahead(config.stages.required_lookahead(beats), beats)
+                   for beats in range(1, config.rows.max_beats + 1))
         board.check(config)
     assert sorted(board.facts.bus_widths) == [1, 2, 4, 8]
     with pytest.raises(ValueError, match="are for 1, 2, 4, 8 bits, not 3"):

@@ -6,7 +6,7 @@ import pytest
 from support import put
 
 from bitstep.golden.dither import DITHER_WIDTH, dithers
-from bitstep.pipeline.config import DENSE_DITHER_STAGES
+from bitstep.pipeline.parts.stages import DENSE_DITHER_STAGES
 from bitstep_hw.dense.dithers import BeatDithers
 from bitstep_sim.testing.harness import get_all, held, simulate
 

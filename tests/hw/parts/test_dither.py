@@ -27,7 +27,7 @@ def run(config, steps):
             await ctx.tick()
             put(ctx, dut.restart, 0)
             put(ctx, dut.row, random.Random(key).getrandbits(32))
-            await ctx.tick().repeat(config.dither_cycles + 1)
+            await ctx.tick().repeat(config.stages.dither.cycles + 1)
             taken.append([])
             for distance in distances:
                 assert ctx.get(dut.valid)
@@ -54,7 +54,7 @@ def test_rows_at_full_rate(config, key):
 def test_restarts_at_any_row(config, seed):
     """A restart at any time, also while a block is being made; the row after it comes late."""
     rng = random.Random(seed)
-    late = config.dither_cycles + 2
+    late = config.stages.dither.cycles + 2
     steps = []
     for _ in range(25):
         distances = [late + rng.randrange(3)]

@@ -11,7 +11,9 @@ from amaranth.lib.wiring import In, Out
 from support import signed_number, trace
 
 from bitstep.golden.float32 import align
-from bitstep.pipeline.config import FLOAT_GUARD, MODEL_WIDTH, UPDATE_WIDTH, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import FLOAT_GUARD
+from bitstep.pipeline.parts.widths import MODEL_WIDTH, UPDATE_WIDTH
 from bitstep_hw.parts.lane_product import (
     integer_product,
     level_product,
@@ -27,7 +29,7 @@ LEVELS = [PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cyc
                                    (4, "one_level"),
                                    (8, "one_level"), (16, "woven"))
           for cycles_per_update in (2, 4)]
-TERNARY = [config for config in LEVELS if config.ternary_levels]
+TERNARY = [config for config in LEVELS if config.rows.ternary_levels]
 EXPONENTS = [*range(0, 3), *range(60, 68), *range(90, 128)]
 
 
@@ -36,8 +38,8 @@ class Product(wiring.Component):
 
     def __init__(self, config, width, fraction=None):
         self.config, self.fraction = config, fraction
-        shape = signed(config.level_width)
-        width = config.level_width if fraction is None else width
+        shape = signed(config.rows.level_width)
+        width = config.rows.level_width if fraction is None else width
         super().__init__({"level": In(shape), "value": In(signed(width)), "valid": In(1),
                           "o": Out(signed(80))})
 
@@ -53,7 +55,7 @@ class Product(wiring.Component):
 
 def stages(config, fraction):
     """Clock edges until a product is there."""
-    return level_product_stages(config) if fraction is None else config.term_stages
+    return level_product_stages(config) if fraction is None else config.stages.dot.term
 
 
 def found(config, pairs, *, width=0, fraction=None):
@@ -63,7 +65,7 @@ def found(config, pairs, *, width=0, fraction=None):
         places.append(len(cycles))
         cycles.append({"level": int(level), "value": int(value), "valid": 1})
         if number % 3 == 2:
-            cycles.append({"level": rng.getrandbits(config.level_width - 1), "valid": 0})
+            cycles.append({"level": rng.getrandbits(config.rows.level_width - 1), "valid": 0})
     recorded = trace(Product(config, width, fraction), cycles, ["o"])
     return [recorded[place + stages(config, fraction)]["o"] for place in places]
 
@@ -144,7 +146,7 @@ def test_registers_move_with_valid_alone():
 
 @pytest.mark.parametrize("config", LEVELS, ids=lambda config: config.name)
 def test_levels(config):
-    limit = min(config.level_limit, (1 << config.level_width - 1) - 1)
+    limit = min(config.rows.level_limit, (1 << config.rows.level_width - 1) - 1)
     rng = random.Random(config.name)
     levels = [rng.randint(-limit, limit) for _ in range(200)] + [-limit, limit, 0]
     values = [signed_number(rng, MODEL_WIDTH + 1) for _ in levels]
@@ -159,7 +161,8 @@ class Difference(wiring.Component):
 
     def __init__(self, config):
         self.config = config
-        super().__init__({"a": In(signed(MODEL_WIDTH)), "level": In(signed(config.level_width)),
+        super().__init__({"a": In(signed(MODEL_WIDTH)),
+                          "level": In(signed(config.rows.level_width)),
                           "value": In(signed(UPDATE_WIDTH)), "valid": In(1), "o": Out(signed(80))})
 
     def elaborate(self, platform):
@@ -171,18 +174,18 @@ class Difference(wiring.Component):
 
 def test_levels_of_minus_one_zero_and_one():
     assert [config for config in LEVELS if config.bits <= 2] == TERNARY
-    assert PipelineConfig(bits=3, row_format="two_levels").ternary_levels
-    assert not PipelineConfig(bits=1, level_tables=True).ternary_levels
-    assert not FLOAT.ternary_levels
+    assert PipelineConfig(bits=3, row_format="two_levels").rows.ternary_levels
+    assert not PipelineConfig(bits=1, level_tables=True).rows.ternary_levels
+    assert not FLOAT.rows.ternary_levels
 
 
 @pytest.mark.parametrize("config", [*LEVELS, FLOAT], ids=lambda config: config.name)
 def test_difference(config):
     """Ends of the range, then random numbers; level, value and ``a`` come one after the other."""
-    rng, stages, late = random.Random(config.name), config.term_stages, value_stages(config)
+    rng, stages, late = random.Random(config.name), config.stages.dot.term, value_stages(config)
     ends = (-1 << MODEL_WIDTH - 1, (1 << MODEL_WIDTH - 1) - 1)
     limit = 1 if config.row_format == "float32" else min(
-        config.level_limit, (1 << config.level_width - 1) - 1)
+        config.rows.level_limit, (1 << config.rows.level_width - 1) - 1)
     cases = [(a, level, value) for a in (*ends, 0) for level in (-limit, 0, limit)
              for value in (*ends, 1, 0)]
     cases += [(signed_number(rng, MODEL_WIDTH), rng.randint(-limit, limit),

@@ -37,7 +37,8 @@ def check(config, *, lookahead=None, stall=0.0, **options):
 @pytest.mark.parametrize("row_format, bits", FORMATS)
 def test_every_format(row_format, bits):
     config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2, **SMALL)
-    check(config, n_features=min(config.lanes + 1, config.capacity), n_rows=9, epochs=2, seed=bits)
+    check(config, n_features=min(config.rows.lanes + 1, config.rows.capacity), n_rows=9, epochs=2,
+          seed=bits)
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
@@ -46,7 +47,7 @@ def test_lanes_without_a_feature(row_format, bits, cycles_per_update):
     """Where no code says 0, a mask does, in a row's last beat and in no other."""
     config = PipelineConfig(bits=bits, row_format=row_format, lookahead=2,
                             cycles_per_update=cycles_per_update, max_features=128)
-    for n_features in (config.lanes + 1, 2 * config.lanes - 1):
+    for n_features in (config.rows.lanes + 1, 2 * config.rows.lanes - 1):
         check(config, n_features=n_features, n_rows=9, seed=bits)
 
 
@@ -121,7 +122,7 @@ def test_stalls_change_nothing(stall):
 def test_refetching(bits, cell, lookahead, cycles_per_update):
     config = PipelineConfig(bits=bits, lookahead=lookahead, cycles_per_update=cycles_per_update,
                             refetch=True, proximal=True, **SMALL)
-    check(config, n_features=min(config.lanes + 1, 15), n_rows=60, epochs=2, loss=Loss.HINGE,
+    check(config, n_features=min(config.rows.lanes + 1, 15), n_rows=60, epochs=2, loss=Loss.HINGE,
           cell_half_levels=cell, correction_period=7, warm=True, stall=0.2)
     check(config, n_features=15, n_rows=40, epochs=2, loss=Loss.HINGE, cell_half_levels=cell,
           proximal_period=9, warm=True)
@@ -174,11 +175,11 @@ def test_cycles(cycles_per_update, n_features):
     config = PipelineConfig(bits=8, bus_width=64, max_features=40,
                             cycles_per_update=cycles_per_update)
     config = config.with_lookahead(n_features)
-    rows, beats = 40, config.beats(n_features)
+    rows, beats = 40, config.rows.beats(n_features)
     pitch = max(beats, cycles_per_update)
     (cycles,) = check(config, n_features=n_features, n_rows=rows, epochs=1)
     assert cycles <= (rows + config.lookahead + 1) * pitch + config.latency + 2 \
-        + config.start_delay
+        + config.stages.start_delay
 
 
 def test_saturation_is_reported():

@@ -5,7 +5,7 @@ import random
 import pytest
 from support import put
 
-from bitstep.pipeline.config import DENSE_COUNT_CYCLES
+from bitstep.pipeline.parts.formats import DENSE_COUNT_CYCLES
 from bitstep_hw.shell.beat_count import BeatCount
 from bitstep_sim.testing.harness import simulate
 

@@ -5,7 +5,8 @@ import random
 import pytest
 from support import put_all_of, ticks
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep_hw.shell.derivative_writer import DEPTH, ROOM, DerivativeWriter
 from bitstep_sim.testing.harness import get_all, held, simulate
 

@@ -26,11 +26,11 @@ def drawn(config, n_features, n_rows, seed):
     words = ModelLayout(config, n_features).pack_tables(tables).view("<u8").tolist()
     beat_bytes = config.bus_width // 8
     packed = pack_codes(codes, config.bits, config.bus_width).reshape(-1, beat_bytes)
-    levels = np.zeros((n_rows, config.beats(n_features) * config.lanes), np.int8)
+    levels = np.zeros((n_rows, config.rows.beats(n_features) * config.rows.lanes), np.int8)
     levels[:, :n_features] = look_up(codes, tables)
     return (words, [int.from_bytes(beat.tobytes(), "little") for beat in packed],
             [int.from_bytes(beat.tobytes(), "little")
-             for beat in levels.reshape(-1, config.lanes)])
+             for beat in levels.reshape(-1, config.rows.lanes)])
 
 
 async def load(ctx, dut, words, beats, *, stall=0.0):
@@ -51,7 +51,7 @@ def test_levels(bits, bus_width, n_features, stall):
     async def source(ctx):
         put(ctx, dut.i.valid, 1)            # rows are there first, and must wait
         put(ctx, dut.i.payload, beats[0])
-        await load(ctx, dut, words, chosen.beats(n_features), stall=stall)
+        await load(ctx, dut, words, chosen.rows.beats(n_features), stall=stall)
         put(ctx, dut.i.valid, 0)
         await put_all(ctx, dut.i, beats, rng=random.Random("source"), stall=stall)
 
@@ -67,7 +67,7 @@ def test_packed_tables_by_hand():
     """Two features, 1 bit, 64 lanes: a word of 8 lanes, 8 words a code, codes one by one."""
     chosen = PipelineConfig(bits=1, max_features=2, level_tables=True)
     packed = ModelLayout(chosen, 2).pack_tables(np.array([[-1, 5], [7, -127]], np.int8))
-    assert packed.size == 128 == 8 * chosen.table_words(2)
+    assert packed.size == 128 == 8 * chosen.rows.table_words(2)
     assert packed.view(np.int8)[[0, 1, 2, 64, 65, 66]].tolist() == [-1, 7, 0, 5, -127, 0]
 
 

@@ -3,7 +3,8 @@
 import pytest
 from support import put, put_all_of, ticks
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.woven import WovenLayout
 from bitstep_hw.shell.run_check import RunCheck
 from bitstep_hw.woven.epoch_scale import EpochScale
@@ -44,8 +45,8 @@ def test_numbers_of_an_epoch(config, least, flags):
     (4096, (1 << 32) - 1, True)])
 def test_sizes_of_a_run(n_features, n_rows, wrong):
     dut = RunCheck(config=LINEAR)
-    layout, beats = WovenLayout(n_features), LINEAR.beats(n_features)
-    last_lanes = n_features - (beats - 1) * LINEAR.lanes
+    layout, beats = WovenLayout(n_features), LINEAR.rows.beats(n_features)
+    last_lanes = n_features - (beats - 1) * LINEAR.rows.lanes
 
     async def bench(ctx):
         put(ctx, dut.registers, {"rows": n_rows, "beats_per_row": beats, "last_lanes": last_lanes,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from support import put, put_all_of, ticks
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.woven import GROUP, PLANES, WovenLayout, unweave, weave
 from bitstep_hw.woven.plane_feeder import PlaneFeeder
 from bitstep_hw.woven.sizes import WovenSizes
@@ -20,8 +21,8 @@ def config(n_features, bus_width=64, **options):
 
 
 def sizes(chosen, n_features, n_rows):
-    layout, beats = WovenLayout(n_features), chosen.beats(n_features)
-    last_lanes = n_features - (beats - 1) * chosen.lanes
+    layout, beats = WovenLayout(n_features), chosen.rows.beats(n_features)
+    last_lanes = n_features - (beats - 1) * chosen.rows.lanes
     return {"rows": n_rows, "beats": beats, "last_groups": -(-last_lanes // GROUP),
             "plane_units": layout.plane_bytes // 64, "units": layout.bytes_read(n_rows, 1) // 64}
 
@@ -33,15 +34,15 @@ def planes_beats(chosen, woven, n_features, n_rows, planes):
         for plane in range(planes):
             at = start + plane * layout.plane_bytes
             beats += [int.from_bytes(beat.tobytes(), "little") for beat in
-                      memory[at:at + length].reshape(-1, chosen.beat_bytes)]
+                      memory[at:at + length].reshape(-1, chosen.rows.beat_bytes)]
     return beats
 
 
 def slots(chosen, codes, planes):
     """Values of the lanes of every slot that hold a feature."""
     halves = codes.astype(np.int64) - (1 << planes - 1)
-    return [row[first:first + chosen.lanes].tolist()
-            for row in halves for first in range(0, codes.shape[1], chosen.lanes)]
+    return [row[first:first + chosen.rows.lanes].tolist()
+            for row in halves for first in range(0, codes.shape[1], chosen.rows.lanes)]
 
 
 def values(chosen, payload, length):
@@ -182,7 +183,7 @@ def test_feeder(n_features, n_rows, planes, bus_width, copies):
             assert ctx.get(dut.o.valid)
             expected = [
                 (4096 + epoch % copies * stride + at + plane * layout.plane_bytes,
-                 length // chosen.beat_bytes)
+                 length // chosen.rows.beat_bytes)
                 for at, length in layout.chunks(n_rows) for plane in range(now)]
             if epoch == 2:
                 expected = expected[:2]         # the epoch is ended early
@@ -229,9 +230,9 @@ def test_sizes():
 
     async def bench(ctx):
         for n_features in [*range(1, 301), 999, 4096, 5001, 12345, 65532, 65536]:
-            layout, beats = WovenLayout(n_features), chosen.beats(n_features)
+            layout, beats = WovenLayout(n_features), chosen.rows.beats(n_features)
             put_all_of(ctx, dut, {"beats": beats,
-                                  "last_lanes": n_features - (beats - 1) * chosen.lanes})
+                                  "last_lanes": n_features - (beats - 1) * chosen.rows.lanes})
             await ticks(ctx, 3)
             assert ctx.get(dut.groups) * GROUP == layout.row_bits
             assert ctx.get(dut.plane_units) * 64 == layout.plane_bytes, n_features

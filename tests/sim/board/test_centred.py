@@ -18,9 +18,10 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.estimators import LowPrecisionRegressor
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import Control, LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import DeviceError, RunError
 from bitstep.pipeline.woven import WovenLayout, weave

@@ -18,9 +18,9 @@ from bitstep.devices.cpu.device import CpuDevice
 from bitstep.devices.derivatives import derivative_job, joined_counters
 from bitstep.golden.gradient import gradient
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import MODEL_WIDTH
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep.pipeline.registers import Control, LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import UPDATES_LIMIT, RunError
 from bitstep.pipeline.woven import weave
@@ -277,7 +277,7 @@ def test_training(config, n_rows, n_features, epochs):
     assert model.gradients[-1].max() < (0.05 if epochs > 2 else 0.3)
     assert (model.counters["cycles"] or 0) > 0
     assert model.bytes_read is not None
-    assert model.bytes_read.sum() == config.beat_bytes * (model.counters["beats"] or 0)
+    assert model.bytes_read.sum() == config.rows.beat_bytes * (model.counters["beats"] or 0)
 
 
 @pytest.mark.parametrize("config", [FAST, LOGISTIC], ids=lambda config: config.name)

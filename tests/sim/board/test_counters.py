@@ -4,7 +4,8 @@ import pytest
 from drawn_jobs import CONFIGS, FLOAT, LOGISTIC, REFETCH, allowed_lookahead
 from simulated import TestedDevice, check_against_golden, lookahead_registers, open_board
 
-from bitstep.pipeline.config import PipelineConfig, ceil_div
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import ceil_div
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -29,7 +30,7 @@ def epoch_cycles(job, lookahead):
     pitch = max(beats, config.cycles_per_update)
     group = max((lookahead + 1) * pitch, config.latency + beats - 1)    # of lookahead + 1 rows
     rows = ceil_div(job.n_rows + lookahead + 1, lookahead + 1) * group
-    model = beats * config.model_lanes // 2
+    model = beats * config.rows.model_lanes // 2
     return rows + config.latency + model + PER_EPOCH
 
 
@@ -42,13 +43,13 @@ def label_words(job):
 @pytest.mark.parametrize("extra", [{}, {"warm": True}, {"correction_period": 20},
                                    {"warm": True, "correction_period": 60, "copies": 2}])
 def test_beats_and_bytes_are_exact(config, label_format, extra):
-    n_features = config.lanes + 1 if label_format else 1
+    n_features = config.rows.lanes + 1 if label_format else 1
     job, counters = train(config, n_features=n_features, n_rows=37, epochs=3,
                           label_format=label_format, memory={"stall_probability": 0.2}, **extra)
-    model_bytes = 4 * config.model_words(job.n_features)
+    model_bytes = 4 * config.rows.model_words(job.n_features)
     assert counters["beats"] == 3 * 37 * job.beats
     assert counters["bytes_read"] == (
-        3 * (37 * job.beats * config.beat_bytes + 16 + 8 * label_words(job))
+        3 * (37 * job.beats * config.rows.beat_bytes + 16 + 8 * label_words(job))
         + model_bytes * (("warm" in extra) + ("correction_period" in extra)))
     assert counters["saturations"] == counters["refetched_rows"] == 0
     assert counters["stall_refetch"] == 0
@@ -57,8 +58,8 @@ def test_beats_and_bytes_are_exact(config, label_format, extra):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("beats", [1, 2, 3])
 def test_cycles_with_an_ideal_memory(config, beats):
-    n_features = min(beats * config.lanes, config.capacity)
-    for lookahead in allowed_lookahead(config, config.beats(n_features)):
+    n_features = min(beats * config.rows.lanes, config.rows.capacity)
+    for lookahead in allowed_lookahead(config, config.rows.beats(n_features)):
         job, counters = train(config, n_features=n_features, n_rows=200, epochs=2,
                               lookahead=lookahead)
         assert counters["cycles"] <= 2 * epoch_cycles(job, lookahead) + AHEAD + job.beats
@@ -69,10 +70,10 @@ def test_cycles_with_an_ideal_memory(config, beats):
     {}, {"batch": 3}, {"batch": 50}, {"correction_period": 10}, {"correction_period": 100},
     {"memory": {"memory_gbps": 0.2}}, {"memory": {"stall_probability": 0.5}}], ids=str)
 def test_every_cycle_has_one_cause(config, options):
-    job, counters = train(config, n_features=config.lanes + 1, n_rows=200, epochs=3, **options)
+    job, counters = train(config, n_features=config.rows.lanes + 1, n_rows=200, epochs=3, **options)
     named = sum(counters[name] for name in ("beats", "flush", "model_io", *STALLS))
     assert named <= counters["cycles"] <= named + AHEAD + 3 * PER_EPOCH
-    assert counters["model_io"] >= 3 * (job.beats * config.model_lanes // 2 + 1)
+    assert counters["model_io"] >= 3 * (job.beats * config.rows.model_lanes // 2 + 1)
 
 
 HINGE = {"loss": Loss.HINGE, "warm": True, "n_features": 24}
@@ -112,8 +113,8 @@ def test_bytes_of_fine_rows(lookahead):
     assert counters["refetched_rows"] > 20
     assert counters["bytes_read"] == (
         2 * (150 * job.beats * 8 + 16 + 8 * label_words(job))
-        + counters["refetched_rows"] * 2 * REFETCH.fine_words(job.n_features)
-        + 4 * REFETCH.model_words(job.n_features))
+        + counters["refetched_rows"] * 2 * REFETCH.rows.fine_words(job.n_features)
+        + 4 * REFETCH.rows.model_words(job.n_features))
 
 
 def test_refetching_is_the_cause_of_waiting():
@@ -129,7 +130,7 @@ CONFIG = CONFIGS[2]         # 2 cycles per update, look-ahead as needed
 
 
 def test_rows_never_wait_for_updates_with_enough_look_ahead():
-    for n_features in (1, CONFIG.lanes, CONFIG.capacity):
+    for n_features in (1, CONFIG.rows.lanes, CONFIG.rows.capacity):
         job, counters = train(CONFIG, n_features=n_features, n_rows=300, epochs=1)
         assert counters["stall_lookahead"] == 0
         assert counters["stall_recursion"] <= max(CONFIG.cycles_per_update - job.beats, 0) * 300
@@ -145,7 +146,7 @@ def test_rows_never_wait_for_updates_with_enough_look_ahead():
     ("flush", {"n_rows": 1}),
 ])
 def test_most_stalls_have_the_cause_that_was_made(name, options):
-    _, counters = train(CONFIG, **{"n_features": CONFIG.capacity, "n_rows": 300, "epochs": 1,
+    _, counters = train(CONFIG, **{"n_features": CONFIG.rows.capacity, "n_rows": 300, "epochs": 1,
                                    **options})
     causes = {cause: counters[cause] for cause in (*STALLS, "flush")}
     if name == "stall_correction":      # short periods are flushed, too
@@ -158,7 +159,7 @@ def test_rows_of_a_far_memory_come_at_full_rate():
     config, latency = CONFIGS[5], 200
     _, counters = train(config, n_features=80, n_rows=400, epochs=1,
                         memory={"memory_latency": latency})
-    assert counters["beats"] == 400 * config.max_beats > 10 * latency
+    assert counters["beats"] == 400 * config.rows.max_beats > 10 * latency
     assert counters["stall_rows"] < 1.5 * latency
 
 

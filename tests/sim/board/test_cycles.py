@@ -113,7 +113,7 @@ def test_runs_that_leave_the_range(config):
     """How far the readers were ahead shows in bytes, and in the cycles of the end."""
     ended = 0
     for seed in range(8):
-        job = random_job(config, n_features=config.capacity, n_rows=30 + 20 * seed, epochs=6,
+        job = random_job(config, n_features=config.rows.capacity, n_rows=30 + 20 * seed, epochs=6,
                          speed=40, seed=seed)
         measured, counted = counters_of(config, job, config.effective_lookahead(job.beats), {})
         ended += "saturations" not in counted

@@ -29,7 +29,7 @@ def close_job(config, n_features, cell, seed):
                      loss=Loss.HINGE, cell_half_levels=cell)
     assert job.fine_rows is not None
     rng = np.random.default_rng(seed)
-    size = 2.0 ** job.label_shift / (config.level_limit * n_features ** 0.5)
+    size = 2.0 ** job.label_shift / (config.rows.level_limit * n_features ** 0.5)
     model = rng.normal(0, size, n_features).astype(np.int32)
     labels = unpack_labels(job.labels, LabelFormat.SIGN, N_ROWS)
     # Most labels agree with the model, so that rows are inactive, too.
@@ -54,9 +54,9 @@ def check(board, job, lookahead):
     config = job.config
     device = TestedDevice(board, registers=lookahead_registers(job, lookahead))
     labels = unpack_labels(job.labels, LabelFormat.SIGN, N_ROWS).tolist()
-    levels, _ = decode(unpack_codes(job.rows[0], config, job.n_features), bits=config.bits,
+    levels, _ = decode(unpack_codes(job.rows[0], config.rows, job.n_features), bits=config.bits,
                        row_format="one_level")
-    fraction, counts = config.fine_fraction, [0, 0, 0]
+    fraction, counts = config.rows.fine_fraction, [0, 0, 0]
     words, intercept, refetched = job.model.astype(np.int64), job.intercept, 0
     target = 1 << job.label_shift
     for row, label in enumerate(labels):
@@ -92,7 +92,7 @@ def check_width(config, seeds):
     with open_board(config, stall_probability=0.1) as board:
         for seed in range(seeds):
             for cell in (1, 2) if config.bits > 1 else (2, 4):
-                n_features = [1, 3, config.lanes, 20, config.capacity][(seed + cell) % 5]
+                n_features = [1, 3, config.rows.lanes, 20, config.rows.capacity][(seed + cell) % 5]
                 job = close_job(config, n_features, cell, seed)
                 allowed = allowed_lookahead(config, job.beats)
                 total += check(board, job, allowed[-1 - seed % 2])

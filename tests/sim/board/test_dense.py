@@ -13,8 +13,9 @@ from bitstep.cli import main
 from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.cpu.device import CpuDevice
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.parts.widths import MAX_SHIFT
 from bitstep.pipeline.registers import OFFSETS, LabelFormat, Loss, Saturation
 from bitstep.pipeline.results import (
     AbortedError,
@@ -79,7 +80,7 @@ def drawn(config, rng, **options):
 
 def drawn_once(config, rng, **options):
     """Random jobs for one run of a board."""
-    per_beat = config.rows_per_beat
+    per_beat = config.rows.rows_per_beat
     batch = int(rng.choice([1, 2, 3, 5, 16, 64, 256])) if config.minibatch else 1
     chosen = {
         "n_features": int(rng.integers(1, config.max_features + 1)),
@@ -253,7 +254,7 @@ def test_word_that_leaves_its_range_by_a_correction(several, place):
 
 def test_largest_shift_of_a_step(several):
     """Updates of -1, 0 and 1, which the dithers decide."""
-    jobs = [replace(job, label_shift=SEVERAL.dot_width - 2, epochs=tuple(
+    jobs = [replace(job, label_shift=SEVERAL.rows.dot_width - 2, epochs=tuple(
         replace(steps, mantissa=(1 << 18) - 1, shift=MAX_SHIFT) for steps in job.epochs))
         for job in random_jobs(SEVERAL, 3, n_features=3, n_rows=200,
                                label_format=LabelFormat.SIGN)]

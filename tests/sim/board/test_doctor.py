@@ -264,7 +264,7 @@ class ModelStuck(Broken):
     def start(self):
         address = self.pair("MODEL_IN_ADDRESS")
         if self.written["WARM_START"]:
-            n_words = CONFIG.model_lanes * self.written["BEATS_PER_ROW"] + 2
+            n_words = CONFIG.rows.model_lanes * self.written["BEATS_PER_ROW"] + 2
             self.memory(address, 4 * n_words).view("<u4")[:] |= np.uint32(128)
 
 

@@ -19,7 +19,7 @@ from bitstep_sim.testing.random_jobs import random_job
 CONFIG = PipelineConfig(bits=5, max_features=80, lookahead=8)
 JOB = random_job(CONFIG, n_features=50, n_rows=100, epochs=4, batch=2, correction_period=10,
                  copies=2, warm=True)
-MODEL_BYTES = 4 * CONFIG.model_words(50)
+MODEL_BYTES = 4 * CONFIG.rows.model_words(50)
 
 
 def address(registers, name):
@@ -212,9 +212,9 @@ def refetches_well_again(device):
 
 
 # From here to the end.
-@pytest.mark.parametrize("offset", [0, REFETCHED.n_rows * REFETCH.fine_words(24)])
+@pytest.mark.parametrize("offset", [0, REFETCHED.n_rows * REFETCH.rows.fine_words(24)])
 def test_bus_errors_of_fine_rows(offset):
-    n_bytes = REFETCHED.n_rows * 2 * REFETCH.fine_words(24) - offset
+    n_bytes = REFETCHED.n_rows * 2 * REFETCH.rows.fine_words(24) - offset
     with open_tested(REFETCH) as device:
         def on_start(registers):
             device.board.set_broken([(address(registers, "FINE") + offset, n_bytes)])

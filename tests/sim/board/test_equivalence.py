@@ -74,7 +74,7 @@ def test_board_keeps_nothing_between_runs(config):
         for number in range(12):
             batch = 1 + number % 3
             check_against_golden(board, random_job(
-                config, n_features=[config.capacity, 1, config.lanes + 1, 7][number % 4],
+                config, n_features=[config.rows.capacity, 1, config.rows.lanes + 1, 7][number % 4],
                 n_rows=5 + 7 * number, seed=number, batch=batch, epochs=1 + number % 3,
                 correction_period=batch * (number % 4), warm=number % 2 == 1,
                 intercept=number % 5 != 0, label_format=LabelFormat(number % 3)))
@@ -88,7 +88,8 @@ def test_board_keeps_nothing_of_losses_and_steps(config):
             loss = losses(config)[number % len(losses(config))]
             cell = (1 + number % 2) * (config.refetch and loss == Loss.HINGE)
             check_against_golden(board, random_job(
-                config, n_features=[config.capacity, 1, config.lanes + 1, 2][number // 2 % 4],
+                config,
+                n_features=[config.rows.capacity, 1, config.rows.lanes + 1, 2][number // 2 % 4],
                 n_rows=5 + 7 * number, seed=number, epochs=1 + number % 3, loss=loss,
                 cell_half_levels=cell, proximal_period=number % 5 * config.proximal,
                 correction_period=number % 4 and config.lookahead + number,

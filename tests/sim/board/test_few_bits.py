@@ -52,10 +52,11 @@ def check(board, job, lookahead=None):
 
 def draw(config, rng):
     """A random job at the sizes where a lane group, a beat or a batch ends."""
-    lanes, group = config.lanes, config.rounding_lanes
+    lanes, group = config.rows.lanes, config.stages.rounding.lanes
     n_features = int(rng.choice([n for n in (
-        1, group, group + 1, lanes - 1, lanes, lanes + 1, 63, 64, 65, 255, 256, config.capacity,
-        rng.integers(1, config.capacity + 1)) if 1 <= n <= min(config.capacity, 600)]))
+        1, group, group + 1, lanes - 1, lanes, lanes + 1, 63, 64, 65, 255, 256,
+        config.rows.capacity,
+        rng.integers(1, config.rows.capacity + 1)) if 1 <= n <= min(config.rows.capacity, 600)]))
     batch = int(rng.choice([1, 2, 3, 7, 64, 256])) if config.minibatch else 1
     few = [0, *range(2, 17)]
     return random_job(

@@ -45,7 +45,7 @@ ERRORS = {"rows": Error.ROW_READ, "aux_read": Error.AUX_READ, "aux_write": Error
 
 def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
     """A job of a few hundred cycles that uses what the pipeline has."""
-    loss, cell, beats = Loss.LEAST_SQUARES, 0, min(beats, config.max_beats)
+    loss, cell, beats = Loss.LEAST_SQUARES, 0, min(beats, config.rows.max_beats)
     if config.solver == "logistic":
         loss = Loss.LOGISTIC
     if config.refetch:
@@ -55,7 +55,7 @@ def short_job(config, *, beats, n_rows, period=0, batch=1, steps=0, **options):
     if config.row_format == "float32" and period:     # there a period is longer than the look-ahead
         period = max(period, lookahead // batch + 1)
     return random_job(
-        config, n_features=min(config.capacity, beats * config.lanes - 1), n_rows=n_rows,
+        config, n_features=min(config.rows.capacity, beats * config.rows.lanes - 1), n_rows=n_rows,
         batch=batch, correction_period=batch * period * config.corrections,
         proximal_period=batch * steps * config.proximal, loss=loss, cell_half_levels=cell,
         **options)
@@ -235,7 +235,7 @@ def stride_of(config, memory):
     """Cycles between two ends that CI tries. Runs with a far memory are long, and mostly waiting:
     pipelines with many lanes, which take long to simulate, leave some of them to ``-m slow``.
     """
-    return 1 if memory == "near" or config.lanes * (config.lookahead + 1) < 120 else 3
+    return 1 if memory == "near" or config.rows.lanes * (config.lookahead + 1) < 120 else 3
 
 
 every_config = pytest.mark.parametrize("config", ALL, ids=lambda config: config.name)

@@ -22,14 +22,14 @@ JOBS = 12
 
 def draw(config, rng):
     """A job of a size that the configuration allows, with everything that costs cycles."""
-    n_features = int(rng.integers(1, config.capacity + 1))
+    n_features = int(rng.integers(1, config.rows.capacity + 1))
     loss = Loss(int(rng.choice(losses(config))))
     batch = int(rng.choice([1, 1, 4, 64])) if config.minibatch else 1
     options = {}
     if config.refetch and rng.random() < 0.8:
         loss, batch = Loss.HINGE, 1
         options["cell_half_levels"] = int(rng.integers(1, 3))
-    least = 1 + config.effective_lookahead(config.beats(n_features)) \
+    least = 1 + config.effective_lookahead(config.rows.beats(n_features)) \
         if config.row_format == "float32" else 1
     period = batch * int(rng.choice([0, least, least + 4, 20]))
     return random_job(

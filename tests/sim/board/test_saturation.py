@@ -198,7 +198,8 @@ def hinge_job(config, values, label, model, *, update, calm_rows, intercept=None
     else:
         levels = np.clip(np.floor(values + 0.5), -3, 3).astype(int)
         rows, scale = pack_codes((levels % 8).astype(np.uint8), 3, 64), (8, 1)
-    fine_rows = (values * 2 ** config.fine_fraction).astype(np.int16) if config.refetch else None
+    fine_rows = (values * 2 ** config.rows.fine_fraction).astype(np.int16) \
+        if config.refetch else None
     label_shift, shift = scale
     return dataclasses.replace(
         job, rows=(rows,), fine_rows=fine_rows, label_shift=label_shift,
@@ -215,7 +216,7 @@ def hinge_job(config, values, label, model, *, update, calm_rows, intercept=None
 def test_range_of_a_word_of_a_row_that_is_used_exactly(config, label, word, expected, place,
                                                        calm_rows):
     """X + y K v with v = 1, beside a word that makes the dot product 0."""
-    values, model = np.zeros((1, config.capacity)), np.zeros(config.capacity, int)
+    values, model = np.zeros((1, config.rows.capacity)), np.zeros(config.rows.capacity, int)
     values[0, [place, 1]], model[place], model[1] = 1, word, -word
     job = hinge_job(config, values, label, model, update=5000, calm_rows=calm_rows)
     *_, last = train(job)
@@ -241,7 +242,7 @@ def test_rounding_at_the_range_of_a_refetched_word(v, change, beyond):
 @pytest.mark.parametrize("config", [REFETCH, FLOAT], ids=["refetched", "float"])
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_range_of_the_intercept_of_a_row_that_is_used_exactly(config, beyond):
-    level, update = config.intercept_limit, 5000
+    level, update = config.rows.intercept_limit, 5000
     constant = HIGH - update * level + beyond
     job = hinge_job(config, np.array([[float(level)]]), 1, [-constant], update=update, calm_rows=0,
                     intercept=constant)

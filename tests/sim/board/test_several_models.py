@@ -168,7 +168,8 @@ OTHERS = [
 @pytest.mark.parametrize("config", OTHERS, ids=lambda config: config.name)
 def test_other_pipelines(config):
     """Every row format and look-ahead 0, with rows around the lanes, and batches."""
-    features = {1, config.lanes - 1, config.lanes, config.lanes + 1, config.max_features} - {0}
+    features = {1, config.rows.lanes - 1, config.rows.lanes, config.rows.lanes + 1,
+                config.max_features} - {0}
     with open_board(config) as device:
         for number, n_features in enumerate(sorted(features)):
             for batch, period in ((1, 0), (64, 64)):

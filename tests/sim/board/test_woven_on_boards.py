@@ -20,7 +20,8 @@ from bitstep.devices.pynq import PynqDevice, left
 from bitstep.devices.uart import UartDevice
 from bitstep.devices.uart.protocol import Command, Reply, information
 from bitstep.golden.sgd import train
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import OFFSETS, Control, Loss
 from bitstep.pipeline.results import DeviceError, RunError, RunResult, beats_read
 from bitstep.quantization import QuantizedDataset, quantize_labels, sign_labels, weave_rows

@@ -38,7 +38,7 @@ class DenseClock:
 
     def __init__(self, shape: Shape, streams):
         self.shape, self.streams = shape, streams
-        self.per_beat, self.latency = shape.config.rows_per_beat, shape.config.latency
+        self.per_beat, self.latency = shape.config.rows.rows_per_beat, shape.config.latency
         self.counts = [0] * len(CAUSES)
         self.sequencer = self
 

@@ -38,8 +38,7 @@ class Sequencer:
         config = shape.config
         self.latency, self.cycles_per_update = shape.latency, config.cycles_per_update
         self.beats, self.depth = shape.beats, shape.lookahead + 1
-        # With a fast clock slots with the same index are 4 cycles apart.
-        self.distance = {2: 3, 3: 2}.get(shape.beats, 1) if config.fast_clock else 1
+        self.distance = config.clock.slot_distance(shape.beats)
         self.counts = [0] * len(CAUSES)
         self.periods = CorrectionPeriods(shape)
         self.ends = deque([LONG_AGO] * self.depth, maxlen=self.depth)

@@ -89,7 +89,7 @@ class AmpleStreams:
         self.fetched += 1
         first = time + 1 + READ_CYCLES + self.latency
         shape = self.shape
-        breaks = (shape.beats - 1) * (1 + shape.config.memory_wait)     # between beats
+        breaks = (shape.beats - 1) * (first_take(shape, 0) - 1)     # between beats
         last = max(first, first_take(shape, time)) + shape.pairs - 1 + breaks
         return last + decision_delay(shape, active)
 
@@ -122,7 +122,7 @@ class AmpleStreams:
         loads = shape.warm + (shape.correction_period > 0)
         words = shape.epochs * (2 * shape.models + shape.label_words) \
             + loads * shape.all_model_words + shape.table_words + self.fetched * shape.fine_words
-        return self.beats_entered * shape.config.beat_bytes + words * WORD_BYTES
+        return self.beats_entered * shape.config.rows.beat_bytes + words * WORD_BYTES
 
     def state(self, time):
         """Nothing: what decides here is constant."""

@@ -26,14 +26,14 @@ class StreamCycle:
     def __init__(self, shape: Shape, memory: Memory):
         self.shape, self.memory = shape, SharedMemory(memory)
         # Places of blocks in 16 beats count where nothing else makes epochs differ.
-        self.exact = memory.is_ample(shape.config.beat_bytes)
+        self.exact = memory.is_ample(shape.config.rows.beat_bytes)
         config, self.late = shape.config, int(shape.registered)
         self.rows = Reader(self.memory, Address(row_blocks(shape), 15, self.late), 256,
-                           config.beat_bytes)
+                           config.rows.beat_bytes)
         self.aux = Reader(self.memory, Address(aux_blocks(shape), 8, self.late), 64, WORD_BYTES)
         self.readers = [self.rows, self.aux]
         if config.refetch:
-            kept = 1 << (2 * config.max_beats + 63).bit_length()
+            kept = 1 << (2 * config.rows.max_beats + 63).bit_length()
             self.row_stage, self.label_stage = Queue(kept), Queue(_LABELS_KEPT)
         elif self.late:
             self.row_stage, self.label_stage = Register(), Register()

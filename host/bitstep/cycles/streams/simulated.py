@@ -107,7 +107,7 @@ class SimulatedStreams(StreamCycle):
         words = shape.fine_words
         reader = Reader(self.memory, Address(iter([(1, row * words, words)]), 8, 0), 64, WORD_BYTES)
         reader.address.begin(time)
-        ready, pairs, per_beat = first_take(shape, time), 0, shape.config.model_lanes // 2
+        ready, pairs, per_beat = first_take(shape, time), 0, shape.config.rows.model_lanes // 2
         self.fine_rows = reader
         while True:
             self.fine_taken = False
@@ -116,7 +116,7 @@ class SimulatedStreams(StreamCycle):
                 pairs += 1
                 self.fine_taken = pairs % 2 == 0 or pairs == shape.pairs
                 if pairs % per_beat == 0:
-                    ready = self.time + 2 + shape.config.memory_wait
+                    ready = first_take(shape, self.time)
             self.step()
             if pairs == shape.pairs:
                 break

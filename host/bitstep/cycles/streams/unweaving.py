@@ -17,7 +17,7 @@ class Chunks:
     def __init__(self, shape: Shape):
         assert isinstance(shape.woven, WovenLayout)
         self.layout = layout = shape.woven
-        self.beat_bytes = shape.config.beat_bytes
+        self.beat_bytes = shape.config.rows.beat_bytes
         self.whole = shape.rows // layout.block_rows        # whole blocks
         most = CHUNK_UNITS * ALIGNMENT
         rest = layout.bytes_read(shape.rows, 1) - self.whole * layout.plane_bytes
@@ -84,9 +84,9 @@ class Unweaving(Direct):
     def __init__(self, shape: Shape):
         self.shape = shape
         config = shape.config
-        self.depth = 2 * CHUNK_UNITS * ALIGNMENT // config.beat_bytes
+        self.depth = 2 * CHUNK_UNITS * ALIGNMENT // config.rows.beat_bytes
         self.groups = config.bus_width // GROUP     # of a beat
-        self.per_slot = config.lanes // GROUP
+        self.per_slot = config.rows.lanes // GROUP
         assert isinstance(shape.woven, WovenLayout)
         self.last_groups = shape.woven.row_bits // GROUP - (shape.beats - 1) * self.per_slot
         self.chunks = Chunks(shape)

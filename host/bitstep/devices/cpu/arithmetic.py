@@ -16,7 +16,7 @@ from bitstep.compiling import compiled, kernel
 from bitstep.golden.rounded_model import FEATURES_PER_WORD, STREAM, TURN, WORDS_PER_BLOCK
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION
 from bitstep.golden.threefry import GROUP, PARITY, ROTATIONS, ROUNDS
-from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH
+from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.registers import Loss
 
 PAIR_BITS = 24              # bits of the low part of a pair

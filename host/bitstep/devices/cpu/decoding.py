@@ -89,7 +89,8 @@ def row_format(config: PipelineConfig, n_features: int) -> RowFormat:
     bits, two = config.bits, config.row_format == "two_levels"
     dot, gradient = (_level(bits, sample if two else None) for sample in (0, 1))
     return RowFormat(
-        bits=bits, lanes=config.lanes, beat_bytes=config.beat_bytes, n_features=n_features,
+        bits=bits, lanes=config.rows.lanes, beat_bytes=config.rows.beat_bytes,
+        n_features=n_features,
         four=_places(4, bits), two=_places(2, bits), one=_places(1, bits),
         dot=dot, gradient=gradient, two_levels=two, tabled=config.level_tables)
 

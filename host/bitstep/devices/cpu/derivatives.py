@@ -21,8 +21,8 @@ from bitstep.golden.sigmoid import (
     FINE_SEGMENT,
     FINE_VALUE,
 )
-from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.losses import DERIVATIVE_FRACTION
+from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep.pipeline.registers import Loss
 
 CENTRED = 16                # added to the loss of a rule whose labels are derivatives at a centre

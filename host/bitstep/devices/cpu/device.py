@@ -19,10 +19,12 @@ from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
 from bitstep.machine import available_cores
-from bitstep.pipeline.config import SHIFT_UNIT, WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import OnWords, share_rows
 from bitstep.pipeline.job import TrainingJob
 from bitstep.pipeline.memory import pack_labels
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import SHIFT_UNIT
 from bitstep.pipeline.registers import LabelFormat, Saturation
 from bitstep.pipeline.results import (
     COUNTER_NAMES,
@@ -152,7 +154,7 @@ class CpuDevice(SoftwareDevice):
         if saturation or (written.size and not fits(written, 32)):
             return GradientSum(np.zeros(job.n_features, np.int64), 0, Saturation.UPDATE)
         counters = None
-        if self.config.sums_gradients:
+        if self.config.stages.full_passes:
             counters = self._count_passes(job, derivative_planes)
         return GradientSum(
             sums[:job.n_features], int(sums[length]),

@@ -7,7 +7,7 @@ import numpy as np
 from bitstep.compiling import compiled, kernel, uncounted
 from bitstep.devices.cpu.arithmetic import LOW_MASK, PAIR_BITS, TOO_LARGE, update_of
 from bitstep.devices.cpu.words import LIMIT, correction, proximal
-from bitstep.pipeline.config import FLOAT_GUARD
+from bitstep.pipeline.parts.formats import FLOAT_GUARD
 from bitstep.pipeline.registers import Saturation
 
 # Numbers that go on from one call to the next, in the array ``state``; SINCE counts the rows since

@@ -6,9 +6,9 @@ from bitstep.devices.cpu.arithmetic import Rule
 from bitstep.devices.cpu.derivatives import CENTRED
 from bitstep.devices.cpu.rows import Epoch
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP, derivative_step
-from bitstep.pipeline.config import SHIFT_UNIT
 from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.losses import has_derivatives
+from bitstep.pipeline.parts.widths import SHIFT_UNIT
 from bitstep.pipeline.registers import Loss
 
 
@@ -38,9 +38,10 @@ def level_tables_of(job: TrainingJob) -> np.ndarray:
 
 def epoch_numbers(job: TrainingJob, steps: EpochSteps, lookahead: int = 0) -> Epoch:
     """Numbers of an epoch, as the kernels take them."""
-    margin = job.cell_half_levels * lookahead * job.n_features * job.config.level_limit
+    margin = job.cell_half_levels * lookahead * job.n_features * job.config.rows.level_limit
     return Epoch(
         job.n_rows, job.intercept_level, job.batch, job.correction_period, job.proximal_period,
         steps.threshold, job.box_limit, job.cell_half_levels, steps.correction_mantissa,
-        SHIFT_UNIT * steps.correction_shift, job.config.level_limit, job.config.fine_fraction,
+        SHIFT_UNIT * steps.correction_shift, job.config.rows.level_limit,
+        job.config.rows.fine_fraction,
         margin, job.constant_intercept, job.model_bits, steps.key)

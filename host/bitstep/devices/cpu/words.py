@@ -3,7 +3,7 @@
 import numpy as np
 
 from bitstep.compiling import compiled
-from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH
+from bitstep.pipeline.parts.widths import MODEL_WIDTH, UPDATE_WIDTH
 from bitstep.pipeline.registers import Saturation
 
 LIMIT = 1 << MODEL_WIDTH - 1

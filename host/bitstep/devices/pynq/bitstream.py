@@ -4,8 +4,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.manifest import Manifest, read_manifest
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.results import DeviceError
 
 _REMEDY = ("Choose bits and bus_width accordingly",

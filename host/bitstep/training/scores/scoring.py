@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.losses import LOSSES
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.registers import Loss
 from bitstep.quantization import QuantizedDataset, Scaler
 from bitstep.training.losses import CHUNK_VALUES, decide

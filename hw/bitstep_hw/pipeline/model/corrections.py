@@ -6,7 +6,7 @@ from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import (
+from bitstep.pipeline.parts.widths import (
     AUX_WIDTH,
     COEFFICIENT_WIDTH,
     MANTISSA_WIDTH,
@@ -14,7 +14,6 @@ from bitstep.pipeline.config import (
     MAX_SHIFT,
     MODEL_WIDTH,
     SHIFT_UNIT,
-    ceil_div,
 )
 from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import delay, enable_of, multiply, out_of_range
@@ -25,20 +24,20 @@ class CorrectionEngine(wiring.Component):
     """Memory of the sampled model, which it turns into corrections and hands to the slots.
 
     A row of slots with ``sample`` set fills the store with model words. When its last slot is
-    stored, the engine walks through the store, ``correction_lanes`` words a cycle, and replaces
+    stored, the engine walks through the store, ``corrections.lanes`` words a cycle, and replaces
     each word by its correction. Rows go on meanwhile; the next boundary waits for ``done``.
     Storage: ``capacity`` words of 32 bits, and as many coefficients of 18.
     Golden model: :func:`bitstep.golden.steps.correction`.
 
     With ``has_constants`` a constant v is added for each word and for the intercept, which takes
-    the walk a cycle more; storage: a word of 32 bits for each. With ``sums_gradients`` the store
+    the walk a cycle more; storage: a word of 32 bits for each. With ``full_passes`` the store
     holds the high halves of sums in a run that has no corrections: every slot reads its words and
     writes what ``sampled`` gives.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives lanes, capacity, ``correction_lanes``, ``has_constants`` and ``sums_gradients``.
+        Gives lanes, capacity, ``corrections.lanes``, ``has_constants`` and ``full_passes``.
 
     Members
     -------
@@ -57,7 +56,7 @@ class CorrectionEngine(wiring.Component):
         With ``has_constants``: what ``load`` stores are constants; the low word of ``load_i`` is
         that of the intercept; the intercept's correction, there with ``done``.
     sums : In(1), index : In
-        With ``sums_gradients``: the run sums a gradient; the beat whose words are read while no
+        With ``full_passes``: the run sums a gradient; the beat whose words are read while no
         slot is.
     stop : In(1)
         Ends the walk.
@@ -70,10 +69,12 @@ class CorrectionEngine(wiring.Component):
     """
 
     def __init__(self, *, config):
-        self.config = config
-        words = data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)
+        self.config, stage = config, config.stages.corrections
+        self.answer, self.stages, self.groups = stage.answer, stage.cycles, stage.groups
+        self.lanes, self.beats_kept = stage.lanes, stage.beats
+        words = data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)
         super().__init__({
-            "slot": In(slot_layout(config)),
+            "slot": In(slot_layout(config, beats=stage.beats)),
             "correction": Out(words),
             "sampled": In(words),
             "beats": In(range(MAX_FEATURES + 1)),
@@ -85,26 +86,12 @@ class CorrectionEngine(wiring.Component):
             "done": Out(1), "stop": In(1),
             "saturated": Out(1),
             **({"load_constants": In(1), "load_intercept": In(1),
-                "intercept": Out(signed(MODEL_WIDTH))} if config.has_constants else {}),
-            **({"sums": In(1), "index": In(range(config.max_beats))}
-               if config.sums_gradients else {}),
-            "walked": Out(range(config.max_beats)), "saturated_beat": Out(range(config.max_beats)),
+                "intercept": Out(signed(MODEL_WIDTH))} if config.stages.has_constants else {}),
+            **({"sums": In(1), "index": In(range(self.beats_kept))}
+               if config.stages.full_passes else {}),
+            "walked": Out(range(self.beats_kept)),
+            "saturated_beat": Out(range(self.beats_kept)),
         })
-
-    @property
-    def answer(self):
-        """Cycles from an address to the word in the store, or to the coefficient."""
-        return 1 + self.config.memory_wait
-
-    @property
-    def stages(self):
-        """Cycles from an address to the correction that is written back."""
-        return 5 + self.answer
-
-    @property
-    def groups(self):
-        """Groups of ``correction_lanes`` words in a beat's model."""
-        return ceil_div(self.config.model_lanes, self.config.correction_lanes)
 
     def elaborate(self, platform):
         m = Module()
@@ -113,7 +100,7 @@ class CorrectionEngine(wiring.Component):
         late_slot = delay(m, self.slot, self.answer + 1, name="slot")   # whose words come
 
         # The walk: one group a cycle.
-        walking, beat, group = Signal(), Signal(range(config.max_beats)), Signal(range(groups))
+        walking, beat, group = Signal(), Signal(range(self.beats_kept)), Signal(range(groups))
         address = Signal.like(coefficients.addr)
         with m.If(late_slot.valid & late_slot.sample & late_slot.last):
             m.d.sync += [walking.eq(1), beat.eq(0), group.eq(0), address.eq(0)]
@@ -129,8 +116,8 @@ class CorrectionEngine(wiring.Component):
                      if port is not None]
         ends = walking & (group == groups - 1) & (beat == self.beats - 1)
         # The intercept comes after the words.
-        last = delay(m, ends & ~self.stop, 1, name="last") if config.has_constants else C(0)
-        done = last if config.has_constants else ends
+        last = delay(m, ends & ~self.stop, 1, name="last") if config.stages.has_constants else C(0)
+        done = last if config.stages.has_constants else ends
         m.d.comb += [self.done.eq(delay(m, done, self.stages + 1, name="ends")),
                      self.walked.eq(beat)]
 
@@ -140,16 +127,16 @@ class CorrectionEngine(wiring.Component):
 
     def _use_store(self, m, loaded, late_slot, walk):
         """The store, read by slots and by the walk in turn; the walk's results are written."""
-        config, groups, lanes = self.config, self.groups, self.config.correction_lanes
+        config, groups, lanes = self.config, self.groups, self.lanes
         coefficients, constants, constant = loaded
         walking, beat, group, last = walk
-        sums = self.sums if config.sums_gradients else C(0)
+        sums = self.sums if config.stages.full_passes else C(0)
         m.submodules.store = store = memory.Memory(
-            shape=groups * lanes * MODEL_WIDTH, depth=config.max_beats, init=[],
-            attrs=memories.attributes(config, depth=config.max_beats))
+            shape=groups * lanes * MODEL_WIDTH, depth=self.beats_kept, init=[],
+            attrs=memories.attributes(config, depth=self.beats_kept))
         write = store.write_port(granularity=lanes * MODEL_WIDTH)
         # Sums of short rows are read while they are written, as the words of the model are.
-        forwards = config.sums_gradients and not config.memory_wait
+        forwards = config.stages.full_passes and not config.clock.memory_wait
         read = store.read_port(transparent_for=(write,) if forwards else ())
         finished = delay(m, walking, self.stages, name="finished")
         at_beat = delay(m, beat, self.stages, name="at_beat")
@@ -160,12 +147,12 @@ class CorrectionEngine(wiring.Component):
                                      walking, last, addends)
         sampling = late_slot.valid & (late_slot.sample | sums)
         asked = self.slot.index
-        if config.sums_gradients:
+        if config.stages.full_passes:
             asked = Mux(self.slot.valid, asked, self.index)
         m.d.comb += [
             read.addr.eq(Mux(walking, beat, asked)),
             read.en.eq(walking | (self.slot.valid & self.slot.correct) | sums
-                       | C(config.always_read)),
+                       | C(config.clock.always_read)),
             Cat(*self.correction).eq(Cat(words)),
             write.addr.eq(Mux(finished, at_beat, late_slot.index)),
             write.data.eq(Mux(
@@ -176,7 +163,7 @@ class CorrectionEngine(wiring.Component):
         ]
         beyond = [out_of_range(value, MODEL_WIDTH) for value in corrections]
         left = finished & Cat(beyond).any()
-        if config.has_constants:
+        if config.stages.has_constants:
             finished_last = delay(m, last, self.stages, name="finished_last")
             left |= finished_last & beyond[0]
             with m.If(finished_last):
@@ -197,7 +184,7 @@ class CorrectionEngine(wiring.Component):
         last bit.
         """
         half, waits = self._half(m), self.answer - 1
-        lanes = self.config.correction_lanes
+        lanes = self.lanes
         if constants is None:
             return [half] * lanes
         addends = []
@@ -217,9 +204,9 @@ class CorrectionEngine(wiring.Component):
     def _multiply(self, m, words, coefficients, group, walking, last, addends):
         """Exact corrections of a group, ``stages`` cycles after its address."""
         config = self.config
-        lanes = config.correction_lanes
+        lanes = self.lanes
         waits = self.answer - 1
-        active = walking | last if config.has_constants else walking
+        active = walking | last if config.stages.has_constants else walking
         fetched, chosen, multiplied = (delay(m, active, cycles + waits, name=f"walking_{cycles}")
                                        for cycles in (1, 2, 5))
         chosen_group = delay(m, group, waits, name="late_group")
@@ -231,7 +218,7 @@ class CorrectionEngine(wiring.Component):
                 for number, old in enumerate(words[lane::lanes]):
                     with m.Case(number):
                         m.d.sync += word.eq(old)
-            if config.has_constants:
+            if config.stages.has_constants:
                 # The intercept has no coefficient.
                 with m.If(delay(m, last, 1 + waits, name=f"fetched_last_{lane}")):
                     m.d.sync += word.eq(0)
@@ -257,15 +244,16 @@ class CorrectionEngine(wiring.Component):
         intercept's constant.
         """
         config = self.config
-        per_group = config.correction_lanes // 2
-        address = Signal(range(config.max_beats * self.groups))
+        per_group = self.lanes // 2
+        address = Signal(range(self.beats_kept * self.groups))
         in_group = Signal(range(per_group))
-        in_beat = Signal(range(config.model_lanes // 2))
-        is_constant = self.load_constants if config.has_constants else C(0)
+        in_beat = Signal(range(config.rows.model_lanes // 2))
+        is_constant = self.load_constants if config.stages.has_constants else C(0)
 
         def store(name, width, load):
             m.submodules[name] = words = memory.Memory(
-                shape=config.correction_lanes * width, depth=config.max_beats * self.groups,
+                shape=self.lanes * width,
+                depth=self.beats_kept * self.groups,
                 init=[], attrs=memories.attributes(config))
             write = words.write_port(granularity=2 * width)
             pair = Cat(self.load_i[:width], self.load_i[MODEL_WIDTH:MODEL_WIDTH + width])
@@ -277,7 +265,7 @@ class CorrectionEngine(wiring.Component):
 
         coefficients = store("coefficients", COEFFICIENT_WIDTH, self.load & ~is_constant)
         constants, constant = None, Signal(signed(MODEL_WIDTH))
-        if config.has_constants:
+        if config.stages.has_constants:
             constants = store("constants", MODEL_WIDTH, self.load & is_constant)
             with m.If(self.load_intercept):
                 m.d.sync += constant.eq(self.load_i[:MODEL_WIDTH])
@@ -285,8 +273,8 @@ class CorrectionEngine(wiring.Component):
             m.d.sync += [address.eq(0), in_group.eq(0), in_beat.eq(0)]
         with m.Elif(self.load):
             m.d.sync += [in_group.eq(in_group + 1), in_beat.eq(in_beat + 1)]
-            with m.If((in_group == per_group - 1) | (in_beat == config.model_lanes // 2 - 1)):
+            with m.If((in_group == per_group - 1) | (in_beat == config.rows.model_lanes // 2 - 1)):
                 m.d.sync += [in_group.eq(0), address.eq(address + 1)]
-            with m.If(in_beat == config.model_lanes // 2 - 1):
+            with m.If(in_beat == config.rows.model_lanes // 2 - 1):
                 m.d.sync += in_beat.eq(0)
         return coefficients, constants, constant

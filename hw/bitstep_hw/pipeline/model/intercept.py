@@ -4,7 +4,7 @@ from amaranth import C, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH
+from bitstep.pipeline.parts.widths import MODEL_WIDTH, UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import multiply, out_of_range
 from bitstep_hw.pipeline.slot import slot_layout
 
@@ -14,20 +14,20 @@ class Intercept(wiring.Component):
     :class:`bitstep_hw.pipeline.model.store.ModelStore` are, and that of the batch's start.
 
     Its level is the constant that the run gives it. Storage: two words, a third one with
-    ``sums_gradients``. Golden model: :func:`bitstep.golden.sgd.train`.
+    ``full_passes``. Golden model: :func:`bitstep.golden.sgd.train`.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``product_stages``, ``intercept_width``, ``minibatch``, ``has_constants`` and
-        ``sums_gradients``.
+        Gives ``dot.product``, ``intercept_width``, ``minibatch``, ``has_constants`` and
+        ``full_passes``.
 
     Members
     -------
     slot_1, slot_2 : In(slot_layout)
         A slot one and two cycles after its words are read.
     update : In(signed(32)), level : In
-        c of the row to apply, ``product_stages`` cycles before ``slot_1``; the intercept's level.
+        c of the row to apply, ``dot.product`` cycles before ``slot_1``; the intercept's level.
     write : In(1), i : In(signed(32))
         Write the word; only between slots.
     word : Out(signed(32)), o : Out(signed(32))
@@ -38,36 +38,37 @@ class Intercept(wiring.Component):
     correction : In(signed(32))
         With ``has_constants``: what is pending for the word.
     sums : In(1), high : Out(signed(32))
-        With ``sums_gradients``: the run sums a gradient; the word's high half.
+        With ``full_passes``: the run sums a gradient; the word's high half.
     """
 
     def __init__(self, *, config):
         self.config = config
         super().__init__({
             "slot_1": In(slot_layout(config)), "slot_2": In(slot_layout(config)),
-            "update": In(signed(UPDATE_WIDTH)), "level": In(config.intercept_width),
+            "update": In(signed(UPDATE_WIDTH)), "level": In(config.rows.intercept_width),
             "write": In(1), "i": In(signed(MODEL_WIDTH)),
             "word": Out(signed(MODEL_WIDTH)), "o": Out(signed(MODEL_WIDTH)), "overflow": Out(1),
-            **({"correction": In(signed(MODEL_WIDTH))} if config.has_constants else {}),
-            **({"sums": In(1), "high": Out(signed(MODEL_WIDTH))} if config.sums_gradients else {}),
+            **({"correction": In(signed(MODEL_WIDTH))} if config.stages.has_constants else {}),
+            **({"sums": In(1), "high": Out(signed(MODEL_WIDTH))} if config.stages.full_passes
+               else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
         slot_1, slot_2 = self.slot_1, self.slot_2
-        width = UPDATE_WIDTH + self.config.intercept_width + 1      # of the product
+        width = UPDATE_WIDTH + self.config.rows.intercept_width + 1      # of the product
         updated = Signal(signed(width + 1))
         frozen = Signal(signed(MODEL_WIDTH), reset_less=True)
-        delta = multiply(m, self.update, self.level, stages=self.config.product_stages,
+        delta = multiply(m, self.update, self.level, stages=self.config.stages.dot.product,
                          valid=None, name="delta", width=width)
         m.d.comb += updated.eq(self.word - delta)
-        sums = self.sums if self.config.sums_gradients else C(0)
+        sums = self.sums if self.config.stages.full_passes else C(0)
         m.d.sync += self.overflow.eq(0)
-        seen = self._corrected(m, slot_2) if self.config.has_constants else self.word
+        seen = self._corrected(m, slot_2) if self.config.stages.has_constants else self.word
         with m.If(slot_1.valid & slot_1.first):
             m.d.sync += [self.word.eq(updated),
                          self.overflow.eq(out_of_range(updated, MODEL_WIDTH) & ~sums)]
-            if self.config.sums_gradients:
+            if self.config.stages.full_passes:
                 m.d.sync += self.high.eq(high_half(updated, Mux(slot_1.apply, self.high, 0)))
         with m.If(self.write):
             m.d.sync += self.word.eq(self.i)

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, MAX_FEATURES, MODEL_WIDTH
+from bitstep.pipeline.parts.widths import AUX_WIDTH, MAX_FEATURES, MODEL_WIDTH
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.pipeline.model.words import ModelWords
@@ -23,7 +23,7 @@ class ModelPort(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``, ``model_lanes``, ``has_constants``, ``sums_gradients`` and the store's
+        Gives ``max_beats``, ``model_lanes``, ``has_constants``, ``full_passes`` and the store's
         waits.
 
     Members
@@ -46,7 +46,7 @@ class ModelPort(wiring.Component):
         With ``has_constants``: the pair is one of constants; the intercept's constant is taken;
         strobe beside the last word before the first constant.
     sums : In(1), high : Out(1)
-        With ``sums_gradients``: the run sums a gradient; ``words`` is to show high halves.
+        With ``full_passes``: the run sums a gradient; ``words`` is to show high halves.
     model : In, flags : In(3), selected : Out
         With more than one model: the one that the next command is for, and, while it is unloaded,
         its flags, which come beside the intercept; the one that ``words`` are of.
@@ -54,7 +54,7 @@ class ModelPort(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        self.pairs = config.model_lanes // 2
+        self.pairs = config.rows.model_lanes // 2
         super().__init__({
             "beats": In(range(MAX_FEATURES + 1)),
             "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
@@ -64,8 +64,8 @@ class ModelPort(wiring.Component):
             **({"model": In(range(config.models)), "flags": In(3),
                 "selected": Out(range(config.models))} if config.models > 1 else {}),
             **({"constants": Out(1), "constant_intercept": Out(1), "constants_start": Out(1)}
-               if config.has_constants else {}),
-            **({"sums": In(1), "high": Out(1)} if config.sums_gradients else {}),
+               if config.stages.has_constants else {}),
+            **({"sums": In(1), "high": Out(1)} if config.stages.full_passes else {}),
         })
 
     def elaborate(self, platform):
@@ -76,7 +76,7 @@ class ModelPort(wiring.Component):
         # Constants come after coefficients, and high halves after low ones.
         again, second, asked = Signal(), Signal(), Signal()
         advance, last_pair, last_index = Signal(), Signal(), Signal()
-        stopped = delay(m, self.stop, self.config.strobe_delay, name="stopped")
+        stopped = delay(m, self.stop, self.config.clock.strobe_delay, name="stopped")
         m.d.comb += [
             last_pair.eq(pair == self.pairs - 1),
             last_index.eq(index == self.beats - 1),
@@ -119,7 +119,7 @@ class ModelPort(wiring.Component):
                 m.d.comb += [advance.eq(buffer.level < 7 - latency), asked.eq(advance)]
                 with m.If(advance & at_intercept):
                     m.next = "Last"
-                    if self.config.sums_gradients:
+                    if self.config.stages.full_passes:
                         with m.If(self.sums & ~second):
                             m.d.comb += again.eq(1)
                             m.next = "Unload"
@@ -147,7 +147,7 @@ class ModelPort(wiring.Component):
                 self.coefficient.eq(self.i.valid & ~at_intercept),
                 advance.eq(self.i.valid),
             ]
-            if self.config.has_constants:
+            if self.config.stages.has_constants:
                 m.d.comb += [again.eq(last & ~second), self.constants_start.eq(again),
                              self.constants.eq(second), self.constant_intercept.eq(last & second)]
             with m.If(last & ~again):
@@ -157,14 +157,14 @@ class ModelPort(wiring.Component):
     def _read(self, m, buffer, asked, pair, at_intercept, second):
         """Put what was ``asked`` for into the buffer; returns the cycles until it is there."""
         # Until the store has the words, and for the choice among them (``late_data``).
-        latency, waits = 1 + self.config.memory_wait, self.config.memory_wait
+        latency, waits = 1 + self.config.clock.memory_wait, self.config.clock.memory_wait
         m.d.comb += [
             self.words.shown.eq(delay(m, pair, latency, name="read_pair")),
             self.words.intercept.eq(delay(m, at_intercept, latency, name="read_intercept")),
             buffer.w_en.eq(delay(m, asked, latency + waits, name="read")),
             buffer.w_data.eq(self.words.late_data),
         ]
-        if self.config.sums_gradients:
+        if self.config.stages.full_passes:
             m.d.comb += self.high.eq(delay(m, second, latency, name="read_high"))
         if self.config.models > 1:
             with m.If(delay(m, at_intercept, latency + waits, name="buffered_intercept")):

@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH, MAX_FEATURES, MODEL_WIDTH
+from bitstep.pipeline.parts.widths import AUX_WIDTH, MAX_FEATURES, MODEL_WIDTH
 from bitstep_hw.parts.fsm import stoppable_states
 from bitstep_hw.pipeline.model.walk import add_walk, add_write_state
 from bitstep_hw.pipeline.model.words import ModelWords
@@ -22,7 +22,7 @@ class Proximal(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``, ``model_lanes`` and ``memory_wait``.
+        Gives ``max_beats``, ``model_lanes`` and ``clock.memory_wait``.
 
     Members
     -------

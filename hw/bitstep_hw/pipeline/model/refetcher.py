@@ -4,9 +4,9 @@ from amaranth import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import (
+from bitstep.pipeline.parts.formats import FINE_WIDTH
+from bitstep.pipeline.parts.widths import (
     AUX_WIDTH,
-    FINE_WIDTH,
     MAX_FEATURES,
     MAX_LABEL_SHIFT,
     MODEL_WIDTH,
@@ -42,7 +42,7 @@ class Refetcher(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``max_beats``, ``model_lanes``, ``fine_fraction`` and ``memory_wait``.
+        Gives ``max_beats``, ``model_lanes``, ``fine_fraction`` and ``clock.memory_wait``.
 
     Members
     -------
@@ -76,8 +76,8 @@ class Refetcher(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        self.pairs = config.model_lanes // 2
-        self.depth = self.pairs * config.max_beats
+        self.pairs = config.rows.model_lanes // 2
+        self.depth = self.pairs * config.rows.max_beats
         super().__init__({
             "start": In(1), "stop": In(1), "busy": Out(1), "done": Out(1),
             "epoch_start": In(1), "row_passed": In(1),
@@ -202,15 +202,15 @@ class Refetcher(wiring.Component):
 
     def _products(self, m, values, words, update, applying, valid):
         """Values times model words or, rounded, times the update; 2 cycles after the values."""
-        rounding = Mux(applying, 1 << self.config.fine_fraction - 1, 0)
+        rounding = Mux(applying, 1 << self.config.rows.fine_fraction - 1, 0)
         return [multiply(m, value, Mux(applying, update, word), stages=2, valid=valid,
                          name=f"product_{side}", width=FINE_WIDTH + MODEL_WIDTH, addend=rounding)
                 for side, (value, word) in enumerate(zip(values, words, strict=True))]
 
     def _active(self, m, products, level, positive, valid, now):
         """Flag that the row is active, 2 cycles after its intercept is added."""
-        fraction = self.config.fine_fraction
-        terms = self.config.capacity + 1      # and the intercept
+        fraction = self.config.rows.fine_fraction
+        terms = self.config.rows.capacity + 1      # and the intercept
         total = Signal(signed(FINE_WIDTH + MODEL_WIDTH - 1 + terms.bit_length()), reset_less=True)
         with m.If(valid):
             m.d.sync += total.eq(total + products[0] + products[1])
@@ -218,7 +218,7 @@ class Refetcher(wiring.Component):
             m.d.sync += total.eq(total + (level << fraction))
         with m.If(now.idle):
             m.d.sync += total.eq(0)
-        target = Signal(self.config.max_label_shift + fraction + 1, reset_less=True)
+        target = Signal(self.config.rows.max_label_shift + fraction + 1, reset_less=True)
         active = Signal(reset_less=True)
         m.d.sync += [target.eq(C(1 << fraction) << self.label_shift),
                      active.eq(Mux(positive, total < target, total > -target))]
@@ -226,7 +226,7 @@ class Refetcher(wiring.Component):
 
     def _change(self, m, words, products, constant, level):
         """Words to write, and the flag that one leaves its range."""
-        fraction = self.config.fine_fraction
+        fraction = self.config.rows.fine_fraction
         # A value has at most 8 bits before its fraction, a level too.
         changed = [Signal(signed(MODEL_WIDTH + 9), name=f"changed_{side}") for side in range(2)]
         for side, (word, product) in enumerate(zip(words, products, strict=True)):

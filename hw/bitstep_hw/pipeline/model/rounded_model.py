@@ -6,21 +6,22 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.rounded_model import FEATURES_PER_WORD, STREAM, TURN
-from bitstep.pipeline.config import FEW_BITS, MAX_FEATURES, MODEL_WIDTH, ceil_div
+from bitstep.pipeline.parts.stages import EXPONENT_STAGES
+from bitstep.pipeline.parts.widths import FEW_BITS, MAX_FEATURES, MODEL_WIDTH
 from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.dither import KEY_WIDTH, Dither
 from bitstep_hw.pipeline.slot import slot_layout
 
 _FRACTION = DITHER_WIDTH + 1        # fraction bits that decide how a word is rounded
-_EXPONENT_STAGES = 3                # cycles from the largest magnitude to its exponent
 
 
 class RoundedModel(wiring.Component):
     """Copy of the model with words of few bits, times one power of two, for a batch of rows.
 
     After ``start`` it walks twice through the words of a
-    :class:`bitstep_hw.pipeline.model.store.ModelStore`, ``config.rounding_lanes`` a cycle: for
+    :class:`bitstep_hw.pipeline.model.store.ModelStore`,
+    ``config.stages.rounding.lanes`` a cycle: for
     their largest magnitude, from which the power follows, and to round them. No slot may be in the
     pipeline meanwhile. ``done`` comes :meth:`bitstep.cycles.shape.Shape.rounding_cycles` after
     ``start``. Slots read the copy, a beat a cycle.
@@ -31,7 +32,7 @@ class RoundedModel(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``model_bits``, lanes, capacity and ``rounding_lanes``.
+        Gives ``model_bits``, lanes, capacity and ``rounding.lanes``.
 
     Members
     -------
@@ -56,21 +57,21 @@ class RoundedModel(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        self.groups = ceil_div(config.lanes, config.rounding_lanes)
+        self.groups = config.stages.rounding.groups
         super().__init__({
             "epoch_start": In(1), "start": In(1), "done": Out(1), "stop": In(1),
             "key": In(KEY_WIDTH), "bits": In(range(FEW_BITS[1] + 1)),
             "beats": In(range(MAX_FEATURES + 1)),
-            "busy": Out(1), "index": Out(range(config.max_beats)),
-            "words": In(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
+            "busy": Out(1), "index": Out(range(config.rows.max_beats)),
+            "words": In(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
             "slot": In(slot_layout(config)),
-            "o": Out(signed(config.model_bits)).array(config.lanes),
+            "o": Out(signed(config.model_bits)).array(config.rows.lanes),
             "exponent": Out(range(MODEL_WIDTH)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        answer = 1 + self.config.memory_wait        # cycles from an index to its words
+        answer = 1 + self.config.clock.memory_wait        # cycles from an index to its words
         m.submodules.dither = dither = Dither(config=self.config, stream=STREAM)
         group, ends, rounds, known = (Signal(range(self.groups)), Signal(), Signal(), Signal())
         self._walk(m, group, ends, rounds, known & dither.valid)
@@ -79,7 +80,7 @@ class RoundedModel(wiring.Component):
         largest, folded = self._largest(m, words, delay(m, self.busy & ~rounds, answer + 2,
                                                         name="measuring"), measured)
         self._exponent(m, largest)
-        with m.If(delay(m, folded, _EXPONENT_STAGES, name="folded")):
+        with m.If(delay(m, folded, EXPONENT_STAGES, name="folded")):
             m.d.sync += known.eq(1)
         with m.If(self.start | self.stop | (known & dither.valid)):
             m.d.sync += known.eq(0)
@@ -115,11 +116,11 @@ class RoundedModel(wiring.Component):
 
     def _group_words(self, m, group):
         """Registers with the words of a group, a cycle after the words of its beat."""
-        lanes, chosen = self.config.rounding_lanes, []
+        lanes, chosen = self.config.stages.rounding.lanes, []
         for lane in range(lanes):
             word = Signal(signed(MODEL_WIDTH), name=f"word_{lane}", reset_less=True)
             with m.Switch(group):
-                for number, first in enumerate(range(lane, self.config.lanes, lanes)):
+                for number, first in enumerate(range(lane, self.config.rows.lanes, lanes)):
                     with m.Case(number):
                         m.d.sync += word.eq(self.words[first])
                 with m.Default():       # beyond the last lane of a beat
@@ -172,9 +173,9 @@ class RoundedModel(wiring.Component):
         """Dither of each lane of a group, 2 cycles after ``fetched``; all of a word of random bits
         begin with one of ``begin``.
         """
-        config, lanes = self.config, self.config.rounding_lanes
+        config, lanes = self.config, self.config.stages.rounding.lanes
         whole = FEATURES_PER_WORD * TURN % (1 << DITHER_WIDTH)
-        left = config.lanes - (self.groups - 1) * lanes     # lanes of a beat's last group
+        left = config.rows.lanes - (self.groups - 1) * lanes     # lanes of a beat's last group
         place = Signal(range(FEATURES_PER_WORD))            # of a group's first lane
         turned, word = Signal(DITHER_WIDTH), Signal(DITHER_WIDTH, reset_less=True)
         advance, crosses = Signal(range(lanes + 1)), Signal()
@@ -220,10 +221,10 @@ class RoundedModel(wiring.Component):
     def _copy(self, m, rounded, late, group, fetched):
         """The copy's memory: rounded words are written so many cycles ``late``, slots read."""
         config = self.config
-        width = config.rounding_lanes * config.model_bits
+        width = config.stages.rounding.lanes * config.model_bits
         m.submodules.copy = store = memory.Memory(
-            shape=self.groups * width, depth=config.max_beats, init=[],
-            attrs=memories.attributes(config, depth=config.max_beats))
+            shape=self.groups * width, depth=config.rows.max_beats, init=[],
+            attrs=memories.attributes(config, depth=config.rows.max_beats))
         write, read = store.write_port(granularity=width), store.read_port()
         writing = delay(m, fetched, 3, name="writing")
         at_group = delay(m, group, late, name="write_group")
@@ -232,7 +233,8 @@ class RoundedModel(wiring.Component):
             write.addr.eq(delay(m, self.index, late, name="write_index")),
             write.data.eq(Cat(rounded).replicate(self.groups)),
             write.en.eq(Mux(writing, 1 << at_group, 0)),
-            read.addr.eq(self.slot.index), read.en.eq(self.slot.valid | C(config.always_read)),
+            read.addr.eq(self.slot.index),
+            read.en.eq(self.slot.valid | C(config.clock.always_read)),
         ]
         m.d.sync += held.eq(read.data)
         for lane, word in enumerate(self.o):

@@ -7,7 +7,7 @@ from amaranth import Array, C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
+from bitstep.pipeline.parts.widths import MODEL_WIDTH, UPDATE_WIDTH, ceil_div
 from bitstep_hw.parts import memories
 from bitstep_hw.parts.arithmetic import copies, delay, enable_of, when
 from bitstep_hw.parts.lane_product import minus_product, value_stages
@@ -25,7 +25,7 @@ class ModelStore(wiring.Component):
     more), its words are read and c times the older row's levels is formed; then V = X - c g; then
     U = V + e if a correction is pending. V is written back (U where the correction is committed)
     and U goes to the dot product, or, later in a batch, the model that was frozen at the batch's
-    start. A slot a cycle, the words leave ``product_stages + 2`` cycles after the slot; two slots
+    start. A slot a cycle, the words leave ``dot.product + 2`` cycles after the slot; two slots
     with the same index must be at least 2 cycles apart, 4 with a fast clock. Nothing is
     clamped: leaving the range raises a flag (docs/number-formats.md). Storage: ``capacity`` model
     words, once more with ``minibatch`` and without ``model_bits``.
@@ -47,11 +47,11 @@ class ModelStore(wiring.Component):
         A slot.
     levels : In(signed(level_width)).array(lanes), update : In(signed(32))
         Gradient levels and c of the row to apply; the levels
-        ``config.product_stages - config.term_stages`` cycles after the slot.
+        ``config.stages.dot.product - config.stages.dot.term`` cycles after the slot.
     intercept_level : In
         Level of the intercept's constant input.
     correction : In(ArrayLayout(signed(32), lanes))
-        Pending corrections of the slot's words, ``product_stages`` cycles after the slot.
+        Pending corrections of the slot's words, ``dot.product`` cycles after the slot.
     slot_words : Out(signed(33)).array(lanes), intercept : Out(signed(32))
         Words for the dot product. With ``model_bits`` no ``slot_words``, since dot products meet
         a :class:`bitstep_hw.pipeline.model.rounded_model.RoundedModel`.
@@ -66,33 +66,34 @@ class ModelStore(wiring.Component):
     intercept_correction : In(signed(32))
         With ``has_constants``: pending correction of the intercept.
     sums : In(1), high : In(1)
-        With ``sums_gradients``: the run sums a gradient; ``words`` shows high halves.
+        With ``full_passes``: the run sums a gradient; ``words`` shows high halves.
     """
 
     def __init__(self, *, config):
         self.config = config
         super().__init__({
             "slot": In(slot_layout(config)),
-            "levels": In(signed(config.level_width)).array(config.lanes),
+            "levels": In(signed(config.rows.level_width)).array(config.rows.lanes),
             "update": In(signed(UPDATE_WIDTH)),
-            "intercept_level": In(config.intercept_width),
-            "correction": In(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
-            **({"beat_words": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes))}
+            "intercept_level": In(config.rows.intercept_width),
+            "correction": In(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
+            **({"beat_words": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes))}
                if config.model_bits else
-               {"slot_words": Out(signed(config.seen_width)).array(config.lanes)}),
+               {"slot_words": Out(signed(config.stages.dot.word_width)).array(config.rows.lanes)}),
             "intercept": Out(signed(MODEL_WIDTH)),
-            "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.lanes)),
+            "sampled": Out(data.ArrayLayout(signed(MODEL_WIDTH), config.rows.lanes)),
             "saturated": Out(1),
             "words": In(ModelWords(config=config)),
-            **({"intercept_correction": In(signed(MODEL_WIDTH))} if config.has_constants else {}),
-            **({"sums": In(1), "high": In(1)} if config.sums_gradients else {}),
+            **({"intercept_correction": In(signed(MODEL_WIDTH))} if config.stages.has_constants
+               else {}),
+            **({"sums": In(1), "high": In(1)} if config.stages.full_passes else {}),
         })
 
     def elaborate(self, platform):
         m = Module()
         config, words = self.config, self.words
         # A slot meets its words when the last stage of the product c g begins.
-        slot = delay(m, self.slot, config.product_stages - 1, name="slot")
+        slot = delay(m, self.slot, config.stages.dot.product - 1, name="slot")
         slot_1, slot_2 = Signal.like(slot), Signal.like(slot)
         m.d.sync += [slot_1.eq(slot), slot_2.eq(slot_1)]
         writer = self._writer(m)
@@ -101,22 +102,22 @@ class ModelStore(wiring.Component):
         frozen = self._frozen(m, slot, slot_1, slot_2, seen_words) \
             if config.minibatch and not config.model_bits else None
         # Until the levels of the row to apply are there.
-        waits = config.product_stages - config.term_stages
+        waits = config.stages.dot.product - config.stages.dot.term
         updates = copies(m, self.update, waits + value_stages(config),
-                         ceil_div(config.lanes, _SHARERS), name="update")
+                         ceil_div(config.rows.lanes, _SHARERS), name="update")
         multiplies = enable_of(config, delay(m, self.slot.valid, waits, name="multiply"))
         excesses, carries, olds = [], [], []
-        for lane in range(config.model_lanes):
-            old = delay(m, read.data[lane], config.memory_wait, name=f"old_{lane}")
+        for lane in range(config.rows.model_lanes):
+            old = delay(m, read.data[lane], config.clock.memory_wait, name=f"old_{lane}")
             olds.append(old)
-            if lane >= config.lanes:    # a word without a lane stays 0
+            if lane >= config.rows.lanes:    # a word without a lane stays 0
                 continue
             updated, word, excess = self._updated(m, lane, slot_1, minus_product(
                 m, config, old, self.levels[lane], updates[lane // _SHARERS], valid=multiplies,
                 name=f"delta_{lane}"))
             seen, carry, pending = self._corrected(m, lane, slot_1, word)
             m.d.comb += [seen_words[lane].eq(seen), self.sampled[lane].eq(
-                Mux(self.sums, high_half(updated, pending), seen) if config.sums_gradients
+                Mux(self.sums, high_half(updated, pending), seen) if config.stages.full_passes
                 else seen)]
             if config.model_bits:
                 m.d.comb += self.beat_words[lane].eq(old)
@@ -136,11 +137,11 @@ class ModelStore(wiring.Component):
             constant.write.eq(writer.clear | writer.intercept),
             constant.i.eq(writer.words[0]), self.intercept.eq(constant.o),
         ]
-        if config.has_constants:
+        if config.stages.has_constants:
             m.d.comb += constant.correction.eq(self.intercept_correction)
         left = self._left_range(m, slot_2, excesses, carries)
         intercepts = [constant.word.as_unsigned()]
-        if config.sums_gradients:
+        if config.stages.full_passes:
             m.d.comb += constant.sums.eq(self.sums)
             left &= ~self.sums
             intercepts.append(constant.high.as_unsigned())
@@ -154,15 +155,15 @@ class ModelStore(wiring.Component):
         """
         config = self.config
         m.submodules.model = model = memory.Memory(
-            shape=data.ArrayLayout(signed(MODEL_WIDTH), config.model_lanes),
-            depth=config.max_beats, init=[],
-            attrs=memories.attributes(config, depth=config.max_beats))
+            shape=data.ArrayLayout(signed(MODEL_WIDTH), config.rows.model_lanes),
+            depth=config.rows.max_beats, init=[],
+            attrs=memories.attributes(config, depth=config.rows.max_beats))
         write = model.write_port(granularity=2)
-        read = model.read_port(transparent_for=() if config.memory_wait else (write,))
+        read = model.read_port(transparent_for=() if config.clock.memory_wait else (write,))
         # Words that wait in registers are read a cycle earlier: slots with the same index are
         # further apart then.
-        asked = self.slot if config.memory_wait else slot
-        pairs = config.model_lanes // 2
+        asked = self.slot if config.clock.memory_wait else slot
+        pairs = config.rows.model_lanes // 2
         m.d.comb += [
             read.addr.eq(Mux(asked.valid, asked.index, self.words.index)),
             write.addr.eq(Mux(writer.outside, writer.index, slot_2.index)),
@@ -186,13 +187,13 @@ class ModelStore(wiring.Component):
             now.clear.eq(words.clear), now.outside.eq(words.write | words.clear),
             now.words.as_value().eq(words.write_data),
         ]
-        return delay(m, now, self.config.memory_wait, name="writes")
+        return delay(m, now, self.config.clock.memory_wait, name="writes")
 
     def _updated(self, m, lane, slot_1, value):
         """A lane's X - c g in the cycle of slot 2, its word, and bits that are 0 within its range.
         """
         config = self.config
-        product_width = 1 if config.row_format == "float32" else config.level_width - 1
+        product_width = 1 if config.row_format == "float32" else config.rows.level_width - 1
         updated = Signal(signed(UPDATE_WIDTH + product_width + 1), name=f"updated_{lane}",
                          reset_less=True)
         with when(m, enable_of(config, slot_1.valid)):
@@ -211,7 +212,7 @@ class ModelStore(wiring.Component):
             return seen, C(0), C(0)
         pending = Signal(signed(MODEL_WIDTH), name=f"pending_{lane}", reset_less=True)
         counts, added = slot_1.correct, pending
-        if self.config.sums_gradients:
+        if self.config.stages.full_passes:
             counts = Mux(self.sums, slot_1.apply, counts)
             added = Mux(self.sums, 0, pending)
         # Chosen before the register: what comes after it is a sum's carry, and a long way.
@@ -230,7 +231,7 @@ class ModelStore(wiring.Component):
         cycles. Its registers move only if what they say counts. A corrected word's carry comes out
         of a sum: for a fast clock it waits for a cycle.
         """
-        late, size = (1, 4) if self.config.fast_clock else (0, 8)
+        late, size = (1, 4) if self.config.clock.fast else (0, 8)
         corrected = slot_2.valid & slot_2.commit
         carries = [delay(m, carry, late, name=f"carry_{lane}")
                    for lane, carry in enumerate(carries)]
@@ -239,7 +240,7 @@ class ModelStore(wiring.Component):
                 ("left", slot_2.valid, excesses),
                 ("left_corrected", delay(m, corrected, late, name="corrected"), carries)):
             groups = [reduce(or_, wrong[first:first + size]).any()
-                      for first in range(0, self.config.lanes, size)]
+                      for first in range(0, self.config.rows.lanes, size)]
             flags = Signal(len(groups), name=name, reset_less=True)
             with m.If(enable):
                 m.d.sync += flags.eq(Cat(groups))
@@ -260,7 +261,7 @@ class ModelStore(wiring.Component):
         m.d.comb += words.read_data.eq(Array(pairs)[words.shown])
         with m.If(words.intercept):
             m.d.comb += words.read_data.eq(intercept)
-        if not self.config.memory_wait:
+        if not self.config.clock.memory_wait:
             m.d.comb += words.late_data.eq(words.read_data)
             return
         # Lanes lie far apart, so the choice has a register inside.
@@ -280,14 +281,14 @@ class ModelStore(wiring.Component):
         """The model at the batch's start, beside slot 2."""
         config, words = self.config, self.sampled.shape()
         m.submodules.frozen = store = memory.Memory(
-            shape=words, depth=config.max_beats, init=[],
-            attrs=memories.attributes(config, depth=config.max_beats))
+            shape=words, depth=config.rows.max_beats, init=[],
+            attrs=memories.attributes(config, depth=config.rows.max_beats))
         write = store.write_port()
-        read = store.read_port(transparent_for=() if config.memory_wait else (write,))
+        read = store.read_port(transparent_for=() if config.clock.memory_wait else (write,))
         held = Signal(words, name="held", reset_less=True)
         m.d.comb += [
             read.addr.eq(slot.index),
-            read.en.eq((slot.valid & slot.frozen) | C(config.always_read)),
+            read.en.eq((slot.valid & slot.frozen) | C(config.clock.always_read)),
             write.addr.eq(slot_2.index), write.data.eq(seen_words),
             write.en.eq(slot_2.valid & slot_2.freeze),
         ]

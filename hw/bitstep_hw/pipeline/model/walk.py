@@ -4,7 +4,7 @@ from amaranth import C, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_FEATURES
+from bitstep.pipeline.parts.widths import MAX_FEATURES
 
 
 def add_walk(m, config, unit):
@@ -39,7 +39,7 @@ class ModelWalk(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        The shape of the model, and ``memory_wait``.
+        The shape of the model, and ``clock.memory_wait``.
 
     Members
     -------
@@ -60,11 +60,11 @@ class ModelWalk(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        self.pairs = config.model_lanes // 2
+        self.pairs = config.rows.model_lanes // 2
         super().__init__({
             "beats": In(range(MAX_FEATURES + 1)), "last_lanes": In(10),
             "restart": In(1), "advance": In(1),
-            "index": Out(range(config.max_beats)), "pair": Out(range(self.pairs)),
+            "index": Out(range(config.rows.max_beats)), "pair": Out(range(self.pairs)),
             "ready": Out(1), "last": Out(1),
         })
 
@@ -76,9 +76,9 @@ class ModelWalk(wiring.Component):
             ends.eq(self.pair == Mux(last_index, (self.last_lanes - 1) >> 1, self.pairs - 1)),
             self.last.eq(ends & last_index),
         ]
-        settled = Signal() if self.config.memory_wait else C(1)
+        settled = Signal() if self.config.clock.memory_wait else C(1)
         m.d.sync += self.ready.eq(settled)
-        if self.config.memory_wait:
+        if self.config.clock.memory_wait:
             m.d.sync += settled.eq(1)
             with m.If(self.restart | (self.advance & ends)):
                 m.d.sync += settled.eq(0)

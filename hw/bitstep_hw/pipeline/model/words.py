@@ -3,7 +3,7 @@
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import AUX_WIDTH
+from bitstep.pipeline.parts.widths import AUX_WIDTH
 
 
 class ModelWords(wiring.Signature):
@@ -42,9 +42,9 @@ class ModelWords(wiring.Signature):
 
     def __init__(self, *, config, intercept=True, clear=True):
         super().__init__({
-            "index": Out(range(config.max_beats)),
-            "pair": Out(range(config.model_lanes // 2)),
-            "shown": Out(range(config.model_lanes // 2)),
+            "index": Out(range(config.rows.max_beats)),
+            "pair": Out(range(config.rows.model_lanes // 2)),
+            "shown": Out(range(config.rows.model_lanes // 2)),
             "write": Out(1), "write_data": Out(AUX_WIDTH),
             "read_data": In(AUX_WIDTH), "late_data": In(AUX_WIDTH),
             **({"intercept": Out(1)} if intercept else {}),

@@ -4,7 +4,7 @@ from amaranth import C, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import LABEL_WIDTH, MODEL_WIDTH
+from bitstep.pipeline.parts.widths import LABEL_WIDTH, MODEL_WIDTH
 from bitstep_hw.parts.arithmetic import adder_tree, delay
 
 
@@ -14,7 +14,7 @@ class CellBounds(wiring.Component):
 
     Runs beside :class:`bitstep_hw.pipeline.products.dot_product.DotProduct`: the slots enter both
     in the same cycle, a slot a cycle, and ``undecided`` comes 1 cycle after the row's dot product,
-    which is ``tree_stages + 3`` cycles after its last slot. Exact. Lanes without a feature add
+    which is ``dot.tree + 3`` cycles after its last slot. Exact. Lanes without a feature add
     nothing, whatever their level, since their words are 0. Golden model:
     :meth:`bitstep.golden.integer.IntegerEpoch.undecided`; source: ZipML, appendix G.4 (there
     without the ends of the grid).
@@ -47,13 +47,13 @@ class CellBounds(wiring.Component):
         self.config = config
         super().__init__({
             "valid": In(1), "first": In(1), "last": In(1),
-            "levels": In(signed(config.level_width)).array(config.lanes),
-            "words": In(signed(MODEL_WIDTH + 1)).array(config.lanes),
+            "levels": In(signed(config.rows.level_width)).array(config.rows.lanes),
+            "words": In(signed(MODEL_WIDTH + 1)).array(config.rows.lanes),
             "cell": In(3),
             "ends": In(1),
-            "dot_margin": Out(config.dot_margin_width),
-            "target": In(signed(LABEL_WIDTH + config.max_label_shift)),
-            "dot": In(signed(config.dot_width)),
+            "dot_margin": Out(config.rows.dot_margin_width),
+            "target": In(signed(LABEL_WIDTH + config.rows.max_label_shift)),
+            "dot": In(signed(config.rows.dot_width)),
             "undecided": Out(1),
         })
 
@@ -67,25 +67,25 @@ class CellBounds(wiring.Component):
             up = Signal.like(size, name=f"up_{lane}", reset_less=True)
             down = Signal.like(size, name=f"down_{lane}", reset_less=True)
             m.d.comb += size.eq(Mux(word[-1], -word, word))
-            top = self.ends & (level == config.level_limit)
-            bottom = self.ends & (level == -config.level_limit)
+            top = self.ends & (level == config.rows.level_limit)
+            bottom = self.ends & (level == -config.rows.level_limit)
             with m.If(self.valid):
                 m.d.sync += [up.eq(Mux(Mux(word[-1], bottom, top), 0, size)),
                              down.eq(Mux(Mux(word[-1], top, bottom), 0, size))]
-            later = config.product_stages - 1       # as long as a product takes
+            later = config.stages.dot.product - 1       # as long as a product takes
             upwards.append(delay(m, up, later, name=f"up_{lane}"))
             downwards.append(delay(m, down, later, name=f"down_{lane}"))
 
-        multiplied = delay(m, self.valid, config.product_stages, name="multiplied")
+        multiplied = delay(m, self.valid, config.stages.dot.product, name="multiplied")
         valid, first, last = (
-            delay(m, value, config.tree_stages + config.product_stages, name=name)
+            delay(m, value, config.stages.dot.tree + config.stages.dot.product, name=name)
             for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last)))
         rows = []
         for name, terms in (("above", upwards), ("below", downwards)):
-            total = adder_tree(m, terms, stages=config.tree_stages, name=name, valid=multiplied)
+            total = adder_tree(m, terms, stages=config.stages.dot.tree, name=name, valid=multiplied)
             # The largest |X| is 2**MODEL_WIDTH, and ``cell`` is at most 4.
-            row = Signal(signed(MODEL_WIDTH + 3 + config.capacity.bit_length()), name=name,
+            row = Signal(signed(MODEL_WIDTH + 3 + config.rows.capacity.bit_length()), name=name,
                          reset_less=True)
             # From 0 to 4, so one addition multiplies.
             scaled = Mux(self.cell[2], total << 2, Mux(self.cell[1], total << 1, C(0))) \

@@ -4,14 +4,15 @@ from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import FLOAT_GUARD, MAX_LOOKAHEAD
+from bitstep.pipeline.parts.formats import FLOAT_GUARD
+from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 from bitstep_hw.parts.arithmetic import adder_tree, delay, delay_enable, enable_of
 from bitstep_hw.parts.lane_product import level_product, level_product_stages
 
 
 def square_width(config):
     """Return the bits of the square of the intercept's level."""
-    return FLOAT_GUARD + 1 if config.row_format != "woven" else 2 * config.intercept_width - 1
+    return FLOAT_GUARD + 1 if config.row_format != "woven" else 2 * config.rows.intercept_width - 1
 
 
 class Correlator(wiring.Component):
@@ -19,8 +20,8 @@ class Correlator(wiring.Component):
 
     They are the part of look-ahead that does not depend on the model: the dot product of row i with
     the current model is the one with an older model minus c_(i-d) times these sums. A slot a
-    cycle; the sums of a row leave ``solver_lead`` cycles before its dot product, which does so
-    ``tree_stages + 2 * product_stages + scale_stages + 3`` cycles after the row's last slot
+    cycle; the sums of a row leave ``solver.lead`` cycles before its dot product, which does so
+    ``dot.tree + 2 * dot.product + dot.scale + 3`` cycles after the row's last slot
     entered here.
     Golden model: none of its own, it is an identity of :func:`bitstep.golden.sgd.train`.
 
@@ -53,46 +54,48 @@ class Correlator(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        level = In(signed(config.level_width))
+        level = In(signed(config.rows.level_width))
         super().__init__({
             "valid": In(1),
             "first": In(1),
             "last": In(1),
-            "dot": level.array(config.lanes),
-            "previous_levels": level.array(config.correlated_rows, config.lanes),
+            "dot": level.array(config.rows.lanes),
+            "previous_levels": level.array(config.stages.solver.correlated_rows, config.rows.lanes),
             "skip": In(range(MAX_LOOKAHEAD + 1)),
             "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "intercept_square": In(square_width(config)),
             "o_valid": Out(1),
-            "products": Out(signed(config.gram_width)).array(config.correlated_rows),
+            "products": Out(signed(config.rows.gram_width)).array(
+                config.stages.solver.correlated_rows),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
         product = level_product_stages(config)
-        stages = config.tree_stages + product
+        stages = config.stages.dot.tree + product
         valid, first, last, skip = (
             delay(m, value, stages, name=name) for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last),
              ("skip", self.skip)))
         done = Signal()
         m.d.sync += done.eq(valid & last)
-        wait = 1 + 2 * config.product_stages + config.scale_stages - product - config.solver_lead
+        dot = config.stages.dot
+        wait = 1 + 2 * dot.product + dot.scale - product - config.stages.solver.lead
         m.d.comb += self.o_valid.eq(delay(m, done, 1 + wait, name="done"))
         skipped = delay(m, skip, 1, name="skipped")
         enable = enable_of(config, self.valid)
         multiplied = delay_enable(m, enable, product, name="multiplied")
-        for d in range(1, config.correlated_rows + 1):
+        for d in range(1, config.stages.solver.correlated_rows + 1):
             terms = [level_product(m, config, a, b, valid=enable, name=f"product_{d}_{lane}")
                      for lane, (a, b) in
                      enumerate(zip(self.dot, self.previous_levels[d - 1], strict=True))]
-            total = adder_tree(m, terms, stages=config.tree_stages, valid=multiplied,
+            total = adder_tree(m, terms, stages=config.stages.dot.tree, valid=multiplied,
                                name=f"tree_{d}")
-            row = Signal(signed(config.gram_width), name=f"row_{d}", reset_less=True)
+            row = Signal(signed(config.rows.gram_width), name=f"row_{d}", reset_less=True)
             with m.If(valid):
                 m.d.sync += row.eq(Mux(first, 0, row) + total)
-            counted = Signal(signed(config.gram_width), name=f"counted_{d}", reset_less=True)
+            counted = Signal(signed(config.rows.gram_width), name=f"counted_{d}", reset_less=True)
             m.d.sync += counted.eq(
                 Mux((d > skipped) & (d <= self.lookahead), row + self.intercept_square, 0))
             m.d.comb += self.products[d - 1].eq(delay(m, counted, wait, name=f"product_{d}"))

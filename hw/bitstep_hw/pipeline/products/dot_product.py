@@ -4,7 +4,8 @@ from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import FLOAT_GUARD, MODEL_WIDTH
+from bitstep.pipeline.parts.formats import FLOAT_GUARD
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep_hw.parts.arithmetic import (
     add_signed,
     adder_tree,
@@ -19,8 +20,8 @@ from bitstep_hw.parts.lane_product import integer_product, register
 class DotProduct(wiring.Component):
     """Sum over a row of level times model word, with the intercept's product.
 
-    A slot a cycle; the sum of a row leaves ``tree_stages + product_stages + 1`` cycles after its
-    last slot entered; with ``model_bits`` ``scale_stages`` later, since the sum is scaled in the
+    A slot a cycle; the sum of a row leaves ``dot.tree + dot.product + 1`` cycles after its
+    last slot entered; with ``model_bits`` ``dot.scale`` later, since the sum is scaled in the
     end, and then gets the intercept's product. The sum is exact, as wide as the largest row needs;
     so are its products, but for floating-point values, where each is rounded to 22 fraction bits.
 
@@ -57,30 +58,31 @@ class DotProduct(wiring.Component):
             "valid": In(1),
             "first": In(1),
             "last": In(1),
-            "levels": In(signed(config.level_width)).array(config.lanes),
-            "words": In(signed(config.seen_width)).array(config.lanes),
+            "levels": In(signed(config.rows.level_width)).array(config.rows.lanes),
+            "words": In(signed(config.stages.dot.word_width)).array(config.rows.lanes),
             **({"exponent": In(range(MODEL_WIDTH))} if config.model_bits else {}),
             "intercept_level": In(FLOAT_GUARD + 1),
             "intercept": In(signed(MODEL_WIDTH)),
             "o_valid": Out(1),
-            "o": Out(signed(config.dot_width)),
+            "o": Out(signed(config.rows.dot_width)),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
-        stages = config.tree_stages + config.product_stages
+        stages = config.stages.dot.tree + config.stages.dot.product
         total, negative = self._total(m, enable_of(config, self.valid), stages)
-        constant = multiply(m, self.intercept, self.intercept_level, stages=config.product_stages,
+        constant = multiply(m, self.intercept, self.intercept_level,
+                            stages=config.stages.dot.product,
                             valid=None, name="constant", width=MODEL_WIDTH + FLOAT_GUARD + 1)
-        constant = delay(m, constant, stages - config.product_stages, name="constant")
+        constant = delay(m, constant, stages - config.stages.dot.product, name="constant")
         valid, first, last = (
             delay(m, value, stages, name=name) for name, value in
             (("valid", self.valid), ("first", self.first), ("last", self.last)))
         if config.model_bits:
             self._scale(m, total, negative, constant, valid, first, last)
             return m
-        row = Signal(signed(config.dot_width), reset_less=True)
+        row = Signal(signed(config.rows.dot_width), reset_less=True)
         with m.If(valid):
             m.d.sync += row.eq(add_signed(Mux(first, constant, row), total, negative))
         m.d.sync += self.o_valid.eq(valid & last)
@@ -92,9 +94,9 @@ class DotProduct(wiring.Component):
         None if it never is.
         """
         config, lanes = self.config, list(zip(self.levels, self.words, strict=True))
-        stages -= config.term_stages
+        stages -= config.stages.dot.term
         signs = negative = None
-        if config.ternary_levels:
+        if config.rows.ternary_levels:
             # A level of 0 resets a register, which costs nothing.
             terms = [register(m, Mux(level[0], word, 0), enable, f"word_{lane}")
                      for lane, (level, word) in enumerate(lanes)]
@@ -106,22 +108,22 @@ class DotProduct(wiring.Component):
                         for lane, (level, word) in enumerate(lanes)]
             # Terms of the same weight side by side.
             terms = [term for group in zip(*products, strict=True) for term in group]
-        valid = delay_enable(m, enable, config.term_stages, name="multiplied")
+        valid = delay_enable(m, enable, config.stages.dot.term, name="multiplied")
         return adder_tree(m, terms, stages=stages, valid=valid, signs=signs, name="tree"), negative
 
     def _scale(self, m, total, negative, constant, valid, first, last):
         """Sum up a row of few bits, scale the sum and add the intercept's product."""
         config = self.config
-        largest = config.level_limit * config.capacity << config.model_bits - 1
+        largest = config.rows.level_limit * config.rows.capacity << config.model_bits - 1
         row = Signal(signed(largest.bit_length() + 1), reset_less=True)
         kept = Signal.like(constant, name="kept")
         with m.If(valid):
             m.d.sync += row.eq(add_signed(Mux(first, 0, row), total, negative))
             with m.If(first):
                 m.d.sync += kept.eq(constant)
-        scaled = Signal(signed(config.dot_width))
+        scaled = Signal(signed(config.rows.dot_width))
         m.d.comb += scaled.eq(row << self.exponent)
-        wait = config.scale_stages - 1
+        wait = config.stages.dot.scale - 1
         m.d.sync += self.o.eq(delay(m, scaled, wait, name="scaled")
                               + delay(m, kept, wait, name="kept"))
         m.d.comb += self.o_valid.eq(delay(m, valid & last, wait + 2, name="summed"))

@@ -32,13 +32,13 @@ class Decoder(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``bits``, ``row_format`` and ``lanes``.
+        Gives ``row_format`` and its bits and lanes.
     sample : int
         Which sample of row format ``two_levels``: 0 for the dot product, 1 for the gradient.
 
     Members
     -------
-    beat : In(bus_width)
+    beat : In(beat_width)
         Packed codes.
     used : In(lanes)
         Lanes that hold a feature; the others give level 0.
@@ -49,18 +49,18 @@ class Decoder(wiring.Component):
     def __init__(self, *, config, sample):
         self.config, self.sample = config, sample
         super().__init__({
-            "beat": In(config.bus_width),
-            "used": In(config.lanes),
-            "levels": Out(signed(config.level_width)).array(config.lanes),
+            "beat": In(config.rows.beat_width),
+            "used": In(config.rows.lanes),
+            "levels": Out(signed(config.rows.level_width)).array(config.rows.lanes),
         })
 
     def elaborate(self, platform):
         m = Module()
-        config = self.config
-        for lane in range(config.lanes):
-            code = self.beat[lane * config.bits:(lane + 1) * config.bits]
-            level = decode(code, bits=config.bits, row_format=config.row_format, sample=self.sample)
-            if not config.has_zero_code:
+        config, bits = self.config, self.config.rows.code_bits
+        for lane in range(config.rows.lanes):
+            code = self.beat[lane * bits:(lane + 1) * bits]
+            level = decode(code, bits=bits, row_format=config.row_format, sample=self.sample)
+            if not config.rows.has_zero_code:
                 level = Mux(self.used[lane], level, 0)
             m.d.comb += self.levels[lane].eq(level)
         return m

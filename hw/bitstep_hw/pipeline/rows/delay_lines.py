@@ -17,12 +17,12 @@ class DelayLines(wiring.Component):
 
     One slot a cycle; two slots with the same index must be at least 2 cycles apart, 4 with a fast
     clock (the sequencer sees to that). Latency: the line's word comes with its beat. Storage:
-    ``bus_width`` times the sum of the depths, in bits.
+    ``beat_width`` times the sum of the depths, in bits.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``bus_width``, ``lookahead`` (there is one line more) and the depths.
+        Gives ``beat_width``, ``lookahead`` (there is one line more) and the depths.
 
     Members
     -------
@@ -30,9 +30,9 @@ class DelayLines(wiring.Component):
         A slot, one cycle before its beat.
     index : In
         Its index in the row.
-    beat : In(bus_width)
+    beat : In(beat_width)
         The beat of the slot announced in the cycle before.
-    previous_beats : Out(ArrayLayout(bus_width, lookahead + 1))
+    previous_beats : Out(ArrayLayout(beat_width, lookahead + 1))
         Beats of the rows before, nearest first, in the same cycle as ``beat``.
     """
 
@@ -40,27 +40,27 @@ class DelayLines(wiring.Component):
         self.config = config
         super().__init__({
             "valid": In(1),
-            "index": In(range(config.max_beats)),
-            "beat": In(config.bus_width),
-            "previous_beats": Out(data.ArrayLayout(config.bus_width, config.lookahead + 1)),
+            "index": In(range(config.rows.max_beats)),
+            "beat": In(config.rows.beat_width),
+            "previous_beats": Out(data.ArrayLayout(config.rows.beat_width, config.lookahead + 1)),
         })
 
     def elaborate(self, platform):
         m = Module()
-        late = self.config.memory_wait      # what was read waits before it is written
+        late = self.config.clock.memory_wait      # what was read waits before it is written
         writing = delay(m, self.valid, 1 + late, name="writing")
         index = delay(m, self.index, 1 + late, name="index")
         newer = delay(m, self.beat, late, name="beat")
         for line in range(self.config.lookahead + 1):
             depth = self.config.line_depth(line + 1)
             m.submodules[f"line_{line + 1}"] = store = memory.Memory(
-                shape=self.config.bus_width, depth=depth, init=[],
+                shape=self.config.rows.beat_width, depth=depth, init=[],
                 attrs=memories.attributes(self.config))
             read, write = store.read_port(), store.write_port()
             m.d.comb += [
                 read.addr.eq(self.index),
                 # No enable with a fast clock, as in parts.arithmetic.enable_of.
-                read.en.eq(self.valid | C(self.config.always_read)),
+                read.en.eq(self.valid | C(self.config.clock.always_read)),
                 self.previous_beats[line].eq(read.data),
                 write.addr.eq(index),
                 write.data.eq(newer),

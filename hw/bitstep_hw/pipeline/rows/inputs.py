@@ -4,7 +4,7 @@ from amaranth import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_FEATURES
+from bitstep.pipeline.parts.widths import MAX_FEATURES
 from bitstep_hw.parts.run import label_shape
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.rows.replay import Replay
@@ -21,11 +21,11 @@ class RowInputs(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``bus_width``, ``max_beats``, ``refetch`` and ``registered_streams``.
+        Gives ``beat_width``, ``max_beats``, ``refetch`` and ``clock.registered_streams``.
 
     Members
     -------
-    i_rows, o_rows : In, Out(stream.Signature(bus_width))
+    i_rows, o_rows : In, Out(stream.Signature(beat_width))
     i_labels, o_labels : In, Out(stream.Signature(label_shape(models)))
         Beats of rows, and labels.
     start, stop : In(1)
@@ -38,7 +38,7 @@ class RowInputs(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        rows = stream.Signature(config.bus_width)
+        rows = stream.Signature(config.rows.beat_width)
         labels = stream.Signature(label_shape(config.models))
         super().__init__({
             "i_rows": In(rows), "o_rows": Out(rows),
@@ -50,7 +50,7 @@ class RowInputs(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         # Rows in flight, and the one that is being read.
-        rows_kept = 1 << (2 * self.config.max_beats + 63).bit_length()
+        rows_kept = 1 << (2 * self.config.rows.max_beats + 63).bit_length()
         # The label reader may run past the epoch's end; the row reader never does.
         for name, source, target, depth, amount, clear in (
                 ("rows", self.i_rows, self.o_rows, rows_kept, self.beats, self.stop),
@@ -58,7 +58,7 @@ class RowInputs(wiring.Component):
             i, o = wiring.flipped(source), wiring.flipped(target)
             if not self.config.refetch:
                 connect_registered(m, name, i, o, clear=clear,
-                                   registered=self.config.registered_streams)
+                                   registered=self.config.clock.registered_streams)
                 continue
             m.submodules[name] = replay = Replay(shape=source.payload.shape(), depth=depth)
             wiring.connect(m, i, replay.i)

@@ -4,7 +4,7 @@ from amaranth import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_FEATURES, MAX_LOOKAHEAD
+from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
 from bitstep_hw.parts.arithmetic import delay
 
 # Synthesis leaves these signals as they are.
@@ -17,12 +17,12 @@ class IssueGate(wiring.Component):
     A row begins when the row D + 1 before it has its update, with D the run's look-ahead; rows end
     at least ``cycles_per_update`` cycles apart; with a fast clock, slots with the same index are 4
     cycles apart. A row with data also needs its beats, and its label with the last of them. Stores
-    when rows ended, ``config.latency`` bits, and ``fine_stages`` more.
+    when rows ended, ``config.latency`` bits, and ``solver.fine`` more.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``latency``, ``cycles_per_update``, ``fast_clock`` and ``drains``.
+        Gives ``latency``, ``cycles_per_update``, ``clock.fast`` and ``drains``.
 
     Members
     -------
@@ -45,7 +45,7 @@ class IssueGate(wiring.Component):
     beat_valid, label_valid : In(1)
         There is a beat; there is a label.
     fine : In(1)
-        With ``fine_stages``: updates come so many cycles later; constant during an epoch.
+        With ``solver.fine``: updates come so many cycles later; constant during an epoch.
     issue : Out(1)
         A slot enters.
     row_ends : Out(1)
@@ -66,7 +66,7 @@ class IssueGate(wiring.Component):
             "beats": In(range(MAX_FEATURES + 1)), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
             "entering": In(1), "carrying": In(1), "fill": In(1), "stuck": In(1), "held": In(1),
             "first": In(1), "last": In(1), "beat_valid": In(1), "label_valid": In(1),
-            **({"fine": In(1)} if config.fine_stages else {}),
+            **({"fine": In(1)} if config.stages.solver.fine else {}),
             "issue": Out(1), "row_ends": Out(1), "counted": Out(1),
             "too_close": Out(1), "too_many": Out(1),
             "outstanding": Out(range(MAX_LOOKAHEAD + 2)),
@@ -100,8 +100,8 @@ class IssueGate(wiring.Component):
         # The row that ended in the cycle before is not counted in.
         earlier = Signal(range(MAX_LOOKAHEAD + 2))
         finished = delay(m, row_ends, self.config.latency - 1, name="finished")
-        if self.config.fine_stages:
-            late = delay(m, finished, self.config.fine_stages, name="late_finished")
+        if self.config.stages.solver.fine:
+            late = delay(m, finished, self.config.stages.solver.fine, name="late_finished")
             finished = Mux(self.fine, late, finished)
         m.d.comb += self.outstanding.eq(earlier + just)
         # For the case that a row ends now, and that none does.
@@ -120,7 +120,7 @@ class IssueGate(wiring.Component):
                              for age in range(1, self.config.cycles_per_update - 1))]
         recent = Signal()
         m.d.sync += recent.eq(Cat(ended).any())
-        if not self.config.fast_clock:
+        if not self.config.clock.fast:
             return self.last & recent
         # Rows of 2 and 3 beats would have the same words read 2 and 3 cycles apart; the store
         # needs 4.

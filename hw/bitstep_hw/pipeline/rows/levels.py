@@ -4,11 +4,11 @@ from amaranth import Array, Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_LOOKAHEAD
+from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 from bitstep_hw.parts.arithmetic import delay, enable_of, when
 from bitstep_hw.pipeline.rows.decoder import Decoder
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
-from bitstep_hw.pipeline.slot import slot_layout, words_stages
+from bitstep_hw.pipeline.slot import slot_layout
 
 _DOT, _GRADIENT = 0, 1      # samples of a code
 
@@ -21,7 +21,7 @@ class Levels(wiring.Component):
     decoders, one for each use; a register for each level. A slot a cycle; the levels come 2 cycles
     after the slot. Two are later: ``late_dot`` comes with the slot's model words
     (:func:`bitstep_hw.pipeline.slot.words_stages`), and ``applied`` by
-    ``config.product_stages - config.term_stages``.
+    ``config.stages.dot.product - config.stages.dot.term``.
     Storage: :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines`.
     Golden model: :func:`bitstep.pipeline.levels.decode`.
 
@@ -32,7 +32,7 @@ class Levels(wiring.Component):
 
     Members
     -------
-    slots : In(slot_layout).array(words_stages), beat : In(bus_width)
+    slots : In(slot_layout).array(words_stages), beat : In(beat_width)
         A slot now and as it was 1, 2, ... cycles ago; the beat of the slot now.
     last_lanes, lookahead : In
         As the registers of these names; constant during an epoch.
@@ -46,37 +46,37 @@ class Levels(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        level = Out(signed(config.level_width))
+        level = Out(signed(config.rows.level_width))
         super().__init__({
-            "slots": In(slot_layout(config)).array(words_stages(config)),
-            "beat": In(config.bus_width),
+            "slots": In(slot_layout(config)).array(config.stages.store.words),
+            "beat": In(config.rows.beat_width),
             "last_lanes": In(10), "lookahead": In(range(MAX_LOOKAHEAD + 1)),
-            "dot": level.array(config.lanes), "late_dot": level.array(config.lanes),
-            "previous": level.array(config.lookahead, config.lanes),
-            "applied": level.array(config.lanes),
+            "dot": level.array(config.rows.lanes), "late_dot": level.array(config.rows.lanes),
+            "previous": level.array(config.lookahead, config.rows.lanes),
+            "applied": level.array(config.rows.lanes),
         })
 
     def elaborate(self, platform):
         m = Module()
         config = self.config
         m.submodules.lines = lines = DelayLines(config=config)
-        beat = Signal(config.bus_width, reset_less=True)
+        beat = Signal(config.rows.beat_width, reset_less=True)
         m.d.sync += beat.eq(self.beat)
         m.d.comb += [lines.valid.eq(self.slots[0].valid), lines.index.eq(self.slots[0].index),
                      lines.beat.eq(beat)]
         # Lanes of a row's last beat: a comparison for each of them, constant during a run.
-        mask = Signal(config.lanes, reset_less=True)
-        m.d.sync += mask.eq(Cat(self.last_lanes > lane for lane in range(config.lanes)))
+        mask = Signal(config.rows.lanes, reset_less=True)
+        m.d.sync += mask.eq(Cat(self.last_lanes > lane for lane in range(config.rows.lanes)))
 
         taps = [lines.previous_beats[line] for line in range(config.lookahead + 1)]
         self._decode(m, beat, mask, self.dot, sample=_DOT, name="dot")
         # Codes are fewer bits than levels, so the codes wait and are decoded a second time.
-        later = words_stages(config) - 2
+        later = config.stages.store.words - 2
         self._decode(m, delay(m, beat, later, name="beat"), mask, self.late_dot, sample=_DOT,
                      name="late_dot", slot=self.slots[1 + later])
         for line, (tap, levels) in enumerate(zip(taps[:-1], self.previous, strict=True), 1):
             self._decode(m, tap, mask, levels, sample=_GRADIENT, name=f"previous_{line}")
-        if config.term_stages == config.product_stages:
+        if config.stages.dot.term == config.stages.dot.product:
             self._decode(m, self._chosen(m, taps), mask, self.applied, sample=_GRADIENT,
                          name="applied")
         else:
@@ -111,9 +111,9 @@ class Levels(wiring.Component):
         config = self.config
         slot = self.slots[1] if slot is None else slot
         m.submodules[f"decode_{name}"] = decoder = Decoder(config=config, sample=sample)
-        used = mask | (~slot.last).replicate(config.lanes)
+        used = mask | (~slot.last).replicate(config.rows.lanes)
         enable = enable_of(config, slot.valid)
-        if config.has_zero_code:
+        if config.rows.has_zero_code:
             m.d.comb += [decoder.beat.eq(code), decoder.used.eq(used)]
             for lane, (level, decoded) in enumerate(zip(levels, decoder.levels, strict=True)):
                 m.d.comb += level.eq(_held(m, decoded, enable, name=f"{name}_{lane}"))

@@ -4,7 +4,7 @@ from amaranth import C, Module, Mux, Signal
 from amaranth.lib import enum, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_LOOKAHEAD
+from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 
 
 class Phase(enum.Enum, shape=4):

@@ -4,7 +4,7 @@ from amaranth import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_LOOKAHEAD
+from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 
 
 class RowFlags(wiring.Component):

@@ -4,7 +4,7 @@ from amaranth import C, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import MAX_FEATURES, MAX_LOOKAHEAD
+from bitstep.pipeline.parts.widths import MAX_FEATURES, MAX_LOOKAHEAD
 from bitstep_hw.parts.run import label_shape
 from bitstep_hw.pipeline.rows.correction_periods import CorrectionPeriods
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
@@ -50,7 +50,7 @@ class Sequencer(wiring.Component):
         No further slot; hold it for ``config.latency`` cycles before the next epoch.
     done : Out(1)
         Strobe: all of the epoch's updates are applied.
-    i_rows : In(stream.Signature(bus_width))
+    i_rows : In(stream.Signature(beat_width))
         The epoch's rows.
     i_labels : In(stream.Signature(label_shape(models)))
         The epoch's labels.
@@ -74,15 +74,15 @@ class Sequencer(wiring.Component):
     proximal_done : In(1)
         Strobe: the proximal step is done.
     hold_rows : In(1)
-        With ``writes_derivatives``: beats of rows count as not there.
+        With ``full_passes``: beats of rows count as not there.
     fine : In(1)
-        With ``fine_stages``: updates come so many cycles later; constant during an epoch.
+        With ``solver.fine``: updates come so many cycles later; constant during an epoch.
     batch_starts : Out(1), batch_ready : In(1)
         With ``drains``, strobes around what is made of the model at a batch's start, with every
         update applied and no slot in the pipeline.
     slot : Out(slot_layout)
         Slot.
-    beat : Out(bus_width)
+    beat : Out(beat_width)
         Its beat.
     label : Out(label_shape(models))
         Label of the row, or of each model, in its last slot.
@@ -100,17 +100,17 @@ class Sequencer(wiring.Component):
             "rows": In(32), "beats": In(range(MAX_FEATURES + 1)), "batch": In(32),
             "lookahead": In(range(MAX_LOOKAHEAD + 1)), "period": In(32),
             "start": In(1), "stop": In(1), "done": Out(1),
-            "i_rows": In(stream.Signature(config.bus_width)),
+            "i_rows": In(stream.Signature(config.rows.beat_width)),
             "i_labels": In(stream.Signature(label_shape(config.models))),
             "corrected": In(1), "decided": In(1), "replay": In(1), "hold": In(1),
             "rewind": Out(1), "replay_alone": Out(1), "discard": Out(1),
             "proximal_period": In(32), "proximal": Out(1), "proximal_done": In(1),
             "slot": Out(slot_layout(config)),
-            "beat": Out(config.bus_width),
+            "beat": Out(config.rows.beat_width),
             "label": Out(label_shape(config.models)),
             "misaligned": Out(1), "batch_starts": Out(1), "batch_ready": In(1),
-            **({"hold_rows": In(1)} if config.writes_derivatives else {}),
-            **({"fine": In(1)} if config.fine_stages else {}),
+            **({"hold_rows": In(1)} if config.stages.full_passes else {}),
+            **({"fine": In(1)} if config.stages.solver.fine else {}),
             **{name: Out(1) for name in _CAUSES},
         })
 
@@ -141,7 +141,7 @@ class Sequencer(wiring.Component):
             "opens": phases.phase == Phase.BOUNDARY,
             "first": first, "last": last, "open_rows": open_rows, "replayed": replayed,
             "beat_valid": self.i_rows.valid, "label_valid": self.i_labels.valid}
-        if self.config.writes_derivatives:
+        if self.config.stages.full_passes:
             signals["beat_valid"] = self.i_rows.valid & ~self.hold_rows
         for part in parts:
             signals |= _ports(part, Out)
@@ -164,7 +164,7 @@ class Sequencer(wiring.Component):
     def _count_beats(self, m, issue):
         """Index of the next slot in its row, and whether it is the first or the last."""
         # Flags that decide about a slot are kept in registers: comparing comes a cycle before.
-        index = Signal(range(self.config.max_beats))
+        index = Signal(range(self.config.rows.max_beats))
         first = Signal()
         last = Signal()
         final = Signal.like(index)

@@ -4,16 +4,16 @@ from amaranth import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import (
+from bitstep.pipeline.losses import DERIVATIVE_FRACTION
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import (
     LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_LABEL_SHIFT,
     MAX_SHIFT,
     SHIFT_UNIT,
     UPDATE_WIDTH,
-    WOVEN,
 )
-from bitstep.pipeline.losses import DERIVATIVE_FRACTION
 from bitstep_hw.parts.arithmetic import delay, enable_of, multiply, out_of_range
 from bitstep_hw.pipeline.update.row_decision import scaled_width
 
@@ -30,7 +30,7 @@ class Centre(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``fast_clock``, ``cycles_per_update`` and ``dot_width``.
+        Gives ``clock.fast``, ``cycles_per_update`` and ``dot_width``.
 
     Members
     -------
@@ -53,8 +53,8 @@ class Centre(wiring.Component):
 
     def __init__(self, *, config):
         self.config = config
-        self.stages = 3 if config.fast_clock else 1     # those of the product end with the dot's
-        assert self.stages == config.solver_lead
+        self.stages = 3 if config.clock.fast else 1     # those of the product end with the dot's
+        assert self.stages == config.stages.solver.lead
         super().__init__({
             "valid": In(1), "label": In(signed(LABEL_WIDTH)), "derivatives": In(1),
             "label_shift": In(range(MAX_LABEL_SHIFT + 1)), "mantissa": In(MANTISSA_WIDTH),

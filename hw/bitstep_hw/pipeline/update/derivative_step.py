@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import (
+from bitstep.pipeline.parts.widths import (
     MANTISSA_WIDTH,
     MAX_LABEL_SHIFT,
     MAX_SHIFT,

@@ -16,7 +16,8 @@ from bitstep.golden.sigmoid import (
     FINE_VALUE,
 )
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import FINE_STAGES, MAX_LABEL_SHIFT, UPDATE_WIDTH
+from bitstep.pipeline.parts.stages import FINE_STAGES
+from bitstep.pipeline.parts.widths import MAX_LABEL_SHIFT, UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import delay, out_of_range
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import (
+from bitstep.pipeline.parts.widths import (
     LABEL_WIDTH,
     LOOKAHEAD_MARGIN_WIDTH,
     MANTISSA_WIDTH,
@@ -50,14 +50,14 @@ class LinearSolver(wiring.Component):
     Of woven rows a label may hold the derivative at a centre, which counts as a part of the target
     but where the sides are compared. It is all that a row beyond the hinge has.
 
-    Latency is ``solver_stages(cycles_per_update)`` cycles from ``dot``, with ``rounded_updates``
+    Latency is ``config.stages.solver.cycles`` cycles from ``dot``, with ``rounded_updates``
     ``ROUNDING_STAGES`` more; throughput a row every ``cycles_per_update`` cycles.
     Golden model: :func:`bitstep.golden.steps.update_rule`.
 
     Parameters
     ----------
     config : PipelineConfig
-        Gives widths, ``correlated_rows``, ``cycles_per_update``, ``fast_clock``, ``refetch`` and
+        Gives widths, ``correlated_rows``, ``cycles_per_update``, ``clock.fast``, ``refetch`` and
         ``rounded_updates``.
 
     Members
@@ -79,7 +79,7 @@ class LinearSolver(wiring.Component):
     def __init__(self, *, config):
         self.config = config
         super().__init__(solver_ports(config) | {
-            "loss": In(Loss), "undecided": In(1), "dot_margin": In(config.dot_margin_width),
+            "loss": In(Loss), "undecided": In(1), "dot_margin": In(config.rows.dot_margin_width),
             "lookahead_margin": In(LOOKAHEAD_MARGIN_WIDTH), "refetching": In(1),
             "replay_alone": In(1), "discard": In(1),
             "o_decided": Out(1), "o_undecided": Out(1), "o_replay": Out(1), "o_positive": Out(1),
@@ -90,7 +90,7 @@ class LinearSolver(wiring.Component):
         m = Module()
         config = self.config
         # Constant during an epoch, and wanted in many places: for a fast clock a register more.
-        mantissa, shift = (delay(m, getattr(self, name), int(config.fast_clock), name=name)
+        mantissa, shift = (delay(m, getattr(self, name), int(config.clock.fast), name=name)
                            for name in ("mantissa", "shift"))
         history = UpdateHistory(m, config, valid=self.valid, idle_row=self.idle_row,
                                 clear=self.clear)
@@ -101,7 +101,7 @@ class LinearSolver(wiring.Component):
         discard = self.discard if config.refetch else C(0)
         m.d.comb += self.take.eq(history.stage_valid[history.dotted]
                                  & ~history.stage_idle[history.dotted] & ~discard)
-        difference = self._compressed if config.fast_clock else self._subtracted
+        difference = self._compressed if config.clock.fast else self._subtracted
         exact, distance, above = difference(m, history, residual, mantissa, addend, centre)
         positive = delay(m, ~self.label[-1] if centre is None else centre.positive,
                          history.entry - 1, name="positive")
@@ -123,7 +123,7 @@ class LinearSolver(wiring.Component):
     @property
     def _near(self):
         """Rows before whose products meet the mantissa beforehand."""
-        return min(self.config.correlated_rows, 1 if self.config.fast_clock else 2)
+        return min(self.config.stages.solver.correlated_rows, 1 if self.config.clock.fast else 2)
 
     def _residual(self, m, history, centre):
         """The dot product less the target and the far terms, a cycle after the dot product. These
@@ -131,18 +131,18 @@ class LinearSolver(wiring.Component):
         """
         config = self.config
         # For a fast clock a cycle earlier, since it is subtracted from something first.
-        wait = history.entry - history.dotted - (2 if config.fast_clock else 1)
+        wait = history.entry - history.dotted - (2 if config.clock.fast else 1)
         label = self.label if centre is None else centre.target
         label_shift = self.label_shift if centre is None else centre.target_shift
         label = delay(m, label, wait, name="label")
-        target = Signal(signed(LABEL_WIDTH + config.max_label_shift), reset_less=True)
+        target = Signal(signed(LABEL_WIDTH + config.rows.max_label_shift), reset_less=True)
         m.d.sync += target.eq(label << label_shift)
-        residual = Signal(signed(config.dot_width + 2), reset_less=True)
-        distances = range(self._near + 1, config.correlated_rows + 1)
-        if config.fast_clock:
+        residual = Signal(signed(config.rows.dot_width + 2), reset_less=True)
+        distances = range(self._near + 1, config.stages.solver.correlated_rows + 1)
+        if config.clock.fast:
             self._compressed_residual(m, history, distances, target, residual)
         else:
-            entry, width = history.entry, UPDATE_WIDTH + config.gram_width
+            entry, width = history.entry, UPDATE_WIDTH + config.rows.gram_width
             far = [multiply(m, history.before(d, entry), self.products[d - 1], stages=1,
                             valid=history.stage_valid[entry], name=f"far_{d}", width=width)
                    for d in distances]
@@ -172,10 +172,10 @@ class LinearSolver(wiring.Component):
     def _factor(self, m, history, mantissa, d):
         """Mantissa times G_d, when c_(i-d) is known."""
         config, cycles = self.config, history.entry - self.config.cycles_per_update * d
-        stages = min(2, cycles) if config.fast_clock else 1
+        stages = min(2, cycles) if config.clock.fast else 1
         factor = multiply(m, self.products[d - 1], mantissa, stages=stages, name=f"factor_{d}",
                           valid=enable_of(config, history.stage_valid[history.entry]),
-                          width=config.gram_width + MANTISSA_WIDTH)
+                          width=config.rows.gram_width + MANTISSA_WIDTH)
         return delay(m, factor, cycles - stages, name=f"factor_{d}")
 
     def _dithered(self, m, shift):
@@ -288,7 +288,7 @@ class LinearSolver(wiring.Component):
             with m.Default():
                 m.d.comb += [update.eq(Mux(active, Mux(positive, -step, step), 0)),
                              step_counts.eq(1)]
-        late = int(self.config.fast_clock)
+        late = int(self.config.clock.fast)
         valid, idle = history.stage_valid[1], history.stage_idle[1]
         judged = delay(m, judged & valid & ~idle, late, name="judged")
         step_counts = delay(m, step_counts & valid & ~idle, late, name="step_counts")

@@ -8,7 +8,8 @@ from amaranth.lib import wiring
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.sigmoid import NODES, RANGE, SEGMENT_FRACTION, VALUE_FRACTION
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import SIGMOID_FRACTION, UPDATE_WIDTH, WOVEN
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import SIGMOID_FRACTION, UPDATE_WIDTH
 from bitstep_hw.parts.arithmetic import delay, out_of_range
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 from bitstep_hw.pipeline.update.fine_update import FineUpdate
@@ -28,7 +29,7 @@ class LogisticSolver(wiring.Component):
     c_(i-1) and c_i are six cycles: product with G_1, subtraction, argument, chord, value, product
     with K. The terms of all rows further back are subtracted before.
 
-    Latency is ``solver_stages(6)`` = 7 cycles from ``dot``, with ``rounded_updates``
+    Latency is 7 cycles from ``dot``, with ``rounded_updates``
     ``ROUNDING_STAGES`` more; throughput a row every 6 cycles.
     Multipliers: one of c and a product of rows for every row of look-ahead, one of 12 and 10 bits
     in the chord, one of 47 and 17 bits for K. Golden model: the logistic loss of
@@ -103,7 +104,7 @@ class LogisticSolver(wiring.Component):
         with m.If(stage_valid[2]):
             m.d.sync += told.eq(positive)
         give_update(m, self, history, told)
-        if self.config.fine_stages:
+        if self.config.stages.solver.fine:
             self._refine(m, history, margin, positive, dither)
         return m
 
@@ -115,7 +116,7 @@ class LogisticSolver(wiring.Component):
             fine.positive.eq(positive), fine.dither.eq(dither),
             fine.label_shift.eq(self.label_shift), fine.derivative_step.eq(self.derivative_step),
         ]
-        late = self.config.fine_stages
+        late = self.config.stages.solver.fine
         valid = delay(m, history.stage_valid[0], late, name="fine_valid")
         idle = delay(m, history.stage_idle[0], late, name="fine_idle")
         with m.If(self.fine):
@@ -142,10 +143,10 @@ class LogisticSolver(wiring.Component):
     def _margin(self, m, history, positive):
         """-y z, of the row with 4 cycles left."""
         config, stage_valid, entry = self.config, history.stage_valid, history.entry
-        width = config.dot_width + 2        # what is beyond cancels out
+        width = config.rows.dot_width + 2        # what is beyond cancels out
         far = []
-        for d in range(2, config.correlated_rows + 1):
-            term = Signal(signed(UPDATE_WIDTH + config.gram_width), name=f"far_{d}",
+        for d in range(2, config.stages.solver.correlated_rows + 1):
+            term = Signal(signed(UPDATE_WIDTH + config.rows.gram_width), name=f"far_{d}",
                           reset_less=True)
             with m.If(stage_valid[entry]):
                 m.d.sync += term.eq(history.before(d, entry) * self.products[d - 1])
@@ -154,8 +155,8 @@ class LogisticSolver(wiring.Component):
         with m.If(stage_valid[entry - 1]):
             m.d.sync += residual.eq(self.dot - sum(far))
         near = Signal(signed(width), reset_less=True)       # without look-ahead it stays 0
-        if config.correlated_rows:
-            factor = Signal(signed(config.gram_width), reset_less=True)
+        if config.stages.solver.correlated_rows:
+            factor = Signal(signed(config.rows.gram_width), reset_less=True)
             with m.If(stage_valid[entry]):
                 m.d.sync += factor.eq(self.products[0])
             with m.If(stage_valid[6]):

@@ -4,13 +4,13 @@ from amaranth import Module, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import LOOKAHEAD_MARGIN_WIDTH, MANTISSA_WIDTH, solver_stages
+from bitstep.pipeline.parts.widths import LOOKAHEAD_MARGIN_WIDTH, MANTISSA_WIDTH
 from bitstep_hw.parts.arithmetic import delay, enable_of, multiply
 
 
 def scaled_width(config):
     """Bits of the mantissa times a row's residual."""
-    return config.dot_width + 2 + MANTISSA_WIDTH + 1
+    return config.rows.dot_width + 2 + MANTISSA_WIDTH + 1
 
 
 class RowDecision(wiring.Component):
@@ -26,7 +26,7 @@ class RowDecision(wiring.Component):
     Parameters
     ----------
     config : PipelineConfig
-        Gives ``cycles_per_update``, ``fast_clock``, ``dot_width`` and ``dot_margin_width``.
+        Gives ``cycles_per_update``, ``clock.fast``, ``dot_width`` and ``dot_margin_width``.
 
     Members
     -------
@@ -72,7 +72,7 @@ class RowDecision(wiring.Component):
         self.config = config
         super().__init__({
             "dot_valid": In(1), "margin_valid": In(1), "mantissa": In(MANTISSA_WIDTH),
-            "dot_margin": In(config.dot_margin_width),
+            "dot_margin": In(config.rows.dot_margin_width),
             "lookahead_margin": In(LOOKAHEAD_MARGIN_WIDTH), "undecided": In(1), "refetching": In(1),
             "valid": In(1), "distance": In(signed(scaled_width(config) + 1)), "positive": In(1),
             "replay_alone": In(1), "discard": In(1),
@@ -82,9 +82,9 @@ class RowDecision(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        wait = solver_stages(self.config.cycles_per_update) - 2     # from margin to distance
+        wait = self.config.stages.solver.cycles - 2     # from margin to distance
         margin = Signal(max(len(self.dot_margin), len(self.lookahead_margin)) + 1, reset_less=True)
-        stages = 2 if self.config.fast_clock else 1
+        stages = 2 if self.config.clock.fast else 1
         with m.If(self.dot_valid):
             m.d.sync += margin.eq(self.dot_margin + self.lookahead_margin)
         scaled = multiply(m, margin, self.mantissa, stages=stages,

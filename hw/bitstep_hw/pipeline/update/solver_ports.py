@@ -4,14 +4,14 @@ from amaranth import C, Cat, Mux, signed
 from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
-from bitstep.pipeline.config import (
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import (
     FEW_BITS,
     LABEL_WIDTH,
     MANTISSA_WIDTH,
     MAX_LABEL_SHIFT,
     MAX_SHIFT,
     UPDATE_WIDTH,
-    WOVEN,
 )
 from bitstep_hw.pipeline.update.derivative_step import STEP_WIDTH
 
@@ -24,7 +24,7 @@ def solver_ports(config):
     clear : In(1)
         Strobe: forget every c; between epochs.
     valid : In(1)
-        Strobe: a row enters, ``solver_lead`` cycles before its dot product.
+        Strobe: a row enters, ``solver.lead`` cycles before its dot product.
     idle_row : In(1)
         The row only fills a slot and has c = 0.
     products : In(signed(gram_width)).array(correlated_rows)
@@ -32,7 +32,7 @@ def solver_ports(config):
     label : In(signed(32))
         Label of the row that enters.
     dot : In(signed(dot_width))
-        Dot product of the row that entered ``solver_lead`` cycles before.
+        Dot product of the row that entered ``solver.lead`` cycles before.
     dither : In(16)
         Random bits of the row of ``dot``.
     take : Out(1)
@@ -61,9 +61,9 @@ def solver_ports(config):
     """
     return {
         "clear": In(1), "valid": In(1), "idle_row": In(1),
-        "products": In(signed(config.gram_width)).array(config.correlated_rows),
+        "products": In(signed(config.rows.gram_width)).array(config.stages.solver.correlated_rows),
         "label": In(signed(LABEL_WIDTH)),
-        "dot": In(signed(config.dot_width)),
+        "dot": In(signed(config.rows.dot_width)),
         "dither": In(DITHER_WIDTH),
         "take": Out(1),
         "mantissa": In(MANTISSA_WIDTH),
@@ -86,12 +86,12 @@ def woven_ports(config):
     derivatives : In(1)
         Labels are derivatives at a centre; constant during a run.
     to_nearest : In(1)
-        With ``writes_derivatives``: c is rounded to nearest, ties up, without dither; constant
+        With ``full_passes``: c is rounded to nearest, ties up, without dither; constant
         during a run.
     o_with_data, o_positive : Out(1)
-        With ``writes_derivatives``, beside ``o``: the row has data; its label is positive.
+        With ``full_passes``, beside ``o``: the row has data; its label is positive.
     fine : In(1)
-        With ``fine_stages``: sigmoids are the finer ones, and updates come so many cycles later;
+        With ``solver.fine``: sigmoids are the finer ones, and updates come so many cycles later;
         constant during a run.
     """
     if config.row_format != WOVEN:
@@ -99,8 +99,8 @@ def woven_ports(config):
     return {
         "derivatives": In(1),
         **({"to_nearest": In(1), "o_with_data": Out(1), "o_positive": Out(1)}
-           if config.writes_derivatives else {}),
-        **({"fine": In(1)} if config.fine_stages else {}),
+           if config.stages.full_passes else {}),
+        **({"fine": In(1)} if config.stages.solver.fine else {}),
     }
 
 
@@ -109,7 +109,7 @@ def doubled_dither(solver):
     nearest what does as a half.
     """
     doubled = Cat(C(1, 1), solver.dither)
-    if not solver.config.writes_derivatives:
+    if not solver.config.stages.full_passes:
         return doubled
     return Mux(solver.to_nearest, C(1 << DITHER_WIDTH, DITHER_WIDTH + 1), doubled)
 
@@ -119,6 +119,6 @@ def give_update(m, solver, history, positive):
     one cycle left is positive.
     """
     m.d.comb += [solver.o_valid.eq(history.stage_valid[0]), solver.o.eq(history.newest)]
-    if solver.config.writes_derivatives:
+    if solver.config.stages.full_passes:
         m.d.comb += solver.o_with_data.eq(~history.stage_idle[0])
         m.d.sync += solver.o_positive.eq(positive)

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from amaranth import Array, Mux, Signal, signed
 
-from bitstep.pipeline.config import UPDATE_WIDTH, solver_stages
+from bitstep.pipeline.parts.widths import UPDATE_WIDTH
 
 
 class UpdateHistory:
@@ -19,7 +19,7 @@ class UpdateHistory:
     m : Module
         Module of the solver that uses this.
     config : PipelineConfig
-        Gives ``cycles_per_update``, ``correlated_rows`` and ``solver_lead``.
+        Gives ``cycles_per_update``, ``correlated_rows`` and ``solver.lead``.
     valid : Signal
         Strobe: a row enters.
     idle_row : Signal
@@ -43,8 +43,8 @@ class UpdateHistory:
 
     def __init__(self, m, config, *, valid, idle_row, clear):
         self._m, self._clear, self._cycles_per_update = m, clear, config.cycles_per_update
-        self.dotted = solver_stages(config.cycles_per_update)
-        self.entry = self.dotted + config.solver_lead
+        self.dotted = config.stages.solver.cycles
+        self.entry = self.dotted + config.stages.solver.lead
         self.stage_valid, self.stage_idle = {self.entry: valid}, {self.entry: idle_row}
         for left in range(self.entry - 1, -1, -1):
             self.stage_valid[left] = Signal(name=f"valid_{left}")
@@ -52,7 +52,7 @@ class UpdateHistory:
             m.d.sync += [self.stage_valid[left].eq(self.stage_valid[left + 1]),
                          self.stage_idle[left].eq(self.stage_idle[left + 1])]
         self._history = [Signal(signed(UPDATE_WIDTH), name=f"c_{age}")
-                         for age in range(max(config.correlated_rows, 1))]
+                         for age in range(max(config.stages.solver.correlated_rows, 1))]
         self.newest = self._history[0]
 
     def before(self, d, cycles_left):

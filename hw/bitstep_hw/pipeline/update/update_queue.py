@@ -4,7 +4,7 @@ from amaranth import C, Module, Mux, Signal, signed
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from bitstep.pipeline.config import UPDATE_WIDTH
+from bitstep.pipeline.parts.widths import UPDATE_WIDTH
 from bitstep_hw.pipeline.slot import slot_layout
 
 

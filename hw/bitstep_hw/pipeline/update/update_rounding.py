@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from bitstep.golden.dither import DITHER_WIDTH
 from bitstep.golden.steps import STEP_FRACTION
-from bitstep.pipeline.config import FEW_BITS, MAX_SHIFT, SHIFT_UNIT, UPDATE_WIDTH
+from bitstep.pipeline.parts.widths import FEW_BITS, MAX_SHIFT, SHIFT_UNIT, UPDATE_WIDTH
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.parts.arithmetic import delay, out_of_range
 
@@ -20,8 +20,9 @@ class UpdateRounding(wiring.Component):
     """Rounding of exact updates to ``bits`` bits, sign included, times the least power of two with
     which they fit, by the dither of their rows.
 
-    An update a cycle, :data:`bitstep.pipeline.config.ROUNDING_STAGES` + 1 cycles from ``value`` to
-    ``o``: the power of two, the shift to the right, the sum with the dither, the shift back.
+    An update a cycle, :data:`bitstep.pipeline.parts.stages.ROUNDING_STAGES` + 1 cycles from
+    ``value`` to ``o``: the power of two, the shift to the right, the sum with the dither, the shift
+    back.
     Only the first 17 bits behind the last one that is kept matter, since a dither and a half have
     no more. Golden model: :func:`bitstep.golden.dither.round_floating`.
 

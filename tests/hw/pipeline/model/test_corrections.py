@@ -9,8 +9,10 @@ from support import load_coefficients, put, put_all_of, signed_numbers, take, ti
 
 from bitstep.golden.rounding import fits
 from bitstep.golden.steps import correction
-from bitstep.pipeline.config import MAX_SHIFT, WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import MAX_SHIFT
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
 from bitstep_sim.testing.harness import simulate
 
@@ -23,7 +25,7 @@ CONFIGS = [
     PipelineConfig(bits=4, max_features=40, lookahead=3, cycles_per_update=4),
 ]
 WOVEN_CONFIGS = [PipelineConfig(row_format=WOVEN, bits=16, max_features=40, lookahead=1,
-                                cycles_per_update=cycles).decoded for cycles in (2, 4)]
+                                cycles_per_update=cycles) for cycles in (2, 4)]
 OVERHEAD = 12       # a bound of the cycles of a walk that are not its groups
 
 
@@ -80,11 +82,11 @@ def test_corrections(config, mantissa, shift):
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift})
-        for beats in (config.max_beats, 1, config.max_beats):
-            coefficients = np.array(signed_numbers(rng, 18, beats * config.lanes))
+        for beats in (config.rows.max_beats, 1, config.rows.max_beats):
+            coefficients = np.array(signed_numbers(rng, 18, beats * config.rows.lanes))
             await load_coefficients(ctx, dut, config, coefficients)
             put(ctx, dut.beats, beats)
-            words = [signed_numbers(rng, 32 - largest, config.lanes) for _ in range(beats)]
+            words = [signed_numbers(rng, 32 - largest, config.rows.lanes) for _ in range(beats)]
             await sample(ctx, dut, words)
             cycles, saturated = await walk(ctx, dut)
             assert cycles <= beats * dut.groups + OVERHEAD
@@ -127,15 +129,15 @@ def test_range_of_every_lane(config):
     """A correction that does not fit is found in whichever lane of whichever beat it is, and one
     that just fits is not.
     """
-    dut, beats = CorrectionEngine(config=config), config.max_beats
-    coefficients = np.full(beats * config.lanes, 2)
+    dut, beats = CorrectionEngine(config=config), config.rows.max_beats
+    coefficients = np.full(beats * config.rows.lanes, 2)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": 256, "shift": 1, "beats": beats})
         await load_coefficients(ctx, dut, config, coefficients)
-        for lane in range(config.lanes):
+        for lane in range(config.rows.lanes):
             for word in (1 << 30, -1 << 30):        # twice it is 2^31 or -2^31
-                words = [[0] * config.lanes for _ in range(beats)]
+                words = [[0] * config.rows.lanes for _ in range(beats)]
                 words[lane % beats][lane] = word
                 await sample(ctx, dut, words)
                 _, saturated = await walk(ctx, dut)
@@ -149,12 +151,12 @@ def test_a_load_that_was_cut_off():
     """The next one begins at the first word of the first group."""
     config = CONFIGS[2]
     dut, rng = CorrectionEngine(config=config), random.Random(0)
-    coefficients = np.array(signed_numbers(rng, 10, config.lanes))
-    words = [signed_numbers(rng, 20, config.lanes)]
+    coefficients = np.array(signed_numbers(rng, 10, config.rows.lanes))
+    words = [signed_numbers(rng, 20, config.rows.lanes)]
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": 5, "shift": 1, "beats": 1})
-        for pairs in (1, 2, 3, config.lanes // 2 - 1):
+        for pairs in (1, 2, 3, config.rows.lanes // 2 - 1):
             put_all_of(ctx, dut, {"load": 1, "load_i": 77})
             await ticks(ctx, pairs)
             put(ctx, dut.load, 0)
@@ -197,9 +199,9 @@ def test_rows_that_are_not_sampled_do_not_start_a_walk():
 def test_stop(config):
     """A walk that was stopped is never done, and the next one is right, whichever group it was."""
     dut, rng = CorrectionEngine(config=config), random.Random(config.name)
-    beats = config.max_beats
-    coefficients = np.array(signed_numbers(rng, 10, beats * config.lanes))
-    words = [signed_numbers(rng, 20, config.lanes) for _ in range(beats)]
+    beats = config.rows.max_beats
+    coefficients = np.array(signed_numbers(rng, 10, beats * config.rows.lanes))
+    words = [signed_numbers(rng, 20, config.rows.lanes) for _ in range(beats)]
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": 5, "shift": 1, "beats": beats})
@@ -240,15 +242,15 @@ def test_constants(config, mantissa, shift):
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift})
-        for beats in (config.max_beats, 1, config.max_beats):
+        for beats in (config.rows.max_beats, 1, config.rows.max_beats):
             put(ctx, dut.beats, beats)
-            n_words = beats * config.lanes
+            n_words = beats * config.rows.lanes
             coefficients = np.array(signed_numbers(rng, min(max(10 - gain, 2), 18), n_words))
             *constants, intercept = signed_numbers(rng, min(12 - gain, 32), n_words + 1)
             constants = np.array(constants)
             await load_coefficients(ctx, dut, config, coefficients)
             await load_constants(ctx, dut, config, constants, intercept)
-            words = [signed_numbers(rng, 20, config.lanes) for _ in range(beats)]
+            words = [signed_numbers(rng, 20, config.rows.lanes) for _ in range(beats)]
             await sample(ctx, dut, words)
             cycles, saturated = await walk(ctx, dut)
             assert cycles <= beats * dut.groups + OVERHEAD
@@ -266,16 +268,16 @@ def test_constants(config, mantissa, shift):
 def test_range_of_constants(config):
     """A constant that makes a correction too large is found, in every lane and for the intercept.
     """
-    dut, beats = CorrectionEngine(config=config), config.max_beats
+    dut, beats = CorrectionEngine(config=config), config.rows.max_beats
     steps = {"mantissa": 1 << 15, "shift": 4}       # a correction is twice the constant
-    words = [[0] * config.lanes for _ in range(beats)]
+    words = [[0] * config.rows.lanes for _ in range(beats)]
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {**steps, "beats": beats})
-        await load_coefficients(ctx, dut, config, np.zeros(beats * config.lanes, np.int64))
-        for place in [*range(0, beats * config.lanes, 3), "intercept"]:
+        await load_coefficients(ctx, dut, config, np.zeros(beats * config.rows.lanes, np.int64))
+        for place in [*range(0, beats * config.rows.lanes, 3), "intercept"]:
             for value in (1 << 30, -1 << 30):
-                constants = np.zeros(beats * config.lanes, np.int64)
+                constants = np.zeros(beats * config.rows.lanes, np.int64)
                 if place != "intercept":
                     constants[place] = value
                 await load_constants(ctx, dut, config, constants,
@@ -295,7 +297,7 @@ def test_high_halves(config, beats):
     in the cycle in which it is written, and no walk begins.
     """
     dut, rng = CorrectionEngine(config=config), random.Random(beats)
-    distance = max(beats, 4 if config.fast_clock else 2)
+    distance = max(beats, 4 if config.clock.fast else 2)
     stored, slots, expected, written = {}, {}, {}, {}
     for row in range(12):
         for index in range(beats):
@@ -304,7 +306,7 @@ def test_high_halves(config, beats):
                           "last": index == beats - 1}
             if row:
                 expected[now + dut.answer] = stored[index]
-            stored[index] = signed_numbers(rng, 32, config.lanes)
+            stored[index] = signed_numbers(rng, 32, config.rows.lanes)
             written[now + dut.answer + 1] = stored[index]
 
     async def testbench(ctx):

@@ -27,7 +27,7 @@ def joined(config):
 
 
 def random_model(config, rng, beats):
-    return [signed_numbers(rng, 32, config.lanes) for _ in range(beats)]
+    return [signed_numbers(rng, 32, config.rows.lanes) for _ in range(beats)]
 
 
 async def command(ctx, port, name, *, limit=2000):
@@ -80,7 +80,7 @@ def test_models_in_and_out(config, stall, beats):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("beats", [1, 3])
 def test_a_pair_a_cycle(config, beats):
-    count = beats * config.model_lanes // 2 + 1
+    count = beats * config.rows.model_lanes // 2 + 1
     cycles = check(config, beats, stall=0.0)
     assert cycles["clear"] == beats
     assert cycles["load"] == count

@@ -42,9 +42,10 @@ async def step(ctx, dut):
 
 def expected_words(config, n_features, words, threshold, limit):
     """The model after a step: pairs without a feature stay as they are."""
-    place = np.arange(config.capacity)
-    held = place < n_features + n_features % config.lanes % 2
-    held[n_features:] &= place[n_features:] // config.lanes == (n_features - 1) // config.lanes
+    place = np.arange(config.rows.capacity)
+    held = place < n_features + n_features % config.rows.lanes % 2
+    last = (n_features - 1) // config.rows.lanes
+    held[n_features:] &= place[n_features:] // config.rows.lanes == last
     return np.where(held, proximal_step(np.array(words), threshold, limit), words)
 
 
@@ -61,7 +62,8 @@ def check(config, n_features, steps):
             await write_words(ctx, access, config, words, -12345)
             cycles = await step(ctx, dut)
             # Words of another beat take a cycle to come, two with a fast clock.
-            assert cycles == 2 * pairs + config.beats(n_features) * (2 if config.fast_clock else 1)
+            per_beat = 2 if config.clock.fast else 1
+            assert cycles == 2 * pairs + config.rows.beats(n_features) * per_beat
             found, intercept = await read_words(ctx, access, config)
             np.testing.assert_array_equal(
                 found, expected_words(config, n_features, words, threshold, limit))
@@ -91,7 +93,7 @@ def test_matches_golden(config, n_features):
     """Only pairs with features change, and nothing else does."""
     rng = random.Random(n_features)
     check(config, n_features, [
-        (signed_numbers(rng, 32, config.capacity), rng.getrandbits(rng.randint(0, 31)),
+        (signed_numbers(rng, 32, config.rows.capacity), rng.getrandbits(rng.randint(0, 31)),
          rng.getrandbits(rng.randint(0, 31))) for _ in range(3)])
 
 
@@ -100,7 +102,7 @@ def test_steps_one_after_the_other():
     config, (threshold, limit) = CONFIGS[1], (1000, 1 << 29)
     dut = Proximal(config=config)
     m, access = beside_store(config, dut)
-    words = signed_numbers(random.Random(0), 32, config.capacity)
+    words = signed_numbers(random.Random(0), 32, config.rows.capacity)
 
     async def testbench(ctx):
         set_shape(ctx, dut, config, 43)
@@ -121,8 +123,8 @@ def test_stop():
     config, n_features = CONFIGS[0], 11
     dut = Proximal(config=config)
     m, access = beside_store(config, dut)
-    words = signed_numbers(random.Random(0), 32, config.capacity)
-    cycles = 2 * pairs_of(config, n_features) + config.beats(n_features)
+    words = signed_numbers(random.Random(0), 32, config.rows.capacity)
+    cycles = 2 * pairs_of(config, n_features) + config.rows.beats(n_features)
 
     async def testbench(ctx):
         set_shape(ctx, dut, config, n_features)

@@ -46,12 +46,12 @@ class Case:
     def memory(self):
         """The rows as 64-bit beats by address (docs/memory-layout.md)."""
         beats = {}
-        stride = self.config.fine_words(self.n_features)
+        stride = self.config.rows.fine_words(self.n_features)
         for row, values in enumerate(self.rows):
             packed = np.zeros(stride, "<i2")
             for feature, value in enumerate(values):
-                beat, lane = divmod(feature, self.config.lanes)
-                packed[beat * self.config.model_lanes + lane] = value
+                beat, lane = divmod(feature, self.config.rows.lanes)
+                packed[beat * self.config.rows.model_lanes + lane] = value
             for at, word in enumerate(packed.view("<u8").tolist()):
                 beats[BASE + 2 * stride * row + 8 * at] = word
         return beats
@@ -132,8 +132,8 @@ async def refetch(ctx, dut, memory, positive, *, rng=None, stall=0.0, together=F
 
 def cycles_of(case, active):
     """Cycles of a row that never waits for its beats."""
-    pairs, beats = pairs_of(case.config, case.n_features), case.config.beats(case.n_features)
-    waits = beats * (2 if case.config.fast_clock else 1)        # for words of another beat
+    pairs, beats = pairs_of(case.config, case.n_features), case.config.rows.beats(case.n_features)
+    waits = beats * (2 if case.config.clock.fast else 1)        # for words of another beat
     return 3 * pairs + 2 * waits + 6 if active else pairs + waits + 6
 
 
@@ -183,12 +183,12 @@ def check(case, signs, *, stall=0.0):
 def model_of(config, n_features, rng, width):
     """A random model of ``capacity`` words, 0 where there is no feature."""
     words = signed_numbers(rng, width, n_features)
-    return words + [0] * (config.capacity - n_features)
+    return words + [0] * (config.rows.capacity - n_features)
 
 
 def values_of(config, count, rng):
     """Values of a row, from -1 to 1."""
-    limit = config.level_limit << config.fine_fraction
+    limit = config.rows.level_limit << config.rows.fine_fraction
     return [rng.choice([limit, -limit, 0, 1, -1, *(rng.randint(-limit, limit) for _ in range(5))])
             for _ in range(count)]
 
@@ -208,7 +208,7 @@ def test_matches_golden(config, n_features, stall):
                 rows=[values_of(config, n_features, rng) for _ in range(12)],
                 words=model_of(config, n_features, rng, width),
                 intercept=signed_number(rng, width), derivative_step=rng.getrandbits(18),
-                label_shift=width + config.bits - 3, level=rng.randint(0, config.level_limit))
+                label_shift=width + config.bits - 3, level=rng.randint(0, config.rows.level_limit))
     signs = [rng.choice([True, False, None]) if row else True for row in range(12)]
     outcomes = check(case, signs, stall=stall)
     assert outcomes
@@ -219,7 +219,7 @@ def test_matches_golden(config, n_features, stall):
 @pytest.mark.parametrize("apart", [-1, 0, 1])
 def test_a_row_on_the_hinge_is_inactive(positive, apart):
     """y Z' must be less than the target, in units of 2**-F."""
-    fraction, sign = EIGHT.fine_fraction, 1 if positive else -1
+    fraction, sign = EIGHT.rows.fine_fraction, 1 if positive else -1
     target = sign << 10 + fraction
     # The row's part is target + apart - level X_c 2**F.
     case = Case(config=EIGHT, n_features=9, level=3, intercept=5, derivative_step=77,
@@ -235,13 +235,14 @@ def test_a_row_on_the_hinge_is_inactive(positive, apart):
 @pytest.mark.parametrize("value", [1, -1])
 def test_extreme_sums_fit(config, positive, word, value):
     """The largest sums, with the largest label shift."""
-    fine = value * config.level_limit << config.fine_fraction
-    case = Case(config=config, n_features=config.capacity, rows=[[fine] * config.capacity],
-                words=[word] * config.capacity, intercept=word if value > 0 else -1 - word,
-                level=config.level_limit, derivative_step=1, label_shift=40)
-    total = fine * word * config.capacity \
-        + (config.level_limit * case.intercept << config.fine_fraction)
-    active = (total if positive else -total) < 1 << 40 + config.fine_fraction
+    fine = value * config.rows.level_limit << config.rows.fine_fraction
+    case = Case(config=config, n_features=config.rows.capacity,
+                rows=[[fine] * config.rows.capacity],
+                words=[word] * config.rows.capacity, intercept=word if value > 0 else -1 - word,
+                level=config.rows.level_limit, derivative_step=1, label_shift=40)
+    total = fine * word * config.rows.capacity \
+        + (config.rows.level_limit * case.intercept << config.rows.fine_fraction)
+    active = (total if positive else -total) < 1 << 40 + config.rows.fine_fraction
     assert check(case, [positive])[0] == active
 
 
@@ -281,9 +282,9 @@ def test_words_at_the_end_of_their_range(positive, feature, beyond):
     """The last word that fits and the first that does not, on either end and in either half."""
     n_features, step = 43, 1000
     values = [0] * n_features
-    values[feature] = 1 << ODD.fine_fraction
+    values[feature] = 1 << ODD.rows.fine_fraction
     # An active row of label +1 adds K, one of label -1 subtracts it.
-    words = [0] * ODD.capacity
+    words = [0] * ODD.rows.capacity
     words[feature] = HIGHEST - step + beyond if positive else LOWEST + step - beyond
     case = Case(config=ODD, n_features=n_features, rows=[values], words=words,
                 derivative_step=step, label_shift=40)

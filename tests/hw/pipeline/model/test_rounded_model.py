@@ -30,13 +30,13 @@ async def begin_epoch(ctx, dut, bits, key, beats):
 async def walk(ctx, dut, model, beats, most=None):
     """Let a batch begin; returns the cycles until its copy is there, or at most so many."""
     config = dut.config
-    padded = np.zeros(beats * config.lanes, np.int64)
+    padded = np.zeros(beats * config.rows.lanes, np.int64)
     padded[:len(model)] = model
     words, asked, cycles = padded.reshape(beats, -1).tolist(), [0, 0], 0
     put(ctx, dut.start, 1)
     while not ctx.get(dut.done) and cycles != most:
         asked.append(ctx.get(dut.index))
-        put(ctx, dut.words, words[asked[-2 - config.memory_wait]])
+        put(ctx, dut.words, words[asked[-2 - config.clock.memory_wait]])
         await ctx.tick()
         put(ctx, dut.start, 0)
         cycles += 1
@@ -70,9 +70,9 @@ def copies(config, models, bits, key, beats):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_batches_of_an_epoch(config):
     rng = random.Random(config.name)
-    for n_features in (config.capacity, 2 * config.lanes - 1, 1):
+    for n_features in (config.rows.capacity, 2 * config.rows.lanes - 1, 1):
         bits, key, beats = (rng.choice([2, config.model_bits]), rng.getrandbits(32),
-                            config.beats(n_features))
+                            config.rows.beats(n_features))
         sizes = [0, 1, bits - 1, bits, 12, 31]
         models = [np.array([rng.randrange(-1 << size, 1 << size) for _ in range(n_features)])
                   for size in sizes]
@@ -93,7 +93,7 @@ def test_stop_in_any_cycle(config):
     """
     rng, bits, beats = random.Random(config.name), config.model_bits, 2
     cut_off, model = (np.array([rng.randrange(-1 << size, 1 << size)
-                                for _ in range(beats * config.lanes)]) for size in (30, 9))
+                                for _ in range(beats * config.rows.lanes)]) for size in (30, 9))
     keys = rng.getrandbits(32), rng.getrandbits(32)
     (expected,), dut = copies(config, [model], bits, keys[1], beats), RoundedModel(config=config)
 

@@ -61,7 +61,7 @@ class Reference:
 
 def words_latency(config):
     """Cycles from a slot to its words."""
-    return config.product_stages + 2
+    return config.stages.dot.product + 2
 
 
 @pytest.mark.parametrize("config", [*CONFIGS, *FAST], ids=lambda config: config.name)
@@ -70,18 +70,18 @@ def words_latency(config):
 def test_slots(config, gap, beats):
     """Updates, pending and committed corrections, and the batch's model, at full speed."""
     rng = random.Random(f"{config.name}-{gap}-{beats}")
-    level = config.level_limit
-    start = [signed_numbers(rng, 24, config.lanes) for _ in range(beats)]
+    level = config.rows.level_limit
+    start = [signed_numbers(rng, 24, config.rows.lanes) for _ in range(beats)]
     reference = Reference(start, 12345, level)
     cycles, expected, corrections = [], {}, {}
     flags, update, frozen_once = {}, 0, False
     for place in in_rows([beats] * 40, rng, gap=gap, pitch=2,
-                         apart=4 if config.fast_clock else 2):
+                         apart=4 if config.clock.fast else 2):
         now = len(cycles)
         cycle = {"slot": {"valid": 0, "index": rng.randrange(beats)},
-                 "levels": [rng.randint(-level, level) for _ in range(config.lanes)],
+                 "levels": [rng.randint(-level, level) for _ in range(config.rows.lanes)],
                  "update": signed_number(rng, 20),
-                 "correction": signed_numbers(rng, 24, config.lanes)}
+                 "correction": signed_numbers(rng, 24, config.rows.lanes)}
         if place is not None:
             _, beat, first, last = place
             if first:
@@ -101,10 +101,11 @@ def test_slots(config, gap, beats):
     for now in expected:
         words, intercept, sampled = reference.step(
             cycles[now]["slot"], cycles[now]["levels"], cycles[now]["update"],
-            corrections.get(now + config.product_stages, [0] * config.lanes))
+            corrections.get(now + config.stages.dot.product, [0] * config.rows.lanes))
         expected[now] = words, intercept, sampled
-    cycles += [{"slot": {"valid": 0}, "correction": [0] * config.lanes}] * config.product_stages
-    if config.product_stages > config.term_stages:
+    cycles += [{"slot": {"valid": 0},
+                "correction": [0] * config.rows.lanes}] * config.stages.dot.product
+    if config.stages.dot.product > config.stages.dot.term:
         late = [{}, *({"levels": cycle.pop("levels")} for cycle in cycles if "levels" in cycle)]
         cycles = [{**cycle, **levels} for cycle, levels in
                   zip(cycles, [*late, {}, {}][:len(cycles)], strict=True)]
@@ -119,7 +120,7 @@ def test_slots(config, gap, beats):
             put_all_of(ctx, dut, cycle)
             recorded.append({"words": [ctx.get(word) for word in dut.slot_words],
                              "intercept": ctx.get(dut.intercept),
-                             "sampled": [ctx.get(dut.sampled[i]) for i in range(config.lanes)],
+                             "sampled": [ctx.get(dut.sampled[i]) for i in range(config.rows.lanes)],
                              "saturated": ctx.get(dut.saturated)})
             await ctx.tick()
         assert await read_model(ctx, dut.words, config, beats) \
@@ -138,7 +139,7 @@ def test_slots(config, gap, beats):
 def saturates(config, *, word, update=0, level=1, correction=0, slot=None, intercept=0,
               intercept_level=0):
     """Whether one slot that does this to one lane raises the flag, and the words it gives."""
-    dut, lanes = ModelStore(config=config), config.lanes
+    dut, lanes = ModelStore(config=config), config.rows.lanes
     flags, words = [], []
     lane = lanes - 1
 
@@ -203,19 +204,19 @@ def test_range_of_the_intercept(intercept, update, level):
                          ids=lambda config: config.name)
 def test_access(config):
     rng = random.Random(config.name)
-    model = [signed_numbers(rng, 32, config.lanes) for _ in range(config.max_beats)]
+    model = [signed_numbers(rng, 32, config.rows.lanes) for _ in range(config.rows.max_beats)]
     dut = ModelStore(config=config)
 
     async def testbench(ctx):
         await write_model(ctx, dut.words, config, model, LOW)
-        assert await read_model(ctx, dut.words, config, config.max_beats) == (model, LOW)
+        assert await read_model(ctx, dut.words, config, config.rows.max_beats) == (model, LOW)
         put_all_of(ctx, dut.words, {"index": 1, "clear": 1, "write_data": 0})
         await ctx.tick()
         put(ctx, dut.words.clear, 0)
         await ticks(ctx, 2)
-        cleared = [words if index != 1 else [0] * config.lanes
+        cleared = [words if index != 1 else [0] * config.rows.lanes
                    for index, words in enumerate(model)]
-        assert await read_model(ctx, dut.words, config, config.max_beats) == (cleared, 0)
+        assert await read_model(ctx, dut.words, config, config.rows.max_beats) == (cleared, 0)
 
     simulate(dut, testbench)
 
@@ -246,14 +247,14 @@ def test_words_without_a_lane_stay_0():
     dut = ModelStore(config=config)
 
     async def testbench(ctx):
-        await write_model(ctx, dut.words, config, [[5] * config.lanes] * 3, 0)
+        await write_model(ctx, dut.words, config, [[5] * config.rows.lanes] * 3, 0)
         put(ctx, dut.words.write_data, (1 << 64) - 1)
         for index in range(3):
             put(ctx, dut.slot, {"valid": 1, "index": index})
             await ctx.tick()
         put(ctx, dut.slot, {"valid": 0})
         await ticks(ctx, 6)
-        put(ctx, dut.words.shown, config.model_lanes // 2 - 1)
+        put(ctx, dut.words.shown, config.rows.model_lanes // 2 - 1)
         for index in range(3):
             put(ctx, dut.words.index, index)
             await ctx.tick()

@@ -20,7 +20,7 @@ FAST = PipelineConfig(bits=8, max_features=24, cycles_per_update=4)     # whose 
 def test_order(config, n_features):
     """Every pair that holds a feature, in order and again, and the cycles before each beat."""
     walk = ModelWalk(config=config)
-    places = {(feature // config.lanes, feature % config.lanes // 2)
+    places = {(feature // config.rows.lanes, feature % config.rows.lanes // 2)
               for feature in range(n_features)}
 
     async def testbench(ctx):
@@ -31,7 +31,7 @@ def test_order(config, n_features):
         for _ in range(2):
             for number, (index, pair) in enumerate(sorted(places)):
                 if pair == 0:
-                    for _ in range(1 + config.fast_clock):
+                    for _ in range(1 + config.clock.fast):
                         assert not ctx.get(walk.ready)
                         assert ctx.get(walk.index) == index
                         await ctx.tick()
@@ -51,8 +51,8 @@ def test_waits_and_restarts(config):
 
     async def testbench(ctx):
         set_shape(ctx, walk, config, 24)
-        await ticks(ctx, 1 + config.fast_clock)
-        for _ in range(6 + config.fast_clock):
+        await ticks(ctx, 1 + config.clock.fast)
+        for _ in range(6 + config.clock.fast):
             put(ctx, walk.advance, ctx.get(walk.ready))
             await ctx.tick()
         put(ctx, walk.advance, 0)
@@ -64,7 +64,7 @@ def test_waits_and_restarts(config):
         await ctx.tick()
         put(ctx, walk.restart, 0)
         put(ctx, walk.advance, 0)
-        for ready in [0] * (1 + config.fast_clock) + [1]:
+        for ready in [0] * (1 + config.clock.fast) + [1]:
             assert (ctx.get(walk.index), ctx.get(walk.pair), ctx.get(walk.ready)) == (0, 0, ready)
             await ctx.tick()
 

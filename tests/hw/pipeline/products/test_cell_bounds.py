@@ -8,7 +8,8 @@ import pytest
 from support import in_rows, signed_numbers, trace
 
 from bitstep.golden.integer import IntegerEpoch
-from bitstep.pipeline.config import MODEL_WIDTH, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep_hw.pipeline.products.cell_bounds import CellBounds
 from bitstep_sim.testing.harness import simulate
 
@@ -34,8 +35,8 @@ def bounds(config, cell, levels, words, *, ends=True):
     below = above = 0
     for level, word in zip(levels, words, strict=True):
         outwards = level * (1 if word > 0 else -1)
-        below += cell * abs(word) * (not ends or outwards != -config.level_limit)
-        above += cell * abs(word) * (not ends or outwards != config.level_limit)
+        below += cell * abs(word) * (not ends or outwards != -config.rows.level_limit)
+        above += cell * abs(word) * (not ends or outwards != config.rows.level_limit)
     return below, above
 
 
@@ -44,11 +45,11 @@ def check(config, cell, rows, rng, *, gap=0.0, targets=None, ends=True):
 
     Returns the verdicts.
     """
-    lanes, late = config.lanes, config.tree_stages + 2
+    lanes, late = config.rows.lanes, config.stages.dot.tree + 2
     outcomes, cycles = {}, []
     for place in in_rows([len(levels) // lanes for levels, _ in rows], rng, gap=gap):
         cycle = {"valid": 0, "first": rng.getrandbits(1), "last": rng.getrandbits(1),
-                 "levels": signed_numbers(rng, config.level_width, lanes),
+                 "levels": signed_numbers(rng, config.rows.level_width, lanes),
                  "words": signed_numbers(rng, MODEL_WIDTH + 1, lanes)}
         if place is not None:
             row, beat, first, last = place
@@ -61,7 +62,7 @@ def check(config, cell, rows, rng, *, gap=0.0, targets=None, ends=True):
     expected, verdicts = [], []
     for number, cycle in enumerate(cycles):
         cycle |= {"target": rng.choice([-1, 1]) << rng.randrange(40),
-                  "dot": rng.getrandbits(config.dot_width - 2)}
+                  "dot": rng.getrandbits(config.rows.dot_width - 2)}
         if number in outcomes:
             levels, words = rows[outcomes[number]]
             dot = sum(a * b for a, b in zip(levels, words, strict=True))
@@ -84,7 +85,7 @@ def check(config, cell, rows, rng, *, gap=0.0, targets=None, ends=True):
 
 def random_row(config, rng, beats):
     """Levels, often at the ends of the grid, and words."""
-    limit, count = config.level_limit, beats * config.lanes
+    limit, count = config.rows.level_limit, beats * config.rows.lanes
     levels = [rng.choice([-limit, limit, rng.randint(-limit, limit)]) for _ in range(count)]
     if config.bits == 1:
         levels = [rng.choice([-1, 1]) for _ in range(count)]
@@ -98,7 +99,8 @@ def random_row(config, rng, beats):
 @pytest.mark.parametrize("ends", [True, False])
 def test_on_the_bounds(config, cell, gap, ends):
     rng = random.Random(f"{config.name}-{cell}-{gap}")
-    beats = [1, 1, config.max_beats, 1, *(rng.randint(1, config.max_beats) for _ in range(40))]
+    most = config.rows.max_beats
+    beats = [1, 1, most, 1, *(rng.randint(1, most) for _ in range(40))]
     verdicts = check(config, cell, [random_row(config, rng, count) for count in beats], rng,
                      gap=gap, ends=ends)
     assert any(verdicts) == (cell > 0)
@@ -109,9 +111,9 @@ def test_on_the_bounds(config, cell, gap, ends):
 @pytest.mark.parametrize("word", [LOWEST, HIGHEST, 0])
 def test_extremes(config, word):
     """Levels at either end and, where there are others, between, with the largest sums."""
-    limit, rng = config.level_limit, random.Random(0)
+    limit, rng = config.rows.level_limit, random.Random(0)
     for level in {-limit, limit, 0 if config.bits > 1 else limit}:
-        row = [level] * config.capacity, [word] * config.capacity
+        row = [level] * config.rows.capacity, [word] * config.rows.capacity
         for ends in (True, False):
             check(config, 4, [row] * 12, rng, ends=ends)
 
@@ -134,7 +136,7 @@ def test_lanes_without_a_feature_add_nothing():
     """Whatever their level is (one code bit has no level 0), since their words are 0."""
     config = CONFIGS[0]
     levels, words = random_row(config, random.Random(0), 1)
-    words[5:] = [0] * (config.lanes - 5)
+    words[5:] = [0] * (config.rows.lanes - 5)
     rng = random.Random(1)
     for cell in (1, 4):
         below, above = bounds(config, cell, levels[:5], words[:5])
@@ -148,7 +150,7 @@ def test_rows_decide_alike_with_every_value_in_their_cells():
     """The bounds are those of the values: the golden model's rule against every value."""
     config = PipelineConfig(bits=2, max_features=32, lookahead=0, refetch=True)
     dut = CellBounds(config=config)
-    assert config.level_limit == 1
+    assert config.rows.level_limit == 1
     cases = [(levels, words, target) for levels in ((0, 1), (-1, 0), (1, 1), (-1, 1))
              for words in ((3, 2), (-3, 2), (0, -2), (5, 0)) for target in (-4, -2, 2, 4)]
 
@@ -156,7 +158,7 @@ def test_rows_decide_alike_with_every_value_in_their_cells():
         ctx.set(dut.cell, 1)
         ctx.set(dut.ends, 1)
         for levels, words, target in cases:
-            rest = [0] * (config.lanes - 2)
+            rest = [0] * (config.rows.lanes - 2)
             for lane, (level, word) in enumerate(zip([*levels, *rest], [*words, *rest],
                                                      strict=True)):
                 ctx.set(dut.levels[lane], level)
@@ -167,7 +169,7 @@ def test_rows_decide_alike_with_every_value_in_their_cells():
                 ctx.set(getattr(dut, name), 1)
             await ctx.tick()
             ctx.set(dut.valid, 0)
-            for _ in range(config.tree_stages + 2):
+            for _ in range(config.stages.dot.tree + 2):
                 await ctx.tick()
             # A linear function is largest and smallest in corners of the cells.
             corners = [[value for value in (level - 0.5, level + 0.5, float(level))

@@ -22,8 +22,8 @@ CONFIGS = [
 
 def slots_of(config, rows, rng, *, gap, extreme=False):
     """Input cycles, and for each row its last cycle, its two factors and its skip."""
-    limit = config.level_limit
-    shape = (config.lookahead, config.lanes)
+    limit = config.rows.level_limit
+    shape = (config.lookahead, config.rows.lanes)
 
     def levels(*size):
         if extreme:
@@ -33,7 +33,7 @@ def slots_of(config, rows, rng, *, gap, extreme=False):
 
     cycles, expected = [], []
     for place in in_rows(rows, rng, gap=gap):
-        dot, previous = levels(config.lanes), levels(*shape)     # noise where there is no slot
+        dot, previous = levels(config.rows.lanes), levels(*shape)     # noise where there is no slot
         cycle = {"valid": 0, "first": rng.getrandbits(1), "last": rng.getrandbits(1),
                  "skip": rng.randrange(33), "dot": dot.tolist(),
                  "previous_levels": previous.tolist()}
@@ -52,7 +52,7 @@ def slots_of(config, rows, rng, *, gap, extreme=False):
 def check(config, cycles, expected, *, lookahead, square):
     recorded = trace(Correlator(config=config), cycles, ["o_valid", "products"],
                      lookahead=lookahead, intercept_square=square)
-    latency = config.tree_stages + 4
+    latency = config.stages.dot.tree + 4
     finished = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
     assert finished == [last + latency for last, _, _ in expected]
     for last, skip, total in expected:
@@ -65,9 +65,10 @@ def check(config, cycles, expected, *, lookahead, square):
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 def test_products_with_the_rows_before(config, gap):
     rng = random.Random(f"{config.name}-{gap}")
-    rows = [1, 1, config.max_beats, 1, *(rng.randint(1, config.max_beats) for _ in range(12))]
+    most = config.rows.max_beats
+    rows = [1, 1, most, 1, *(rng.randint(1, most) for _ in range(12))]
     cycles, expected = slots_of(config, rows, rng, gap=gap)
-    check(config, cycles, expected, lookahead=config.lookahead, square=config.level_limit ** 2)
+    check(config, cycles, expected, lookahead=config.lookahead, square=config.rows.level_limit ** 2)
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 3])
@@ -81,6 +82,6 @@ def test_look_ahead_of_the_run(lookahead):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_largest_products_fit(config):
     rng = random.Random(0)
-    cycles, expected = slots_of(config, [config.max_beats] * 2, rng, gap=0.0, extreme=True)
-    assert expected[0][2][0] == config.capacity * config.level_limit ** 2
-    check(config, cycles, expected, lookahead=config.lookahead, square=config.level_limit ** 2)
+    cycles, expected = slots_of(config, [config.rows.max_beats] * 2, rng, gap=0.0, extreme=True)
+    assert expected[0][2][0] == config.rows.capacity * config.rows.level_limit ** 2
+    check(config, cycles, expected, lookahead=config.lookahead, square=config.rows.level_limit ** 2)

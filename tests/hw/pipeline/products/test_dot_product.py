@@ -5,7 +5,8 @@ import random
 import pytest
 from support import in_rows, signed_number, signed_numbers, trace
 
-from bitstep.pipeline.config import MODEL_WIDTH, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import MODEL_WIDTH
 from bitstep_hw.pipeline.products.dot_product import DotProduct
 
 CONFIGS = [
@@ -28,16 +29,16 @@ FEW_BITS = [PipelineConfig(bits=8, max_features=24, model_bits=16),
 
 def check(config, rows, rng, *, gap, extreme=None, intercept_level=0, exponent=0):
     """Rows of random levels and words; ``extreme`` are one level, word and intercept for all."""
-    limit, lanes = config.level_limit, config.lanes
+    limit, lanes = config.rows.level_limit, config.rows.lanes
     cycles, expected, total = [], [], 0
     constant = {"intercept_level": intercept_level}
-    late = config.tree_stages + config.product_stages + 1
+    late = config.stages.dot.tree + config.stages.dot.product + 1
     if config.model_bits:
         constant["exponent"] = exponent
-        late += config.scale_stages
+        late += config.stages.dot.scale
     for place in in_rows(rows, rng, gap=gap):
         levels = [rng.randint(-limit, limit) for _ in range(lanes)]
-        words = signed_numbers(rng, config.seen_width, lanes)
+        words = signed_numbers(rng, config.stages.dot.word_width, lanes)
         intercept = signed_number(rng, MODEL_WIDTH)
         if extreme is not None:
             level, word, intercept = extreme
@@ -65,8 +66,9 @@ def check(config, rows, rng, *, gap, extreme=None, intercept_level=0, exponent=0
 @pytest.mark.parametrize("intercept", [False, True])
 def test_sums(config, gap, intercept):
     rng = random.Random(f"{config.name}-{gap}-{intercept}")
-    rows = [1, 1, config.max_beats, 1, *(rng.randint(1, config.max_beats) for _ in range(15))]
-    check(config, rows, rng, gap=gap, intercept_level=intercept * config.level_limit)
+    most = config.rows.max_beats
+    rows = [1, 1, most, 1, *(rng.randint(1, most) for _ in range(15))]
+    check(config, rows, rng, gap=gap, intercept_level=intercept * config.rows.level_limit)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
@@ -74,22 +76,23 @@ def test_sums(config, gap, intercept):
 @pytest.mark.parametrize("word", [-1 << MODEL_WIDTH, (1 << MODEL_WIDTH) - 1])
 def test_extremes_fit(config, sign, word):
     """Such as a word and its correction are."""
-    limit = config.level_limit
+    limit = config.rows.level_limit
     intercept = -1 << MODEL_WIDTH - 1 if sign * word < 0 else (1 << MODEL_WIDTH - 1) - 1
-    total, _ = check(config, [config.max_beats] * 2, random.Random(0), gap=0.0,
+    total, _ = check(config, [config.rows.max_beats] * 2, random.Random(0), gap=0.0,
                      extreme=(sign * limit, word, intercept), intercept_level=limit)
-    assert total == sign * config.capacity * limit * word + limit * intercept
+    assert total == sign * config.rows.capacity * limit * word + limit * intercept
 
 
 @pytest.mark.parametrize("config", FEW_BITS, ids=lambda config: config.name)
 @pytest.mark.parametrize("exponent", [0, 3, 16])
 def test_words_of_few_bits(config, exponent):
     """Rows are summed up before their scale, and the ends of levels and words fit, too."""
-    rng, limit = random.Random(f"{config.name}-{exponent}"), config.level_limit
-    rows = [1, config.max_beats, *(rng.randint(1, config.max_beats) for _ in range(9))]
+    rng, limit = random.Random(f"{config.name}-{exponent}"), config.rows.level_limit
+    rows = [1, config.rows.max_beats, *(rng.randint(1, config.rows.max_beats) for _ in range(9))]
     check(config, rows, rng, gap=0.3, intercept_level=limit, exponent=exponent)
     lowest = -1 << config.model_bits - 1
     for level, word in ((-limit, lowest), (limit, lowest), (limit, ~lowest)):
-        total, _ = check(config, [config.max_beats] * 2, rng, gap=0.0, extreme=(level, word, -5),
+        total, _ = check(config, [config.rows.max_beats] * 2, rng, gap=0.0,
+                         extreme=(level, word, -5),
                          intercept_level=limit, exponent=exponent)
-        assert total == (config.capacity * level * word << exponent) - 5 * limit
+        assert total == (config.rows.capacity * level * word << exponent) - 5 * limit

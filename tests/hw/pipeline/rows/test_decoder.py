@@ -24,9 +24,9 @@ def test_every_code_in_every_lane(row_format, bits, sample):
     dut = Decoder(config=config, sample=sample)
 
     async def testbench(ctx):
-        put(ctx, dut.used, (1 << config.lanes) - 1)
+        put(ctx, dut.used, (1 << config.rows.lanes) - 1)
         for first in range(1 << bits):
-            codes = (np.arange(config.lanes) + first) % (1 << bits)
+            codes = (np.arange(config.rows.lanes) + first) % (1 << bits)
             put(ctx, dut.beat, beat_of(codes, bits))
             expected = decode(codes.astype(np.uint8), bits=bits, row_format=row_format)[sample]
             assert take(ctx, dut.levels) == expected.tolist()
@@ -40,12 +40,13 @@ def test_lanes_without_a_feature(row_format, bits):
     config = PipelineConfig(bits=bits, row_format=row_format, bus_width=128, max_features=64)
     dut = Decoder(config=config, sample=1)
     rng = random.Random(f"{row_format}-{bits}")
-    assert config.has_zero_code == (decode(np.zeros(1, np.uint8), bits=bits,
+    assert config.rows.has_zero_code == (decode(np.zeros(1, np.uint8), bits=bits,
                                            row_format=row_format)[1] == 0)
 
     async def testbench(ctx):
-        for count in (1, config.lanes - 1, config.lanes, rng.randint(1, config.lanes)):
-            codes = np.zeros(config.lanes, np.uint8)
+        for count in (1, config.rows.lanes - 1, config.rows.lanes,
+                      rng.randint(1, config.rows.lanes)):
+            codes = np.zeros(config.rows.lanes, np.uint8)
             codes[:count] = [rng.randrange(1 << bits) for _ in range(count)]
             put(ctx, dut.used, (1 << count) - 1)
             put(ctx, dut.beat, beat_of(codes, bits))

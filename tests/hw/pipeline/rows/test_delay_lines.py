@@ -44,7 +44,7 @@ def test_beats_of_the_rows_before(lookahead, beats, gap, cycles_per_update):
                     if row >= line:
                         assert previous[line - 1] == content[row - line][beat], (row, beat, line)
             put(ctx, dut.valid, now is not None)
-            put(ctx, dut.index, rng.randrange(config.max_beats) if now is None else now[1])
+            put(ctx, dut.index, rng.randrange(config.rows.max_beats) if now is None else now[1])
             await ctx.tick()
             before = now
 

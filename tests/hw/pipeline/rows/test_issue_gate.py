@@ -5,7 +5,8 @@ import random
 import pytest
 from support import put_all_of
 
-from bitstep.pipeline.config import WOVEN, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
 from bitstep_sim.testing.harness import simulate
 
@@ -17,7 +18,7 @@ class Model:
 
     def __init__(self, config, beats, lookahead, fine=0):
         self.config, self.beats, self.lookahead = config, beats, lookahead
-        self.latency = config.latency + fine * config.fine_stages
+        self.latency = config.latency + fine * config.stages.solver.fine
         self.ends = []
 
     def outputs(self, cycle, inputs):
@@ -26,7 +27,7 @@ class Model:
         outstanding = sum(age < self.latency for age in ages)
         nearest = min(ages, default=100)
         too_close = inputs["last"] and nearest < self.config.cycles_per_update
-        if self.config.fast_clock:      # a row's beats follow each other; 4 cycles to the same one
+        if self.config.clock.fast:      # a row's beats follow each other; 4 cycles to the same one
             too_close = too_close or any(self.beats > 1 and age + self.beats < 5 for age in ages)
         too_many = inputs["first"] and outstanding > self.lookahead
         data = inputs["entering"] and not inputs["fill"]
@@ -56,7 +57,7 @@ def test_every_cycle(cycles_per_update, beats, lookahead, busy):
 def test_later_updates(fine, beats, lookahead):
     """In a run with the finer sigmoid rows wait longer for the updates of others."""
     check(PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=3,
-                         cycles_per_update=6, solver="logistic").decoded, beats, lookahead, 0.95,
+                         cycles_per_update=6, solver="logistic"), beats, lookahead, 0.95,
           fine=fine)
 
 

@@ -15,7 +15,7 @@ from bitstep_sim.testing.harness import simulate
 
 def schedule_of(config, beats, n_rows, gap, rng):
     """A place in a row for each cycle, or None."""
-    apart = 4 if config.fast_clock else 2
+    apart = 4 if config.clock.fast else 2
     return in_rows([beats] * n_rows, rng, gap=gap, pitch=2, apart=apart)
 
 
@@ -24,7 +24,7 @@ class Rows:
 
     def __init__(self, config, n_rows, beats, last_lanes, rng):
         self.config, self.last = config, (beats - 1, last_lanes)
-        self.codes = np.array([[[rng.randrange(1 << config.bits) for _ in range(config.lanes)]
+        self.codes = np.array([[[rng.randrange(1 << config.bits) for _ in range(config.rows.lanes)]
                                 for _ in range(beats)] for _ in range(n_rows)], np.uint8)
         self.codes[:, -1, last_lanes:] = 0      # padding
 
@@ -51,14 +51,14 @@ def test_each_level_in_its_cycle(row_format, bits, cycles_per_update, beats, loo
     config = PipelineConfig(bits=bits, row_format=row_format, cycles_per_update=cycles_per_update,
                             lookahead=3, max_features=64 // bits * 3)
     rng = random.Random(f"{config.name}-{beats}-{lookahead}-{gap}")
-    dut, last_lanes = Levels(config=config), config.lanes - 1
+    dut, last_lanes = Levels(config=config), config.rows.lanes - 1
     rows = Rows(config, 12, beats, last_lanes, rng)
     stages, tail = words_stages(config), 12
     places = [*[None] * stages, *schedule_of(config, beats, 12, gap, rng), *[None] * tail]
     slots = [{"valid": 0} if place is None else
              {"valid": 1, "index": place[1], "first": place[2], "last": place[3]}
              for place in places]
-    late = config.product_stages - config.term_stages
+    late = config.stages.dot.product - config.stages.dot.term
     seen = []
 
     async def testbench(ctx):

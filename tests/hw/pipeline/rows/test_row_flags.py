@@ -5,7 +5,7 @@ import random
 import pytest
 from support import trace
 
-from bitstep.pipeline.config import MAX_LOOKAHEAD
+from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 from bitstep_hw.pipeline.rows.row_flags import RowFlags
 
 FLAGS = ["apply", "skip", "frozen", "freeze"]

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 from support import put, put_all_of, ticks
 
-from bitstep.pipeline.config import MAX_LOOKAHEAD, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.widths import MAX_LOOKAHEAD
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
 from bitstep_sim.testing.harness import simulate
 
@@ -142,7 +143,7 @@ def earliest(epoch, config):
         if flags["boundary"]:
             now = max(now, next(corrected) + 1)
         for beat in range(epoch.beats):
-            if config.fast_clock and number:
+            if config.clock.fast and number:
                 now = max(now, times[-epoch.beats] + 4)       # the same words
             if beat == epoch.beats - 1 and lasts:
                 now = max(now, lasts[-1] + config.cycles_per_update)

@@ -7,8 +7,9 @@ import pytest
 from support import put_all_of, take, ticks
 
 from bitstep.golden.steps import derivative_step
-from bitstep.pipeline.config import MAX_SHIFT, PipelineConfig
+from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
+from bitstep.pipeline.parts.widths import MAX_SHIFT
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 from bitstep_sim.testing.harness import simulate
@@ -44,7 +45,7 @@ def run(cases):
 def test_every_shift(shift):
     """Every label shift, with mantissas of every length, so on both sides of 0 and of 2^47."""
     cases = [(mantissa, shift, label_shift)
-             for label_shift in range(JOB.config.max_label_shift + 1)
+             for label_shift in range(JOB.config.rows.max_label_shift + 1)
              for mantissa in (0, 1, 3, 128, 1 << 17, LARGEST)]
     wanted = [expected(*case) for case in cases]
     assert 0 in wanted
@@ -55,7 +56,7 @@ def test_every_shift(shift):
 def test_random():
     rng = random.Random(0)
     cases = [(rng.getrandbits(rng.randint(1, 18)), rng.randint(1, MAX_SHIFT),
-              rng.randint(0, JOB.config.max_label_shift)) for _ in range(500)]
+              rng.randint(0, JOB.config.rows.max_label_shift)) for _ in range(500)]
     assert run(cases) == [expected(*case) for case in cases]
 
 

@@ -13,7 +13,9 @@ from support import (
 )
 
 from bitstep.golden.rounding import fits
-from bitstep.pipeline.config import MAX_SHIFT, WOVEN, PipelineConfig, solver_stages
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.widths import MAX_SHIFT
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 
@@ -62,13 +64,13 @@ def record(config, rows, distances, outputs, **constant):
         now += distance
         starts.append(now)
     rng = random.Random(0)
-    dotted = config.solver_lead
-    decided = dotted + solver_stages(config.cycles_per_update) - 1
-    late = {"saturated": 1} if config.fast_clock else {}      # cycles after ``o``
+    dotted = config.stages.solver.lead
+    decided = dotted + config.stages.solver.cycles - 1
+    late = {"saturated": 1} if config.clock.fast else {}      # cycles after ``o``
     length = now + decided + 1
     cycles = [{"valid": 0, "idle_row": rng.getrandbits(1), "label": rng.getrandbits(31),
                "dot": rng.getrandbits(30), "dither": rng.getrandbits(16),
-               "products": signed_numbers(rng, config.gram_width, config.lookahead)}
+               "products": signed_numbers(rng, config.rows.gram_width, config.lookahead)}
               for _ in range(length)]
     for start, row in zip(starts, rows, strict=True):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
@@ -100,9 +102,9 @@ def run(config, rows, distances, *, mantissa, shift, label_shift=0, **constant):
 
 
 def random_rows(config, rng, count, *, idle=0.0):
-    limit = 1 << config.gram_width - 1
+    limit = 1 << config.rows.gram_width - 1
     return [{"idle_row": rng.random() < idle, "label": rng.randrange(-30000, 30000),
-             "dot": signed_number(rng, config.dot_width), "dither": dither,
+             "dot": signed_number(rng, config.rows.dot_width), "dither": dither,
              "products": [rng.randrange(-limit, limit) for _ in range(config.lookahead)]}
             for dither in random_dithers(rng, count)]
 
@@ -231,11 +233,11 @@ def test_clear_forgets_the_rows_before(cycles_per_update, lookahead):
         for row in rows:
             start = {"valid": 1, **{name: row[name] for name in ("idle_row", "label", "products")}}
             cycles += [start, {"valid": 0}, *[{} for _ in range(cycles_per_update - 2)]]
-            dots[len(cycles) - cycles_per_update + config.solver_lead] = \
+            dots[len(cycles) - cycles_per_update + config.stages.solver.lead] = \
                 {"dot": row["dot"], "dither": row["dither"]}
         if not number:
             cycles += [*[{} for _ in range(12)], {"clear": 1}, {"clear": 0}]
-    cycles += [{} for _ in range(config.solver_lead)]
+    cycles += [{} for _ in range(config.stages.solver.lead)]
     for cycle, dot in dots.items():
         cycles[cycle] |= dot
     steps = {"mantissa": 150, "shift": 3, "label_shift": 12}
@@ -356,7 +358,8 @@ def test_rows_that_look_ahead_leaves_open(cycles_per_update, lookahead, mantissa
     lookahead_margin, rows, expected = (1 << 36) + 1, [], []
     for number, dither in enumerate(random_dithers(rng, 80)):
         label = rng.choice([-1, 1])
-        dot_margin = rng.choice([0, 1, (1 << config.dot_margin_width) - 1, rng.getrandbits(20)])
+        dot_margin = rng.choice([0, 1, (1 << config.rows.dot_margin_width) - 1,
+                                 rng.getrandbits(20)])
         beyond = rng.choice([0, 0, 1, rng.getrandbits(30)]) * (number % 2)
         away = (dot_margin + lookahead_margin) // 2 + beyond
         dot = label * (1 << 12) + rng.choice([-1, 1]) * away
@@ -477,7 +480,7 @@ def solve_centred(rows, *, mantissa, shift, label_shift):
 
 def centred_config(cycles_per_update, lookahead):
     return PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=lookahead,
-                          cycles_per_update=cycles_per_update).decoded
+                          cycles_per_update=cycles_per_update)
 
 
 @pytest.mark.parametrize("cycles_per_update", [2, 4])

@@ -8,7 +8,9 @@ from support import NEAREST, random_dithers, signed_numbers, trace
 from bitstep.golden.dither import round_dithered
 from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import fine_sigmoid, sigmoid
-from bitstep.pipeline.config import FINE_STAGES, WOVEN, PipelineConfig, solver_stages
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.formats import WOVEN
+from bitstep.pipeline.parts.stages import FINE_STAGES
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
 
 CYCLES = 6
@@ -31,14 +33,14 @@ def update(z, *, label, derivative_step, label_shift, dither):
 def rows_for(margins, config, rng, *, derivative_step, label_shift, idle=0.0):
     """Rows that meet these z, whatever the rows before did, and the c that they must give."""
     largest = (derivative_step >> 16) + 1
-    reach = max(1, (1 << config.dot_width - 3) // largest // max(config.lookahead, 1))
-    limit = min(1 << config.gram_width - 1, reach)
+    reach = max(1, (1 << config.rows.dot_width - 3) // largest // max(config.lookahead, 1))
+    limit = min(1 << config.rows.gram_width - 1, reach)
     rows, history = [], []
     for z, dither in zip(margins, random_dithers(rng, len(margins)), strict=True):
         products = [rng.randrange(-limit, limit) for _ in range(config.lookahead)]
         dot = z + sum(c * product
                       for c, product in zip(reversed(history), products, strict=False))
-        assert abs(dot) < 1 << config.dot_width - 1
+        assert abs(dot) < 1 << config.rows.dot_width - 1
         row = {"idle_row": rng.random() < idle, "label": rng.choice([1, -1]), "dot": dot,
                "products": products, "dither": dither}
         rows.append(row)
@@ -59,7 +61,7 @@ def run(config, rows, distances, **constant):
     rng = random.Random(0)
     cycles = [{"valid": 0, "idle_row": rng.getrandbits(1), "label": rng.choice([1, -1]),
                "dot": rng.getrandbits(30), "dither": rng.getrandbits(16),
-               "products": signed_numbers(rng, config.gram_width, config.lookahead)}
+               "products": signed_numbers(rng, config.rows.gram_width, config.lookahead)}
               for _ in range(now + 2)]
     for start, row in zip(starts, rows, strict=True):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
@@ -70,7 +72,7 @@ def run(config, rows, distances, **constant):
     assert [cycle for cycle, outputs in enumerate(recorded) if outputs["take"]] == [
         start + 1 for start, row in zip(starts, rows, strict=True) if not row["idle_row"]]
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
-    assert ends == [start + 1 + solver_stages(CYCLES) for start in starts]
+    assert ends == [start + 1 + 7 for start in starts]
     assert not any(outputs["saturated"] for outputs in recorded if not outputs["o_valid"])
     return [(recorded[end]["o"], recorded[end]["saturated"]) for end in ends]
 
@@ -97,9 +99,9 @@ def test_recursion(lookahead, spread):
 def test_widths(config, derivative_step, shift_from_widest):
     """Every row format and size of K, with margins up to the width of a dot product."""
     rng = random.Random(f"{config.name}-{derivative_step}")
-    label_shift = min(config.max_label_shift, config.dot_width - 6) - shift_from_widest
+    label_shift = min(config.rows.max_label_shift, config.rows.dot_width - 6) - shift_from_widest
     steps = {"derivative_step": derivative_step, "label_shift": label_shift}
-    limit = 1 << config.dot_width - 2
+    limit = 1 << config.rows.dot_width - 2
     margins = [limit - 1, -limit, *(rng.randrange(-limit, limit) >> rng.randint(0, 12)
                                     for _ in range(30))]
     rows, expected = rows_for(margins, config, rng, **steps)
@@ -178,7 +180,7 @@ def test_wrong_solver():
 @pytest.mark.parametrize("derivatives", [0, 1])
 def test_derivatives(lookahead, derivative_step, derivatives):
     """A label that is a derivative at a centre is subtracted from that of the row."""
-    config = make_config(lookahead, row_format=WOVEN, bits=16).decoded
+    config = make_config(lookahead, row_format=WOVEN, bits=16)
     rng = random.Random(f"{lookahead}-{derivative_step}")
     margins = [rng.randrange(-9 << 20, 9 << 20) for _ in range(30)] + [40 << 20, -40 << 20] * 2
     rows, expected = [], []
@@ -200,7 +202,7 @@ def test_derivatives(lookahead, derivative_step, derivatives):
 @pytest.mark.parametrize("idle", [0.0, 0.3])
 def test_full_pass(idle):
     """With ``fine`` updates have the finer sigmoid, and come later."""
-    config = make_config(2, row_format=WOVEN, bits=16).decoded
+    config = make_config(2, row_format=WOVEN, bits=16)
     rng, steps = random.Random(str(idle)), {"derivative_step": 70_000 << 16, "label_shift": 20}
     rows, expected, cycles = [], [], []
     for dither in random_dithers(rng, 40):
@@ -214,13 +216,13 @@ def test_full_pass(idle):
                    {"valid": 0, "dot": z, "dither": dither}, {}, {}, {}, {}]
     recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o"], fine=1, **steps)
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
-    assert ends == [6 * row + 1 + solver_stages(CYCLES) + FINE_STAGES for row in range(40)]
+    assert ends == [6 * row + 1 + 7 + FINE_STAGES for row in range(40)]
     assert [recorded[end]["o"] for end in ends] == expected
 
 
 def test_rows_beside_their_updates():
     """Which rows have data, and the signs of their labels."""
-    config, rng = make_config(0, row_format=WOVEN, bits=16).decoded, random.Random(3)
+    config, rng = make_config(0, row_format=WOVEN, bits=16), random.Random(3)
     rows, cycles = [(rng.getrandbits(1), rng.choice([1, -1])) for _ in range(30)], []
     for idle_row, label in rows:
         cycles += [{"valid": 1, "idle_row": idle_row, "label": label}, {"valid": 0}, *[{}] * 4]

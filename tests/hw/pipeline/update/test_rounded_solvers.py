@@ -9,7 +9,8 @@ from support import random_dithers, signed_number, trace
 from bitstep.golden.dither import round_floating
 from bitstep.golden.rounding import fits, round_shift
 from bitstep.golden.sigmoid import sigmoid
-from bitstep.pipeline.config import ROUNDING_STAGES, PipelineConfig, solver_stages
+from bitstep.pipeline.config import PipelineConfig
+from bitstep.pipeline.parts.stages import ROUNDING_STAGES
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
@@ -37,12 +38,12 @@ def run(dut, rows, rng, **constant):
         cycles += [dict(quiet) for _ in range(rng.choice([0, 0, 1, 5]))]
         starts.append(len(cycles))
         cycles += [dict(quiet) for _ in range(config.cycles_per_update)]
-    cycles += [dict(quiet) for _ in range(config.solver_lead)]
+    cycles += [dict(quiet) for _ in range(config.stages.solver.lead)]
     for start, row in zip(starts, rows, strict=True):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"]}
-        cycles[start + config.solver_lead] |= {"dot": row["dot"], "dither": row["dither"]}
+        cycles[start + config.stages.solver.lead] |= {"dot": row["dot"], "dither": row["dither"]}
     found = trace(dut, cycles, ["o_valid", "o", "saturated"], **constant)
-    late = config.solver_lead + solver_stages(config.cycles_per_update) + ROUNDING_STAGES
+    late = config.stages.solver.lead + config.stages.solver.cycles + ROUNDING_STAGES
     assert [cycle for cycle, outputs in enumerate(found) if outputs["o_valid"]] \
         == [start + late for start in starts]
     return [(found[start + late]["o"], found[start + late]["saturated"]) for start in starts]
@@ -66,7 +67,7 @@ def test_linear(cycles_per_update, bits, loss, mantissa, shift):
                             cycles_per_update=cycles_per_update)
     rng = random.Random(f"{cycles_per_update}-{bits}-{loss}-{shift}")
     label_shift, derivative_step = 20, rng.choice([MAX_STEP, 70_000 << 16 | 0x7FFF])
-    rows = random_rows(rng, 40, lambda: signed_number(rng, config.dot_width - 1) >> rng.choice(
+    rows = random_rows(rng, 40, lambda: signed_number(rng, config.rows.dot_width - 1) >> rng.choice(
         [0, 0, 8, 15, 25]), lambda: rng.choice([-1, 1]))
     expected = []
     for number, row in enumerate(rows):

@@ -5,7 +5,7 @@ import random
 import pytest
 from support import trace
 
-from bitstep.pipeline.config import PipelineConfig, solver_stages
+from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.update.row_decision import RowDecision
 
 FLAGS = ["o_decided", "o_undecided", "o_replay", "o_positive"]
@@ -18,7 +18,7 @@ def decide(rows, *, cycles_per_update=2, **constant):
     """
     config = PipelineConfig(bits=4, max_features=48, lookahead=2,
                             cycles_per_update=cycles_per_update, refetch=True)
-    judged = solver_stages(cycles_per_update) - 1   # cycles from dot product to distance
+    judged = config.stages.solver.cycles - 1   # cycles from dot product to distance
     cycles = [dict(QUIET) for _ in range(len(rows) * cycles_per_update + judged + 1)]
     for start, row in enumerate(rows):
         start *= cycles_per_update

@@ -6,7 +6,7 @@ import pytest
 from support import random_dithers, trace
 
 from bitstep.golden.dither import round_floating
-from bitstep.pipeline.config import ROUNDING_STAGES
+from bitstep.pipeline.parts.stages import ROUNDING_STAGES
 from bitstep_hw.pipeline.update.update_rounding import FRACTION, VALUE_WIDTH, UpdateRounding
 
 CORNERS = [0, 1, -1, (1 << VALUE_WIDTH - 1) - 1, -(1 << VALUE_WIDTH - 1), (1 << 31) - 1 << FRACTION,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bitstep.cycles.refetching import decision_delay
+from bitstep.cycles.refetching import decision_delay, first_take
 from bitstep.cycles.rows.compiled import places as p
 from bitstep.cycles.rows.compiled.rows import run_rows
 from bitstep.cycles.rows.epoch import EpochClock
@@ -79,8 +79,8 @@ class CompiledEpochClock(EpochClock):
                 p.CORRECTION_DELAY: sequencer.periods.delay,
                 p.PROXIMAL_PERIOD: shape.proximal_period,
                 p.PROXIMAL_CYCLES: shape.proximal_cycles if shape.proximal_period else 0,
-                p.PAIRS: shape.pairs, p.PAIRS_PER_BEAT: shape.config.model_lanes // 2,
-                p.FINE_WORDS: shape.fine_words, p.MEMORY_WAIT: shape.config.memory_wait,
+                p.PAIRS: shape.pairs, p.PAIRS_PER_BEAT: shape.config.rows.model_lanes // 2,
+                p.FINE_WORDS: shape.fine_words, p.FIRST_PAIR: first_take(shape, 0),
                 p.INACTIVE_DELAY: decision_delay(shape, False),
                 p.ACTIVE_DELAY: decision_delay(shape, True),
                 p.LABELS_PER_WORD: shape.labels_per_word, p.LATE: streams.late,

@@ -20,7 +20,7 @@ def _places(number: int) -> list[int]:
 # Sizes and distances of the job (Shape).
 N_ROWS, BEATS, DEPTH, LATENCY, CYCLES_PER_UPDATE, DISTANCE = _places(6)
 PERIOD, CORRECTION_DELAY, PROXIMAL_PERIOD, PROXIMAL_CYCLES = _places(4)
-PAIRS, PAIRS_PER_BEAT, FINE_WORDS, MEMORY_WAIT, INACTIVE_DELAY, ACTIVE_DELAY = _places(6)
+PAIRS, PAIRS_PER_BEAT, FINE_WORDS, FIRST_PAIR, INACTIVE_DELAY, ACTIVE_DELAY = _places(6)
 LABELS_PER_WORD, LATE, MEMORY_LATENCY, ROWS_KEPT, LABELS_KEPT = _places(5)
 
 # The epoch (EpochClock) and its sequencer (Sequencer).

@@ -249,14 +249,14 @@ def fetch(s, f, blocks, time, row, active):
     advance(s, f, blocks, time)
     begin_fine_row(s, time, row)
     s[p.FETCHING] = 1
-    ready, pairs = time + 2 + s[p.MEMORY_WAIT], 0
+    ready, pairs = time + s[p.FIRST_PAIR], 0
     while pairs != s[p.PAIRS]:
         s[p.FINE_TAKEN] = 0
         if s[p.NOW] >= ready and s[p.FINE + p.OUT]:
             pairs += 1
             s[p.FINE_TAKEN] = pairs % 2 == 0 or pairs == s[p.PAIRS]
             if pairs % s[p.PAIRS_PER_BEAT] == 0:
-                ready = s[p.NOW] + 2 + s[p.MEMORY_WAIT]
+                ready = s[p.NOW] + s[p.FIRST_PAIR]
         step(s, f, blocks, 0, 0)
     s[p.FETCHING] = 0
     s[p.FINE_BYTES] += s[p.FINE_WORDS] * WORD_BYTES

@@ -1,0 +1,1 @@
+"""What a pipeline is put together from: widths of the interface, row formats and stages."""

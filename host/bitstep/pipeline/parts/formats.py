@@ -1,0 +1,404 @@
+"""Row formats: what a code stands for, and how rows, labels, models and tables stand in memory.
+
+A format owns every number that follows from its choices alone. :attr:`RowFormat.front_end` says
+what the hardware puts between the reader of rows and the pipeline.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from bitstep.pipeline.parts.widths import AUX_WIDTH, MODEL_WIDTH, ceil_div
+
+ROW_FORMATS = ("one_level", "two_levels", "float32")
+WOVEN = "woven"             # row format of bit planes
+FLOAT_BITS = 32             # stored bits of a value of row format ``float32``
+FLOAT_GUARD = 22            # fraction bits that sums of floating-point products keep
+WOVEN_BITS = 16             # stored bits of a value of row format ``woven``
+WOVEN_LANE_BITS = 4         # bits of a beat for each lane of such a pipeline
+FINE_WIDTH = 16             # bits of a value of a fine row, signed
+TABLE_LEVEL_BITS = 8        # bits of a level in a table of levels, signed
+MAX_TABLE_BITS = 5          # largest stored bits of a value whose levels are in a table
+MAX_DENSE_FEATURES = 64     # features of a dense row
+DENSE_COUNT_CYCLES = 34     # cycles in which the beats of dense rows are counted
+
+
+@dataclass(frozen=True)
+class RowFormat:
+    """Rows of one level a code, each padded to whole beats; the base of all formats.
+
+    Parameters
+    ----------
+    bits : int
+        Stored bits of a code.
+    bus_width : int
+        Bits of a beat in memory.
+    max_features : int
+        Features of the longest row.
+    models : int
+        Models of a pass, each of which has a label of its own for a row.
+
+    Attributes
+    ----------
+    short : str
+        The format in names of files.
+    front_end : str or None
+        Stage between memory and pipeline: ``tables``, which turn codes into levels, ``planes``,
+        which are put together to codes, or None.
+    floating : bool
+        Values are floating-point numbers, whose results depend on the look-ahead.
+    centred : bool
+        Labels may hold derivatives at a centre, and corrections constants.
+    packed : bool
+        The rows of a beat are taken together.
+    dot_fraction : int
+        Fraction bits of a value in a dot product, in units of the level in an update.
+    max_label_shift : int
+        Largest left shift of a label: enough for every model range and width of a label.
+    """
+
+    bits: int
+    bus_width: int
+    max_features: int
+    models: int = 1
+
+    short: ClassVar[str] = "one"
+    front_end: ClassVar[str | None] = None
+    floating: ClassVar[bool] = False
+    centred: ClassVar[bool] = False
+    packed: ClassVar[bool] = False
+    dot_fraction: ClassVar[int] = 0
+    max_label_shift: ClassVar[int] = 40
+
+    # Codes and levels
+
+    @staticmethod
+    def limit_of(bits: int) -> int:
+        """Largest level of codes of so many bits."""
+        return max(1, (1 << bits - 1) - 1)
+
+    @property
+    def code_bits(self) -> int:
+        """Bits of a code as the pipeline gets it, behind the front-end."""
+        return self.bits
+
+    @property
+    def beat_width(self) -> int:
+        """Bits of a beat as the pipeline gets it, behind the front-end."""
+        return self.bus_width
+
+    @property
+    def gradient_limit(self) -> int:
+        """Weight of the value 1 of a scaled feature in an update: the largest level."""
+        return self.limit_of(self.code_bits)
+
+    @property
+    def level_limit(self) -> int:
+        """Weight of the value 1 of a scaled feature in a dot product."""
+        return self.gradient_limit << self.dot_fraction
+
+    @property
+    def level_width(self) -> int:
+        """Bits of a decoded level, signed."""
+        return self.level_limit.bit_length() + 1
+
+    @property
+    def change_width(self) -> int:
+        """Bits of a level's magnitude in an update."""
+        return self.level_width - 1
+
+    @property
+    def ternary_levels(self) -> bool:
+        """True if the levels are -1, 0 and 1."""
+        return self.level_width == 2
+
+    @property
+    def has_zero_code(self) -> bool:
+        """True if the code 0 decodes to level 0, so that padding needs no mask."""
+        return self.bits > 1
+
+    @property
+    def intercept_limit(self) -> int:
+        """Largest value of INTERCEPT_LEVEL, the one with which an intercept is trained."""
+        return self.gradient_limit
+
+    @property
+    def intercept_width(self) -> int:
+        """Bits of the intercept's level."""
+        return 8
+
+    @property
+    def square_width(self) -> int:
+        """Bits of the product of the intercept's levels in a dot product and in an update."""
+        return FLOAT_GUARD + 1
+
+    @property
+    def fine_fraction(self) -> int:
+        """Fraction bits, in units of a level, of a value of a fine row: as many as its
+        16 bits have room for.
+        """
+        return FINE_WIDTH - max(self.bits, 2)
+
+    # Places in memory
+
+    @property
+    def lanes(self) -> int:
+        """Codes in a beat; the remaining high bits of a beat are 0."""
+        return self.bus_width // self.bits
+
+    @property
+    def rows_per_beat(self) -> int:
+        """Rows that are taken together."""
+        return 1
+
+    @property
+    def label_rows(self) -> int:
+        """Rows whose labels stand together in memory, those of a beat: ``rows_per_beat`` rounded up
+        to a power of two.
+        """
+        return 1 << (self.rows_per_beat - 1).bit_length()
+
+    @property
+    def label_streams(self) -> int:
+        """Labels of a row in memory, of which each model takes one: ``models`` rounded up to a
+        power of two, so that a row never begins within a group.
+        """
+        return 1 << (self.models - 1).bit_length()
+
+    @property
+    def beat_bytes(self) -> int:
+        """Bytes in a beat of the row bus."""
+        return self.bus_width // 8
+
+    @property
+    def max_beats(self) -> int:
+        """Beats in the longest row."""
+        return ceil_div(self.max_features, self.lanes)
+
+    @property
+    def capacity(self) -> int:
+        """Features in the longest row."""
+        return self.max_beats * self.lanes
+
+    @property
+    def model_lanes(self) -> int:
+        """Words that a beat's model occupies in memory: ``lanes`` rounded up to an even number."""
+        return ceil_div(self.lanes, 2) * 2
+
+    def beats(self, n_features: int) -> int:
+        """Beats that a row of ``n_features`` occupies."""
+        return ceil_div(n_features, self.lanes)
+
+    def model_words(self, n_features: int) -> int:
+        """32-bit words of a model buffer: the rows' lanes, the intercept, one word of padding."""
+        return self.beats(n_features) * self.model_lanes + 2
+
+    def fine_words(self, n_features: int) -> int:
+        """16-bit words of a fine row: a model's order of words up to the last feature's
+        pair, then padding to 64 bits.
+        """
+        beats = self.beats(n_features)
+        last = n_features - (beats - 1) * self.lanes
+        return ceil_div((beats - 1) * self.model_lanes + last, 4) * 4
+
+    def table_words(self, n_features: int) -> int:
+        """64-bit words of the tables of levels; 0 without."""
+        return self.beats(n_features) * self.table_beat_words
+
+    @property
+    def table_beat_words(self) -> int:
+        """64-bit words of the tables of levels of a beat's features; 0 without."""
+        return 0
+
+    def check_cycles(self, n_features: int) -> int:
+        """Cycles in which the hardware checks the registers of a run: one for each bit of the
+        factor that it multiplies the rows by.
+        """
+        return self.beats(n_features).bit_length()
+
+    # Arithmetic
+
+    @property
+    def dot_width(self) -> int:
+        """Bits of a dot product, wide enough for every model and row of the configuration."""
+        terms = self.capacity + 1      # and the intercept
+        return MODEL_WIDTH + (self.level_limit * terms).bit_length() + 1
+
+    @property
+    def gram_width(self) -> int:
+        """Bits of a product of two rows (and the intercept's square), signed."""
+        largest = self.level_limit * self.gradient_limit
+        return (largest * (self.capacity + 1)).bit_length() + 1
+
+    @property
+    def dot_margin_width(self) -> int:
+        """Bits of the sum of a model's magnitudes, times the largest cell, unsigned."""
+        return MODEL_WIDTH + 3 + self.capacity.bit_length()
+
+
+class TwoLevelRows(RowFormat):
+    """Rows whose codes hold two samples, one for the dot product and one for the update."""
+
+    short = "two"
+
+    @staticmethod
+    def limit_of(bits: int) -> int:
+        """Largest level of codes of so many bits."""
+        return max(1, 1 << bits >> 3)
+
+    @property
+    def has_zero_code(self) -> bool:
+        """True if the code 0 decodes to level 0, so that padding needs no mask."""
+        return self.bits > 2
+
+
+class TableRows(RowFormat):
+    """Rows whose codes are places in a table of levels that every feature has."""
+
+    front_end = "tables"
+
+    @property
+    def has_zero_code(self) -> bool:
+        """True: the tables turn padding into level 0."""
+        return True
+
+    @property
+    def code_bits(self) -> int:
+        """Bits of a level, which the tables put in the place of a code."""
+        return TABLE_LEVEL_BITS
+
+    @property
+    def beat_width(self) -> int:
+        """Bits of a beat of levels."""
+        return self.lanes * TABLE_LEVEL_BITS
+
+    @property
+    def row_words(self) -> int:
+        """64-bit words of a level of every lane."""
+        return ceil_div(self.lanes * TABLE_LEVEL_BITS, AUX_WIDTH)
+
+    @property
+    def table_beat_words(self) -> int:
+        """64-bit words of the tables of a beat's features: for each code, a level of every lane."""
+        return self.row_words << self.bits
+
+
+class FloatRows(RowFormat):
+    """Rows of IEEE 754 single-precision numbers in [-1, 1]."""
+
+    short = "f32"
+    floating = True
+    dot_fraction = FLOAT_GUARD
+    max_label_shift = 62
+
+    @staticmethod
+    def limit_of(bits: int) -> int:
+        """Weight of the value 1 in an update."""
+        del bits
+        return 1
+
+    @property
+    def level_width(self) -> int:
+        """Bits of the stored value, which products take apart."""
+        return FLOAT_BITS
+
+    @property
+    def change_width(self) -> int:
+        """1: a product with a value of at most 1 is rounded to an integer of the update's size."""
+        return 1
+
+
+class WovenRows(RowFormat):
+    """Rows in bit planes, of which each epoch reads as many as its entry says."""
+
+    short = WOVEN
+    front_end = "planes"
+    centred = True
+
+    @staticmethod
+    def limit_of(bits: int) -> int:
+        """Weight of the value 1; the levels are below it."""
+        return 1 << bits
+
+    @property
+    def has_zero_code(self) -> bool:
+        """False: all levels are odd."""
+        return False
+
+    @property
+    def beat_width(self) -> int:
+        """Bits of the codes that the pipeline takes in a cycle."""
+        return self.lanes * self.bits
+
+    @property
+    def level_width(self) -> int:
+        """Bits of a decoded level, signed, which is below the limit."""
+        return self.bits + 1
+
+    @property
+    def intercept_width(self) -> int:
+        """Bits of the intercept's level."""
+        return self.intercept_limit.bit_length()
+
+    @property
+    def square_width(self) -> int:
+        """Bits of the square of the intercept's level."""
+        return 2 * self.intercept_width - 1
+
+    @property
+    def lanes(self) -> int:
+        """Values of a row that the pipeline takes in a cycle, a quarter of a beat of one plane."""
+        return self.bus_width // WOVEN_LANE_BITS
+
+    def check_cycles(self, n_features: int) -> int:
+        """Cycles in which the hardware checks the registers of a run; the factor is the groups of
+        bits that a plane of a row has.
+        """
+        return ceil_div(n_features, WOVEN_LANE_BITS).bit_length()
+
+
+class PackedRows(RowFormat):
+    """Dense rows: they follow each other without padding, as many in a beat as fit."""
+
+    packed = True
+
+    @property
+    def lanes(self) -> int:
+        """Codes of a row."""
+        return self.max_features
+
+    @property
+    def rows_per_beat(self) -> int:
+        """Rows in a beat."""
+        return self.bus_width // self.bits // self.max_features
+
+    @property
+    def used_share(self) -> float:
+        """Share of a beat's bits that hold codes."""
+        return self.rows_per_beat * self.max_features * self.bits / self.bus_width
+
+    def check_cycles(self, n_features: int) -> int:
+        """Cycles in which the hardware checks the registers of a run: it divides the rows."""
+        del n_features
+        return DENSE_COUNT_CYCLES
+
+
+class PackedTwoLevelRows(PackedRows, TwoLevelRows):
+    """Dense rows whose codes hold two samples."""
+
+
+_PADDED = {"one_level": RowFormat, "two_levels": TwoLevelRows, "float32": FloatRows,
+           WOVEN: WovenRows}
+_PACKED = {"one_level": PackedRows, "two_levels": PackedTwoLevelRows}
+
+
+def format_of(choices: Any) -> RowFormat:
+    """Return the row format of a configuration's choices."""
+    kinds = _PACKED if choices.dense else _PADDED
+    kind = TableRows if choices.level_tables else kinds[choices.row_format]
+    return kind(choices.bits, choices.bus_width, choices.max_features, choices.models)
+
+
+def level_limit(bits: int, row_format: str) -> int:
+    """Weight of the value 1 of a scaled feature in a dot product, of codes without a table."""
+    kind = _PADDED[row_format]
+    return kind.limit_of(bits) << kind.dot_fraction

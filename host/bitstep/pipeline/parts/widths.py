@@ -1,0 +1,25 @@
+"""Widths and limits that all pipelines have in common."""
+
+BUS_WIDTHS = (64, 128, 256, 512)
+MODEL_WIDTH = 32            # bits of a model word, signed
+UPDATE_WIDTH = 32           # bits of c, the scaled residual that multiplies a row's levels, signed
+MANTISSA_WIDTH = 18         # bits of a step mantissa, unsigned
+SHIFT_UNIT = 8              # a step is mantissa * 2 ** -(SHIFT_UNIT * shift)
+MAX_SHIFT = 7               # largest ``shift``
+COEFFICIENT_WIDTH = 18      # bits of a diagonal-correction coefficient, signed
+LABEL_WIDTH = 32            # bits of a decoded label, signed
+MAX_LABEL_SHIFT = 63        # largest value of the register LABEL_SHIFT
+LOOKAHEAD_MARGIN_WIDTH = 63     # bits of what updates in flight may change, unsigned
+MAX_CELL_HALF_LEVELS = 4    # largest half-width of an encoding's cell, in half levels
+SIGMOID_FRACTION = 12       # fraction bits of the sigmoid's argument
+AUX_WIDTH = 64              # bits of the bus that carries labels, tables and models
+MAX_FEATURES = 1 << 20
+MAX_LOOKAHEAD = 32
+MAX_MODELS = 8              # models that one pass over the rows trains
+MAX_DENSE_MODELS = 16       # models likewise of a pipeline for dense rows, which share one path
+FEW_BITS = (2, 16)          # bits of a rounded model or update, least and most
+
+
+def ceil_div(a: int, b: int) -> int:
+    """Quotient of two positive integers, rounded up."""
+    return -(-a // b)
