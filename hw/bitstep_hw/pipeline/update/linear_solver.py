@@ -76,6 +76,8 @@ class LinearSolver(wiring.Component):
         With ``refetch``: K, rounded by the dither of the row of ``o``.
     """
 
+    RUN_NUMBERS = ("loss",)   # of the run that it has ports for
+
     def __init__(self, *, config):
         self.config = config
         super().__init__(solver_ports(config) | {

@@ -55,6 +55,8 @@ class LogisticSolver(wiring.Component):
     them.
     """
 
+    RUN_NUMBERS = ()          # of the run that it has ports for
+
     def __init__(self, *, config):
         if config.solver != "logistic":
             raise ValueError(f"Solver must be 'logistic', not {config.solver!r}")
