@@ -3,10 +3,9 @@
 from typing import Any
 
 from amaranth import C, Cat, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In
 
-from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep_hw.dense.dithers import BeatDithers
 from bitstep_hw.dense.dots import RowDistances
 from bitstep_hw.dense.solvers import RowSolvers
@@ -14,9 +13,8 @@ from bitstep_hw.dense.sums import RowSums
 from bitstep_hw.dense.turns import TurnSequencer
 from bitstep_hw.dense.words import DenseWords
 from bitstep_hw.parts.arithmetic import delay
-from bitstep_hw.parts.run import EpochSteps, RunRegisters, label_shape
+from bitstep_hw.pipeline.frame import PipelineFrame
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
-from bitstep_hw.pipeline.model.port import ModelPort
 from bitstep_hw.pipeline.rows.decoder import decode
 from bitstep_hw.pipeline.update.derivative_step import DerivativeStep
 
@@ -24,10 +22,12 @@ _DOT, _GRADIENT = 0, 1      # samples of a code
 _STEP_LATENCY = 2           # of DerivativeStep
 
 
-class DensePipeline(wiring.Component):
+class DensePipeline(PipelineFrame):
     """One epoch of sequential mini-batch SGD on dense rows (docs/pipeline.md#dense-rows).
 
-    In the place of :class:`bitstep_hw.pipeline.pipeline.Pipeline`. Golden model:
+    In the place of :class:`bitstep_hw.pipeline.pipeline.Pipeline`, with the same frame, port of
+    models, engine of corrections, decoder and derivative step. Rows of a beat would need as many
+    dot products and solvers side by side there too, and nothing of its look-ahead. Golden model:
     :func:`bitstep.golden.sgd.train`. Latency from a slot to the first one that may see its update
     is ``config.latency`` cycles; a slot a cycle.
 
@@ -43,36 +43,22 @@ class DensePipeline(wiring.Component):
     i_labels : In(stream.Signature(label_shape(label_rows * models)))
         Labels of a beat, those of a row side by side.
     run, steps, start, done, ...
-        As those of :class:`bitstep_hw.pipeline.pipeline.Pipeline`; ``start`` and ``unload`` are
+        Those of :class:`bitstep_hw.pipeline.frame.PipelineFrame`; ``start`` and ``unload`` are
         at least 2 cycles after the end of a command.
     """
 
     def __init__(self, *, config):
-        self.config = config
         self.turns = TurnSequencer(config=config)
         self.dithers = BeatDithers(rows_per_beat=config.rows.rows_per_beat)
         self.words = DenseWords(config=config)
-        self.port = ModelPort(config=config)
         self.distances = RowDistances(config=config)
         self.step = DerivativeStep()
         self.solvers = RowSolvers(config=config)
         self.sums = RowSums(config=config)
         self.engine: Any = CorrectionEngine(config=config) \
-            if config.corrections else None
-        models = config.models
-        super().__init__({
-            "run": In(RunRegisters()), "steps": In(EpochSteps()),
-            "start": In(1), "stop": In(1), "done": Out(1),
-            "i_rows": In(stream.Signature(config.bus_width)),
-            "i_labels": In(stream.Signature(label_shape(config.rows.label_rows * models))),
-            "saturated": Out(3 * models), "misaligned": Out(1), "waits": Out(7),
-            "beat_entered": Out(1), "row_refetched": Out(1),
-            "clear": In(1), "load": In(1), "load_coefficients": In(1), "unload": In(1),
-            "model_done": Out(1),
-            "i_model": In(stream.Signature(AUX_WIDTH)), "o_model": Out(stream.Signature(AUX_WIDTH)),
-            **({"model": In(range(models)), "saturation": In(3 * models), "models": In(5),
-                "more_steps": In(EpochSteps()).array(models - 1)} if models > 1 else {}),
-        })
+            if config.stages.corrections else None
+        super().__init__(config, labels=config.rows.label_rows * config.models,
+                         more={"models": In(5)} if config.models > 1 else {})
 
     def elaborate(self, platform):
         m = Module()
@@ -102,7 +88,7 @@ class DensePipeline(wiring.Component):
         m.d.comb += [
             turns.rows.eq(run.rows), turns.batch.eq(run.batch), turns.stop.eq(self.stop),
             turns.period.eq(run.correction_period), self.misaligned.eq(turns.misaligned),
-            turns.models.eq(self.models if self.config.models > 1 else 1),
+            turns.models.eq(self.models if self.has_more_models else 1),
             turns.start.eq(delay(m, self.start, self.config.stages.start_delay, name="started")),
             self.dithers.key.eq(self.steps.key), self.dithers.restart.eq(self.start),
             self.done.eq(turns.done), self.beat_entered.eq(turns.entered),
@@ -113,27 +99,16 @@ class DensePipeline(wiring.Component):
     def _connect_port(self, m):
         """The models, on their way in and out."""
         port, words = self.port, self.words
-        wiring.connect(m, wiring.flipped(self.i_model), port.i)
-        wiring.connect(m, port.o, wiring.flipped(self.o_model))
+        self.connect_streams(m)
         wiring.connect(m, port.words, words.words)
-        m.d.comb += [
-            port.beats.eq(1), port.stop.eq(self.stop), port.clear.eq(self.clear),
-            port.load.eq(self.load), port.load_coefficients.eq(self.load_coefficients),
-            port.unload.eq(self.unload), self.model_done.eq(port.done),
-            words.slot.eq(self.turns.slot),
-        ]
-        if self.config.models > 1:
-            m.d.comb += [words.selected.eq(port.selected), port.model.eq(self.model),
-                         port.flags.eq(self.saturation.word_select(port.selected, 3))]
-
-    @property
-    def _entries(self):
-        """Numbers of the epoch, of every model."""
-        return [self.steps, *(self.more_steps if self.config.models > 1 else ())]
+        self.connect_commands(m, beats=1)
+        m.d.comb += words.slot.eq(self.turns.slot)
+        if self.has_more_models:
+            m.d.comb += words.selected.eq(port.selected)
+        self.connect_selection(m)
 
     def _steps_of_slot(self, m):
         """Register of the step of the slot's model, a cycle before its words are multiplied."""
-        entries = self._entries
         layout = data.StructLayout({
             "mantissa": self.steps.mantissa.shape(), "shift": self.steps.shift.shape(),
             "label_shift": self.steps.label_shift.shape()})
@@ -141,11 +116,9 @@ class DensePipeline(wiring.Component):
         model = self._after(m, self.turns.slot.model, self.config.stages.store.words - 1,
                             "step_model")
         with m.Switch(model):
-            for number, entry in enumerate(entries):
+            for number, (entry, label_shift) in enumerate(
+                    zip(self.all_steps, self.label_shifts, strict=True)):
                 with m.Case(number):
-                    # Models of a run differ in their labels' scale, so it stands with their steps.
-                    label_shift = entry.label_shift if self.config.models > 1 \
-                        else self.run.label_shift
                     m.d.sync += [steps.mantissa.eq(entry.mantissa), steps.shift.eq(entry.shift),
                                  steps.label_shift.eq(label_shift)]
         m.d.comb += [self.step.mantissa.eq(steps.mantissa), self.step.shift.eq(steps.shift),
@@ -242,7 +215,7 @@ class DensePipeline(wiring.Component):
     def _connect_engine(self, m):
         """Corrections, of which each model has its own step: to the engine a model is a beat."""
         engine, port, slot, words = self.engine, self.port, self.turns.slot, self.words
-        model = self.model if self.config.models > 1 else C(0)
+        model = self.model if self.has_more_models else C(0)
         last = Cat(slot.model) == self.turns.models - 1
         m.d.comb += [
             engine.slot.valid.eq(slot.valid), engine.slot.index.eq(slot.model),
@@ -256,7 +229,7 @@ class DensePipeline(wiring.Component):
         ]
         shift = Signal.like(engine.shift)
         with m.Switch(engine.walked):
-            for number, entry in enumerate(self._entries):
+            for number, entry in enumerate(self.all_steps):
                 with m.Case(number):
                     m.d.sync += [engine.mantissa.eq(entry.correction_mantissa),
                                  shift.eq(entry.correction_shift)]

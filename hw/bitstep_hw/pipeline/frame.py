@@ -88,11 +88,15 @@ class PipelineFrame(wiring.Component):
     def connect_commands(self, m, *, beats):
         """Commands to the port; ``beats``: those of a model."""
         port = self.port
-        if self.has_more_models:
-            m.d.comb += [port.model.eq(self.model),
-                         port.flags.eq(self.saturation.word_select(port.selected, 3))]
         m.d.comb += [
             port.beats.eq(beats), port.stop.eq(self.stop), port.clear.eq(self.clear),
             port.load.eq(self.load), port.load_coefficients.eq(self.load_coefficients),
             port.unload.eq(self.unload), self.model_done.eq(port.done),
         ]
+
+    def connect_selection(self, m):
+        """The number of the model that a command is for, and the flags of that model."""
+        if self.has_more_models:
+            port = self.port
+            m.d.comb += [port.model.eq(self.model),
+                         port.flags.eq(self.saturation.word_select(port.selected, 3))]

@@ -122,6 +122,7 @@ class Pipeline(PipelineFrame):
             path.connect_model(m, self, slots)
         if len(self.paths) > 1:
             connect_selected(m, self.paths, self.port)
+        self.connect_selection(m)
         self.connect_commands(m, beats=self.run.beats_per_row)
 
     def _connect_products(self, m, slot, dotted):
