@@ -14,7 +14,6 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import WOVEN
 from bitstep.pipeline.parts.widths import AUX_WIDTH
 from bitstep.pipeline.registers import ADDRESS_WIDTH, COUNTERS
 from bitstep_hw import TOP
@@ -24,22 +23,19 @@ from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_hw.dense.pipeline import DensePipeline
 from bitstep_hw.parts.arithmetic import delay
 from bitstep_hw.parts.reset import in_long_reset
-from bitstep_hw.parts.run import reads_derivatives
 from bitstep_hw.parts.stream_register import connect_registered
 from bitstep_hw.pipeline.pipeline import Pipeline
 from bitstep_hw.shell.derivative_writer import connect_written
-from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
+from bitstep_hw.shell.front_ends import FRONT_ENDS
+from bitstep_hw.shell.job_feeders import AuxFeeder
 from bitstep_hw.shell.label_unpacker import LabelUnpacker
-from bitstep_hw.shell.level_tables import LevelTables
 from bitstep_hw.shell.register_bank import RegisterBank
 from bitstep_hw.shell.run_check import REGISTERS_LAYOUT
 from bitstep_hw.shell.run_control import RunControl
-from bitstep_hw.woven.epoch_scale import EpochScale
-from bitstep_hw.woven.plane_feeder import PlaneFeeder
-from bitstep_hw.woven.unweaver import Unweaver
 
 IDENTITY_BITS = 128
 _COUNTER_WIDTH = 48
+PIPELINES = {False: Pipeline, True: DensePipeline}      # by whether rows are packed
 
 
 class Top(wiring.Component):
@@ -72,6 +68,7 @@ class Top(wiring.Component):
     def __init__(self, config, *, number=0):
         self.config = config
         self._number = number
+        self._front_end = FRONT_ENDS[config.rows.front_end](config)
         super().__init__({
             **flat_members("s_axi", In(AxiLite(address_width=ADDRESS_WIDTH))),
             **flat_members("m_axi_rows", Out(AxiRead(data_width=config.bus_width))),
@@ -94,8 +91,7 @@ class Top(wiring.Component):
                                               max_outstanding=15)
         m.submodules.aux = aux = ReadMaster(data_width=AUX_WIDTH, fifo_depth=64)
         m.submodules.models = models = WriteMaster(data_width=AUX_WIDTH)
-        m.submodules.pipeline = pipeline = DensePipeline(config=config) if config.dense \
-            else Pipeline(config=config)
+        m.submodules.pipeline = pipeline = PIPELINES[config.rows.packed](config=config)
         m.d.comb += [
             *connect_flat(self, "s_axi", bank.bus),
             *connect_flat(self, "m_axi_rows", rows.bus),
@@ -131,56 +127,14 @@ class Top(wiring.Component):
         m.d.sync += control.buses_idle.eq(Cat(bus.idle for bus in (*readers, models)).all())
         m.submodules.labels = labels = LabelUnpacker(
             models=config.models, streams=config.rows.label_streams, rows=config.rows.label_rows)
-        beat_entered = pipeline.beat_entered
         self._connect_pipeline(m, bank, control, pipeline, labels)
-        if config.level_tables:
-            self._connect_tables(m, control, rows, pipeline)
-        elif config.row_format == WOVEN:
-            beat_entered = self._connect_planes(m, control, rows, pipeline)
-        else:
-            wiring.connect(m, rows.o, pipeline.i_rows)
+        beat_entered = self._front_end.connect_rows(m, control, rows, pipeline)
         if config.models > 1:
             self._connect_more_models(m, bank, control, pipeline, labels)
         self._connect_feeders(m, bank, control, rows, aux, models, labels)
         self._connect_model(m, control, pipeline, models)
         self._count(m, bank, control, pipeline, readers, beat_entered)
         return m
-
-    def _connect_tables(self, m, control, rows, pipeline):
-        """Rows into the pipeline, through the tables of levels."""
-        m.submodules.tables = tables = LevelTables(config=self.config)
-        wiring.connect(m, control.o_tables, tables.i_tables)
-        wiring.connect(m, rows.o, tables.i)
-        wiring.connect(m, tables.o, pipeline.i_rows)
-        m.d.comb += [
-            tables.clear.eq(control.begin | control.stop),
-            tables.beats.eq(control.run.beats_per_row),
-            tables.words.eq(control.level_tables_beats), control.tables_done.eq(tables.done),
-        ]
-
-    def _connect_planes(self, m, control, rows, pipeline):
-        """Planes of woven rows into the pipeline, in slots; returns the strobe that a beat entered.
-        """
-        m.submodules.unweaver = unweaver = Unweaver(config=self.config)
-        m.submodules.scale = scale = EpochScale(config=self.config)
-        wiring.connect(m, rows.o, unweaver.i)
-        wiring.connect(m, unweaver.o, pipeline.i_rows)
-        run, planes = control.run, control.steps.planes
-        m.d.comb += [
-            unweaver.start.eq(pipeline.start), unweaver.stop.eq(control.stop),
-            unweaver.planes.eq(planes), unweaver.rows.eq(run.rows),
-            unweaver.beats.eq(run.beats_per_row), unweaver.last_groups.eq(control.last_groups),
-            unweaver.plane_units.eq(control.plane_units), unweaver.units.eq(control.row_beats),
-            scale.planes.eq(planes), scale.label_shift.eq(run.label_shift),
-            scale.intercept_level.eq(run.intercept_level),
-            scale.derivatives.eq(run.derivatives | reads_derivatives(run)),
-            pipeline.run.label_shift.eq(scale.o_label_shift),
-            pipeline.run.intercept_level.eq(scale.o_intercept_level),
-            control.misaligned.eq(pipeline.misaligned | (control.epoch_start & scale.bad)),
-        ]
-        if self.config.stages.solver.fine:
-            m.d.comb += scale.fine.eq(run.gradient & ~run.derivatives)
-        return unweaver.i.valid & unweaver.i.ready
 
     def _connect_pipeline(self, m, bank, control, pipeline, labels):
         """Labels and numbers into the pipeline."""
@@ -214,9 +168,7 @@ class Top(wiring.Component):
         if self.config.models > 1:
             m.d.comb += [aux_feeder.models.eq(bank.models),
                          aux_feeder.shared_labels.eq(bank.shared_labels)]
-        if self.config.level_tables:
-            m.d.comb += [aux_feeder.level_tables_address.eq(bank.level_tables_address),
-                         aux_feeder.level_tables_beats.eq(control.level_tables_beats)]
+        self._front_end.connect_aux(m, bank, control, aux_feeder)
         for name, source, target in (("row_jobs", row_feeder.o, rows.i_job),
                                      ("aux_jobs", aux_feeder.o, aux.i_job),
                                      ("aux_words", aux.o, control.i),
@@ -227,7 +179,7 @@ class Top(wiring.Component):
         m.d.comb += [
             aux_feeder.start.eq(begin), aux_feeder.stop.eq(control.stop),
             aux_feeder.epochs.eq(bank.epochs), aux_feeder.rows.eq(
-                control.row_beats * self.config.rows.label_rows if self.config.dense
+                control.row_beats * self.config.rows.label_rows if self.config.rows.packed
                 else bank.rows),
             aux_feeder.label_format.eq(bank.label_format),
             aux_feeder.load_model.eq(bank.warm_start),
@@ -242,18 +194,7 @@ class Top(wiring.Component):
 
     def _connect_row_feeder(self, m, bank, control):
         """Feeder of the rows; returns it."""
-        begin = self._strobe(m, control.begin, "begin_rows")
-        if self.config.row_format == WOVEN:
-            m.submodules.row_feeder = feeder = PlaneFeeder(config=self.config)
-            m.d.comb += [
-                feeder.begin.eq(begin), feeder.planes.eq(control.steps.planes),
-                feeder.start.eq(self._strobe(m, control.epoch_start, "start_rows")),
-                feeder.plane_units.eq(control.plane_units), feeder.units.eq(control.row_beats),
-            ]
-        else:
-            m.submodules.row_feeder = feeder = RowFeeder()
-            m.d.comb += [feeder.start.eq(begin), feeder.epochs.eq(bank.epochs),
-                         feeder.beats.eq(control.row_beats)]
+        feeder = self._front_end.place_feeder(m, bank, control, self._strobe)
         m.d.comb += [feeder.stop.eq(control.stop), feeder.copies.eq(bank.copies),
                      feeder.address.eq(bank.rows_address), feeder.stride.eq(bank.copy_stride)]
         return feeder
