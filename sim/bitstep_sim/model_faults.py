@@ -14,10 +14,10 @@ MODEL_FAULTS = [
     Fault("reset missing", Mutation(
         _UNPACKER, "number.eq(Mux(whole, 0, number + 1))", "number.eq(number + 1)"), _TESTS),
     Fault("words of every model are written", Mutation(
-        _PATH, "mine.write.eq(words.write & (port.selected == self.number))",
+        _PATH, "mine.write.eq(self.selects(port, words.write))",
         "mine.write.eq(words.write)"), board=f"{_BOARD}steps"),
     Fault("coefficients of the last model for all", Mutation(
-        _PATH, "taken = taken & (port.selected == self.number)", "taken = taken & 1"),
+        "pipeline/extras.py", "path.selects(port, port.coefficient)", "port.coefficient"),
         board=f"{_BOARD}corrections"),
     Fault("one model ends the others", Mutation(_TURNS, "~on.any())", "~on.all())"),
           board=f"{_BOARD}ends_no_other"),
