@@ -151,6 +151,11 @@ class RowFormat:
         return 1
 
     @property
+    def used_share(self) -> float:
+        """Share of a beat's bits that hold codes, in a beat that is full."""
+        return self.rows_per_beat * self.lanes * self.bits / self.bus_width
+
+    @property
     def label_rows(self) -> int:
         """Rows whose labels stand together in memory, those of a beat: ``rows_per_beat`` rounded up
         to a power of two.
@@ -349,6 +354,11 @@ class WovenRows(RowFormat):
         """Values of a row that the pipeline takes in a cycle, a quarter of a beat of one plane."""
         return self.bus_width // WOVEN_LANE_BITS
 
+    @property
+    def used_share(self) -> float:
+        """1: a beat holds bits of one plane."""
+        return 1.0
+
     def check_cycles(self, n_features: int) -> int:
         """Cycles in which the hardware checks the registers of a run; the factor is the groups of
         bits that a plane of a row has.
@@ -370,11 +380,6 @@ class PackedRows(RowFormat):
     def rows_per_beat(self) -> int:
         """Rows in a beat."""
         return self.bus_width // self.bits // self.max_features
-
-    @property
-    def used_share(self) -> float:
-        """Share of a beat's bits that hold codes."""
-        return self.rows_per_beat * self.max_features * self.bits / self.bus_width
 
     def check_cycles(self, n_features: int) -> int:
         """Cycles in which the hardware checks the registers of a run: it divides the rows."""
