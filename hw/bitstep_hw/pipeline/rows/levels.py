@@ -20,7 +20,7 @@ class Levels(wiring.Component):
     The way of a beat: a register; the delay lines, which give the same beat of the rows before; the
     decoders, one for each use; a register for each level. A slot a cycle; the levels come 2 cycles
     after the slot. Two are later: ``late_dot`` comes with the slot's model words
-    (:func:`bitstep_hw.pipeline.slot.words_stages`), and ``applied`` by
+    (``config.stages.store.words``), and ``applied`` by
     ``config.stages.dot.product - config.stages.dot.term``.
     Storage: :class:`bitstep_hw.pipeline.rows.delay_lines.DelayLines`.
     Golden model: :func:`bitstep.pipeline.levels.decode`.
@@ -32,7 +32,7 @@ class Levels(wiring.Component):
 
     Members
     -------
-    slots : In(slot_layout).array(words_stages), beat : In(beat_width)
+    slots : In(slot_layout).array(store.words), beat : In(beat_width)
         A slot now and as it was 1, 2, ... cycles ago; the beat of the slot now.
     last_lanes, lookahead : In
         As the registers of these names; constant during an epoch.

@@ -9,7 +9,6 @@ from support import in_rows, put, take, ticks
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import decode
 from bitstep_hw.pipeline.rows.levels import Levels
-from bitstep_hw.pipeline.slot import words_stages
 from bitstep_sim.testing.harness import simulate
 
 
@@ -53,7 +52,7 @@ def test_each_level_in_its_cycle(row_format, bits, cycles_per_update, beats, loo
     rng = random.Random(f"{config.name}-{beats}-{lookahead}-{gap}")
     dut, last_lanes = Levels(config=config), config.rows.lanes - 1
     rows = Rows(config, 12, beats, last_lanes, rng)
-    stages, tail = words_stages(config), 12
+    stages, tail = config.stages.store.words, 12
     places = [*[None] * stages, *schedule_of(config, beats, 12, gap, rng), *[None] * tail]
     slots = [{"valid": 0} if place is None else
              {"valid": 1, "index": place[1], "first": place[2], "last": place[3]}
