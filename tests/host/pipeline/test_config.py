@@ -5,104 +5,8 @@ import numpy as np
 import pytest
 
 from bitstep.pipeline.config import PipelineConfig
-from bitstep.pipeline.parts.formats import level_limit
 
 C = PipelineConfig
-
-
-@pytest.mark.parametrize("row_format, limits", [
-    ("one_level", [1, 1, 3, 7, 15, 31, 63, 127]), ("two_levels", [None, 1, 1, 2, 4, 8, 16, 32])])
-def test_levels(row_format, limits):
-    for bits, limit in enumerate(limits, start=1):
-        if limit is not None:
-            config = C(bits=bits, row_format=row_format)
-            assert config.rows.level_limit == level_limit(bits, row_format) == limit
-            width = config.rows.level_width
-            assert -1 << width - 1 <= -limit < limit < 1 << width - 1
-
-
-def test_padding_needs_a_mask_where_no_code_is_zero():
-    assert [C(bits=bits).rows.has_zero_code for bits in (1, 2, 8)] == [False, True, True]
-    assert [C(bits=bits, row_format="two_levels").rows.has_zero_code
-            for bits in (2, 3)] == [False, True]
-
-
-@pytest.mark.parametrize("bits, bus_width, lanes, model_lanes", [
-    (1, 64, 64, 64), (3, 64, 21, 22), (5, 64, 12, 12), (7, 64, 9, 10), (8, 64, 8, 8),
-    (3, 512, 170, 170), (7, 512, 73, 74), (1, 512, 512, 512)])
-def test_shapes(bits, bus_width, lanes, model_lanes):
-    config = C(bits=bits, bus_width=bus_width, max_features=2 * lanes + 1)
-    assert (config.rows.lanes, config.rows.model_lanes, config.rows.beat_bytes) \
-        == (lanes, model_lanes, bus_width // 8)
-    assert (config.rows.max_beats, config.rows.capacity) == (3, 3 * lanes)
-    assert [config.rows.beats(n) for n in (1, lanes, lanes + 1, 2 * lanes + 1)] == [1, 1, 2, 3]
-    assert config.rows.model_words(lanes + 1) == 2 * model_lanes + 2
-
-
-@pytest.mark.parametrize("lanes, stages", [(8, 2), (9, 2), (16, 2), (21, 3), (64, 3), (128, 4),
-                                           (170, 4), (512, 5)])
-def test_tree_has_a_register_for_two_levels(lanes, stages):
-    bus_width, bits = {8: (64, 8), 9: (64, 7), 16: (64, 4), 21: (64, 3), 64: (64, 1),
-                       128: (512, 4), 170: (512, 3), 512: (512, 1)}[lanes]
-    config = C(bus_width=bus_width, bits=bits)
-    assert config.rows.lanes == lanes
-    assert config.stages.dot.tree == stages
-    assert 4 ** (stages - 1) < lanes <= 4 ** stages
-
-
-def test_latencies_of_the_documentation():
-    assert C(bits=4).latency == 13
-    assert C(bits=1).latency == 14
-    assert C(bus_width=512, bits=1).latency == 16
-    assert C(bits=4, cycles_per_update=4).latency == 16
-    assert C(bits=4, solver="logistic", cycles_per_update=6).latency == 16
-    assert C(bits=32, row_format="float32").latency == 14
-    assert C(bits=32, row_format="float32", bus_width=512).latency == 15
-    assert [config.stages.solver.cycles for config in (
-        C(), C(cycles_per_update=4), C(solver="logistic", cycles_per_update=6))] == [4, 5, 7]
-
-
-@pytest.mark.parametrize("config, stages, cycles, delay", [
-    (C(bits=4), 9, 5, 0), (C(bus_width=512, bits=1), 12, 5, 0),
-    (C(bits=4, cycles_per_update=4), 11, 15, 5), (C(bits=1, cycles_per_update=4), 12, 15, 4),
-    (C(bus_width=512, bits=1, cycles_per_update=4), 14, 15, 2),
-    (C(bits=4, solver="logistic", cycles_per_update=6), 9, 15, 7),
-    (C(bits=32, row_format="float32", cycles_per_update=4), 10, 15, 6)], ids=str)
-def test_times_of_the_dither(config, stages, cycles, delay):
-    """A block of four rows takes no longer than four rows; the first one is there with the first
-    dot product, which the delay puts off as far as it must and no further.
-    """
-    made = config.stages
-    assert (made.dot.cycles, made.dither.cycles, made.start_delay) == (stages, cycles, delay)
-    assert config.stages.dither.cycles < 4 * config.cycles_per_update
-    assert made.start_delay == 0 or made.dot.cycles + made.start_delay == cycles + 1
-    assert config.latency == stages + made.solver.cycles
-
-
-def test_float_rows():
-    config = C(bits=32, row_format="float32", bus_width=128, max_features=9)
-    assert (config.rows.lanes, config.rows.model_lanes, config.rows.capacity) == (4, 4, 12)
-    rows = config.rows
-    assert (rows.level_limit, rows.gradient_limit, rows.intercept_limit) == (1 << 22, 1, 1)
-    assert (rows.level_width, config.stages.dot.product, rows.max_label_shift) == (32, 2, 62)
-    assert config.rows.has_zero_code
-    codes = C(bits=4)
-    assert (codes.rows.gradient_limit, codes.rows.intercept_limit, codes.stages.dot.product) \
-        == (7, 7, 1)
-    assert codes.rows.max_label_shift == 40
-
-
-@pytest.mark.parametrize("bits, fraction", [(1, 14), (2, 14), (3, 13), (8, 8)])
-def test_fine_rows_fit_16_bits(bits, fraction):
-    config = C(bits=bits, refetch=True, lookahead=0)
-    assert config.rows.fine_fraction == fraction
-    assert config.rows.level_limit << fraction < 1 << 15
-
-
-@pytest.mark.parametrize("bits, n_features, words", [
-    (4, 1, 4), (4, 16, 16), (4, 17, 20), (3, 21, 24), (3, 22, 24), (3, 25, 28), (8, 12, 12)])
-def test_words_of_a_fine_row(bits, n_features, words):
-    assert C(bits=bits).rows.fine_words(n_features) == words
 
 
 @pytest.mark.parametrize("beats, lookahead", [(1, 6), (2, 6), (3, 4), (4, 3), (5, 3), (6, 2),
@@ -131,23 +35,6 @@ def test_lines_hold_every_row_that_uses_them(config):
     assert config.line_depth(1) == config.rows.max_beats
     far = [config.line_depth(line) for line in range(3, config.lookahead + 2)]
     assert all(depth <= config.latency + config.cycles_per_update for depth in far)
-
-
-def test_widths_hold_the_extremes():
-    for config in (C(bits=8, max_features=4096), C(bits=1, max_features=64),
-                   C(bits=8, row_format="two_levels", max_features=1 << 20),
-                   C(bits=32, row_format="float32", max_features=1000)):
-        terms = config.rows.capacity + 1
-        assert terms * config.rows.level_limit << 32 < 1 << config.rows.dot_width - 1
-        squares = terms * config.rows.level_limit * config.rows.gradient_limit
-        assert squares < 1 << config.rows.gram_width - 1
-
-
-@pytest.mark.parametrize("config, lanes", [(C(bits=8), 2), (C(bits=2), 2), (C(bits=1), 4),
-                                           (C(bits=7, bus_width=512), 6),
-                                           (C(bits=1, bus_width=512), 32)])
-def test_correction_lanes(config, lanes):
-    assert config.stages.corrections.lanes == lanes
 
 
 @pytest.mark.parametrize("n_features, lookahead", [(16, 6), (17, 6), (33, 4), (4096, 1)])
