@@ -18,6 +18,14 @@ from bitstep_hw.woven.sizes import GROUPS_WIDTH, UNIT_GROUPS, WovenSizes
 REGISTERS_LAYOUT = data.StructLayout({
     name: sum(part.width for part in parts) for name, parts in WRITABLE.items()})
 
+# What asks for a part of the pipeline, by the choice that it depends on.
+ASKS = {
+    "minibatch": lambda registers: registers.batch != 1,
+    "corrections": lambda registers: registers.correction_period != 0,
+    "proximal": lambda registers: registers.proximal_period != 0,
+    "refetch": lambda registers: registers.cell_half_levels != 0,
+}
+
 
 def woven_sizes(config):
     """Return the members with sizes of woven rows, if these are what a pipeline reads."""
@@ -141,11 +149,8 @@ class RunCheck(wiring.Component):
     def _wrong_parts(self):
         """Flags of what this pipeline has no part for, and of numbers that contradict each other.
         """
-        registers, config, wrong = self.registers, self.config, []
-        if not config.minibatch:
-            wrong.append(registers.batch != 1)
-        if not config.corrections:
-            wrong.append(registers.correction_period != 0)
+        registers, config = self.registers, self.config
+        wrong = self._absent("minibatch", "corrections")
         logistic, refetching = registers.loss == Loss.LOGISTIC, registers.cell_half_levels != 0
         wrong += [
             ~logistic if config.solver == "logistic" else logistic,
@@ -154,10 +159,7 @@ class RunCheck(wiring.Component):
             refetching & ((registers.loss != Loss.HINGE) | (registers.batch != 1)),
             registers.cell_half_levels > MAX_CELL_HALF_LEVELS,
         ]
-        if not config.proximal:
-            wrong.append(registers.proximal_period != 0)
-        if not config.refetch:
-            wrong.append(refetching)
+        wrong += self._absent("proximal", "refetch")
         model_bits, update_bits = registers.model_bits, registers.update_bits
         wrong += [
             (model_bits < FEW_BITS[0]) | (model_bits > config.model_bits) if config.model_bits
@@ -176,6 +178,10 @@ class RunCheck(wiring.Component):
             | (registers.loss == Loss.LEAST_SQUARES) | (registers.loss == Loss.HINGE)
             if config.stages.full_passes else 1))
         return wrong
+
+    def _absent(self, *parts):
+        """Flags of registers that ask for one of these parts, of those that are not there."""
+        return [ASKS[part](self.registers) for part in parts if not getattr(self.config, part)]
 
     def _product(self, m, length):
         """Multiply rows by the length of one, a bit a cycle; returns the product."""
