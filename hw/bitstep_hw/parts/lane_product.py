@@ -20,15 +20,7 @@ def integer_product(m, config, level, value, *, fraction, valid, name):
     Of a floating-point value the product is rounded once to ``fraction`` fraction bits, to
     nearest, ties towards plus infinity (:func:`bitstep.golden.float32.align`).
     """
-    if config.row_format != "float32":
-        if config.clock.fast:
-            return partial_products(m, level, value, name=name)
-        return [register(m, level * value, valid, name)]
-    mantissa, exponent = _parts(level)
-    product = register(m, mantissa * value, valid, f"{name}_exact")
-    # |level| is at most 1, so its exponent field is at most 127 and the shift at least 1.
-    less = register(m, (_BIAS - fraction - 1 - exponent)[:8], valid, f"{name}_shift")
-    return [_align(m, product, less, len(value) + fraction + 1, valid, name)]
+    return _products(config).with_integer(m, level, value, fraction, valid, name)
 
 
 def minus_product(m, config, a, level, value, *, valid, name):
@@ -55,29 +47,94 @@ def level_product(m, config, a, b, *, valid, name):
     later; of floating-point values rounded to
     :data:`bitstep.pipeline.parts.formats.FLOAT_GUARD` fraction bits.
     """
-    if config.row_format != "float32" and level_product_stages(config) == 1:
-        return register(m, a * b, valid, name)
-    if config.row_format == "woven":
-        # As wide as a multiplier block, which has both registers of its own.
-        product = register(m, a * b, valid, f"{name}_exact")
-        return register(m, product, delay_enable(m, valid, 1, name=f"{name}_valid"), name)
-    if config.row_format != "float32":
-        # Two narrow products of lookup tables: multiplier blocks are few, and far away.
-        low = register(m, a * b[:_PIECE], valid, f"{name}_low")
-        high = register(m, a * b[_PIECE:].as_signed(), valid, f"{name}_high")
-        return register(m, (low + (high << _PIECE))[:len(a) + len(b)].as_signed(),
-                         delay_enable(m, valid, 1, name=f"{name}_valid"), name)
-    (a_mantissa, a_exponent), (b_mantissa, b_exponent) = _parts(a), _parts(b)
-    product = register(m, a_mantissa * b_mantissa, valid, f"{name}_exact")
-    less = register(m, (2 * _BIAS - FLOAT_GUARD - 1 - a_exponent - b_exponent)[:9], valid,
-                     f"{name}_shift")
-    return _align(m, product, less, FLOAT_GUARD + 2, valid, name)
+    return _products(config).of_levels(m, a, b, valid, name)
 
 
 def level_product_stages(config):
     """Return the number of clock edges that :func:`level_product` takes."""
-    wide = config.clock.fast and config.rows.level_width > _PIECE + 1
-    return 2 if config.row_format == "float32" or wide else 1
+    return _products(config).level_stages
+
+
+class _Products:
+    """Products of levels: one register each."""
+
+    level_stages = 1
+
+    @staticmethod
+    def with_integer(m, level, value, fraction, valid, name):
+        del fraction
+        return [register(m, level * value, valid, name)]
+
+    @staticmethod
+    def of_levels(m, a, b, valid, name):
+        return register(m, a * b, valid, name)
+
+
+class _FastProducts(_Products):
+    """Products of narrow levels for a fast clock: with integers in parts."""
+
+    @staticmethod
+    def with_integer(m, level, value, fraction, valid, name):
+        del fraction, valid
+        return partial_products(m, level, value, name=name)
+
+
+class _FastWideProducts(_FastProducts):
+    """Likewise of levels too wide for lookup tables in a cycle: two narrow products of lookup
+    tables, since multiplier blocks are few, and far away.
+    """
+
+    level_stages = 2
+
+    @staticmethod
+    def of_levels(m, a, b, valid, name):
+        low = register(m, a * b[:_PIECE], valid, f"{name}_low")
+        high = register(m, a * b[_PIECE:].as_signed(), valid, f"{name}_high")
+        return register(m, (low + (high << _PIECE))[:len(a) + len(b)].as_signed(),
+                         delay_enable(m, valid, 1, name=f"{name}_valid"), name)
+
+
+class _FastBlockProducts(_FastWideProducts):
+    """Likewise of levels as wide as a multiplier block, which has both registers of its own."""
+
+    @staticmethod
+    def of_levels(m, a, b, valid, name):
+        product = register(m, a * b, valid, f"{name}_exact")
+        return register(m, product, delay_enable(m, valid, 1, name=f"{name}_valid"), name)
+
+
+class _FloatProducts(_Products):
+    """Products of floating-point values, aligned in the second register."""
+
+    level_stages = 2
+
+    @staticmethod
+    def with_integer(m, level, value, fraction, valid, name):
+        mantissa, exponent = _parts(level)
+        product = register(m, mantissa * value, valid, f"{name}_exact")
+        # |level| is at most 1, so its exponent field is at most 127 and the shift at least 1.
+        less = register(m, (_BIAS - fraction - 1 - exponent)[:8], valid, f"{name}_shift")
+        return [_align(m, product, less, len(value) + fraction + 1, valid, name)]
+
+    @staticmethod
+    def of_levels(m, a, b, valid, name):
+        (a_mantissa, a_exponent), (b_mantissa, b_exponent) = _parts(a), _parts(b)
+        product = register(m, a_mantissa * b_mantissa, valid, f"{name}_exact")
+        less = register(m, (2 * _BIAS - FLOAT_GUARD - 1 - a_exponent - b_exponent)[:9], valid,
+                         f"{name}_shift")
+        return _align(m, product, less, FLOAT_GUARD + 2, valid, name)
+
+
+def _products(config):
+    """The kind of products that levels and clock ask for."""
+    if config.rows.floating:
+        return _FloatProducts
+    if not config.clock.fast:
+        return _Products
+    width = config.rows.level_width
+    if width > 2 * _PIECE + 1:
+        return _FastBlockProducts
+    return _FastWideProducts if width > _PIECE + 1 else _FastProducts
 
 
 def _parts(bits):

@@ -4,6 +4,37 @@ from amaranth import Cat, Const, Module, Mux, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from bitstep.pipeline.parts.formats import WOVEN
+
+
+def _one_level(code, bits, sample):
+    """A signed level; of one bit -1 or 1."""
+    del sample
+    return Mux(code, Const(1, signed(2)), Const(-1, signed(2))) if bits == 1 else code.as_signed()
+
+
+def _two_levels(code, bits, sample):
+    """The lower end of an interval, and a bit that says whether the sample is its upper end."""
+    if bits == 2:
+        return Mux(code[sample], Const(1, signed(2)), Const(-1, signed(2)))
+    return code[2:].as_signed() + code[sample]
+
+
+def _number(code, bits, sample):
+    """The number's bits; products take them apart."""
+    del bits, sample
+    return code.as_signed()
+
+
+def _middle(code, bits, sample):
+    """The middle of a cell: all levels are odd."""
+    del bits, sample
+    return Cat(Const(1, 1), code).as_signed()
+
+
+DECODINGS = {"one_level": _one_level, "two_levels": _two_levels, "float32": _number,
+             WOVEN: _middle}
+
 
 def decode(code, *, bits, row_format, sample):
     """Return the level of one code, as a value: ``sample`` 0 for the dot product, 1 for the
@@ -11,16 +42,7 @@ def decode(code, *, bits, row_format, sample):
 
     Golden model: :func:`bitstep.pipeline.levels.decode`.
     """
-    if row_format == "float32":
-        return code.as_signed()     # the number's bits; products take them apart
-    if row_format == "woven":
-        return Cat(Const(1, 1), code).as_signed()       # all levels are odd
-    if row_format == "one_level":
-        return Mux(code, Const(1, signed(2)), Const(-1, signed(2))) if bits == 1 \
-            else code.as_signed()
-    if bits == 2:
-        return Mux(code[sample], Const(1, signed(2)), Const(-1, signed(2)))
-    return code[2:].as_signed() + code[sample]
+    return DECODINGS[row_format](code, bits, sample)
 
 
 class Decoder(wiring.Component):
