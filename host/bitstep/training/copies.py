@@ -218,9 +218,9 @@ def _left_out_of_chunk(copies: np.ndarray, order: np.ndarray) -> str | None:
     if np.minimum(copies, 1).mean() >= READ_OF_CHUNK:
         return None
     share = 1 - len(np.unique(order)) / len(copies)
-    return (f"{100 * share:.3g} % of the rows of this call are not read: weights of partial_fit are "
-            f"numbers of copies, here {copies.mean():.3g} on average; multiply those of all calls "
-            "by one number")
+    return (f"{100 * share:.3g} % of the rows of this call are not read: weights of partial_fit "
+            f"are numbers of copies, here {copies.mean():.3g} on average; multiply those of all "
+            "calls by one number")
 
 
 def _drawn(rest: np.ndarray, seed: int, groups: np.ndarray | None) -> np.ndarray:
