@@ -5,7 +5,6 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs torch; `make test-torch` runs it")
 
-from bitstep_lab.gradients.samples import Samples  # noqa: E402
 from bitstep_lab.quantized_networks import training  # noqa: E402
 from bitstep_lab.quantized_networks.quantizers import Quantizer  # noqa: E402
 from bitstep_lab.quantized_networks.report import (  # noqa: E402
@@ -15,6 +14,7 @@ from bitstep_lab.quantized_networks.report import (  # noqa: E402
     rows_of,
     run_contestants,
 )
+from bitstep_lab.samples import Samples  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -21,9 +21,9 @@ from bitstep_lab.gradients.networks import Network
 from bitstep_lab.gradients.perceptrons import Perceptron
 from bitstep_lab.gradients.ranks.processes import RankProcesses
 from bitstep_lab.gradients.ranks.threads import train_threads
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.gradients.tasks import make_task
 from bitstep_lab.gradients.training import Setting, train
+from bitstep_lab.samples import Samples
 
 CODECS = ("none", "dqsg:bits=3,bucket_size=64", "ndqsg",
           "alq:bits=3,bucket_size=64,payload=huffman",

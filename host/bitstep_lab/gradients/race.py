@@ -8,10 +8,10 @@ import numpy as np
 
 from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Model, Parameters
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.gradients.training import Batches, Setting, gradients_of, train
 from bitstep_lab.gradients.workers import Workers
 from bitstep_lab.races.run_store import RunStore, code_version, digest
+from bitstep_lab.samples import Samples
 
 UNCOMPRESSED = Contestant("none", "none")
 TUNING_SEEDS = (1_000_000, 1_000_001, 1_000_002)    # none of a race: those count from 0

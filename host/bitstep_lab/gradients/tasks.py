@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bitstep_lab.gradients.perceptrons import Model, Perceptron
-from bitstep_lab.gradients.samples import Samples, load_samples
+from bitstep_lab.samples import Samples, load_samples
 
 HIDDEN = (300, 100)         # of FC-300-100, in the DQSG paper
 
@@ -74,7 +74,7 @@ def make_task(name: str, source: str | None = None, *, rows: int | None = None,
     source : str, optional
         Data set; default: the model's.
     rows, data_home
-        See :func:`bitstep_lab.gradients.samples.load_samples`.
+        See :func:`bitstep_lab.samples.load_samples`.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def make_task(name: str, source: str | None = None, *, rows: int | None = None,
     TaskError
         If the data do not suit the model, or torch is missing.
     bitstep.data.dataset.DataError
-        See :func:`bitstep_lab.gradients.samples.load_samples`.
+        See :func:`bitstep_lab.samples.load_samples`.
     """
     kind = KINDS[name]
     source = source or kind.data

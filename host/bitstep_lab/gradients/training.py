@@ -9,8 +9,8 @@ import numpy as np
 from bitstep.gradients import Codec
 from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Model, Parameters
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.gradients.workers import Exchange, Workers, bits_of, levels_of
+from bitstep_lab.samples import Samples
 
 EXPLODED = 1e4              # times the first loss: the run has diverged
 

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 from bitstep.gradients import Codec, Key, kernels, list_codecs, make_codec
-from bitstep_sim.reports.markdown import add_choice, print_header, print_row
+from bitstep_lab.markdown import add_choice, print_header, print_row
 
 KEY = Key(seed=1, step=2, rank=3, tensor=4)
 # Settings of the codecs that have a choice; all others are taken as they come.

@@ -15,7 +15,7 @@ import numpy as np
 
 from bitstep.gradients import make_codec
 from bitstep.levels import METHODS, level_cost, optimal_levels
-from bitstep_sim.reports.markdown import print_header, print_row
+from bitstep_lab.markdown import print_header, print_row
 
 SIZES = (65_536, 1_000_000)
 N_LEVELS = 16

@@ -9,8 +9,8 @@ from bitstep.gradients import Key, make_codec
 from bitstep_lab.gradients.contestants import parse_contestant
 from bitstep_lab.gradients.perceptrons import Perceptron
 from bitstep_lab.gradients.ranks.threads import train_threads
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.gradients.training import Batches, Setting, train
+from bitstep_lab.samples import Samples
 
 NO_RESULT = {"encode_s", "decode_s", "sent_a_step", "received_a_step"}
 

@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Model
 from bitstep_lab.gradients.ranks.process import FACTS, LOG, START_S, run_process
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.gradients.training import Setting
+from bitstep_lab.samples import Samples
 
 MAX_PROCESSES = 8
 LIMIT_S = 600.0

@@ -9,9 +9,9 @@ from bitstep.gradients.exchange import EXCHANGES, Aggregator, Transport
 from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Model, Parameters
 from bitstep_lab.gradients.ranks.watching import WatchedExchange
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.gradients.training import Batches, Record, Setting, descend
 from bitstep_lab.gradients.workers import Exchange, relative_error
+from bitstep_lab.samples import Samples
 
 GO, STOP = b"\1", b"\0"
 

@@ -9,8 +9,8 @@ from bitstep.gradients.exchange.transport import ThreadGroup, ThreadTransport
 from bitstep_lab.gradients.contestants import Contestant
 from bitstep_lab.gradients.perceptrons import Model
 from bitstep_lab.gradients.ranks.rank import train_rank
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.gradients.training import Setting
+from bitstep_lab.samples import Samples
 
 LIMIT_S = 600.0         # of one wait for another rank
 

@@ -9,8 +9,8 @@ from bitstep.gradients.exchange import AllGather
 from bitstep_lab.gradients.perceptrons import Model
 from bitstep_lab.gradients.ranks.processes import RankProcesses
 from bitstep_lab.gradients.ranks.threads import train_threads
-from bitstep_lab.gradients.samples import Samples
 from bitstep_lab.gradients.training import Setting
+from bitstep_lab.samples import Samples
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Rows that workers train on, and those that test the model."""
+"""Rows to train a network on, and rows to test it with."""
 
 from dataclasses import dataclass
 from math import isqrt
