@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bitstep import compiling
 from bitstep_gradients import Key, MessageError, kernels, make_codec
 from bitstep_gradients.wire.payloads import PAYLOADS
 
@@ -227,3 +229,12 @@ def test_senseless_payloads(both, name, n_symbols):
         assert found == expected
         outcomes.add(found is None)
     assert True in outcomes
+
+
+def test_the_cache_follows_imports_into_the_other_package():
+    """A change of a constant of Threefry compiles the kernels anew."""
+    kernel = Path(COMPILED.__file__).with_name("rounding.py")
+    host = kernel.parents[2]
+    names = {file.relative_to(host).as_posix() for file in compiling.sources(kernel)}
+    assert {"bitstep_gradients/kernels/rounding.py", "bitstep/golden/threefry.py",
+            "bitstep/compiling.py"} <= names
