@@ -64,12 +64,12 @@ def make_codec(name: str, **options: Any) -> Codec:
 
 def option_names(codec: type[Codec]) -> list[str]:
     """Names of the options of a codec's class and of its bases."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for one in codec.__mro__:
         if not issubclass(one, Codec) or "__init__" not in vars(one):
             continue
         parameters = inspect.signature(one.__init__).parameters.values()
-        found |= {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
+        names |= {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
         if not any(each.kind is each.VAR_KEYWORD for each in parameters):
             break
-    return [name for name in found if name not in codec.preset]
+    return [name for name in names if name not in codec.preset]

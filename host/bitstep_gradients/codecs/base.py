@@ -172,10 +172,10 @@ class Codec(ABC):
         header, body = unpack_message(message)
         expected = self._header(header.shape, header.dtype)
         for what in ("codec", "payload", "parameter", "bucket_size", "state"):
-            found, own = getattr(header, what), getattr(expected, what)
-            if found != own:
+            theirs, own = getattr(header, what), getattr(expected, what)
+            if theirs != own:
                 raise MessageError(
-                    f"the message has {what} {found}, and this codec ({self.name}) has {own}; "
+                    f"the message has {what} {theirs}, and this codec ({self.name}) has {own}; "
                     "decode with the codec, the settings and the state that encoded it")
         side = checked_side(side, header.shape)
         return self._decode_shaped(body, header.shape, key, side).reshape(header.shape)

@@ -40,9 +40,9 @@ def best_sketch(n: int, gain: float) -> tuple[float, int, float]:
     """
     if not 0 < gain <= 32 * n:
         raise ValueError(f"gain must be a positive number, at most 32 n = {32 * n}, not {gain!r}")
-    found = []
+    sketches = []
     for levels in LEVELS:
         k = min(int(compression_gain(n, 1, levels) / gain * (1 + 1e-12)), n)
         if k:
-            found.append((gamma(n, k, levels), k, levels))
-    return min(found)
+            sketches.append((gamma(n, k, levels), k, levels))
+    return min(sketches)

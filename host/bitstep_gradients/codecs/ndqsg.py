@@ -172,8 +172,8 @@ class Ndqsg(Uniform):
         targets = self.targets(self._scaled(values), scales).astype(np.int64)
         indices = targets + dither >> FRACTION_BITS
         folded = fold(indices, self.ratio)
-        found = unfold(folded, self._centres(side, scales, dither), self.ratio, FRACTION)
-        return indices + self.levels, (indices - found) // self.ratio
+        nearest = unfold(folded, self._centres(side, scales, dither), self.ratio, FRACTION)
+        return indices + self.levels, (indices - nearest) // self.ratio
 
     def _unnest(self, folded, coarse, side, scales, key) -> tuple[np.ndarray, bool]:
         """Symbols of the fine indices, and False if one of these is outside its range."""

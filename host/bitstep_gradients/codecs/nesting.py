@@ -33,9 +33,9 @@ def fold_symbols(symbols: np.ndarray, levels: int, ratio: int) -> np.ndarray:
     loops = kernels.find_kernels()
     if not loops:
         return of_symbol[symbols]
-    found = np.empty(symbols.size, np.uint8)
-    loops.look_up(of_symbol.astype(np.uint8), symbols, found)
-    return found
+    folded = np.empty(symbols.size, np.uint8)
+    loops.look_up(of_symbol.astype(np.uint8), symbols, folded)
+    return folded
 
 
 def unfold(folded: np.ndarray, centres: np.ndarray, ratio: int, fraction: int) -> np.ndarray:

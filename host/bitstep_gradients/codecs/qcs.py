@@ -112,14 +112,14 @@ class Qcs(Codec):
 
     def blocks(self, count: int) -> list[Block]:
         """Buckets of ``count`` values; at most two blocks of equal ones."""
-        found, place = [], 0
+        blocks, place = [], 0
         for start, buckets, size in bucket_blocks(count, self.bucket_size):
             n = 1 << (size - 1).bit_length()
             k = kept_of(self.share_code, n)
-            found.append(Block(slice(start, start + buckets * size),
-                               slice(place, place + buckets * k), buckets, size, n, k))
+            blocks.append(Block(slice(start, start + buckets * size),
+                                slice(place, place + buckets * k), buckets, size, n, k))
             place += buckets * k
-        return found
+        return blocks
 
     def sent(self, count: int) -> int:
         """Numbers that a message of ``count`` values sends."""
@@ -152,13 +152,13 @@ class Qcs(Codec):
     def bias(self, vector):
         """alpha times the value in fixed point, less the value."""
         values, _ = checked_vector(vector)
-        flat, found = values.reshape(-1), np.zeros(values.size, np.float32)
+        flat, biases = values.reshape(-1), np.zeros(values.size, np.float32)
         for block in self.blocks(values.size):
             rows = block.buckets_of(flat)
             fixed, exponents = fixed_point(rows)
             mean = self.alpha(block.n, block.k) * np.ldexp(fixed, exponents - VALUE_BITS)
-            found[block.part] = (mean - rows).reshape(-1)
-        return found.reshape(values.shape)
+            biases[block.part] = (mean - rows).reshape(-1)
+        return biases.reshape(values.shape)
 
     def variance_bound(self, vector):
         """alpha^2 gamma |g|^2 a bucket (see :func:`gamma`), and the square of the bias: for
@@ -182,8 +182,8 @@ class Qcs(Codec):
             for block in self.blocks(values.size))])
         lower = targets + self.half_range >> FRACTION_BITS
         places = (targets + self.half_range) % FRACTION / FRACTION
-        found = split_counts(lower, places, self.n_symbols + 1)
-        return found[:-1] / max(targets.size, 1)
+        counts = split_counts(lower, places, self.n_symbols + 1)
+        return counts[:-1] / max(targets.size, 1)
 
     def expected_bits(self, vector):
         values, dtype = checked_vector(vector)

@@ -63,11 +63,11 @@ class OneBit(Deterministic):
         starts = bucket_starts(values.size, size)
         if not starts.size:
             return np.zeros((2, 0), np.float32)
-        exact, found = values.astype(np.float64), []
+        exact, means = values.astype(np.float64), []
         for members in (values < 0, values >= 0):
             sums = np.add.reduceat(np.where(members, exact, 0), starts)
-            found.append(sums / np.maximum(np.add.reduceat(members.astype(np.int64), starts), 1))
-        return np.array(found).astype(np.float32)
+            means.append(sums / np.maximum(np.add.reduceat(members.astype(np.int64), starts), 1))
+        return np.array(means).astype(np.float32)
 
     def expected_bits(self, vector):
         values, dtype = checked_vector(vector)
@@ -159,10 +159,10 @@ def majority_vote(vectors: Sequence[np.ndarray], *, scaled: bool = False) -> np.
 
 def _floats(body: bytes, count: int) -> np.ndarray:
     """The first ``count`` numbers of a body: float32, finite."""
-    found = np.frombuffer(body, "<f4", count) if len(body) >= 4 * count else np.zeros(0)
-    if found.size != count or not np.isfinite(found).all():
+    numbers = np.frombuffer(body, "<f4", count) if len(body) >= 4 * count else np.zeros(0)
+    if numbers.size != count or not np.isfinite(numbers).all():
         raise MessageError(f"the message must have {count} scales or centres, all finite")
-    return found.astype(np.float32)
+    return numbers.astype(np.float32)
 
 
 def _choose(pairs: np.ndarray, signs: np.ndarray, bucket_size: int) -> np.ndarray:

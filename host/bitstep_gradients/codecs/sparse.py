@@ -49,9 +49,9 @@ class Sparse(Codec):
     def _join(self, blocks: list[tuple[int, np.ndarray]]) -> np.ndarray:
         """Rising positions from the first index of every block and the places in its buckets."""
         size = self.bucket_size
-        found = [(start + size * np.arange(len(places), dtype=np.int64)[:, None]
-                  + places).reshape(-1) for start, places in blocks]
-        return np.concatenate([np.zeros(0, np.int64), *found])
+        positions = [(start + size * np.arange(len(places), dtype=np.int64)[:, None]
+                      + places).reshape(-1) for start, places in blocks]
+        return np.concatenate([np.zeros(0, np.int64), *positions])
 
 
 class TopK(Deterministic, Sparse):
@@ -64,14 +64,14 @@ class TopK(Deterministic, Sparse):
 
     def positions(self, values: np.ndarray) -> np.ndarray:
         """Positions of the values that are sent: int64, rising."""
-        found = []
+        positions = []
         for start, buckets, size, kept in self.blocks(values.size):
             rows = values[start:start + buckets * size].reshape(buckets, size)
             falling = MAGNITUDE - (rows.view(np.uint32) & MAGNITUDE)
             ranks = falling.astype(np.uint64) << np.uint64(32) | np.arange(size, dtype=np.uint64)
             chosen = np.partition(ranks, kept - 1, axis=1)[:, :kept] & np.uint64(2**32 - 1)
-            found.append((start, np.sort(chosen.astype(np.int64), axis=1)))
-        return self._join(found)
+            positions.append((start, np.sort(chosen.astype(np.int64), axis=1)))
+        return self._join(positions)
 
     def _rounded(self, values):
         flat = values.reshape(-1)
@@ -153,19 +153,19 @@ class RandomK(Sparse):
 
     def _factors(self, count):
         """d / k for every value that is sent, or 1: float32."""
-        found = [np.full(buckets * kept, np.float32(size / kept if self.unbiased else 1))
-                 for _, buckets, size, kept in self.blocks(count)]
-        return np.concatenate([np.zeros(0, np.float32), *found])
+        factors = [np.full(buckets * kept, np.float32(size / kept if self.unbiased else 1))
+                   for _, buckets, size, kept in self.blocks(count)]
+        return np.concatenate([np.zeros(0, np.float32), *factors])
 
     def bias(self, vector):
         values, _ = checked_vector(vector)
         if self.unbiased:
             return np.zeros(values.shape, np.float32)
-        flat, found = values.reshape(-1), np.zeros(values.size, np.float32)
+        flat, biases = values.reshape(-1), np.zeros(values.size, np.float32)
         for start, buckets, size, kept in self.blocks(flat.size):
             part = slice(start, start + buckets * size)
-            found[part] = flat[part] * np.float32(kept / size - 1)
-        return found.reshape(values.shape)
+            biases[part] = flat[part] * np.float32(kept / size - 1)
+        return biases.reshape(values.shape)
 
     def expected_error(self, vector):
         """(d / k - 1) |v|^2 a bucket of d values if unbiased, else (1 - k / d) |v|^2."""

@@ -178,8 +178,8 @@ class Uniform(Codec):
         values = self.prepare(values.reshape(-1))
         targets = self.targets(values, self.scales(values))
         lower, places = targets // FRACTION + self.levels, targets % FRACTION / FRACTION
-        found = split_counts(lower, places, self.n_symbols + 1)
-        return found[:-1] / max(values.size, 1)
+        counts = split_counts(lower, places, self.n_symbols + 1)
+        return counts[:-1] / max(values.size, 1)
 
     def expected_bits(self, vector):
         values, dtype = checked_vector(vector)

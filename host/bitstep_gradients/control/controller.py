@@ -152,9 +152,9 @@ class BitController(Wrapped):
         ValueError
             For statistics that no rank can have, or a step before the last update.
         """
-        found = np.asarray(statistics, np.float64)
-        if found.ndim != 2 or not len(found) or found.shape[1] != len(FACTS) \
-                or not np.isfinite(found).all() or (found[:, :4] < 0).any():
+        rows = np.asarray(statistics, np.float64)
+        if rows.ndim != 2 or not len(rows) or rows.shape[1] != len(FACTS) \
+                or not np.isfinite(rows).all() or (rows[:, :4] < 0).any():
             raise ValueError("statistics must be the arrays of statistics() of every rank, finite "
                              f"and with {len(FACTS)} entries each; gradients or a loss that are "
                              "not finite must be found before")
@@ -164,10 +164,10 @@ class BitController(Wrapped):
             while not self.due(step):
                 step += 1
         check_integer("step", step, last)
-        means = [sqrt(_mean(column**2)) for column in found.T[:3]]
-        losses = found[:, 4]
+        means = [sqrt(_mean(column**2)) for column in rows.T[:3]]
+        losses = rows[:, 4]
         loss = _mean(losses) if (losses >= 0).all() else -1.0
-        facts = (*means, _mean(found[:, 3]), loss)
+        facts = (*means, _mean(rows[:, 3]), loss)
         self._learn(step, dict(zip(FACTS, facts, strict=True)))
         self.state["updates"] += 1
         self.state["step"] = float(step)
@@ -181,10 +181,10 @@ class BitController(Wrapped):
         if set(state) != set(self.state):
             raise ValueError(f"the state of {type(self).__name__} has {', '.join(self.state)}, not "
                              f"{', '.join(map(str, state)) or 'nothing'}")
-        found = {name: float(value) for name, value in state.items()}
-        if not np.isfinite(list(found.values())).all():
+        numbers = {name: float(value) for name, value in state.items()}
+        if not np.isfinite(list(numbers.values())).all():
             raise ValueError(f"the state of {type(self).__name__} must be finite; it is damaged")
-        self.state = found
+        self.state = numbers
 
     def _codec_of(self, levels: int) -> Uniform:
         if levels not in self._codecs:

@@ -165,11 +165,11 @@ class DqSgd(BitController):
         taken back: a budget that falls would leave nothing for the steps that are left.
         """
         state = self.state
-        left = self.norm_steps - int(state["norm_count"])
-        counted = squares[squares > 0][:left]
+        remaining = self.norm_steps - int(state["norm_count"])
+        counted = squares[squares > 0][:remaining]
         state["norm_sum"] += float(np.sum(counted))
         state["norm_count"] += counted.size
-        with_present = counted.size < left and square > 0
+        with_present = counted.size < remaining and square > 0
         count = state["norm_count"] + with_present
         if count:
             mean = (state["norm_sum"] + with_present * square) / count
@@ -189,17 +189,17 @@ class DqSgd(BitController):
 
     def _gain(self, step):
         """c = sqrt(T / epsilon), or that of a plan for the steps that are left."""
-        left = np.arange(step, self.steps)
-        if not left.size and (self.plan or self.mean_bits is not None):
+        steps = np.arange(step, self.steps)
+        if not steps.size and (self.plan or self.mean_bits is not None):
             return self.state["gain"]
         if self.mean_bits is not None:
             rest = int(self.mean_bits * self.steps - self.state["spent_bits"])
-            return self._planned(left, rest - MIN_BITS * left.size)
+            return self._planned(steps, rest - MIN_BITS * steps.size)
         if not self.budget:         # all norms were 0 so far
             return 0.0
         if not self.plan:
             return (self.steps / self.budget)**0.5
-        return self._planned(left, self._bits_for(left, self.budget - self.state["spent_error"]))
+        return self._planned(steps, self._bits_for(steps, self.budget - self.state["spent_error"]))
 
     def _planned(self, steps, n_bits):
         """The largest gain with which steps take so many bits beyond 2 a step."""

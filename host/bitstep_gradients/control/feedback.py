@@ -207,13 +207,13 @@ class ErrorFeedback(Wrapped):
         if set(state) != {"codec", "tensors"}:
             raise ValueError("the state of error feedback has codec and tensors, not "
                              f"{', '.join(map(str, state)) or 'nothing'}")
-        found = {int(tensor): Entry(_restored(tensor, one["residual"]),
-                                    None if one["pending"] is None
-                                    else _restored(tensor, one["pending"]), int(one["step"]),
-                                    float(one["largest"]))
-                 for tensor, one in state["tensors"].items()}
+        restored = {int(tensor): Entry(_restored(tensor, one["residual"]),
+                                       None if one["pending"] is None
+                                       else _restored(tensor, one["pending"]), int(one["step"]),
+                                       float(one["largest"]))
+                    for tensor, one in state["tensors"].items()}
         self.codec.load_state_dict(state["codec"])
-        self._entries, self._rank = found, None
+        self._entries, self._rank = restored, None
 
 
 def residual_bound(gamma: float, weight: float = 1.0, *, unbiased: bool = True) -> float:
@@ -252,7 +252,7 @@ def _clipped(first: np.ndarray, second: "np.ndarray | np.float32") -> np.ndarray
 
 
 def _restored(tensor: object, values: Any) -> np.ndarray:
-    found = np.array(values, np.float32)
-    if not np.isfinite(found).all():
+    residual = np.array(values, np.float32)
+    if not np.isfinite(residual).all():
         raise ValueError(f"the residual of tensor {tensor} must be finite; the state is damaged")
-    return found
+    return residual

@@ -42,13 +42,13 @@ def step_weights(steps: np.ndarray, total: int, alpha: float) -> np.ndarray:
 
 def powers(base: float, exponents: np.ndarray) -> np.ndarray:
     """base**exponent by squaring, for integer exponents that are not negative: float64."""
-    left = np.array(exponents, np.int64)
-    found = np.ones(left.shape)
-    while left.any():
-        found = np.where(left & 1, found * base, found)
+    rest = np.array(exponents, np.int64)
+    product = np.ones(rest.shape)
+    while rest.any():
+        product = np.where(rest & 1, product * base, product)
         base *= base
-        left >>= 1
-    return found
+        rest >>= 1
+    return product
 
 
 def root(value: float, degree: int) -> float:
@@ -73,10 +73,10 @@ def log2_of(value: float) -> float:
 
 def power_of_two(exponent: float) -> float:
     """2**exponent for an exponent from -1 to 0, by its series: the same on every machine."""
-    found = 1.0
+    total = 1.0
     for term in range(16, 0, -1):
-        found = 1 + found * exponent * 0.6931471805599453 / term
-    return found
+        total = 1 + total * exponent * 0.6931471805599453 / term
+    return total
 
 
 def real_bits(norms: np.ndarray, alpha: float, error: float) -> np.ndarray:
@@ -134,10 +134,10 @@ def optimal_bits(norms: np.ndarray, alpha: float, error: float) -> np.ndarray:
     def levels(multiplier):
         """The positive root of M**3 - c (M + 1) by Newton's method from above it."""
         factors = multiplier * squares
-        found = np.sqrt(factors) + np.cbrt(factors)
+        roots = np.sqrt(factors) + np.cbrt(factors)
         for _ in range(60):
-            found -= (found**3 - factors * (found + 1)) / (3 * found**2 - factors)
-        return found
+            roots -= (roots**3 - factors * (roots + 1)) / (3 * roots**2 - factors)
+        return roots
 
     low, high = 1e-9 * total / error, 1e9 * total / error
     for _ in range(100):

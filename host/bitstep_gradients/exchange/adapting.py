@@ -71,14 +71,14 @@ def adapt(transport: Transport, traffic: Traffic, entries: Sequence[Entry],
     wire = make_codec("none")       # arrays of statistics travel as its messages, with their shape
 
     def statistics():
-        found = []
+        messages = []
         for codec, places in groups.values():
             if isinstance(codec, BitController):
                 facts = codec.statistics([vectors[place] for place in places], loss=loss)
             else:
                 facts = codec.statistics(vectors[places[0]])
-            found.append(wire.encode(facts, UNUSED))
-        return found
+            messages.append(wire.encode(facts, UNUSED))
+        return messages
 
     nameless = [replace(entries[places[0]], name="") for _, places in groups.values()]
     pieces = [Piece.whole(entry) for entry in nameless]     # statistics belong to no tensor

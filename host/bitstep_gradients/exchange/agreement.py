@@ -36,18 +36,18 @@ def agree(transport: Transport, traffic: Traffic, status: int, facts: int) -> li
     ExchangeError
         If another rank failed, or ranks have other facts.
     """
-    found = transport.all_gather(bytes([status]) + facts.to_bytes(4, "little"))
-    for rank, message in enumerate(found):
+    messages = transport.all_gather(bytes([status]) + facts.to_bytes(4, "little"))
+    for rank, message in enumerate(messages):
         own = rank == transport.rank
         traffic.add_frame([], [], len(message) + transport.overhead,
                           sent=transport.world_size - 1 if own else 0, received=0 if own else 1)
-    statuses = [message[0] for message in found]
+    statuses = [message[0] for message in messages]
     if status == FAILED:
         return statuses
     if FAILED in statuses:
         raise ExchangeError(f"rank {statuses.index(FAILED)} failed before it sent anything, so all "
                             "ranks end; see its error")
-    others = [rank for rank, message in enumerate(found) if message[1:] != found[0][1:]]
+    others = [rank for rank, message in enumerate(messages) if message[1:] != messages[0][1:]]
     if others:
         raise ExchangeError(f"rank {others[0]} has another step, seed, codec or setting, or other "
                             "tensors than rank 0; start every rank with the same ones, and load "

@@ -54,10 +54,10 @@ def restore_entries(state: Mapping[str, Any], entries: Sequence[Entry], rank: in
     for entry in entries:
         one = saved[entry.name]
         own = (entry.codec.name, list(entry.shape), isinstance(entry.codec, ErrorFeedback))
-        found = (one["codec"], list(one["shape"]), bool(one["has_feedback"]))
-        if found != own:
+        stored = (one["codec"], list(one["shape"]), bool(one["has_feedback"]))
+        if stored != own:
             raise ValueError(f"the state of {entry.name} has codec, shape and error feedback "
-                             f"{found}, and the model has {own}; give the same settings")
+                             f"{stored}, and the model has {own}; give the same settings")
         deepcopy(entry.codec).load_state_dict(one["state"])     # an error changes nothing
         codecs.append((entry, one))
     for entry, one in codecs:

@@ -40,14 +40,14 @@ def nest_values(values, side, factors, bucket_size, alpha, most, ratio, word_key
         _fill_words(word_key[0], word_key[1], word_key[2], start, words)
         _fill_buckets(factors, bucket_size, start, steps)
         for i in range(min(BLOCK, values.size - start)):
-            at, up = start + i, np.int64(words[i] >> UNUSED)
-            target = min(max(np.rint(alpha * values[at] * steps[i]), -limit), limit)
-            near = min(max(np.rint(alpha * side[at] * steps[i]), -limit), limit)
+            place, up = start + i, np.int64(words[i] >> UNUSED)
+            target = min(max(np.rint(alpha * values[place] * steps[i]), -limit), limit)
+            near = min(max(np.rint(alpha * side[place] * steps[i]), -limit), limit)
             index = np.int64(target) + up >> FRACTION_BITS
             rest = (index + half) % ratio - half
-            symbols[at] = np.uint8(index + level)
-            coarse[at] = np.int16((index - rest) // ratio
-                                  - _nearest(rest, np.int64(near), up, ratio))
+            symbols[place] = np.uint8(index + level)
+            coarse[place] = np.int16((index - rest) // ratio
+                                     - _nearest(rest, np.int64(near), up, ratio))
 
 
 @kernel
@@ -76,12 +76,12 @@ def unnest_values(folded, side, factors, bucket_size, alpha, most, ratio, word_k
         _fill_words(word_key[0], word_key[1], word_key[2], start, words)
         _fill_buckets(factors, bucket_size, start, steps)
         for i in range(min(BLOCK, folded.size - start)):
-            at, up = start + i, np.int64(words[i] >> UNUSED)
-            near = min(max(np.rint(alpha * side[at] * steps[i]), -limit), limit)
-            rest = np.int64(folded[at]) - half
-            index = rest + ratio * (coarse[at] + _nearest(rest, np.int64(near), up, ratio))
+            place, up = start + i, np.int64(words[i] >> UNUSED)
+            near = min(max(np.rint(alpha * side[place] * steps[i]), -limit), limit)
+            rest = np.int64(folded[place]) - half
+            index = rest + ratio * (coarse[place] + _nearest(rest, np.int64(near), up, ratio))
             sound &= -level <= index <= level
-            symbols[at] = np.uint8(index + level)
+            symbols[place] = np.uint8(index + level)
     return sound
 
 

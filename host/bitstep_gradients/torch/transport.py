@@ -53,20 +53,20 @@ class TorchTransport:
 
     def _gather(self, message: bytes, length: int) -> list[bytes]:
         """Messages of one length, by ``all_gather``."""
-        found = [torch.empty(length, dtype=torch.uint8, device=self._device)
-                 for _ in range(self.world_size)]
-        dist.all_gather(found, self._tensor(message), group=self._group)
-        return [one.cpu().numpy().tobytes() for one in found]
+        tensors = [torch.empty(length, dtype=torch.uint8, device=self._device)
+                   for _ in range(self.world_size)]
+        dist.all_gather(tensors, self._tensor(message), group=self._group)
+        return [one.cpu().numpy().tobytes() for one in tensors]
 
     def _swap(self, messages: Sequence[bytes], lengths: Sequence[int]) -> list[bytes]:
         """Messages to each rank, and of each rank, by ``all_to_all_single``; the own one stays."""
         sent = [0 if rank == self.rank else len(one) for rank, one in enumerate(messages)]
         coming = [0 if rank == self.rank else length for rank, length in enumerate(lengths)]
-        found = torch.empty(sum(coming), dtype=torch.uint8, device=self._device)
+        arrived = torch.empty(sum(coming), dtype=torch.uint8, device=self._device)
         joined = b"".join(one for rank, one in enumerate(messages) if rank != self.rank)
-        dist.all_to_all_single(found, self._tensor(joined), coming, sent, group=self._group)
+        dist.all_to_all_single(arrived, self._tensor(joined), coming, sent, group=self._group)
         ends = accumulate(coming)
-        joined = found.cpu().numpy().tobytes()
+        joined = arrived.cpu().numpy().tobytes()
         return [messages[self.rank] if rank == self.rank else joined[end - length:end]
                 for rank, (end, length) in enumerate(zip(ends, coming, strict=True))]
 

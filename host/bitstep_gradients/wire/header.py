@@ -121,11 +121,11 @@ def unpack_message(message: bytes) -> tuple[Header, bytes]:
 
 def varint(number: int) -> bytes:
     """Bytes of a number, 7 bits a byte."""
-    found = bytearray()
+    coded = bytearray()
     while number > 127:
-        found.append(number & 127 | 128)
+        coded.append(number & 127 | 128)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*coded, number])
 
 
 def read_varint(message: bytes, place: int) -> tuple[int, int]:

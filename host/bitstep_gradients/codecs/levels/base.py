@@ -120,15 +120,15 @@ class Levelled(Scaled):
         vector : ndarray or BFloat16
             See ``encode``.
         """
-        found, count = self.probabilities(vector), np.size(checked_vector(vector)[0])
+        shares, count = self.probabilities(vector), np.size(checked_vector(vector)[0])
         signs = 0.0
         if self.zero:
             half = self.n_levels // 2
-            found = np.append(found[half], found[half + 1:] + found[half - 1::-1])
+            shares = np.append(shares[half], shares[half + 1:] + shares[half - 1::-1])
             sizes = np.diff(np.append(bucket_starts(count, self.bucket_size), count))
             signs = sum(bounds.nonzero_bound(self.magnitudes[0], int(size), norm=self.norm)
                         for size in sizes)
-        return 32 * self.n_buckets(count) + signs + count * (bounds.entropy(found) + 1)
+        return 32 * self.n_buckets(count) + signs + count * (bounds.entropy(shares) + 1)
 
 
 class NuQsgd(Levelled):

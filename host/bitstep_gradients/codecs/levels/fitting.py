@@ -74,13 +74,13 @@ class Objective:
         below, above = (ends[some] for ends in self.ends(free))
         level, count = free[some], free[some].size
         moments = self.mixture.between(np.append(below, level), np.append(level, above))
-        left = moments.first[:count] - below * moments.mass[:count]
+        slope = moments.first[:count] - below * moments.mass[:count]
         density = self.mixture.density(level)
         curvature = (above - below) * density
         if self.mirrored and count and np.arange(free.size)[some][0] == 0:
-            left[0] = 2 * level[0] * moments.mass[0]
+            slope[0] = 2 * level[0] * moments.mass[0]
             curvature[0] = (level[0] + above[0]) * density[0] + 2 * moments.mass[0]
-        return left - (above * moments.mass[count:] - moments.first[count:]), curvature
+        return slope - (above * moments.mass[count:] - moments.first[count:]), curvature
 
     def probabilities(self, free: np.ndarray) -> np.ndarray:
         """Expected share of every level, the fixed ones included (Propositions 6 and 8; in closed
@@ -91,9 +91,9 @@ class Objective:
         low, high = np.append(0.0 if self.mixture.folded else -1.0, free), np.append(free, 1.0)
         moments = self.mixture.between(low, high)
         up = (moments.first - low * moments.mass) / (high - low)
-        found = np.append(moments.mass - up, 0.0) + np.append(0.0, up)
+        shares = np.append(moments.mass - up, 0.0) + np.append(0.0, up)
         # Between -l_1 and l_1 every value becomes the magnitude l_1.
-        return np.append(found[0] + found[1], found[2:]) if self.mirrored else found
+        return np.append(shares[0] + shares[1], shares[2:]) if self.mirrored else shares
 
 
 def coordinate_descent(objective: Objective, starts: list[np.ndarray]) -> np.ndarray:
@@ -191,8 +191,8 @@ def gradient_descent(objective: Objective, free: np.ndarray) -> np.ndarray:
         moved = free - np.sign(slope) * np.minimum(rate * np.abs(slope), room)
         if np.max(np.abs(moved - free)) < ACCURACY:
             break
-        if (found := objective.value(moved)) < best:
-            free, best, rate = moved, found, 1.25 * rate
+        if (value := objective.value(moved)) < best:
+            free, best, rate = moved, value, 1.25 * rate
         else:
             rate /= 2
     return free
@@ -239,8 +239,8 @@ def best_multiplier(objective: Objective, count: int, *starts: float) -> float:
         trial = min(max(p - rate * slope, least), most)
         if abs(trial - p) < ACCURACY:
             break
-        if (found := value(trial)) < best:
-            p, best, rate = trial, found, 1.5 * rate
+        if (cost := value(trial)) < best:
+            p, best, rate = trial, cost, 1.5 * rate
         else:
             rate /= 4
     return p

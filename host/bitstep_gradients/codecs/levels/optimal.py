@@ -63,10 +63,10 @@ class Optimal(Scaled):
 
     def _levels(self, numbers, weights):
         """The best levels as integers; the last one again where there are fewer."""
-        found = optimal_levels(numbers.astype(np.float64), self.n_levels, weights=weights,
-                               method="exact" if numbers.size <= BINS else "histogram", bins=BINS)
-        found = np.unique(np.rint(found).astype(np.int64))
-        return np.append(found, np.full(self.n_levels - found.size, found[-1]))
+        levels = optimal_levels(numbers.astype(np.float64), self.n_levels, weights=weights,
+                                method="exact" if numbers.size <= BINS else "histogram", bins=BINS)
+        levels = np.unique(np.rint(levels).astype(np.int64))
+        return np.append(levels, np.full(self.n_levels - levels.size, levels[-1]))
 
     def _by_set(self, count):
         """Slices of the values that share levels."""
@@ -105,12 +105,12 @@ class Optimal(Scaled):
 
     def _statistics(self, values):
         scales, numbers, sets = self._quantized(values)
-        found, variances = np.zeros(self.n_levels), np.zeros(values.size)
+        counts, variances = np.zeros(self.n_levels), np.zeros(values.size)
         for part, levels in zip(self._by_set(values.size), sets, strict=True):
             lower, up, variances[part] = rounding.shares(numbers[part], levels)
-            found += rounding.symbol_probabilities(lower, up, self.n_levels) * lower.size
+            counts += rounding.symbol_probabilities(lower, up, self.n_levels) * lower.size
         squares = of_buckets(scales.astype(np.float64)**2, values.size, self.bucket_size)
-        return found / max(values.size, 1), variances * squares
+        return counts / max(values.size, 1), variances * squares
 
     def _sent_bits(self, count):
         return 32 * (self.n_buckets(count) + self.n_levels * len(self._by_set(count)))

@@ -98,26 +98,26 @@ def code_lengths(counts: np.ndarray, limit: int = LIMIT) -> np.ndarray:
         order = np.argsort(merged, kind="stable")
         levels.append(order < leaves.size)
         items = merged[order]
-    found, taken = np.zeros(used.size, np.int64), 2 * used.size - 2
+    depths, size = np.zeros(used.size, np.int64), 2 * used.size - 2
     for is_leaf in reversed(levels):
-        n_leaves = int(is_leaf[:taken].sum())
-        found[:n_leaves] += 1
-        taken = 2 * (taken - n_leaves)
-    found[:taken] += 1
-    lengths[used] = found
+        n_leaves = int(is_leaf[:size].sum())
+        depths[:n_leaves] += 1
+        size = 2 * (size - n_leaves)
+    depths[:size] += 1
+    lengths[used] = depths
     return lengths
 
 
 def codes(lengths: np.ndarray) -> np.ndarray:
     """Canonical codes, their first bit lowest: int64, shape of ``lengths``; 0 without a length."""
-    found, code, before = np.zeros_like(lengths), 0, 0
+    patterns, code, before = np.zeros_like(lengths), 0, 0
     for symbol in np.argsort(lengths, kind="stable"):
         length = int(lengths[symbol])
         if length:
             code <<= length - before
-            found[symbol] = int(f"{code:0{length}b}"[::-1], 2)
+            patterns[symbol] = int(f"{code:0{length}b}"[::-1], 2)
             code, before = code + 1, length
-    return found
+    return patterns
 
 
 def decoding_table(lengths: np.ndarray) -> np.ndarray:
@@ -142,7 +142,7 @@ def _find(coded: np.ndarray, count: int, lengths: np.ndarray,
     A compiled loop goes from code to code. Without it NumPy looks up the code at every bit as if
     one began there, and a loop goes from one to the next.
     """
-    table, found, place, n_found = decoding_table(lengths), [], 0, 0
+    table, parts, place, n_found = decoding_table(lengths), [], 0, 0
     loops = kernels.find_kernels()
     if loops:
         symbols = np.empty(count, dtype)
@@ -160,9 +160,9 @@ def _find(coded: np.ndarray, count: int, lengths: np.ndarray,
         while place < len(steps) and n_found + len(places) < count:
             places.append(place)
             place += steps[place] or len(steps)
-        found.append(entries[places])
+        parts.append(entries[places])
         place, n_found = place + 8 * start, n_found + len(places)
-    entries = np.concatenate(found)
+    entries = np.concatenate(parts)
     if entries.size < count or not entries.all():
         raise _no_codes()
     return (entries >> 4).astype(dtype), place

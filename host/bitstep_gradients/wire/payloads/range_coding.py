@@ -112,13 +112,13 @@ def frequencies(values: np.ndarray) -> np.ndarray:
     """
     if values.size == 1:
         values = np.append(values, 0)
-    found = values * (TOTAL - values.size) // values.sum() + 1
-    first, second = np.argsort(-found, kind="stable")[:2]
-    found[first] += TOTAL - found.sum()
-    excess = max(int(found[first]) - LARGEST, 0)
-    found[first] -= excess
-    found[second] += excess
-    return found
+    chances = values * (TOTAL - values.size) // values.sum() + 1
+    first, second = np.argsort(-chances, kind="stable")[:2]
+    chances[first] += TOTAL - chances.sum()
+    excess = max(int(chances[first]) - LARGEST, 0)
+    chances[first] -= excess
+    chances[second] += excess
+    return chances
 
 
 def _model(chances: np.ndarray):

@@ -64,7 +64,7 @@ def unpack_table(payload: bytes, n_symbols: int) -> tuple[np.ndarray, bytes]:
         folded = int(bits[one:end], 2)
         numbers.append(numbers[-1] + (folded // 2 if folded % 2 else -folded // 2))
         place = end
-    found = np.array(numbers[1:], np.int64)
-    if found.min(initial=0) < 0 or found.max(initial=0) > MOST:
+    table = np.array(numbers[1:], np.int64)
+    if table.min(initial=0) < 0 or table.max(initial=0) > MOST:
         raise MessageError(f"the message's table of symbols has numbers outside 0 to {MOST}")
-    return found, payload[(place + 7) // 8:]
+    return table, payload[(place + 7) // 8:]
