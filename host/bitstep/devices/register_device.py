@@ -46,7 +46,7 @@ class RegisterDevice(RegisterAccess, Device):
     """
 
     few_bits = True         # where the pipeline has the options
-    shows_models = True     # to on_words: reading a model while the pipeline runs costs little
+    shows_models = True     # reading a model while the pipeline runs costs little
     clock_hz: float     # pyright: ignore[reportIncompatibleVariableOverride]  # there is one
 
     def begin(self, jobs: Sequence[TrainingJob], *, timeout_s: float = 60.0,
