@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitstep.pipeline.job import TrainingJob
+from bitstep.pipeline.job import EpochSteps, TrainingJob
 from bitstep.pipeline.results import Outcome, RunError, RunResult, SaturationError, result_of
 from bitstep.training.checkpoint import job_after
 from bitstep.training.counters import sum_counters
@@ -101,7 +101,7 @@ class Track:
         job = job_after(self.job, self.done, *self.last())
         count = 1 if self.alone else until - self.done
         if self.planes is not None:
-            job = replace(job, epochs=(self.planes.entry(self.done),))
+            job = replace(job, epochs=(self._steps(),))
         elif count < len(job.epochs):
             job = replace(job, epochs=job.epochs[:count])
         return without_corrections(job) if self.plan.between_epochs else job
@@ -116,7 +116,7 @@ class Track:
             saturation = outcome.saturation
         before = self.last()
         if self.plan.between_epochs and run.epochs_done:
-            words = corrected(self.job, before[0], run.models[-1], self.job.epochs[self.done])
+            words = corrected(self.job, before[0], run.models[-1], self._steps())
             if isinstance(words, np.ndarray):
                 run = replace(run, models=words[None])
             else:
@@ -136,6 +136,10 @@ class Track:
         error.result = self.result
         if done:
             error.say_where(f"epochs count from epoch {done} of the training")
+
+    def _steps(self) -> EpochSteps:
+        """Those of the next epoch."""
+        return self.job.epochs[self.done] if self.planes is None else self.planes.entry(self.done)
 
     def _add(self, run: RunResult) -> None:
         self._runs.append(run)
