@@ -7,7 +7,7 @@ import pytest
 from bitstep_hw.axi.burst_splitter import BurstSplitter
 from bitstep_hw.axi.read_master import ReadMaster
 from bitstep_sim.testing.axi_memory import DECERR, SLVERR, AxiMemory
-from bitstep_sim.testing.harness import get_all, held, held_channel, put_all, simulate
+from bitstep_sim.testing.harness import get_all, held, held_channel, once, put_all, simulate
 
 CORNERS = [  # (beat's index, beats)
     (0, 1), (511, 1), (510, 3), (7, 16), (0, 16), (0, 17), (15, 1), (15, 2), (500, 40), (1024, 64),
@@ -23,7 +23,7 @@ def addresses_of(jobs, beat_bytes):
 
 
 def setup(*, stall=0.0, latency=1, bad=None, seed=0, **parameters):
-    dut = ReadMaster(**parameters)
+    dut = once(ReadMaster, **parameters)
     memory = AxiMemory(data_width=dut.data_width, rng=random.Random(f"{seed}-memory"),
                        stall=stall, latency=latency, bad=bad)
     bus = dut.bus

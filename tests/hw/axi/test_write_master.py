@@ -6,7 +6,7 @@ import pytest
 
 from bitstep_hw.axi.write_master import WriteMaster
 from bitstep_sim.testing.axi_memory import DECERR, SLVERR, AxiMemory
-from bitstep_sim.testing.harness import held_channel, put_all, simulate
+from bitstep_sim.testing.harness import held_channel, once, put_all, simulate
 
 CORNERS = [  # (beat's index, beats); blocks do not overlap
     (0, 1), (511, 1), (5000, 3), (7, 16), (1024, 16), (2048, 17), (3071, 2), (500, 11), (512, 64),
@@ -18,7 +18,7 @@ def jobs_of(corners, beat_bytes):
 
 
 def setup(*, stall=0.0, latency=1, bad=None, seed=0, **parameters):
-    dut = WriteMaster(**parameters)
+    dut = once(WriteMaster, **parameters)
     memory = AxiMemory(data_width=dut.data_width, rng=random.Random(f"{seed}-memory"),
                        stall=stall, latency=latency, bad=bad)
     bus = dut.bus

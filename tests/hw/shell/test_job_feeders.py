@@ -7,7 +7,7 @@ from support import put, put_all_of, ticks
 
 from bitstep.pipeline.registers import LabelFormat
 from bitstep_hw.shell.job_feeders import AuxFeeder, RowFeeder
-from bitstep_sim.testing.harness import get_all, held, simulate
+from bitstep_sim.testing.harness import get_all, held, once, simulate
 
 TOP = (1 << 64) - 4096
 ADDRESSES = {"model_address": 0x1000, "coefficients_address": TOP, "table_address": 0x3000,
@@ -44,7 +44,7 @@ def test_rows(stall, epochs, copies):
 
 def test_each_run_begins_with_the_first_copy():
     """Also after a run of fewer epochs than copies, and after one that was stopped."""
-    dut = RowFeeder()
+    dut = once(RowFeeder)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"epochs": 3, "address": 0x5000, "stride": 0x40, "beats": 77})

@@ -10,7 +10,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import look_up
 from bitstep.pipeline.memory import ModelLayout, pack_codes
 from bitstep_hw.shell.level_tables import LevelTables
-from bitstep_sim.testing.harness import get_all, held, put_all, simulate
+from bitstep_sim.testing.harness import get_all, held, once, put_all, simulate
 
 
 def config(bits, bus_width=64, **options):
@@ -75,7 +75,7 @@ def test_packed_tables_by_hand():
 def test_clear_in_the_middle(taken):
     """Of tables, and of a row: what follows is as at first."""
     chosen = config(4)
-    dut = LevelTables(config=chosen)
+    dut = once(LevelTables, config=chosen)
     words, beats, expected = drawn(chosen, 40, 3, 1)
     others = drawn(chosen, 20, 3, 2)
 
@@ -100,7 +100,7 @@ def test_clear_in_the_middle(taken):
 
 def test_one_beat_a_cycle():
     chosen = config(4)
-    dut = LevelTables(config=chosen)
+    dut = once(LevelTables, config=chosen)
     words, beats, expected = drawn(chosen, 40, 4, 3)
     seen = []
 

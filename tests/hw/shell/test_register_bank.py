@@ -7,7 +7,7 @@ from amaranth import Elaboratable, Module, ResetInserter, Signal
 
 from bitstep.pipeline.registers import MAP_VERSION, OFFSETS, REGISTERS
 from bitstep_hw.shell.register_bank import READABLE, WRITABLE, RegisterBank
-from bitstep_sim.testing.harness import held_channel, simulate
+from bitstep_sim.testing.harness import held_channel, once, simulate
 
 RW = [register for register in REGISTERS if register.access == "rw"]
 
@@ -70,7 +70,7 @@ class Host:
 
 
 def run(test, *, stall=0.0, seed=0, **options):
-    dut = RegisterBank()
+    dut = once(RegisterBank)
 
     async def testbench(ctx):
         await test(ctx, dut, Host(ctx, dut.bus, rng=random.Random(seed), stall=stall))
@@ -83,7 +83,7 @@ def run(test, *, stall=0.0, seed=0, **options):
 
 def test_members():
     assert WRITABLE["rows_address"] == [r for r in REGISTERS if r.name.startswith("ROWS_ADDRESS")]
-    dut = RegisterBank()
+    dut = once(RegisterBank)
     assert (len(dut.identity), len(dut.cycles), len(dut.rows_address)) == (128, 64, 64)
     assert (len(dut.status), len(dut.warm_start), len(dut.beats_per_row)) == (3, 1, 20)
     assert not {"version", "control"} & {*READABLE, *WRITABLE}

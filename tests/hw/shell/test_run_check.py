@@ -6,7 +6,7 @@ from support import put, ticks
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.shell.run_check import RunCheck
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIG = PipelineConfig(bits=3, max_features=63)        # 21 lanes, 11 pairs of words a beat
 GOOD = {"rows": 1000, "beats_per_row": 3, "last_lanes": 21, "epochs": 1, "batch": 1, "copies": 1}
@@ -18,7 +18,7 @@ GOOD = {"rows": 1000, "beats_per_row": 3, "last_lanes": 21, "epochs": 1, "batch"
 @pytest.mark.parametrize("period", [0, 5])
 def test_sizes(rows, beats, wrong, period):
     """A block of rows that is too long for its register is wrong, as soon as that is known."""
-    dut = RunCheck(config=CONFIG)
+    dut = once(RunCheck, config=CONFIG)
 
     async def testbench(ctx):
         put(ctx, dut.registers, {**GOOD, "rows": rows, "beats_per_row": beats,
@@ -46,7 +46,7 @@ def test_sizes(rows, beats, wrong, period):
     ({"solver": "logistic", "cycles_per_update": 6, "models": 2}, 0)])
 def test_label_shift(choices, least):
     config = PipelineConfig(bits=3, max_features=63, **choices)
-    dut = RunCheck(config=config)
+    dut = once(RunCheck, config=config)
     loss = Loss.LOGISTIC if config.solver == "logistic" else Loss.LEAST_SQUARES
 
     async def testbench(ctx):
@@ -62,7 +62,7 @@ def test_label_shift(choices, least):
 
 def test_a_gradient_that_the_pipeline_cannot_sum():
     """Its second half would never come."""
-    dut = RunCheck(config=CONFIG)
+    dut = once(RunCheck, config=CONFIG)
 
     async def testbench(ctx):
         for gradient in (0, 1):

@@ -8,7 +8,7 @@ from support import put, put_all_of, ticks
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import Error, LabelFormat, Loss, Saturation
 from bitstep_hw.shell.run_control import RunControl
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIG = PipelineConfig(bits=8, max_features=800, lookahead=4)      # 8 lanes, 100 beats
 SIMPLE = PipelineConfig(bits=8, max_features=800, minibatch=False, corrections=False)
@@ -104,7 +104,7 @@ class Surroundings:
 
 def run(changes, config=CONFIG, during=None, twice=True):
     """Run with changed registers; error, epochs and events. A good run must follow well."""
-    dut, result = RunControl(config=config), []
+    dut, result = once(RunControl, config=config), []
 
     async def testbench(ctx):
         around = Surroundings(ctx, dut)
@@ -373,7 +373,7 @@ def test_saturation_ends_the_run_after_its_epoch(epoch, kind):
 @pytest.mark.parametrize("busy", [0, 30])
 def test_derivatives_come_in_place_of_a_model(busy):
     """No model is unloaded; the epoch counts when the writer is idle."""
-    dut = RunControl(config=WOVEN)
+    dut = once(RunControl, config=WOVEN)
 
     async def testbench(ctx):
         around = Surroundings(ctx, dut)

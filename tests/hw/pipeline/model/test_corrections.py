@@ -12,7 +12,7 @@ from bitstep.golden.steps import correction
 from bitstep.pipeline.config import MAX_SHIFT, WOVEN, PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIGS = [
     PipelineConfig(bits=8, max_features=24),
@@ -74,7 +74,7 @@ def expected(words, coefficients, steps):
                                              ((1 << 18) - 1, 6)])
 def test_corrections(config, mantissa, shift):
     rng = random.Random(f"{config.name}-{mantissa}-{shift}")
-    dut = CorrectionEngine(config=config)
+    dut = once(CorrectionEngine, config=config)
     steps = EpochSteps(1, 1, mantissa, shift)
     largest = max(mantissa << 17 >> 8 * shift, 1).bit_length()
 
@@ -97,7 +97,7 @@ def test_corrections(config, mantissa, shift):
 def correct(word, coefficient, mantissa, shift):
     """The correction of one word; None if it does not fit."""
     config = CONFIGS[1]
-    dut, lane, found = CorrectionEngine(config=config), 20, []
+    dut, lane, found = once(CorrectionEngine, config=config), 20, []
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"mantissa": mantissa, "shift": shift, "beats": 1})
@@ -127,7 +127,7 @@ def test_range_of_every_lane(config):
     """A correction that does not fit is found in whichever lane of whichever beat it is, and one
     that just fits is not.
     """
-    dut, beats = CorrectionEngine(config=config), config.max_beats
+    dut, beats = once(CorrectionEngine, config=config), config.max_beats
     coefficients = np.full(beats * config.lanes, 2)
 
     async def testbench(ctx):
@@ -148,7 +148,7 @@ def test_range_of_every_lane(config):
 def test_a_load_that_was_cut_off():
     """The next one begins at the first word of the first group."""
     config = CONFIGS[2]
-    dut, rng = CorrectionEngine(config=config), random.Random(0)
+    dut, rng = once(CorrectionEngine, config=config), random.Random(0)
     coefficients = np.array(signed_numbers(rng, 10, config.lanes))
     words = [signed_numbers(rng, 20, config.lanes)]
 
@@ -179,7 +179,7 @@ def test_ties_of_every_shift(shift):
 
 def test_rows_that_are_not_sampled_do_not_start_a_walk():
     config = CONFIGS[0]
-    dut = CorrectionEngine(config=config)
+    dut = once(CorrectionEngine, config=config)
 
     async def testbench(ctx):
         put(ctx, dut.beats, 1)
@@ -196,7 +196,7 @@ def test_rows_that_are_not_sampled_do_not_start_a_walk():
                                     CONFIGS[5]], ids=lambda config: config.name)
 def test_stop(config):
     """A walk that was stopped is never done, and the next one is right, whichever group it was."""
-    dut, rng = CorrectionEngine(config=config), random.Random(config.name)
+    dut, rng = once(CorrectionEngine, config=config), random.Random(config.name)
     beats = config.max_beats
     coefficients = np.array(signed_numbers(rng, 10, beats * config.lanes))
     words = [signed_numbers(rng, 20, config.lanes) for _ in range(beats)]
@@ -235,7 +235,7 @@ async def load_constants(ctx, dut, config, constants, intercept):
                                              ((1 << 17) + 1, 3), ((1 << 18) - 1, 5)])
 def test_constants(config, mantissa, shift):
     rng = random.Random(f"{config.name}-{mantissa}-{shift}")
-    dut, steps = CorrectionEngine(config=config), EpochSteps(1, 1, mantissa, shift)
+    dut, steps = once(CorrectionEngine, config=config), EpochSteps(1, 1, mantissa, shift)
     gain = mantissa.bit_length() - 8 * shift        # bits
 
     async def testbench(ctx):
@@ -266,7 +266,7 @@ def test_constants(config, mantissa, shift):
 def test_range_of_constants(config):
     """A constant that makes a correction too large is found, in every lane and for the intercept.
     """
-    dut, beats = CorrectionEngine(config=config), config.max_beats
+    dut, beats = once(CorrectionEngine, config=config), config.max_beats
     steps = {"mantissa": 1 << 15, "shift": 4}       # a correction is twice the constant
     words = [[0] * config.lanes for _ in range(beats)]
 
@@ -294,7 +294,7 @@ def test_high_halves(config, beats):
     """In a run that sums, every slot reads what the slot before with its index has written, also
     in the cycle in which it is written, and no walk begins.
     """
-    dut, rng = CorrectionEngine(config=config), random.Random(beats)
+    dut, rng = once(CorrectionEngine, config=config), random.Random(beats)
     distance = max(beats, 4 if config.fast_clock else 2)
     stored, slots, expected, written = {}, {}, {}, {}
     for row in range(12):

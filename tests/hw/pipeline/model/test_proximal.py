@@ -50,8 +50,7 @@ def expected_words(config, n_features, words, threshold, limit):
 
 def check(config, n_features, steps):
     """Steps of (words, threshold, limit), each on a model of its own."""
-    dut = Proximal(config=config)
-    m, access = beside_store(config, dut)
+    dut, m, access = beside_store(Proximal, config)
     pairs = pairs_of(config, n_features)
 
     async def testbench(ctx):
@@ -98,8 +97,7 @@ def test_matches_golden(config, n_features):
 def test_steps_one_after_the_other():
     """A step on what the step before wrote, as soon as it is done."""
     config, (threshold, limit) = CONFIGS[1], (1000, 1 << 29)
-    dut = Proximal(config=config)
-    m, access = beside_store(config, dut)
+    dut, m, access = beside_store(Proximal, config)
     words = signed_numbers(random.Random(0), 32, config.capacity)
 
     async def testbench(ctx):
@@ -119,8 +117,7 @@ def test_steps_one_after_the_other():
 def test_stop():
     """Stopped in any cycle, the component is idle, and the next step is whole."""
     config, n_features = CONFIGS[0], 11
-    dut = Proximal(config=config)
-    m, access = beside_store(config, dut)
+    dut, m, access = beside_store(Proximal, config)
     words = signed_numbers(random.Random(0), 32, config.capacity)
     cycles = 2 * pairs_of(config, n_features) + config.beats(n_features)
 

@@ -150,8 +150,7 @@ def check(case, signs, *, stall=0.0):
 
     Returns whether the rows were active, and whether the last one saturated.
     """
-    dut = Refetcher(config=case.config)
-    m, access = beside_store(case.config, dut)
+    dut, m, access = beside_store(Refetcher, case.config)
     outcomes = []
 
     async def testbench(ctx):
@@ -262,8 +261,7 @@ def test_rounding_by_hand(derivative_step, value, change):
     """A row of label -1 is subtracted: round(K v / 256), ties towards plus infinity."""
     case = Case(config=EIGHT, n_features=1, rows=[[value]], words=[100] + [0] * 23,
                 derivative_step=derivative_step, label_shift=40)
-    dut = Refetcher(config=EIGHT)
-    m, access = beside_store(EIGHT, dut)
+    dut, m, access = beside_store(Refetcher, EIGHT)
 
     async def testbench(ctx):
         await prepare(ctx, dut, access, case)
@@ -308,8 +306,7 @@ def test_stop():
     case = Case(config=EIGHT, n_features=11, rows=[values_of(EIGHT, 11, rng)],
                 words=model_of(EIGHT, 11, rng, 20), intercept=55, derivative_step=4321,
                 label_shift=30, level=3)
-    dut = Refetcher(config=EIGHT)
-    m, access = beside_store(EIGHT, dut)
+    dut, m, access = beside_store(Refetcher, EIGHT)
     cycles = cycles_of(case, True)
 
     async def testbench(ctx):
@@ -341,8 +338,7 @@ def test_start_just_after_a_stop():
     words = [1 << 20, -1 << 20, 12345] + [0] * 21
     case = Case(config=EIGHT, n_features=2, rows=[[3, 1], [-500, 20]], words=words,
                 derivative_step=1, label_shift=5)
-    dut = Refetcher(config=EIGHT)
-    m, access = beside_store(EIGHT, dut)
+    dut, m, access = beside_store(Refetcher, EIGHT)
 
     async def testbench(ctx):
         memory = case.memory()

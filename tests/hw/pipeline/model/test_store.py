@@ -19,7 +19,7 @@ from support import (
 from bitstep.golden.rounding import fits
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.store import ModelStore
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIGS = [
     PipelineConfig(bits=8, max_features=24, lookahead=2),
@@ -109,7 +109,7 @@ def test_slots(config, gap, beats):
         cycles = [{**cycle, **levels} for cycle, levels in
                   zip(cycles, [*late, {}, {}][:len(cycles)], strict=True)]
 
-    dut = ModelStore(config=config)
+    dut = once(ModelStore, config=config)
     recorded = []
 
     async def testbench(ctx):
@@ -138,7 +138,7 @@ def test_slots(config, gap, beats):
 def saturates(config, *, word, update=0, level=1, correction=0, slot=None, intercept=0,
               intercept_level=0):
     """Whether one slot that does this to one lane raises the flag, and the words it gives."""
-    dut, lanes = ModelStore(config=config), config.lanes
+    dut, lanes = once(ModelStore, config=config), config.lanes
     flags, words = [], []
     lane = lanes - 1
 
@@ -204,7 +204,7 @@ def test_range_of_the_intercept(intercept, update, level):
 def test_access(config):
     rng = random.Random(config.name)
     model = [signed_numbers(rng, 32, config.lanes) for _ in range(config.max_beats)]
-    dut = ModelStore(config=config)
+    dut = once(ModelStore, config=config)
 
     async def testbench(ctx):
         await write_model(ctx, dut.words, config, model, LOW)
@@ -226,7 +226,7 @@ def test_nothing_changes_without_a_slot():
     cycles = [{"levels": [127] * 8, "update": signed_number(rng, 32),
                "slot": {"valid": 0, "first": 1, "last": 1, "commit": 1, "correct": 1}}
               for _ in range(20)]
-    dut, recorded = ModelStore(config=config), []
+    dut, recorded = once(ModelStore, config=config), []
 
     async def testbench(ctx):
         put(ctx, dut.intercept_level, 127)
@@ -243,7 +243,7 @@ def test_nothing_changes_without_a_slot():
 def test_words_without_a_lane_stay_0():
     """Whatever passes at ``write_data`` while rows go through: a model in memory holds them."""
     config = CONFIGS[1]
-    dut = ModelStore(config=config)
+    dut = once(ModelStore, config=config)
 
     async def testbench(ctx):
         await write_model(ctx, dut.words, config, [[5] * config.lanes] * 3, 0)

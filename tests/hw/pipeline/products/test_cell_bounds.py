@@ -10,7 +10,7 @@ from support import in_rows, signed_numbers, trace
 from bitstep.golden.integer import IntegerEpoch
 from bitstep.pipeline.config import MODEL_WIDTH, PipelineConfig
 from bitstep_hw.pipeline.products.cell_bounds import CellBounds
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 CONFIGS = [PipelineConfig(bits=bits, max_features=features, lookahead=0, refetch=True)
            for bits, features in ((1, 128), (2, 64), (3, 63), (4, 80), (7, 27), (8, 8))]
@@ -73,7 +73,7 @@ def check(config, cell, rows, rng, *, gap=0.0, targets=None, ends=True):
                                       ends=ends))
             if verdicts[-1]:
                 expected.append(number + 1)
-    recorded = trace(CellBounds(config=config), cycles, ["undecided", "dot_margin"],
+    recorded = trace(once(CellBounds, config=config), cycles, ["undecided", "dot_margin"],
                      cell=cell, ends=ends)
     for number, row in outcomes.items():
         if not ends:
@@ -147,7 +147,7 @@ def test_lanes_without_a_feature_add_nothing():
 def test_rows_decide_alike_with_every_value_in_their_cells():
     """The bounds are those of the values: the golden model's rule against every value."""
     config = PipelineConfig(bits=2, max_features=32, lookahead=0, refetch=True)
-    dut = CellBounds(config=config)
+    dut = once(CellBounds, config=config)
     assert config.level_limit == 1
     cases = [(levels, words, target) for levels in ((0, 1), (-1, 0), (1, 1), (-1, 1))
              for words in ((3, 2), (-3, 2), (0, -2), (5, 0)) for target in (-4, -2, 2, 4)]

@@ -8,6 +8,7 @@ from support import in_rows, trace
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.products.correlator import Correlator
+from bitstep_sim.testing.harness import once
 
 CONFIGS = [
     PipelineConfig(bits=1, max_features=128, lookahead=1),
@@ -50,7 +51,7 @@ def slots_of(config, rows, rng, *, gap, extreme=False):
 
 
 def check(config, cycles, expected, *, lookahead, square):
-    recorded = trace(Correlator(config=config), cycles, ["o_valid", "products"],
+    recorded = trace(once(Correlator, config=config), cycles, ["o_valid", "products"],
                      lookahead=lookahead, intercept_square=square)
     latency = config.tree_stages + 4
     finished = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]

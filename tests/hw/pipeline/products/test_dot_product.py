@@ -7,6 +7,7 @@ from support import in_rows, signed_number, signed_numbers, trace
 
 from bitstep.pipeline.config import MODEL_WIDTH, PipelineConfig
 from bitstep_hw.pipeline.products.dot_product import DotProduct
+from bitstep_sim.testing.harness import once
 
 CONFIGS = [
     PipelineConfig(bits=1, max_features=128),
@@ -54,7 +55,7 @@ def check(config, rows, rng, *, gap, extreme=None, intercept_level=0, exponent=0
                 expected.append((
                     len(cycles) + late, total))
         cycles.append(cycle)
-    recorded = trace(DotProduct(config=config), cycles, ["o_valid", "o"], **constant)
+    recorded = trace(once(DotProduct, config=config), cycles, ["o_valid", "o"], **constant)
     assert [(cycle, outputs["o"]) for cycle, outputs in enumerate(recorded)
             if outputs["o_valid"]] == expected
     return [total for _, total in expected]

@@ -7,7 +7,7 @@ from support import in_rows, put, take
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.rows.delay_lines import DelayLines
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 
 def usable_lines(config, beats):
@@ -21,7 +21,7 @@ def usable_lines(config, beats):
 def test_beats_of_the_rows_before(lookahead, beats, gap, cycles_per_update):
     config = PipelineConfig(bits=8, max_features=80, lookahead=lookahead,
                             cycles_per_update=cycles_per_update)
-    dut = DelayLines(config=config)
+    dut = once(DelayLines, config=config)
     lines = usable_lines(config, beats)
     assert lines[:config.effective_lookahead(beats) + 1] \
         == list(range(1, config.effective_lookahead(beats) + 2))

@@ -7,7 +7,7 @@ from support import put_all_of
 
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep_hw.pipeline.rows.issue_gate import IssueGate
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 OUTPUTS = ("issue", "row_ends", "counted", "too_close", "too_many", "outstanding")
 
@@ -62,7 +62,7 @@ def test_later_updates(fine, beats, lookahead):
 
 def check(config, beats, lookahead, busy, **fine):
     """Compare gate and model in every cycle."""
-    dut, model = IssueGate(config=config), Model(config, beats, lookahead, **fine)
+    dut, model = once(IssueGate, config=config), Model(config, beats, lookahead, **fine)
     rng = random.Random(f"{config.cycles_per_update}-{beats}-{lookahead}-{busy}")
 
     async def testbench(ctx):

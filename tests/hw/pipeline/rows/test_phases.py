@@ -5,6 +5,7 @@ from support import trace
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.rows.phases import Phase, Phases
+from bitstep_sim.testing.harness import once
 
 STROBES = ("start", "stop", "row_ends", "counted", "decided", "replay", "proximal_done")
 OUTPUTS = ["phase", "entering", "carrying", "rows_left", "step_due", "replay_alone", "discard",
@@ -16,8 +17,8 @@ CONFIG = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True, ref
 def run(events, *, config=CONFIG, cycles=40, **constant):
     """Outputs in each cycle; ``events`` are inputs by cycle, of which strobes last one cycle."""
     quiet = dict.fromkeys(STROBES, 0)
-    return trace(Phases(config=config), [quiet | events.get(cycle, {}) for cycle in range(cycles)],
-                 OUTPUTS, tail=0, **{"first": 1} | constant)
+    cycles = [quiet | events.get(cycle, {}) for cycle in range(cycles)]
+    return trace(once(Phases, config=config), cycles, OUTPUTS, tail=0, **{"first": 1} | constant)
 
 
 def phases(recorded):

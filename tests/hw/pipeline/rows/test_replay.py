@@ -6,7 +6,7 @@ import pytest
 from support import put, put_all_of, ticks
 
 from bitstep_hw.pipeline.rows.replay import Replay
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 WIDTH = 16
 
@@ -40,7 +40,7 @@ def run(depth, cycles, *, offer=0.7, ready=0.7, release=0.2, rewind=0.05, clear=
     """Everything at random; every output in every cycle must be the model's. Returns how often
     the queue was full and how many items were taken, again after a rewind too.
     """
-    dut, rng = Replay(shape=WIDTH, depth=depth), random.Random(f"{depth}-{seed}")
+    dut, rng = once(Replay, shape=WIDTH, depth=depth), random.Random(f"{depth}-{seed}")
     full, taken = [], []
 
     async def testbench(ctx):
@@ -102,7 +102,7 @@ def test_full_empty_and_again(options):
 
 def test_one_item_a_cycle():
     """Also across the end of the memory, and again after a rewind."""
-    dut = Replay(shape=WIDTH, depth=8)
+    dut = once(Replay, shape=WIDTH, depth=8)
 
     async def testbench(ctx):
         put_all_of(ctx, dut.i, {"valid": 1})
@@ -136,7 +136,7 @@ def test_one_item_a_cycle():
 
 
 def test_payload_is_held_until_it_is_taken():
-    dut = Replay(shape=WIDTH, depth=4)
+    dut = once(Replay, shape=WIDTH, depth=4)
 
     async def testbench(ctx):
         put(ctx, dut.i.valid, 1)
@@ -152,7 +152,7 @@ def test_payload_is_held_until_it_is_taken():
 
 
 def test_release_of_several():
-    dut = Replay(shape=WIDTH, depth=4)
+    dut = once(Replay, shape=WIDTH, depth=4)
 
     async def testbench(ctx):
         put_all_of(ctx, dut.i, {"valid": 1, "payload": 7})

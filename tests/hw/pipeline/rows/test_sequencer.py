@@ -8,7 +8,7 @@ from support import put, put_all_of, ticks
 
 from bitstep.pipeline.config import MAX_LOOKAHEAD, PipelineConfig
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 WAITS = ("wait_rows", "wait_labels", "wait_lookahead", "wait_recursion", "wait_correction",
          "flushing")
@@ -69,7 +69,7 @@ def expected_rows(epoch):
 
 def simulate_epochs(config, *epochs, stall=0.0, correction_cycles=0, seed=0):
     """Run epochs one after the other, with numbered beats and labels."""
-    dut = Sequencer(config=config)
+    dut = once(Sequencer, config=config)
     rng = random.Random(seed)
 
     async def testbench(ctx):
@@ -222,7 +222,7 @@ def test_causes(name, epoch):
 @pytest.mark.parametrize("name", ["rows", "labels"])
 def test_waits_for_inputs(name):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8)
-    dut = Sequencer(config=config)
+    dut = once(Sequencer, config=config)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 3, "beats": 2, "batch": 1, "start": 1})
@@ -249,7 +249,7 @@ def test_period_that_splits_a_batch():
 def test_stop(after):
     """No slot while stopped, and nothing is left for the next epoch."""
     config = PipelineConfig(bits=8, max_features=40, lookahead=2)
-    dut = Sequencer(config=config)
+    dut = once(Sequencer, config=config)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 9, "beats": 3, "batch": 3, "lookahead": 2})

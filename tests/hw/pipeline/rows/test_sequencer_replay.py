@@ -10,7 +10,7 @@ from support import put, put_all_of
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
-from bitstep_sim.testing.harness import simulate
+from bitstep_sim.testing.harness import once, simulate
 
 WAITS = ("wait_rows", "wait_labels", "wait_lookahead", "wait_recursion", "wait_correction",
          "wait_refetch", "flushing")
@@ -159,7 +159,7 @@ class Surroundings:
 
 def run_epochs(config, *epochs: Epoch, stall=0.0, seed=0) -> list[Epoch]:
     """Epochs, one after the other."""
-    dut, rng = Sequencer(config=config), random.Random(seed)
+    dut, rng = once(Sequencer, config=config), random.Random(seed)
 
     async def testbench(ctx):
         for epoch in epochs:
@@ -266,7 +266,7 @@ def test_proximal_steps_without_refetching(number, batch):
 
 def test_proximal_period_that_splits_a_batch():
     config = PipelineConfig(bits=8, max_features=40, lookahead=2, proximal=True)
-    dut, seen = Sequencer(config=config), []
+    dut, seen = once(Sequencer, config=config), []
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 12, "beats": 1, "batch": 4, "lookahead": 2,
@@ -289,7 +289,7 @@ def test_proximal_period_that_splits_a_batch():
 def test_stop_while_rows_come_again(after):
     """A replay, then a stop at any time: the next epoch starts from nothing."""
     config = PipelineConfig(bits=8, max_features=40, lookahead=3, refetch=True, proximal=True)
-    dut = Sequencer(config=config)
+    dut = once(Sequencer, config=config)
 
     async def testbench(ctx):
         put_all_of(ctx, dut, {"rows": 9, "beats": 1, "batch": 1, "lookahead": 3})

@@ -10,6 +10,7 @@ from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import fine_sigmoid
 from bitstep.golden.steps import MAX_DERIVATIVE_STEP
 from bitstep_hw.pipeline.update.fine_update import LATENCY, FineUpdate
+from bitstep_sim.testing.harness import once
 
 WIDTH = 60
 # A step of more bits than a mantissa has is never so large.
@@ -23,7 +24,7 @@ def run(rows, **constant):
         row = {"valid": 1, "margin": margin, "positive": positive, "dither": dither}
         cycles += [row, {"valid": 0, "positive": rng.getrandbits(1),
                          "dither": rng.getrandbits(16)}, *[{}] * 4]
-    recorded = trace(FineUpdate(margin_width=WIDTH), cycles, ["o"], **constant)
+    recorded = trace(once(FineUpdate, margin_width=WIDTH), cycles, ["o"], **constant)
     return [recorded[6 * number + LATENCY]["o"] for number in range(len(rows))]
 
 

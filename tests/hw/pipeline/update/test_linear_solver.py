@@ -16,6 +16,7 @@ from bitstep.golden.rounding import fits
 from bitstep.pipeline.config import MAX_SHIFT, WOVEN, PipelineConfig, solver_stages
 from bitstep.pipeline.registers import Loss
 from bitstep_hw.pipeline.update.linear_solver import LinearSolver
+from bitstep_sim.testing.harness import once
 
 
 def row_step(derivative_step, dither):
@@ -78,7 +79,8 @@ def record(config, rows, distances, outputs, **constant):
                             ("replay_alone", decided), ("discard", decided)):
             if name in row:
                 cycles[start + cycle][name] = row[name]
-    recorded = trace(LinearSolver(config=config), cycles, ["o_valid", "take", *outputs], **constant)
+    recorded = trace(once(LinearSolver, config=config), cycles,
+                     ["o_valid", "take", *outputs], **constant)
     discard = 0
     for cycle, (put, found) in enumerate(zip(cycles, recorded, strict=False)):
         discard = put.get("discard", discard)
@@ -239,7 +241,7 @@ def test_clear_forgets_the_rows_before(cycles_per_update, lookahead):
     for cycle, dot in dots.items():
         cycles[cycle] |= dot
     steps = {"mantissa": 150, "shift": 3, "label_shift": 12}
-    recorded = trace(LinearSolver(config=config), cycles, ["o_valid", "o"], **steps)
+    recorded = trace(once(LinearSolver, config=config), cycles, ["o_valid", "o"], **steps)
     assert [outputs["o"] for outputs in recorded if outputs["o_valid"]] \
         == solve(before, **steps) + solve(after, **steps)
 

@@ -10,6 +10,7 @@ from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import fine_sigmoid, sigmoid
 from bitstep.pipeline.config import FINE_STAGES, WOVEN, PipelineConfig, solver_stages
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
+from bitstep_sim.testing.harness import once
 
 CYCLES = 6
 
@@ -65,8 +66,8 @@ def run(config, rows, distances, **constant):
         cycles[start] |= {"valid": 1, "idle_row": row["idle_row"], "label": row["label"],
                           "products": row["products"]}
         cycles[start + 1] |= {"dot": row["dot"], "dither": row.get("dither", NEAREST)}
-    recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o", "saturated", "take"],
-                     **constant)
+    recorded = trace(once(LogisticSolver, config=config), cycles,
+                     ["o_valid", "o", "saturated", "take"], **constant)
     assert [cycle for cycle, outputs in enumerate(recorded) if outputs["take"]] == [
         start + 1 for start, row in zip(starts, rows, strict=True) if not row["idle_row"]]
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
@@ -163,7 +164,7 @@ def test_clear_forgets_the_rows_before(lookahead):
             cycles += [start, dot, *[{}] * (CYCLES - 2)]
         if not number:
             cycles += [*[{}] * 8, {"clear": 1}, {"clear": 0}]
-    recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o"], **steps)
+    recorded = trace(once(LogisticSolver, config=config), cycles, ["o_valid", "o"], **steps)
     assert [outputs["o"] for outputs in recorded if outputs["o_valid"]] \
         == halves[0][1] + halves[1][1]
 
@@ -212,7 +213,7 @@ def test_full_pass(idle):
         expected.append(0 if idle_row else -sign * round_dithered(exact, 40, dither))
         cycles += [{"valid": 1, "idle_row": idle_row, "label": sign, "products": [0, 0]},
                    {"valid": 0, "dot": z, "dither": dither}, {}, {}, {}, {}]
-    recorded = trace(LogisticSolver(config=config), cycles, ["o_valid", "o"], fine=1, **steps)
+    recorded = trace(once(LogisticSolver, config=config), cycles, ["o_valid", "o"], fine=1, **steps)
     ends = [cycle for cycle, outputs in enumerate(recorded) if outputs["o_valid"]]
     assert ends == [6 * row + 1 + solver_stages(CYCLES) + FINE_STAGES for row in range(40)]
     assert [recorded[end]["o"] for end in ends] == expected
@@ -224,7 +225,7 @@ def test_rows_beside_their_updates():
     rows, cycles = [(rng.getrandbits(1), rng.choice([1, -1])) for _ in range(30)], []
     for idle_row, label in rows:
         cycles += [{"valid": 1, "idle_row": idle_row, "label": label}, {"valid": 0}, *[{}] * 4]
-    recorded = trace(LogisticSolver(config=config), cycles,
+    recorded = trace(once(LogisticSolver, config=config), cycles,
                      ["o_valid", "o_with_data", "o_positive"], derivative_step=1, label_shift=20)
     assert [(outputs["o_with_data"], outputs["o_positive"])
             for outputs in recorded if outputs["o_valid"]] \
