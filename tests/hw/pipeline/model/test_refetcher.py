@@ -192,6 +192,7 @@ def values_of(config, count, rng):
             for _ in range(count)]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("config, n_features", [
     *((EIGHT, count) for count in (1, 2, 3, 7, 8, 9, 16, 23, 24)),
     *((ODD, count) for count in (1, 20, 21, 22, 42, 43, 63)),

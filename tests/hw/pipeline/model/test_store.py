@@ -64,6 +64,7 @@ def words_latency(config):
     return config.product_stages + 2
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("config", [*CONFIGS, *FAST], ids=lambda config: config.name)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats", [1, 2, 3])

@@ -92,6 +92,7 @@ def random_row(config, rng, beats):
     return levels, signed_numbers(rng, width, count)
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 @pytest.mark.parametrize("cell", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("gap", [0.0, 0.5])

@@ -42,6 +42,7 @@ class Rows:
         return levels.tolist()
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 @pytest.mark.parametrize("beats, lookahead", [(1, 3), (2, 2), (3, 1), (3, 0)])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("one_level", 5), ("two_levels", 2),

@@ -170,6 +170,7 @@ CORRECTED = [
 ]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("stall", [0.0, 0.5])
 @pytest.mark.parametrize("number", range(len(EPOCHS) + len(CORRECTED)))

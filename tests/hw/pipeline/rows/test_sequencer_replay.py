@@ -223,6 +223,7 @@ EPOCHS = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("replays, refetches", [(0.2, 0.5), (0.8, 0.1)])
 @pytest.mark.parametrize("number", range(len(EPOCHS)))
 def test_every_row_is_decided_once(number, replays, refetches):

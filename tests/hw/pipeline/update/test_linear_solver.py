@@ -109,6 +109,7 @@ def random_rows(config, rng, count, *, idle=0.0):
             for dither in random_dithers(rng, count)]
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
 @pytest.mark.parametrize("spread", [0, 1, 5, 20])
@@ -482,6 +483,7 @@ def centred_config(cycles_per_update, lookahead):
                           cycles_per_update=cycles_per_update).decoded
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 6])
 @pytest.mark.parametrize("spread", [0, 5])

@@ -57,6 +57,7 @@ def check(found, rows, expected):
     assert len(set(expected)) > 1
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("bits", [0, 2, 7, 16])
 @pytest.mark.parametrize("loss", [Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.HINGE])
