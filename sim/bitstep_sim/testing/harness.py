@@ -90,7 +90,7 @@ class Elaborated:
     def __getattr__(self, name):
         return getattr(self.component, name)
 
-    def run(self, functions, limit):
+    def _simulate(self, functions, limit):
         """Simulate from reset until every testbench has returned.
 
         Parameters
@@ -149,8 +149,8 @@ def simulate(dut, *testbenches, processes=(), background=(), limit=10_000):
         If a testbench is still busy after ``limit`` cycles.
     """
     elaborated = dut if isinstance(dut, Elaborated) else Elaborated(dut)
-    elaborated.run({"testbench": testbenches, "background": tuple(background),
-                    "process": tuple(processes)}, limit)
+    elaborated._simulate({"testbench": testbenches, "background": tuple(background),
+                          "process": tuple(processes)}, limit)
 
 
 @functools.lru_cache(maxsize=16)

@@ -14,6 +14,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep.pipeline.registers import LabelFormat, Loss, Saturation
 from bitstep_hw.pipeline.pipeline import Pipeline
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import Elaborated, once
 from bitstep_sim.testing.random_jobs import random_job
 
@@ -42,6 +43,7 @@ def test_every_format(row_format, bits):
     check(config, n_features=min(config.lanes + 1, config.capacity), n_rows=9, epochs=2, seed=bits)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cycles_per_update", [2, 4])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("two_levels", 2)])
 def test_lanes_without_a_feature(row_format, bits, cycles_per_update):
@@ -100,7 +102,8 @@ def garble(memory, platform):
     return m
 
 
-@pytest.mark.parametrize("n_features", [5, 12, 20, 30])
+@pytest.mark.parametrize("n_features", [
+    5, *(pytest.param(count, marks=pytest.mark.slow) for count in (12, 20)), 30])
 def test_no_word_is_used_that_is_being_written(n_features, monkeypatch):
     """Rows of 1 to 4 beats for a fast clock, with everything that keeps words in memories."""
     monkeypatch.setattr(memory.Memory, "elaborate", garble)
@@ -115,7 +118,7 @@ def test_no_word_is_used_that_is_being_written(n_features, monkeypatch):
           proximal_period=9, warm=True, dut=Elaborated(Pipeline(config=config)))
 
 
-@pytest.mark.parametrize("stall", [0.3, 0.8])
+@each("stall", [0.3, 0.8])
 def test_stalls_change_nothing(stall):
     config = PipelineConfig(bits=5, lookahead=3, **SMALL)
     check(config, n_features=15, n_rows=25, batch=2, correction_period=6, stall=stall, warm=True,
@@ -123,7 +126,8 @@ def test_stalls_change_nothing(stall):
 
 
 @pytest.mark.parametrize("bits, cell, lookahead, cycles_per_update", [
-    (5, 2, 4, 2), (3, 1, 0, 2), (3, 1, 4, 4), (8, 2, 4, 2)])
+    (5, 2, 4, 2), pytest.param(3, 1, 0, 2, marks=pytest.mark.slow), (3, 1, 4, 4),
+    pytest.param(8, 2, 4, 2, marks=pytest.mark.slow)])
 def test_refetching(bits, cell, lookahead, cycles_per_update):
     config = PipelineConfig(bits=bits, lookahead=lookahead, cycles_per_update=cycles_per_update,
                             refetch=True, proximal=True, **SMALL)
@@ -133,7 +137,8 @@ def test_refetching(bits, cell, lookahead, cycles_per_update):
           proximal_period=9, warm=True)
 
 
-@pytest.mark.parametrize("lookahead, cycles_per_update", [(0, 2), (4, 2), (4, 4)])
+@pytest.mark.parametrize("lookahead, cycles_per_update", [
+    (0, 2), pytest.param(4, 2, marks=pytest.mark.slow), (4, 4)])
 def test_refetching_with_small_updates(lookahead, cycles_per_update):
     """K is 0.6 and words are a few units, so how it is rounded decides about other rows. Row 3 is
     decided wrongly by a bound for updates of 0, which K rounds down to.
@@ -152,7 +157,7 @@ def test_refetching_with_small_updates(lookahead, cycles_per_update):
         == [(epoch.model.tolist(), epoch.intercept) for epoch in expected]
 
 
-@pytest.mark.parametrize("loss", [Loss.HINGE, Loss.SQUARED_HINGE])
+@each("loss", [Loss.HINGE, Loss.SQUARED_HINGE])
 @pytest.mark.parametrize("row_format, bits", [("one_level", 1), ("two_levels", 4), ("float32", 32)])
 def test_hinges(loss, row_format, bits):
     config = PipelineConfig(bits=bits, row_format=row_format, lookahead=3, proximal=True, **SMALL)

@@ -2,11 +2,11 @@
 
 import random
 
-import pytest
 from support import put_all_of, ticks
 
 from bitstep.pipeline.config import WOVEN, PipelineConfig
 from bitstep_hw.shell.derivative_writer import DEPTH, ROOM, DerivativeWriter
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import get_all, held, once, simulate
 
 CONFIG = PipelineConfig(row_format=WOVEN, bits=16, max_features=64, lookahead=1)
@@ -69,7 +69,7 @@ def check(counts, *, busy, stall, seed=0):
     return seen["held"]
 
 
-@pytest.mark.parametrize("busy, stall", [(0.9, 0.0), (0.3, 0.5)])
+@each("busy, stall", [(0.9, 0.0), (0.3, 0.5)])
 def test_labels_in_blocks(busy, stall):
     check([1, 2, 3, 31, 32, 33, 64, 150], busy=busy, stall=stall)
 
@@ -101,7 +101,7 @@ def test_no_block_before_its_words():
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("count", [1, 40, 2 * (DEPTH - ROOM)])
+@each("count", [1, 40, 2 * (DEPTH - ROOM)])
 def test_what_was_stopped_leaves_nothing(count):
     """After ``clear``, nothing of a run is left, whatever its place."""
     dut = once(DerivativeWriter, config=CONFIG)

@@ -10,6 +10,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.levels import look_up
 from bitstep.pipeline.memory import ModelLayout, pack_codes
 from bitstep_hw.shell.level_tables import LevelTables
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import get_all, held, once, put_all, simulate
 
 
@@ -40,7 +41,7 @@ async def load(ctx, dut, words, beats, *, stall=0.0):
     await put_all(ctx, dut.i_tables, words, rng=random.Random("words"), stall=stall)
 
 
-@pytest.mark.parametrize("stall", [0.0, 0.5])
+@each("stall", [0.0, 0.5])
 @pytest.mark.parametrize("bits, bus_width, n_features", [
     (1, 64, 64), (1, 64, 150), (2, 64, 1), (3, 64, 63), (4, 64, 40), (4, 128, 96), (5, 64, 13)])
 def test_levels(bits, bus_width, n_features, stall):
@@ -71,7 +72,7 @@ def test_packed_tables_by_hand():
     assert packed.view(np.int8)[[0, 1, 2, 64, 65, 66]].tolist() == [-1, 7, 0, 5, -127, 0]
 
 
-@pytest.mark.parametrize("taken", [0, 1, 2])
+@each("taken", [0, 1, 2])
 def test_clear_in_the_middle(taken):
     """Of tables, and of a row: what follows is as at first."""
     chosen = config(4)

@@ -1,21 +1,21 @@
 # amaranth: UnusedElaboratable=no
 
-import pytest
 from support import put, ticks
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.registers import LabelFormat, Loss
 from bitstep_hw.shell.run_check import RunCheck
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
 CONFIG = PipelineConfig(bits=3, max_features=63)        # 21 lanes, 11 pairs of words a beat
 GOOD = {"rows": 1000, "beats_per_row": 3, "last_lanes": 21, "epochs": 1, "batch": 1, "copies": 1}
 
 
-@pytest.mark.parametrize("rows, beats, wrong", [
+@each("rows, beats, wrong", [
     (1, 1, False), (1000, 3, False), ((1 << 32) - 1, 1, False), ((1 << 31) - 1, 2, False),
     (1 << 31, 2, True), ((1 << 32) - 1, 3, True)])
-@pytest.mark.parametrize("period", [0, 5])
+@each("period", [0, 5])
 def test_sizes(rows, beats, wrong, period):
     """A block of rows that is too long for its register is wrong, as soon as that is known."""
     dut = once(RunCheck, config=CONFIG)
@@ -40,7 +40,7 @@ def test_sizes(rows, beats, wrong, period):
     simulate(dut, testbench)
 
 
-@pytest.mark.parametrize("choices, least", [
+@each("choices, least", [
     ({}, 0), ({"models": 2}, 0), ({"solver": "logistic", "cycles_per_update": 6}, 13),
     # Their label shifts stand in the table.
     ({"solver": "logistic", "cycles_per_update": 6, "models": 2}, 0)])

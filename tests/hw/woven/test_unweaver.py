@@ -11,6 +11,7 @@ from bitstep.pipeline.woven import GROUP, PLANES, WovenLayout, unweave, weave
 from bitstep_hw.woven.plane_feeder import PlaneFeeder
 from bitstep_hw.woven.sizes import WovenSizes
 from bitstep_hw.woven.unweaver import Unweaver
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import get_all, held, once, put_all, simulate
 
 
@@ -91,7 +92,7 @@ def test_slots(n_features, n_rows, planes, bus_width, stall):
     simulate(dut, source, sink, processes=[held(dut.o)], limit=20_000)
 
 
-@pytest.mark.parametrize("given, taken", [(0, 0), (3, 0), (20, 0), (24, 0), (24, 3), (24, 9)])
+@each("given, taken", [(0, 0), (3, 0), (20, 0), (24, 0), (24, 3), (24, 9)])
 def test_stop_in_the_middle(given, taken):
     """Of a chunk, and of the rows: what follows is as at first."""
     chosen = config(20)

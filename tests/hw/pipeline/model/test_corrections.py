@@ -12,6 +12,7 @@ from bitstep.golden.steps import correction
 from bitstep.pipeline.config import MAX_SHIFT, WOVEN, PipelineConfig
 from bitstep.pipeline.job import EpochSteps
 from bitstep_hw.pipeline.model.corrections import CorrectionEngine
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
 CONFIGS = [
@@ -69,9 +70,9 @@ def expected(words, coefficients, steps):
 
 @pytest.mark.parametrize("config", [*CONFIGS, replace(CONFIGS[0], cycles_per_update=4)],
                          ids=lambda config: config.name)
-@pytest.mark.parametrize("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),
-                                             ((1 << 18) - 1, 7), (1 << 17, 2), (70_001, 4),
-                                             ((1 << 18) - 1, 6)])
+@each("mantissa, shift", [(1, 1), ((1 << 18) - 1, 5), (777, 3), (0, 1),
+                          ((1 << 18) - 1, 7), (1 << 17, 2), (70_001, 4),
+                          ((1 << 18) - 1, 6)])
 def test_corrections(config, mantissa, shift):
     rng = random.Random(f"{config.name}-{mantissa}-{shift}")
     dut = once(CorrectionEngine, config=config)
@@ -112,7 +113,7 @@ def correct(word, coefficient, mantissa, shift):
     return found[0]
 
 
-@pytest.mark.parametrize("word, coefficient, mantissa", [
+@each("word, coefficient, mantissa", [
     (3, 1, 128), (5, -1, 128), (-3, 1, 128), (1, 127, 1), (1, 128, 1), (-1, 128, 1), (-1, 129, 1),
     ((1 << 31) - 1, 1, 256), (-1 << 31, 1, 256), (-1 << 31, -1, 256), (1 << 30, 2, 256),
     (-1 << 30, 2, 256), (-1 << 30, -2, 256), ((1 << 31) - 1, (1 << 17) - 1, (1 << 18) - 1),
@@ -167,7 +168,7 @@ def test_a_load_that_was_cut_off():
     simulate(dut, testbench, limit=5000)
 
 
-@pytest.mark.parametrize("shift", range(1, MAX_SHIFT + 1))
+@each("shift", range(1, MAX_SHIFT + 1))
 def test_ties_of_every_shift(shift):
     """Halves go up, whatever is shifted away."""
     bits = 8 * shift - 1
@@ -231,8 +232,8 @@ async def load_constants(ctx, dut, config, constants, intercept):
 
 
 @pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("mantissa, shift", [((1 << 18) - 1, 7), (777, 3), (70_001, 4), (255, 1),
-                                             ((1 << 17) + 1, 3), ((1 << 18) - 1, 5)])
+@each("mantissa, shift", [((1 << 18) - 1, 7), (777, 3), (70_001, 4), (255, 1),
+                          ((1 << 17) + 1, 3), ((1 << 18) - 1, 5)])
 def test_constants(config, mantissa, shift):
     rng = random.Random(f"{config.name}-{mantissa}-{shift}")
     dut, steps = once(CorrectionEngine, config=config), EpochSteps(1, 1, mantissa, shift)
@@ -289,7 +290,7 @@ def test_range_of_constants(config):
 
 
 @pytest.mark.parametrize("config", WOVEN_CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("beats", [1, 2, 3])
+@each("beats", [1, 2, 3])
 def test_high_halves(config, beats):
     """In a run that sums, every slot reads what the slot before with its index has written, also
     in the cycle in which it is written, and no walk begins.

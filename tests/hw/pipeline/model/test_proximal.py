@@ -17,6 +17,7 @@ from support import put, put_all_of, signed_numbers
 from bitstep.golden.steps import proximal_step
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.proximal import Proximal
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import simulate
 
 CONFIGS = [PipelineConfig(bits=8, max_features=24, proximal=True),
@@ -69,7 +70,7 @@ def check(config, n_features, steps):
     simulate(m, testbench, limit=20_000)
 
 
-@pytest.mark.parametrize("threshold, limit", [
+@each("threshold, limit", [
     (0, HIGHEST), (0, 0), (0, 1), (0, HIGHEST - 1), (1, HIGHEST), (1, 0), (5, 7), (5, 1),
     (HIGHEST, HIGHEST), (HIGHEST, 0), (HIGHEST, 1), (HIGHEST - 1, 1), (1 << 30, 1 << 30)])
 def test_extremes(threshold, limit):

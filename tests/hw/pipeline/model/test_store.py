@@ -19,6 +19,7 @@ from support import (
 from bitstep.golden.rounding import fits
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.model.store import ModelStore
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
 CONFIGS = [
@@ -161,7 +162,7 @@ def saturates(config, *, word, update=0, level=1, correction=0, slot=None, inter
     return any(flags), words[words_latency(config) - 1]
 
 
-@pytest.mark.parametrize("word, update, level", [
+@each("word, update, level", [
     (0, -HIGH, 1), (0, -HIGH - 1, 1), (0, LOW, -1), (0, HIGH, -1), (HIGH, 1, 1), (HIGH, -1, 1),
     (LOW, 0, 1), (LOW, 1, 1), (HIGH, LOW, 127), (LOW, HIGH, 127), (-1, HIGH, 1), (-2, HIGH, 1),
     (HIGH, 0, 0), (1 << 30, 1 << 24, -64), ((1 << 30) - 1, 1 << 24, -64)])
@@ -176,7 +177,7 @@ def test_range_of_a_word(word, update, level, lanes, cycles_per_update):
     assert saturates(config, word=word, update=update, level=level)[0] is not fits(result, 32)
 
 
-@pytest.mark.parametrize("word, correction", [
+@each("word, correction", [
     (HIGH, 0), (HIGH, 1), (HIGH - 5, 5), (LOW, -1), (LOW, 0), (LOW + 7, -7), (HIGH, HIGH),
     (LOW, LOW)])
 @pytest.mark.parametrize("config", [CONFIGS[0], FAST[0]], ids=lambda config: config.name)
@@ -191,7 +192,7 @@ def test_range_of_a_committed_correction(config, word, correction):
     assert seen == word + correction
 
 
-@pytest.mark.parametrize("intercept, update, level", [
+@each("intercept, update, level", [
     (HIGH, -1, 1), (HIGH, 0, 1), (LOW, 1, 1), (LOW, 0, 127), (0, -HIGH, 1), (0, LOW, 1),
     (HIGH, HIGH, 2), (0, HIGH, 0), (HIGH, -HIGH, 0)])
 def test_range_of_the_intercept(intercept, update, level):

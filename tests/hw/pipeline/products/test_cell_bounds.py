@@ -10,6 +10,7 @@ from support import in_rows, signed_numbers, trace
 from bitstep.golden.integer import IntegerEpoch
 from bitstep.pipeline.config import MODEL_WIDTH, PipelineConfig
 from bitstep_hw.pipeline.products.cell_bounds import CellBounds
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
 CONFIGS = [PipelineConfig(bits=bits, max_features=features, lookahead=0, refetch=True)
@@ -107,7 +108,7 @@ def test_on_the_bounds(config, cell, gap, ends):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("word", [LOWEST, HIGHEST, 0])
+@each("word", [LOWEST, HIGHEST, 0])
 def test_extremes(config, word):
     """Levels at either end and, where there are others, between, with the largest sums."""
     limit, rng = config.level_limit, random.Random(0)
@@ -117,7 +118,7 @@ def test_extremes(config, word):
             check(config, 4, [row] * 12, rng, ends=ends)
 
 
-@pytest.mark.parametrize("level, target, verdict", [
+@each("level, target, verdict", [
     # X = 10 and -6, level (3, level) of at most 7, cell 1: 2 Z = 60 - 12 level, plus or minus 16.
     (1, 32, True), (1, 31, True), (1, 17, True), (1, 16, False), (1, 33, False), (1, -1, False),
     # The level of -6 is at the end that makes its part smallest, then largest.

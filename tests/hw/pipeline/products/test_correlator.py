@@ -8,6 +8,7 @@ from support import in_rows, trace
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.products.correlator import Correlator
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once
 
 CONFIGS = [
@@ -63,7 +64,7 @@ def check(config, cycles, expected, *, lookahead, square):
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-@pytest.mark.parametrize("gap", [0.0, 0.5])
+@each("gap", [0.0, 0.5])
 def test_products_with_the_rows_before(config, gap):
     rng = random.Random(f"{config.name}-{gap}")
     rows = [1, 1, config.max_beats, 1, *(rng.randint(1, config.max_beats) for _ in range(12))]

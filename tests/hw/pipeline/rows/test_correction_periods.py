@@ -4,6 +4,7 @@ import pytest
 from support import put_all_of, trace
 
 from bitstep_hw.pipeline.rows.correction_periods import CorrectionPeriods
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
 QUIET = {"start": 0, "row_ends": 0, "counted": 0, "idle_row": 0, "replay": 0, "corrected": 0,
@@ -67,7 +68,7 @@ def run(*epochs, lookahead, slow=0):
     (3, 1, 1, "b -s bc -cws bc -cw -"),
     (4, 2, 2, "b . -s bc c -cw - -"),
 ])
-@pytest.mark.parametrize("slow", [0, 5])
+@each("slow", [0, 5])
 def test_rows_by_hand(rows, period, lookahead, expected, slow):
     assert run((rows, period), lookahead=lookahead, slow=slow) == [expected]
 

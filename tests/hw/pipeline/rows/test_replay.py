@@ -6,6 +6,7 @@ import pytest
 from support import put, put_all_of, ticks
 
 from bitstep_hw.pipeline.rows.replay import Replay
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
 WIDTH = 16
@@ -80,8 +81,8 @@ def run(depth, cycles, *, offer=0.7, ready=0.7, release=0.2, rewind=0.05, clear=
 
 
 @pytest.mark.parametrize("depth", [4, 8, 64])
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("clear", [0.0, 0.02])
+@each("seed", range(3))
+@each("clear", [0.0, 0.02])
 def test_as_the_model(depth, seed, clear):
     full, taken = run(depth, 1500, clear=clear, seed=seed)
     assert taken

@@ -7,6 +7,7 @@ from support import trace
 
 from bitstep.pipeline.config import MAX_LOOKAHEAD
 from bitstep_hw.pipeline.rows.row_flags import RowFlags
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once
 
 FLAGS = ["apply", "skip", "frozen", "freeze"]
@@ -45,7 +46,7 @@ def test_rows(batch, lookahead):
     assert found == expected
 
 
-@pytest.mark.parametrize("rows_before, inputs, misaligned", [
+@each("rows_before, inputs, misaligned", [
     (0, {"issue": 1, "boundary": 1}, 0),        # a period begins with a batch
     (2, {"issue": 1, "boundary": 1}, 1),        # within one
     (2, {"issue": 0, "boundary": 1}, 0),

@@ -8,6 +8,7 @@ from support import put, put_all_of, ticks
 
 from bitstep.pipeline.config import MAX_LOOKAHEAD, PipelineConfig
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
 WAITS = ("wait_rows", "wait_labels", "wait_lookahead", "wait_recursion", "wait_correction",
@@ -209,7 +210,7 @@ def test_an_epoch_without_corrections_after_one_with():
         check_meaning(epoch)
 
 
-@pytest.mark.parametrize("name, epoch", [
+@each("name, epoch", [
     ("wait_lookahead", Epoch(10, lookahead=0)), ("wait_recursion", Epoch(10, lookahead=8)),
     ("wait_correction", Epoch(30, period=10, lookahead=2)), ("flushing", Epoch(1))])
 def test_causes(name, epoch):
@@ -220,7 +221,7 @@ def test_causes(name, epoch):
     assert not causes & {"wait_rows", "wait_labels"}
 
 
-@pytest.mark.parametrize("name", ["rows", "labels"])
+@each("name", ["rows", "labels"])
 def test_waits_for_inputs(name):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8)
     dut = once(Sequencer, config=config)
@@ -246,7 +247,7 @@ def test_period_that_splits_a_batch():
     assert epoch.misaligned > 0
 
 
-@pytest.mark.parametrize("after", [0, 1, 5, 14])
+@each("after", [0, 1, 5, 14])
 def test_stop(after):
     """No slot while stopped, and nothing is left for the next epoch."""
     config = PipelineConfig(bits=8, max_features=40, lookahead=2)

@@ -10,6 +10,7 @@ from support import put, put_all_of
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep_hw.pipeline.rows.sequencer import Sequencer
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once, simulate
 
 WAITS = ("wait_rows", "wait_labels", "wait_lookahead", "wait_recursion", "wait_correction",
@@ -237,7 +238,7 @@ def test_every_row_is_decided_once(number, replays, refetches):
         check(epoch, refetch=True)
 
 
-@pytest.mark.parametrize("replays, refetches", [(0.0, 0.3), (1.0, 0.0), (1.0, 1.0)])
+@each("replays, refetches", [(0.0, 0.3), (1.0, 0.0), (1.0, 1.0)])
 def test_no_row_and_every_row_comes_again(replays, refetches):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True, refetch=True)
     epochs = run_epochs(config, *(Epoch(20, replays=replays, refetches=refetches, **options)
@@ -247,7 +248,7 @@ def test_no_row_and_every_row_comes_again(replays, refetches):
         assert [row for _, row in epoch.replayed] == list(range(20 if replays else 0))
 
 
-@pytest.mark.parametrize("batch", [1, 3])
+@each("batch", [1, 3])
 @pytest.mark.parametrize("number", range(len(EPOCHS)))
 def test_proximal_steps_without_refetching(number, batch):
     config = PipelineConfig(bits=8, max_features=40, lookahead=8, proximal=True)
@@ -286,7 +287,7 @@ def test_proximal_period_that_splits_a_batch():
     assert any(seen)
 
 
-@pytest.mark.parametrize("after", [0, 3, 12, 14, 15, 16, 20, 30, 36])
+@each("after", [0, 3, 12, 14, 15, 16, 20, 30, 36])
 def test_stop_while_rows_come_again(after):
     """A replay, then a stop at any time: the next epoch starts from nothing."""
     config = PipelineConfig(bits=8, max_features=40, lookahead=3, refetch=True, proximal=True)

@@ -10,6 +10,7 @@ from bitstep.golden.rounding import round_shift
 from bitstep.golden.sigmoid import fine_sigmoid, sigmoid
 from bitstep.pipeline.config import FINE_STAGES, WOVEN, PipelineConfig, solver_stages
 from bitstep_hw.pipeline.update.logistic_solver import LogisticSolver
+from bitstep_sim.testing.cases import each
 from bitstep_sim.testing.harness import once
 
 CYCLES = 6
@@ -77,7 +78,7 @@ def run(config, rows, distances, **constant):
 
 
 @pytest.mark.parametrize("lookahead", [0, 1, 2, 3, 5, 8])
-@pytest.mark.parametrize("spread", [0, 1, 5, 20])
+@each("spread", [0, 1, 5, 20])
 def test_recursion(lookahead, spread):
     """Rows at any distance, of at least six cycles, see every c before them."""
     config = make_config(lookahead)
@@ -93,8 +94,8 @@ def test_recursion(lookahead, spread):
 @pytest.mark.parametrize("config", [
     make_config(3, bits=1), make_config(2, bits=8), make_config(2, bits=32, row_format="float32"),
     make_config(4, bits=5, row_format="two_levels")], ids=lambda config: config.name)
-@pytest.mark.parametrize("derivative_step", [0, 1, 70_000, 70_000 << 16 | 0x7FFF, MAX_STEP])
-@pytest.mark.parametrize("shift_from_widest", [0, 8])
+@each("derivative_step", [0, 1, 70_000, 70_000 << 16 | 0x7FFF, MAX_STEP])
+@each("shift_from_widest", [0, 8])
 def test_widths(config, derivative_step, shift_from_widest):
     """Every row format and size of K, with margins up to the width of a dot product."""
     rng = random.Random(f"{config.name}-{derivative_step}")
@@ -107,7 +108,7 @@ def test_widths(config, derivative_step, shift_from_widest):
     assert run(config, rows, [CYCLES] * len(rows), **steps) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("label_shift", [13, 14, 20, 33])
+@each("label_shift", [13, 14, 20, 33])
 def test_corner_arguments(label_shift):
     """Both sides of every node, of the ends of the table and of the ties in rounding."""
     one = 1 << label_shift
@@ -125,8 +126,8 @@ def test_corner_arguments(label_shift):
     assert run(config, rows, [CYCLES] * len(rows), **steps) == expected
 
 
-@pytest.mark.parametrize("label", [1, -1])
-@pytest.mark.parametrize(("derivative_step", "dither", "c"), [
+@each("label", [1, -1])
+@each("derivative_step, dither, c", [
     # sigmoid(0) = 1/2: K / 2, rounded before the sign
     (4 << 16, 0, 2), (4 << 16, 0xFFFF, 2), (5 << 16, 0x7FFF, 2), (5 << 16, 0x8000, 3),
     (1 << 16, 0x7FFF, 0), (1 << 16, 0x8000, 1), (0, 0, 0), (0, 0xFFFF, 0),
@@ -141,7 +142,7 @@ def test_by_hand(derivative_step, dither, label, c):
                label_shift=18) == [(-label * c, 0)]
 
 
-@pytest.mark.parametrize("idle_row", [0, 1])
+@each("idle_row", [0, 1])
 def test_unit_too_large(idle_row):
     row = {"idle_row": idle_row, "label": 1, "dot": 7, "products": [0]}
     (c, saturated), = run(make_config(1), [row], [1], derivative_step=9 << 16, step_too_large=1,
@@ -175,8 +176,8 @@ def test_wrong_solver():
 
 
 @pytest.mark.parametrize("lookahead", [0, 3])
-@pytest.mark.parametrize("derivative_step", [1, 70_000 << 16 | 0x7FFF, MAX_STEP])
-@pytest.mark.parametrize("derivatives", [0, 1])
+@each("derivative_step", [1, 70_000 << 16 | 0x7FFF, MAX_STEP])
+@each("derivatives", [0, 1])
 def test_derivatives(lookahead, derivative_step, derivatives):
     """A label that is a derivative at a centre is subtracted from that of the row."""
     config = make_config(lookahead, row_format=WOVEN, bits=16).decoded
@@ -198,7 +199,7 @@ def test_derivatives(lookahead, derivative_step, derivatives):
                label_shift=20, derivatives=derivatives) == [(c, 0) for c in expected]
 
 
-@pytest.mark.parametrize("idle", [0.0, 0.3])
+@each("idle", [0.0, 0.3])
 def test_full_pass(idle):
     """With ``fine`` updates have the finer sigmoid, and come later."""
     config = make_config(2, row_format=WOVEN, bits=16).decoded
