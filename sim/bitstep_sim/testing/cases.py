@@ -36,7 +36,8 @@ def each(names, cases):
                     shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
                     raise AssertionError(f"case {number}, {shown}: {error}") from error
 
-        of_all.__signature__ = signature.replace(parameters=[    # what pytest has to give
+        # What pytest has to give.
+        vars(of_all)["__signature__"] = signature.replace(parameters=[
             parameter for name, parameter in signature.parameters.items() if name not in names])
         return of_all
 

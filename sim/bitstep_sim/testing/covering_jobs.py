@@ -6,6 +6,7 @@ options make together are found by the row in which they meet.
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from covertable import make
 
@@ -53,8 +54,8 @@ def cover(configs: list[PipelineConfig], *, salt: str = "") -> list[dict]:
     if any(config.refetch for config in configs):
         factors["cell"] = [0, 1, 2, 4]
         factors["box"] = ["narrow", "wide"]
-    rows = make({name: list(range(len(values))) for name, values in factors.items()},
-                strength=3, salt=salt)
+    rows: Any = make({name: list(range(len(values))) for name, values in factors.items()},
+                     strength=3, salt=salt)
     counts, met = dict.fromkeys(configs, 0), {config: set() for config in configs}
     covered = []
     for row in rows:

@@ -109,7 +109,7 @@ class Elaborated:
         simulator, self._running = self._simulator, functions
         for kind, each in functions.items():
             while self._slots[kind] < len(each):
-                self._add_slot(kind, self._slots[kind])
+                self._add_slot(simulator, kind, self._slots[kind])
                 self._slots[kind] += 1
         self._simulator = None          # not to be used again after an exception
         for _ in range(2 * limit):
@@ -118,16 +118,16 @@ class Elaborated:
                 return
         raise TimeoutError(f"{type(self.component).__name__} is still busy after {limit} cycles")
 
-    def _add_slot(self, kind, number):
+    def _add_slot(self, simulator, kind, number):
         """Add what runs the function of this kind and number, if a run has one."""
         async def run(ctx):
             if number < len(self._running[kind]):
                 await self._running[kind][number](ctx)
 
         if kind == "process":
-            self._simulator.add_process(run)
+            simulator.add_process(run)
         else:
-            self._simulator.add_testbench(run, background=kind == "background")
+            simulator.add_testbench(run, background=kind == "background")
 
 
 def simulate(dut, *testbenches, processes=(), background=(), limit=10_000):

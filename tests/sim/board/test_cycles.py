@@ -106,4 +106,4 @@ def test_range_that_is_left_at_the_end_of_an_epoch(n_features, n_rows, epochs, s
                      correction_period=1)
     result = run(LARGE, job, 0, {})
     assert result[1]
-    are_equal(*compared(LARGE, job, 0, {}, result))
+    are_equal(*counters_of(LARGE, job, 0, {}, *result))
