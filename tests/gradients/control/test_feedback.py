@@ -172,12 +172,16 @@ def test_no_other_thread_works(work):
     """Sums of long gradients are short work, and threads of BLAS would wait busily after each."""
     gradient = np.random.default_rng(8).normal(size=300_000).astype(np.float32)
     work(gradient)
-    time.sleep(0.2)                 # until threads that other tests started are asleep
-    all_s, own_s = time.process_time(), time.thread_time()
-    for _ in range(10):
-        work(gradient)
-    own_s, all_s = time.thread_time() - own_s, time.process_time() - all_s
-    assert all_s < 1.2 * own_s
+
+    def share():
+        """Seconds of all threads in those of this one."""
+        all_s, own_s = time.process_time(), time.thread_time()
+        for _ in range(10):
+            work(gradient)
+        return (time.process_time() - all_s) / (time.thread_time() - own_s)
+
+    # Threads that other tests started fall asleep some time, on a busy machine later.
+    assert any(share() < 1.2 for _ in range(20))
 
 
 def test_sum_of_squares():

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-COLLECTIVE_S, PROCESS_S = 120, 1800
+COLLECTIVE_S, PROCESS_S = 600, 3600
 
 
 def run_processes(n_ranks, folder, work, *arguments) -> "list[Any]":
