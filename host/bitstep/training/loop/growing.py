@@ -98,7 +98,6 @@ class Growth:
         for track in self.tracks:
             if track.error and track.grows:
                 track.empty()
-                track.begun = True
 
 
 def _explain(track: Track) -> None:

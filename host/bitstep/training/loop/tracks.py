@@ -46,7 +46,7 @@ class Track:
 
     def __init__(self, planner: Planner, grows: bool = False):
         self.planner, self.grows = planner, grows
-        self.restarts = 0
+        self.restarts, self.begun = 0, False
         self._start(planner(None))
         self.first_range = self.plan.model_range
 
@@ -57,7 +57,7 @@ class Track:
     def empty(self) -> None:
         """Give the epochs up."""
         self._runs: list[RunResult] = []
-        self.done, self.begun = 0, False
+        self.done = 0
         self.error: SaturationError | None = None
 
     def restart(self, planned: tuple[Plan, PlaneChoice | None]) -> None:
