@@ -6,9 +6,15 @@ from dataclasses import replace
 import numpy as np
 
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.results import Outcome, RunError, RunResult, SaturationError, result_of
+from bitstep.pipeline.results import (
+    Outcome,
+    RunError,
+    RunResult,
+    SaturationError,
+    result_of,
+    sum_counters,
+)
 from bitstep.training.checkpoint import job_after
-from bitstep.training.counters import sum_counters
 from bitstep.training.endings import named, nothing_kept
 from bitstep.training.loop.corrections import corrected, without_corrections
 from bitstep.training.loop.precision import PlaneChoice
