@@ -52,10 +52,9 @@ from bitstep.devices import open_device
 from bitstep.devices.golden import GoldenDevice
 from bitstep.pipeline.config import WOVEN
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import RunError, SaturationError
+from bitstep.pipeline.results import RunError, SaturationError, sum_counters
 from bitstep.training.checkpoint_writer import CheckpointWriter
 from bitstep.training.choices import ChoiceError, resolve_training
-from bitstep.training.counters import sum_counters
 from bitstep.training.objective import Objective, Training
 from bitstep.training.pipelines import pipeline_of_all
 from bitstep.training.schedules import SCHEDULES, read_steps, schedule_steps

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bitstep.devices.base import Buffer, KeptRows, RegisterAccess
-from bitstep.devices.derivatives import derivative_job, joined_counters
+from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.driver import RegisterRun, check_identity
 from bitstep.devices.joint_runs import runs_of, same_run
 from bitstep.devices.software import check_gradient
@@ -24,6 +24,7 @@ from bitstep.pipeline.results import (
     check_job,
     collect,
     result_of,
+    sum_counters,
 )
 from bitstep.pipeline.shapes import label_bytes
 
@@ -226,7 +227,8 @@ class DerivativeRun(GradientRun):
         saturation, derivatives = (outcome.saturation, None) \
             if isinstance(outcome, SaturationError) else (Saturation(0), self._derivatives())
         return replace(gradient, saturation=saturation, derivatives=derivatives,
-                       counters=joined_counters(gradient.counters, result_of(outcome).counters))
+                       counters=sum_counters(
+                           [gradient.counters, result_of(outcome).counters]))
 
     def _derivatives(self):
         self.models.from_device()

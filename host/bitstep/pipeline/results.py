@@ -240,6 +240,15 @@ def run_error(error: int, saturation: int, result: RunResult, epochs: int) -> Ru
                     "bitstream with this version of bitstep", result)
 
 
+def sum_counters(counters: Sequence[Mapping[str, int | None]]) -> dict[str, int | None]:
+    """Sums over runs; None where a device cannot know."""
+    total: dict[str, int | None] = {}
+    for name in COUNTER_NAMES:
+        values = [run.get(name) for run in counters]
+        total[name] = None if None in values else sum(filter(None, values))
+    return total
+
+
 def beats_read(job: TrainingJob, epochs: int) -> int:
     """Beats of the rows of the first ``epochs`` epochs of a job."""
     if job.config.row_format != WOVEN:

@@ -7,13 +7,12 @@ import numpy as np
 
 from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
-from bitstep.pipeline.results import RunError, SaturationError
+from bitstep.pipeline.results import RunError, SaturationError, sum_counters
 from bitstep.quantization import QuantizedDataset
 from bitstep.training.centred_passes import BitCentred
 from bitstep.training.centred_run import CentredRun, OuterStep
 from bitstep.training.checkpoint import CentredState
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.counters import sum_counters
 from bitstep.training.endings import named, nothing_kept
 from bitstep.training.objective import Training
 from bitstep.training.planes import check_planes

@@ -14,7 +14,7 @@ from bitstep.pipeline.config import PipelineConfig
 from bitstep.pipeline.device import Device
 from bitstep.pipeline.memory import pack_labels
 from bitstep.pipeline.registers import LabelFormat
-from bitstep.pipeline.results import SaturationError, TrainingInterrupted
+from bitstep.pipeline.results import SaturationError, TrainingInterrupted, sum_counters
 from bitstep.quantization import (
     LabelStream,
     QuantizedDataset,
@@ -26,7 +26,6 @@ from bitstep.training.bit_centred import BitCentredRun
 from bitstep.training.bit_centred_smooth import SmoothRun
 from bitstep.training.centred import train_centred
 from bitstep.training.checkpoint_writer import CheckpointWriter
-from bitstep.training.counters import sum_counters
 from bitstep.training.loop.growing import Growth, with_restarts
 from bitstep.training.loop.loop import TrainingLoop
 from bitstep.training.loop.precision import LADDER, PlaneChoice

@@ -11,7 +11,7 @@ from bitstep.cycles import Memory, count_epochs
 from bitstep.devices.joint_runs import same_run
 from bitstep.pipeline.config import PipelineConfig, ceil_div
 from bitstep.pipeline.job import TrainingJob
-from bitstep.training.counters import sum_counters
+from bitstep.pipeline.results import sum_counters
 
 
 def pass_sizes(n_outputs: int, models: int) -> list[int]:

@@ -14,7 +14,7 @@ from bitstep.devices.cpu.models import FloatModel, IntegerModel, NativeEpoch
 from bitstep.devices.cpu.numbers import read_only, rule_of
 from bitstep.devices.cpu.portions import dithers_of, portions
 from bitstep.devices.cpu.woven import GradientArrays, WovenModel, add_gradients, woven_shape
-from bitstep.devices.derivatives import derivative_job, joined_counters
+from bitstep.devices.derivatives import derivative_job
 from bitstep.devices.software import SoftwareDevice, check_gradient
 from bitstep.golden.rounding import fits
 from bitstep.golden.sgd import EpochModel
@@ -29,6 +29,7 @@ from bitstep.pipeline.results import (
     GradientSum,
     RunResult,
     check_job,
+    sum_counters,
 )
 
 MAX_MODELS = 64     # models of a pass: beyond, decoding rows costs nothing beside the models
@@ -164,8 +165,8 @@ class CpuDevice(SoftwareDevice):
         counters = count_epochs(job, self.memory, **options)[0]
         if not derivative_planes:
             return counters
-        return joined_counters(counters, count_epochs(
-            derivative_job(job, derivative_planes), self.memory, derivatives=True, **options)[0])
+        return sum_counters([counters, count_epochs(
+            derivative_job(job, derivative_planes), self.memory, derivatives=True, **options)[0]])
 
     def parts(self, jobs: Sequence[TrainingJob]) -> Iterator[list[TrainingJob]]:
         """Yield all jobs together, if one pass over their rows trains them, or one by one."""

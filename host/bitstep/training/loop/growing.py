@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from bitstep.training.counters import sum_counters
+from bitstep.pipeline.results import sum_counters
 from bitstep.training.loop.tracks import Track
 from bitstep.training.trained import Restart, TrainedModel
 
@@ -98,7 +98,6 @@ class Growth:
         for track in self.tracks:
             if track.error and track.grows:
                 track.empty()
-                track.begun = True
 
 
 def _explain(track: Track) -> None:

@@ -6,9 +6,15 @@ from dataclasses import replace
 import numpy as np
 
 from bitstep.pipeline.job import EpochSteps, TrainingJob
-from bitstep.pipeline.results import Outcome, RunError, RunResult, SaturationError, result_of
+from bitstep.pipeline.results import (
+    Outcome,
+    RunError,
+    RunResult,
+    SaturationError,
+    result_of,
+    sum_counters,
+)
 from bitstep.training.checkpoint import job_after
-from bitstep.training.counters import sum_counters
 from bitstep.training.endings import named, nothing_kept
 from bitstep.training.loop.corrections import corrected, without_corrections
 from bitstep.training.loop.precision import PlaneChoice
@@ -46,7 +52,7 @@ class Track:
 
     def __init__(self, planner: Planner, grows: bool = False):
         self.planner, self.grows = planner, grows
-        self.restarts = 0
+        self.restarts, self.begun = 0, False
         self._start(planner(None))
         self.first_range = self.plan.model_range
 
@@ -57,7 +63,7 @@ class Track:
     def empty(self) -> None:
         """Give the epochs up."""
         self._runs: list[RunResult] = []
-        self.done, self.begun = 0, False
+        self.done = 0
         self.error: SaturationError | None = None
 
     def restart(self, planned: tuple[Plan, PlaneChoice | None]) -> None:
