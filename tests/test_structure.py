@@ -20,7 +20,7 @@ MAY_IMPORT = {"bitstep": set(), "bitstep_lab": {"bitstep"}, "bitstep_hw": {"bits
 MAX_FLOORS = 5
 FLOORS = {
     "bitstep": ["pipeline data plugins checks machine writing compiling levels progress",
-                "golden quantization cycles",
+                "golden quantization cycles options",
                 "training devices gradients", "estimators search cli torch",
                 "doctor __init__ __main__"],
     "bitstep_hw": ["parts axi", "pipeline woven", "shell dense", "top", "boards command __init__"]}

@@ -6,6 +6,7 @@ from dataclasses import replace
 from bitstep.cli.problem import Problem
 from bitstep.cli.validation import stops
 from bitstep.data import Dataset
+from bitstep.options.table import PATIENCE
 from bitstep.training.scores.scoring import (
     SCORED_ROWS,
     ScoredRows,
@@ -13,7 +14,7 @@ from bitstep.training.scores.scoring import (
     scored_features,
     spaced,
 )
-from bitstep.training.scores.stopping import PATIENCE, Stopping
+from bitstep.training.scores.stopping import Stopping
 from bitstep.training.train import class_targets
 
 

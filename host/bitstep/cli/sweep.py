@@ -8,26 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from bitstep.cli.options import UsageError, number, or_auto
+from bitstep.cli.options import UsageError
 from bitstep.cli.problem import Request
-from bitstep.cli.training_options import few_bits
+from bitstep.options.table import OPTIONS
 from bitstep.pipeline.results import SaturationError
 from bitstep.training.trained import TrainedModel
 from bitstep.writing import numbers, text_table
 
-PARAMETERS = {"step": or_auto(number(0)), "l2": number(0, above=False),
-              "l1": number(0, above=False), "box": number(0), "model-bits": few_bits,
-              "update-bits": few_bits}
-ALONE = ("init", "checkpoint", "resume")        # options of one training
+PARAMETERS = {name.replace("_", "-"): option.kind for name, option in OPTIONS.items()
+              if option.sweep}
 
 
 def add_sweep_option(group: Any) -> None:
     """Declare ``--sweep``."""
-    group.add_argument("--sweep", action="append", type=_parameter, metavar="NAME=V,V,...",
-                       help=f"train a model for each value of an option, {', '.join(PARAMETERS)}, "
-                       "in as few passes over the rows as the device needs, and keep the best: by "
-                       "the test rows if there are any, else by the training loss. Given several "
-                       "times: every combination")
+    option = OPTIONS["sweep"]
+    group.add_argument(option.flag, action="append", type=_parameter, metavar=option.metavar,
+                       help=f"{option.help}. Options: {', '.join(PARAMETERS)}")
 
 
 def _parameter(text: str) -> tuple[str, list[Any]]:
@@ -58,10 +54,6 @@ def candidates(arguments: argparse.Namespace) -> list[argparse.Namespace]:
         if getattr(arguments, _destination(name)):
             raise UsageError(f"--{name} does not go together with --sweep {name}, which has its "
                              "values; leave one of the two out")
-    for name in ALONE:
-        if getattr(arguments, name) is not None:
-            raise UsageError(f"--{name} does not go together with --sweep: it is for one training; "
-                             "sweep first, then train with the best values")
     places = [_destination(name) for name in names]
     return [argparse.Namespace(**{**vars(arguments), **dict(zip(places, values, strict=True))})
             for values in itertools.product(*(values for _, values in arguments.sweep))]

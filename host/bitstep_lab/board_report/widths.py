@@ -54,7 +54,7 @@ def figures(arguments: argparse.Namespace, board: Board, bits: int | None,
 
 def _at(arguments, board, bits, chosen):
     """Options of the training at a width: an encoding that is not made for it is left out."""
-    changed = {**vars(arguments), "bits": bits}
+    changed = {**vars(arguments), "bits": None if is_quantized(arguments.data) else bits}
     if not is_quantized(arguments.data):
         changed["bus_width"] = arguments.bus_width or board.bus_width(bits or USUAL_BITS)
     encoding = ENCODINGS.get(arguments.encoding)

@@ -8,13 +8,13 @@ from bitstep.cli import train
 from bitstep.cli.options import (
     UsageError,
     add_data_options,
+    add_options,
     add_pipeline_options,
     is_quantized,
-    stored_bits,
 )
 from bitstep.cli.paths import REPORT_BYTES, check_writable
 from bitstep.cli.progress import Bar, add_quiet_option
-from bitstep.cli.training_options import add_planes_option
+from bitstep.options.table import OPTIONS
 from bitstep.pipeline.boards import FACTS
 from bitstep.pipeline.config import FLOAT_BITS, WOVEN
 from bitstep.quantization import load_quantized
@@ -42,11 +42,11 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
                        "pipeline by Yosys where no figure is recorded; some minutes")
     add_data_options(parser)
     add_pipeline_options(parser)
-    parser.add_argument("--compare", type=stored_bits, nargs="+", metavar="B", default=WIDTHS,
-                        help="widths to train at (default: 1 to 8, and 32: floating point)")
+    parser.add_argument("--compare", type=OPTIONS["bits"].kind, nargs="+", metavar="B",
+                        default=WIDTHS, help="widths to train at (default: 1 to 8, and 32: "
+                        "floating point)")
     training = parser.add_argument_group("training")
-    train.add_training_options(training)
-    add_planes_option(training)
+    add_options(training, *train.TRAINING, "planes")
     parser.add_argument("--out", metavar="FILE", help="write the report, as .html or .txt")
     add_quiet_option(parser)
     return parser
