@@ -89,7 +89,8 @@ $(TORCH_VENV)/.stamp: pyproject.toml | $(BIN)/python
 	@touch $@
 
 test-torch: $(TORCH_VENV)/.stamp ## the hook for torch's DistributedDataParallel and races, in 1 to 8 processes
-	$(TORCH_VENV)/bin/python -m pytest -q tests/torch
+	$(TORCH_VENV)/bin/python -m pytest -q tests/gradients/torch \
+		tests/lab/quantized_networks
 
 test-wheel: | $(BIN)/python     ## the wheel in clean environments, for Python 3.10 to 3.13
 	$(BIN)/python tests/wheel/environments.py

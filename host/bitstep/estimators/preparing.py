@@ -63,8 +63,6 @@ class Preparing(Parameters):
         """Quantized rows and labels."""
         options = self._device_options()
         check_verbose(self.verbose)
-        if given.note:
-            warnings.warn(given.note, WeightWarning, stacklevel=5)
         features, targets, held = hold_out(given.features, given.targets, self,
                                            classes=self._is_classifier, draw_seed=self._seed)
         batch = min(self.batch, len(features))
@@ -110,6 +108,8 @@ class Preparing(Parameters):
             raise ValueError("The weights must leave at least one row to train on, but they add up "
                              f"to {np.sum(weights):g}, and none was drawn; multiply all of them by "
                              "a number")
+        if found.note:
+            warnings.warn(found.note, WeightWarning, stacklevel=5)
         return found
 
     def _columns(self, features: Any, kept: bool, resume: bool) -> Clipped:

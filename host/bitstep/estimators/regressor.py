@@ -233,6 +233,8 @@ class LowPrecisionRegressor(RegressorMixin, LowPrecisionModel):
         -----
         bitstep.quantization.bounds.ClippingWarning
             Once, if values lie beyond the ranges; ``clipped_`` counts them.
+        bitstep.training.copies.WeightWarning
+            If weights are so small that less than a quarter of the rows are read.
         """
         self._check_partial()
         return self._fit(X, y, sample_weight, epochs=1, resume=hasattr(self, "coef_"), chunk=True)
