@@ -12,6 +12,7 @@ import numpy as np
 from bitstep.cli.options import UsageError, class_text
 from bitstep.cli.paths import check_readable, check_writable
 from bitstep.cli.problem import Request
+from bitstep.cli.request import request_of
 from bitstep.cli.validation import stopping_settings
 from bitstep.options.table import SCHEDULES
 from bitstep.pipeline.manifest import read_manifest
@@ -128,7 +129,7 @@ def _settings(start: Start, arguments: argparse.Namespace, request: Request) -> 
         "planes": [*training.planes] if isinstance(training.planes, tuple) else training.planes,
         "solver": None if training.solver == "sgd" else training.solver,
         "lookahead": config.effective_lookahead(beats) if floats else None,
-        **stopping_settings(arguments)}
+        **stopping_settings(request_of(arguments))}
 
 
 def make_writer(start: Start, arguments: argparse.Namespace,

@@ -1,6 +1,5 @@
 """Weights of classes on the command line: rows to train on, as often as their class asks for."""
 
-import argparse
 import sys
 from dataclasses import replace
 from typing import Any
@@ -9,14 +8,15 @@ import numpy as np
 
 from bitstep.cli.options import UsageError, class_text
 from bitstep.data import Dataset
+from bitstep.options.rules import Request
 from bitstep.options.table import weights_of
 from bitstep.training.copies import pass_rows
 from bitstep.training.weights import row_weights
 
 
-def asked_weight(arguments: argparse.Namespace) -> Any:
+def asked_weight(request: Request) -> Any:
     """Weights by class that the options ask for: ``balanced``, a dictionary or None."""
-    asked = getattr(arguments, "class_weight", None)
+    asked = request["class_weight"]
     return asked if asked in (None, "balanced") else weights_of(asked)
 
 

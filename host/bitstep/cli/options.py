@@ -11,6 +11,7 @@ import numpy as np
 from bitstep.data import dataset_names
 from bitstep.data.columns.labels import LAST
 from bitstep.options.models import MODELS
+from bitstep.options.rules import Request
 from bitstep.options.table import OPTIONS
 from bitstep.options.types import Integer, Number
 from bitstep.options.types import or_auto as or_auto
@@ -71,11 +72,10 @@ def default_model(task: str, encoding: str | None) -> str:
     return "ls-svm" if encoding == WOVEN or ENCODINGS[encoding].corrected else "logistic"
 
 
-def asked_encoding(arguments: argparse.Namespace) -> str | None:
+def asked_encoding(request: Request) -> str | None:
     """Encoding of the rows that the options ask for; None: open."""
-    woven = getattr(arguments, "woven", False) or getattr(arguments, "planes", None) is not None \
-        or getattr(arguments, "solver", "sgd") == "bit-centred"
-    return WOVEN if woven else arguments.encoding
+    woven = request["woven"] or request["planes"] is not None or request["solver"] == "bit-centred"
+    return WOVEN if woven else request["encoding"]
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
@@ -105,12 +105,16 @@ def is_quantized(path: str) -> bool:
         return False
 
 
-def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndarray,
+def task_of(request: Request, source: str, name: str, task: str, labels: np.ndarray,
             class_names: Sequence[str] | None = None) -> str:
     """Task that the option ``--model`` asks for, or, without it, the data set's own.
 
     Parameters
     ----------
+    request : Request
+        Options.
+    source : str
+        The data as the user named them.
     name : str
         Data set, or part of it, for messages.
     task : {"regression", "classification"}
@@ -125,7 +129,7 @@ def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndar
     ValueError
         If the labels are no classes and the model needs some.
     """
-    model = arguments.model or default_model(task, asked_encoding(arguments))
+    model = request["model"] or default_model(task, asked_encoding(request))
     if MODELS[model].task == "regression":
         if class_names:
             raise ValueError(f"{name}: the labels are names ({_named(class_names)}), and {model} "
@@ -134,7 +138,7 @@ def task_of(arguments: argparse.Namespace, name: str, task: str, labels: np.ndar
         return "regression"
     found = distinct(labels)
     # A file with more than two labels says nothing of its task; a name does.
-    if arguments.data in dataset_names() and task == "regression":
+    if source in dataset_names() and task == "regression":
         raise ValueError(f"{name} is a regression, {model} needs classes; use --model linreg, or "
                          "another data set (`bitstep info --data`)")
     if len(found) < 2:

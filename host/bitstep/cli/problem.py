@@ -231,21 +231,22 @@ def prepare(arguments: argparse.Namespace,
     dataset = load(arguments.data, data_home=arguments.data_home,
                    label_column=label_column(arguments), progress=not shown.quiet)
     names = dataset.class_names
-    task = task_of(arguments, dataset.name, dataset.task, dataset.labels, names)
-    model = arguments.model or default_model(task, asked_encoding(arguments))
+    asked, source = requests[0], arguments.data
+    task = task_of(asked, source, dataset.name, dataset.task, dataset.labels, names)
+    model = asked["model"] or default_model(task, asked_encoding(asked))
     resolved = check_requests([one.filled(model=model).knowing(n_features=dataset.n_features)
                                for one in requests], resolve)
     request = resolved[0].rows
-    train_set, test_set = split(dataset, arguments.train_rows, bool(request.shuffle), request.seed)
-    task_of(arguments, f"{dataset.name}, the rows to train on", dataset.task, train_set.labels,
-            names)
-    train_set, validation_set = hold_out(arguments, train_set, task, request.seed)
-    weight, deviation = asked_weight(arguments), 0.0
+    train_set, test_set = split(dataset, asked["train_rows"], bool(request.shuffle), request.seed)
+    task_of(asked, source, f"{dataset.name}, the rows to train on", dataset.task,
+            train_set.labels, names)
+    train_set, validation_set = hold_out(asked, train_set, task, request.seed)
+    weight, deviation = asked_weight(asked), 0.0
     if task == "regression":
         classes = np.zeros(0)
         # Labels first: rows may take minutes.
         labels = quantize_labels(train_set.labels, train_set.n_rows,
-                                 center_labels=arguments.intercept,
+                                 center_labels=bool(asked["intercept"]),
                                  label_bits=label_bits_of(request.encoding))
         outputs = [QuantizedDataset(rows_of(request, train_set, fine_rows=request.refetch), labels)]
     else:
@@ -253,7 +254,7 @@ def prepare(arguments: argparse.Namespace,
         rows = rows_of(request, train_set, fine_rows=request.refetch)
         outputs = class_outputs(rows, train_set.labels, classes)
     clip = outputs[0].scaler.clip
-    warn_of_optimum(arguments, clip, train_set.features, deviation)
+    warn_of_optimum(request.solver, clip, train_set.features, deviation)
     return Problem(dataset.name, model, request, outputs, classes, _clipped(train_set, clip),
                    _clipped(test_set, clip), weight,
                    None if validation_set is None else _clipped(validation_set, clip),
@@ -292,19 +293,20 @@ def rows_of(request: RowChoice, dataset: Dataset, *, fine_rows: bool) -> Quantiz
 
 def _from_codes(arguments, requests):
     data = load_quantized(arguments.data)
-    if isinstance(data.rows, WovenRows) and arguments.bus_width:    # for a bus of any width
-        data = replace(data, rows=replace(data.rows, bus_width=arguments.bus_width))
-    model = arguments.model or default_model(data.task, data.encoding)
+    asked = requests[0]
+    if isinstance(data.rows, WovenRows) and asked["bus_width"]:     # for a bus of any width
+        data = replace(data, rows=replace(data.rows, bus_width=asked["bus_width"]))
+    model = asked["model"] or default_model(data.task, data.encoding)
     resolved = check_requests([
         stored_request(one, arguments.data, data, model).knowing(n_features=data.n_features)
         for one in requests], resolve)
-    if LOSSES[MODELS[model].loss].one_sided and arguments.refetch is None \
+    if LOSSES[MODELS[model].loss].one_sided and asked["refetch"] is None \
             and not resolved[0].rows.refetch \
             and data.encoding != WOVEN and ENCODINGS[data.encoding].cell:
         print(f"bitstep train: note: {arguments.data} has no fine rows, so rows are used "
               "as quantized; `bitstep quantize --fine-rows` writes a file for refetching",
               file=sys.stderr)
-    warn_of_optimum(arguments, data.scaler.clip, None)
+    warn_of_optimum(resolved[0].rows.solver, data.scaler.clip, None)
     if data.classes is None:
         outputs, classes = [data], np.zeros(0)
     else:

@@ -58,12 +58,13 @@ def run(arguments: argparse.Namespace) -> int:
                        label_column=label_column(arguments), progress=not shown.quiet)
     survey, chosen = _survey(table, arguments.train_rows, asked["shuffle"], asked["seed"])
     own = table.task or task_of_labels(survey.labels)
-    task = task_of(arguments, table.name, own, survey.labels, table.class_names)
+    task = task_of(asked, arguments.data, table.name, own, survey.labels, table.class_names)
     resolved = resolve(asked.filled(
-        model=default_model(task, asked_encoding(arguments))))
+        model=default_model(task, asked_encoding(asked))))
     request, options = resolved.rows, _row_options(resolved)
     trained = chosen.labels(survey)
-    task_of(arguments, f"{table.name}, the rows to train on", own, trained, table.class_names)
+    task_of(asked, arguments.data, f"{table.name}, the rows to train on", own, trained,
+            table.class_names)
     labels = quantize_labels(trained, chosen.count, task=task,
                              label_bits=label_bits_of(request.encoding))
     if labels.classes is not None and table.class_names is not None:

@@ -13,7 +13,7 @@ from bitstep.training.choices import check_options
 
 
 def request_of(arguments: argparse.Namespace, **facts: Any) -> Request:
-    """The options that a command was given.
+    """The options that a command was given, with the defaults of those that it has not.
 
     Parameters
     ----------
@@ -21,7 +21,8 @@ def request_of(arguments: argparse.Namespace, **facts: Any) -> Request:
     facts
         See :data:`bitstep.options.rules.FACTS`.
     """
-    return Request(COMMAND_LINE, {name: getattr(arguments, name, None) for name in OPTIONS},
+    return Request(COMMAND_LINE, {name: getattr(arguments, name, option.default)
+                                   for name, option in OPTIONS.items()},
                    facts=facts)
 
 

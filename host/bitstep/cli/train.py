@@ -161,40 +161,47 @@ def _opened(request: Request, options: dict[str, Any], writer: CheckpointWriter 
             options["progress"].clear()
 
 
-def make_request(arguments: argparse.Namespace) -> Request:
+def make_request(arguments: argparse.Namespace, **changes: Any) -> Request:
     """The request of a training without a sweep; see :func:`make_requests`."""
-    return make_requests(arguments)[0]
+    return make_requests(arguments, **changes)[0]
 
 
-def make_requests(arguments: argparse.Namespace) -> list[Request]:
+def make_requests(arguments: argparse.Namespace, **changes: Any) -> list[Request]:
     """Read and quantize the data, and resolve the options; of a sweep, those of every candidate.
+
+    Parameters
+    ----------
+    arguments : Namespace
+        Of this command, or of another one that trains on data.
+    changes
+        Options in place of those of the arguments.
 
     Raises
     ------
-    UsageError
+    UsageError, RuleError
         If options do not go together.
     """
     stored = {"stored": arguments.data} if is_quantized(arguments.data) else {}
-    every = candidates(arguments)
-    asked = check_requests([request_of(one, **stored) for one in every], check_early)
-    by_name = arguments.schedule in SCHEDULES
-    epochs, schedule = arguments.epochs or DEFAULT_EPOCHS, arguments.schedule
-    if not by_name:         # now, since reading and quantizing may take minutes
-        epochs = arguments.epochs or len(read_steps(Path(schedule)))
+    request = request_of(arguments, **stored).asking(**changes)
+    asked = check_requests(candidates(request), check_early)
+    epochs, schedule = request["epochs"] or DEFAULT_EPOCHS, request["schedule"]
+    if schedule not in SCHEDULES:       # now, since reading and quantizing may take minutes
+        epochs = request["epochs"] or len(read_steps(Path(schedule)))
         schedule = schedule_steps(schedule, step=None, epochs=epochs).tolist()
     problem, resolved = prepare(arguments, asked)
-    rows, stopping = problem.outputs[0].rows, stopping_of(arguments, problem)
+    rows, stopping = problem.outputs[0].rows, stopping_of(request, problem)
     wishes = [(one.objective, one.training(rows, epochs=epochs, schedule=schedule,
                                            stopping=stopping, certified=not problem.deviation))
               for one in resolved]
     try:
-        config = pipeline_of_all(rows, wishes, arguments.lookahead, arguments.dense)
+        config = pipeline_of_all(rows, wishes, request["lookahead"], request["dense"])
     except ValueError as error:
         raise UsageError(str(error)) from error
     return [Request(source=arguments.data, problem=problem, objective=objective, training=training,
-                    schedule=arguments.schedule, config=config, device=arguments.device,
-                    step_asked=one.step not in (None, "auto"), init=arguments.init)
-            for one, (objective, training) in zip(every, wishes, strict=True)]
+                    schedule=request["schedule"], config=config,
+                    device=getattr(arguments, "device", "cpu"),
+                    step_asked=one["step"] not in (None, "auto"), init=request["init"])
+            for one, (objective, training) in zip(asked, wishes, strict=True)]
 
 
 def _watch(request: Request, device: Device, n_models: int) -> CommandWatch:

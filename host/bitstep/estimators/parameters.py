@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from inspect import signature
 from typing import Any
 
@@ -101,8 +100,7 @@ class Parameters(BaseEstimator):
 
     def _check_shared(self) -> None:
         """Raise RuleError if a candidate cannot share its passes with others."""
-        request = self._request()
-        check_options(replace(request, asked={**request.asked, "sweep": True}))
+        check_options(self._request().asking(sweep=True))
 
     def _check_partial(self) -> None:
         """Raise ValueError if parameters are those of a whole training."""

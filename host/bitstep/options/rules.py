@@ -87,6 +87,10 @@ class Request:
                 return values[name]
         return None
 
+    def asking(self, **asked: Any) -> "Request":
+        """The request with other options."""
+        return replace(self, asked={**self.asked, **asked})
+
     def filled(self, **defaults: Any) -> "Request":
         """The request with values of options that were left open."""
         return replace(self, defaults={**self.defaults, **defaults})

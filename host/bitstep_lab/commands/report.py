@@ -60,9 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     board = board_of(arguments.manifest) if arguments.manifest else \
         board_named(arguments.board or DEFAULT_BOARD)
-    options = _training(arguments)
     chosen = _chosen(arguments, board)
-    first = figures(options, board, chosen, chosen)
+    first = figures(arguments, board, chosen, chosen)
     if first["status"] != "ok":
         raise ValueError(f"{arguments.data}: {first['status']}; choose other --bits, or a smaller "
                          "--step")
@@ -72,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     with Bar(len(compared), "widths", " widths") as bar:
         for done, bits in enumerate(sorted(compared - {chosen}), start=1):
             bar.to(done)
-            found[bits] = figures(options, board, bits, chosen)
+            found[bits] = figures(arguments, board, bits, chosen)
     resources = board.resources(first["config"], count=arguments.synthesize)
     widths = [found[bits] for bits in sorted(found)]
     text = text_report(first, widths, board, resources)
@@ -100,13 +99,6 @@ def _check(arguments):
         except ImportError as error:
             raise RuntimeError("a report as .html needs matplotlib: pip install "
                                '"bitstep[sklearn]"; a .txt does not') from error
-
-
-def _training(arguments):
-    """Options of `bitstep train`, with its defaults where this command has none of its own."""
-    parser = train.add_parser(argparse.ArgumentParser().add_subparsers())
-    return argparse.Namespace(**{**vars(parser.parse_args([arguments.data])), **vars(arguments),
-                                 "device": "cpu"})
 
 
 def _chosen(arguments, board):

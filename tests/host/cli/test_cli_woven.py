@@ -216,7 +216,7 @@ def test_files_of_fixed_bits_have_no_planes(tmp_path, capsys):
     path = tmp_path / "rows.npz"
     assert main(["quantize", "diabetes", "--out", str(path)]) == 0
     refused(train, path, "--solver", "bit-centred")
-    assert "write it with `bitstep quantize --woven`" in capsys.readouterr().err
+    assert "write them with `bitstep quantize --woven`" in capsys.readouterr().err
 
 
 def test_fine_rows_are_refused(tmp_path, capsys):

@@ -87,7 +87,7 @@ def test_quantized_class_names(table, tmp_path, capsys, shuffle):
     assert main(["predict", first, packed]) == 0
     assert main(["info", packed]) == 0
     assert ["classes", "M, a b, zoë"] in facts(capsys)
-    assert "needs features, but" in error_of(capsys, "train", packed, "--class-weight", "balanced")
+    assert "needs features, and" in error_of(capsys, "train", packed, "--class-weight", "balanced")
     assert "needs a file of features" in error_of(capsys, "predict", first, packed,
                                                   "--label-column", "0")
 
