@@ -16,7 +16,6 @@ from bitstep.options.table import OPTIONS, SCHEDULES
 from bitstep.options.words import PYTHON
 from bitstep.pipeline.config import BUS_WIDTHS, FLOAT_BITS, WOVEN, WOVEN_BITS
 from bitstep.pipeline.losses import LOSSES
-from bitstep.pipeline.registers import Loss
 from bitstep.quantization import ENCODINGS, QuantizedRows, WovenRows
 from bitstep.quantization.scaling import clipped_share
 from bitstep.training.objective import Objective, Training
@@ -150,7 +149,8 @@ def _with_defaults(request: Request) -> Request:
     solver, facts = request["solver"] or "sgd", request.facts
     stored_woven = facts.get("stored_encoding") == WOVEN
     fills: dict[str, Any] = {"solver": solver, "bus_width": 64, "copies": 1, "levels": "uniform",
-                             "seed": 0}
+                             "seed": 0, **{name: OPTIONS[name].default for name in (
+                                 "schedule", "batch", "intercept")}}
     if "stored" not in facts:
         fills |= {"scaler": resolve_scaler(None, solver), "shuffle": True}
     if request["planes"] is None and (solver == "bit-centred" or stored_woven):
@@ -215,11 +215,6 @@ def other_optimum(solver: str, clip: np.ndarray | None, features: Any = None,
         parts.append(f"copies of rows deviate from their weights by {100 * deviation:.2g} %, so no "
                      "bound of the gap is given (ratios of small whole numbers are exact)")
     return f"Solver 'bit-centred' ends at the optimum of other rows: {', and '.join(parts)}"
-
-
-def check_corrected(encoding: str, loss: Loss) -> None:
-    """Raise RuleError if an encoding is corrected for another loss."""
-    Request(PYTHON, {"encoding": encoding, "model": model_of(loss)}).check()
 
 
 def resolve_training(rows: QuantizedRows | WovenRows, objective: Objective, *, epochs: int,

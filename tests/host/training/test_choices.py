@@ -5,9 +5,8 @@ import pytest
 
 from bitstep.options.rules import Request
 from bitstep.options.words import PYTHON
-from bitstep.pipeline.registers import Loss
-from bitstep.quantization import ENCODINGS, quantize_rows
-from bitstep.training.choices import check_corrected, resolve, resolve_training
+from bitstep.quantization import quantize_rows
+from bitstep.training.choices import resolve, resolve_training
 from bitstep.training.objective import Objective
 from bitstep.training.schedules import automatic_step
 
@@ -29,7 +28,7 @@ def test_what_is_left_open(model, choices, expected):
 
 
 def test_rows_of_a_file():
-    request = Request(PYTHON, {"model": "svm"}, facts={"no_fine_rows": "the data"})
+    request = Request(PYTHON, {"model": "svm"}, facts={"no_fine_rows": "the data set"})
     assert not resolve(request).rows.refetch
 
 
@@ -44,13 +43,6 @@ def test_rows_of_a_file():
 def test_values_out_of_range(choices, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         resolve(Request(PYTHON, {"model": "linreg", **choices}))
-
-
-def test_encodings_that_suit_a_loss():
-    for encoding in ENCODINGS:
-        check_corrected(encoding, Loss.LEAST_SQUARES)
-    for encoding in ("nearest", "stochastic", "double", "float"):
-        check_corrected(encoding, Loss.HINGE)
 
 
 def test_steps():
