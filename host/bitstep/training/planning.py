@@ -242,7 +242,7 @@ def _check(data, config, objective, training, first_epoch):
                          "a regression; quantize with task='classification'")
     Request(PYTHON, {"encoding": data.encoding, "model": model_of(objective.loss),
                      "refetch": objective.refetch},
-            facts={} if data.fine_rows is not None else {"no_fine_rows": "the data"}).check()
+            facts={} if data.fine_rows is not None else {"no_fine_rows": "the data set"}).check()
     check_planes(data.encoding, training.planes, len(training.steps))
     if not training.fit_intercept and data.label_offset != 0:
         raise ValueError("A model without an intercept needs labels that are not centred; quantize "

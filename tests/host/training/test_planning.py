@@ -464,7 +464,7 @@ def test_refetching():
     straw_man = plan(data, config, steps=[0.1], loss=Loss.HINGE).job
     assert (straw_man.fine_rows, straw_man.cell_half_levels) == (None, 0)
     for loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.LOGISTIC):
-        with pytest.raises(ValueError, match=f"for the hinge loss, not for {loss.name}; choose"):
+        with pytest.raises(ValueError, match=f"needs loss=.hinge., not loss=.{LOSSES[loss].name}.: "):
             plan(data, config, steps=[0.1], loss=loss, refetch=True)
     with pytest.raises(ValueError, match="the data have none; quantize with fine_rows=True"):
         plan(SIGNS, config, steps=[0.1], loss=Loss.HINGE, refetch=True)
@@ -644,7 +644,7 @@ def test_pipeline_with_refetching():
     assert pipeline_for(n_features=8, bits=2, encoding="nearest", refetch=True,
                         lookahead=2).lookahead == 2
     for options in ({"encoding": "float", "bits": 32}, {"loss": Loss.LOGISTIC}):
-        with pytest.raises(ValueError, match="with refetch must have row format 'one_level'"):
+        with pytest.raises(ValueError, match="refetch=True does not go together with row_f"):
             pipeline_for(**{"n_features": 8, "bits": 8, "encoding": "nearest",  # type: ignore
                             "refetch": True} | options)
 
