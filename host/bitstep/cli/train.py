@@ -60,7 +60,8 @@ def add_parser(commands: Any) -> argparse.ArgumentParser:
         description="Train a linear model on DATA, which is quantized to B bits a value and "
         "streamed through the pipeline of a device.",
         epilog="Examples: bitstep train cadata --bits 4 --epochs 20 --out model.npz --report "
-        "run.json; bitstep train cod-rna --model svm. The report is described in docs/report.md.")
+        "run.json; bitstep train cod-rna --model svm. Options that go together: docs/options.md. "
+        "The report is described in docs/report.md.")
     add_data_options(parser)
     add_pipeline_options(parser)
     training = parser.add_argument_group("training")

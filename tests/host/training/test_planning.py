@@ -466,7 +466,7 @@ def test_refetching():
     for loss in (Loss.LEAST_SQUARES, Loss.SQUARED_HINGE, Loss.LOGISTIC):
         with pytest.raises(ValueError, match=f"needs loss=.hinge., not .*{LOSSES[loss].name}.: "):
             plan(data, config, steps=[0.1], loss=loss, refetch=True)
-    with pytest.raises(ValueError, match=r"needs fine rows, and the data set has none: .*\(fine_rows=True\)"):
+    with pytest.raises(ValueError, match=r"the data set has none: .*\(fine_rows=True\)"):
         plan(SIGNS, config, steps=[0.1], loss=Loss.HINGE, refetch=True)
     with pytest.raises(ValueError, match="a batch of 1, not for HINGE and 2"):
         plan(data, config, steps=[0.1], loss=Loss.HINGE, refetch=True, batch=2)
@@ -644,7 +644,7 @@ def test_pipeline_with_refetching():
     assert pipeline_for(n_features=8, bits=2, encoding="nearest", refetch=True,
                         lookahead=2).lookahead == 2
     for options in ({"encoding": "float", "bits": 32}, {"loss": Loss.LOGISTIC}):
-        with pytest.raises(ValueError, match="refetch=True does not go together with (row_f|solver=)"):
+        with pytest.raises(ValueError, match=r"refetch=True does not go .* with (row_f|solver=)"):
             pipeline_for(**{"n_features": 8, "bits": 8, "encoding": "nearest",  # type: ignore
                             "refetch": True} | options)
 
