@@ -48,7 +48,8 @@ class Type:
         """True for a value of the type."""
         if isinstance(value, (bool, np.bool_)):
             return False
-        return self._holds(value) or (isinstance(value, (str, int)) and value in self.others)
+        return self._holds(value) or (
+            isinstance(value, (str, int, np.integer)) and value in self.others)
 
     @property
     def _range(self) -> str:
